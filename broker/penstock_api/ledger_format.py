@@ -124,7 +124,7 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
     _long("dropped"),
     _long("lost_at_restart"),
     _long("max_delivery_count"),
-    # Subscription rows: cumulative sparse histograms as in penstock_api.management.DurationHistogram. Null: not
+    # Subscription rows: cumulative sparse histograms as in penstock_api.state_documents.DurationHistogram. Null: not
     # repeated in this row (`HISTOGRAMS`).
     _longs("sojourn_indexes"),
     _longs("sojourn_counts"),

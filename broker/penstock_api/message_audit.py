@@ -15,8 +15,9 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from penstock_api.management import DurationHistogram, ManagementDocument, Name, Request
+from penstock_api.management import ManagementDocument, Name, Request
 from penstock_api.observer_api import ObserverModel
+from penstock_api.state_documents import DurationHistogram
 
 __all__ = [
     "AUDITS",

@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 
 HEALTH = "/healthz"
 METRICS = "/metrics"
-SUBSCRIPTIONS = "/v1/subscriptions"  # live states, JSON list of management.SubscriptionState
+SUBSCRIPTIONS = "/v1/subscriptions"  # live states, JSON list of state_documents.SubscriptionState
 SCALE = "/v1/subscriptions/{queue_name}/scale"  # Scale, for KEDA's metrics-api scaler
 PER_CONSUMER = "perConsumer"  # query parameter of SCALE: messages for each consumer, 1 to 10**9
 SEGMENTS = "/v1/ledger/segments"  # SegmentList

@@ -34,18 +34,18 @@ from penstock_lag.group_analysis import (
     finish_all,
 )
 from penstock_lag.groups import Member, grouped, numbered
-from penstock_lag.ledger_paths import list_ledgers, rows_in
-from penstock_lag.past_hours import past_of
-from penstock_lag.past_result import with_past
+from penstock_lag.ledger.folders import list_ledgers, rows_in
+from penstock_lag.ledger.segment_files import native_rows, room_for_copies
+from penstock_lag.ledger.segment_listing import list_segments
+from penstock_lag.ledger.windows import AbsentBroker, Plan, PresentBroker, make_plan
 from penstock_lag.result_document import Run, make_result
-from penstock_lag.rollup_brokers import roll_up_targets
-from penstock_lag.segment_files import native_rows, room_for_copies
-from penstock_lag.segment_listing import list_segments
+from penstock_lag.rollups.brokers import roll_up_targets
+from penstock_lag.rollups.past_hours import past_of
+from penstock_lag.rollups.past_result import with_past
 from penstock_lag.session import Needs, is_local, started_by_spark_submit
 from penstock_lag.settings import RUN_NAME_VARIABLE, LagJobSettings, check_run_name
 from penstock_lag.spark_failures import explained
 from penstock_lag.targets import Target, observers_of
-from penstock_lag.windows import AbsentBroker, Plan, PresentBroker, make_plan
 from penstock_lag_rules.entry import EPOCH
 from penstock_lag_rules.figures import Figures
 

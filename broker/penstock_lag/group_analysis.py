@@ -15,15 +15,15 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from penstock_api.failure import Failure
-from penstock_lag.computation import compute_figures
+from penstock_lag.figures.computation import compute_figures
 from penstock_lag.groups import Member, figures_of_members, windows_of
-from penstock_lag.ledger_source import SegmentMismatch, ServedSegment, read_ledger
+from penstock_lag.ledger.rows import LedgerRows
+from penstock_lag.ledger.segment_files import SegmentFile, download, native_rows, served_rows
+from penstock_lag.ledger.source import SegmentMismatch, ServedSegment, read_ledger
 from penstock_lag.observer_client import ObserverError
-from penstock_lag.segment_files import SegmentFile, download, native_rows, served_rows
 from penstock_lag.session import tune
 from penstock_lag.spark_failures import GONE, OutOfMemory, explained
 from penstock_lag.targets import Target, observers_of
-from penstock_lag.transforms.rows import LedgerRows
 from penstock_lag_rules.figures import Figures
 from penstock_lag_rules.rules import Thresholds
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from penstock_lag.ledger.windows import BrokerWindow, Plan
 from penstock_lag.targets import Target
-from penstock_lag.windows import BrokerWindow, Plan
 from penstock_lag_rules.figures import Figures
 
 __all__ = ["Member", "figures_of_members", "grouped", "numbered", "windows_of"]

@@ -13,8 +13,8 @@ from typing import Final
 from penstock_api.failure import Failure
 from penstock_lag.analysis import Failed, Sessions, analyse
 from penstock_lag.arguments import parse
-from penstock_lag.backfill import backfill, hand_out
 from penstock_lag.delivery import Delivery
+from penstock_lag.rollups.backfill import backfill, hand_out
 from penstock_lag.session import local_session
 from penstock_lag.settings import LagJobSettings
 from penstock_lag.targets import targets_of

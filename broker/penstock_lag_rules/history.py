@@ -45,7 +45,7 @@ Durations = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What one poll said of one subscription; names and units as in penstock_api.management.SubscriptionState."""
+    """What one poll said of one subscription; names and units as in penstock_api.state_documents.SubscriptionState."""
 
     time_ms: int
     life: tuple[str, int, int]

@@ -12,8 +12,9 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from penstock_api.management import BrokerState, EntityType, Operation, StatusCode
+from penstock_api.management import EntityType, Operation, StatusCode
 from penstock_api.message_audit import AuditEvent, AuditRead, AuditState, EndedBy, unpacked
+from penstock_api.state_documents import BrokerState
 from penstock_observer.audit_files import AuditFull, AuditStore
 from penstock_observer.broker_client import FAILURES
 from penstock_observer.broker_details import Connect, DetailsConnection

@@ -79,11 +79,16 @@ class StoredAudit:
 class AuditStore:
     """The folder, opened for writing. Raises Failure if it can't be used. Times are those of the broker's clock."""
 
-    def __init__(self, folder: Path, limit_bytes: int, age_ms: int) -> None:
-        """Keeps audits of `limit_bytes` together at most, and each until `age_ms` after its beginning."""
+    def __init__(
+        self, folder: Path, limit_bytes: int, age_ms: int, ledger_begins_ms: Callable[[], int] | None = None
+    ) -> None:
+        """Keeps audits of `limit_bytes` together at most, and each until `age_ms` after its beginning; and longer, as
+        long as there are rows in the ledger that are as old: a clock that is set deletes those no more than these.
+        """
         self._folder = folder
         self._limit_bytes = limit_bytes
         self._age_ms = age_ms
+        self._ledger_begins_ms = ledger_begins_ms
         self._audits: dict[str, StoredAudit] = {}  # replaced, never changed: the event loop reads it meanwhile
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -134,9 +139,12 @@ class AuditStore:
 
     def _make_room(self, state: AuditState) -> None:
         """Delete old audits. Raises AuditFull if that of `state` takes all of the room itself."""
+        kept_from_ms = state.started_ms - self._age_ms
+        if self._ledger_begins_ms is not None:
+            kept_from_ms = min(kept_from_ms, self._ledger_begins_ms())
         oldest = sorted(self._audits.values(), key=lambda each: each.state.started_ms)
         for each in oldest:
-            is_over = self._bytes() > self._limit_bytes or each.state.started_ms < state.started_ms - self._age_ms
+            is_over = self._bytes() > self._limit_bytes or each.state.started_ms < kept_from_ms
             if is_over and each.state.audit != state.audit:
                 self._delete(each)
         if self._bytes() > self._limit_bytes:

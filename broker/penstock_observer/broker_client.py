@@ -21,7 +21,8 @@ from pydantic import ValidationError
 from penstock_amqp.client.errors import ManagementError, RequestRefused
 from penstock_amqp.client.management import ChangedStates, ManagementClient
 from penstock_amqp.sasl.client import NotAuthenticated
-from penstock_api.management import MAX_COUNT, BrokerState, EntityType, SubscriptionState
+from penstock_api.management import MAX_COUNT, EntityType
+from penstock_api.state_documents import BrokerState, SubscriptionState
 from penstock_api.validation_messages import validation_messages
 from penstock_observer.broker_clock import BrokerClock, ClockReading
 from penstock_observer.clock_memory import ClockMemory

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from penstock_api.management import RepeatedMessage, SubscriptionState
+from penstock_api.state_documents import RepeatedMessage, SubscriptionState
 
 __all__ = ["SMALLEST_STEP_MS", "BrokerClock", "ClockReading", "ClockSpan", "oldest_age_ms", "step_between"]
 

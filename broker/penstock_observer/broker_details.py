@@ -18,8 +18,9 @@ from pydantic import ValidationError
 
 from penstock_amqp.client.errors import ManagementError
 from penstock_amqp.client.management import ManagementClient, ManagementReply
-from penstock_api.management import MAX_COUNT, ConnectionState, EntityType, ExchangeState, LinkState, Operation
+from penstock_api.management import MAX_COUNT, EntityType, Operation
 from penstock_api.message_operations import PeekReply, PeekRequest
+from penstock_api.state_documents import ConnectionState, ExchangeState, LinkState
 from penstock_observer.broker_client import FAILURES, ManagementConnection
 from penstock_page.documents import Consumer, Exchanges
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock_api.ledger_format import HOUR_MS, SegmentName
+from penstock_observer.observed_time import LONGEST_GAP_MS, observed_ages_ms
 
 __all__ = ["LEVELS", "Level", "LoggedPoll", "Mergeable", "contained", "kept_polls", "plan_merge"]
 
@@ -61,13 +62,20 @@ class LoggedPoll:
     """Of the broker's data folder."""
 
 
-def plan_merge(segments: Iterable[Mergeable], levels: Sequence[Level] = LEVELS) -> list[Mergeable]:
-    """The segments to merge next, in ledger order; none if nothing is due. Ages count from the newest row."""
+def plan_merge(
+    segments: Iterable[Mergeable], levels: Sequence[Level] = LEVELS, gap_ms: int = LONGEST_GAP_MS
+) -> list[Mergeable]:
+    """The segments to merge next, in ledger order; none if nothing is due.
+
+    An age is the time that was observed up to the newest row (`observed_ages_ms`), so that a broker's clock that is set
+    thins nothing. `gap_ms`: what counts at most between two segments.
+    """
     ordered = sorted(segments, key=lambda segment: segment.name)
-    newest_ms = max((segment.last_ms for segment in ordered), default=0)
+    spans = [(segment.first_ms, segment.last_ms) for segment in ordered]
+    ages_ms = dict(zip((each.name for each in ordered), observed_ages_ms(spans, None, gap_ms), strict=True))
     for level in levels:
         for group in _groups(ordered, level):
-            is_old = max(segment.last_ms for segment in group) <= newest_ms - level.after_ms
+            is_old = ages_ms[group[-1].name] >= level.after_ms
             if is_old and (len(group) > 1 or not group[0].thinned):
                 return group
     return []

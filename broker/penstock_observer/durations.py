@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_api.management import DurationHistogram, SubscriptionState
+from penstock_api.state_documents import DurationHistogram, SubscriptionState
 from penstock_observer.rows import Poll
 
 __all__ = ["NO_DURATIONS", "DurationTotals", "Durations"]

@@ -19,7 +19,6 @@ from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from penstock_api.lag_result import LagResult
-from penstock_api.management import SubscriptionState
 from penstock_api.message_audit import AUDIT_FILE, AUDITS, AuditList
 from penstock_api.observer_api import (
     HEALTH,
@@ -40,6 +39,7 @@ from penstock_api.observer_api import (
     Stored,
 )
 from penstock_api.observer_tokens import Scope
+from penstock_api.state_documents import SubscriptionState
 from penstock_lag_rules.entry import MESSAGE_LENGTH, time_of
 from penstock_observer.audit_files import AuditStore
 from penstock_observer.ledger import Ledger

@@ -21,6 +21,7 @@ from penstock_api.failure import Failure
 from penstock_api.ledger_format import HIDDEN_PREFIX, HOUR_MS, SUFFIX, SegmentName
 from penstock_api.observer_api import SegmentInfo
 from penstock_observer.compaction import Mergeable, contained, plan_merge
+from penstock_observer.observed_time import longest_gap_ms
 from penstock_observer.open_segment import Life, OpenSegment, Told
 from penstock_observer.parquet import UnreadableSegment, outline_of, write_segment
 from penstock_observer.retention import KeptSegment, RetentionLimits, allowed_bytes, next_bytes, surplus
@@ -123,6 +124,11 @@ class Ledger:
         return [] if rows is None else rows.rows_of(queue_name)
 
     @property
+    def begins_ms(self) -> int:
+        """The earliest time of its rows; 0 if no segment is sealed."""
+        return min((segment.first_ms for segment in self.segments), default=0)
+
+    @property
     def interval_ms(self) -> int:
         """Intended time between two polls."""
         return self._writer.interval_ms
@@ -206,7 +212,7 @@ class Ledger:
             for name, info in self._sealed.items()
             if name not in self._unmergeable
         ]
-        due = plan_merge(candidates)
+        due = plan_merge(candidates, gap_ms=longest_gap_ms(self.interval_ms))
         if due:
             self._retain(due[-1].last_ms, sum(each.merged_bytes for each in due))
             self._publish()
@@ -294,14 +300,15 @@ class Ledger:
 
     def _there(self) -> list[KeptSegment]:
         return [
-            *(KeptSegment(name, info.bytes, info.last_ms) for name, info in self._sealed.items()),
+            *(KeptSegment(name, info.bytes, info.first_ms, info.last_ms) for name, info in self._sealed.items()),
             *self._damaged.values(),
         ]
 
     def _retain(self, now_ms: int, merging_bytes: int = 0) -> None:
         """Delete what is beyond the limits; of the volume, so many bytes more are kept free for a merged segment."""
         there = self._there()
-        for name in surplus(there, replace(self._limits, bytes=self._allowed_bytes(there, merging_bytes)), now_ms):
+        limits = replace(self._limits, bytes=self._allowed_bytes(there, merging_bytes))
+        for name in surplus(there, limits, now_ms, longest_gap_ms(self.interval_ms)):
             self._delete(name)
 
     def _allowed_bytes(self, there: Sequence[KeptSegment], merging_bytes: int) -> int:
@@ -350,7 +357,8 @@ class Ledger:
                 raise UnreadableSegment(f"{path.name}: holds {outline.rows} rows, its name says {name.rows}")
         except UnreadableSegment as error:
             log.error("a segment is left out of the ledger because it can't be read: %s", error)
-            self._damaged[name] = KeptSegment(name, status.st_size, int(status.st_mtime * 1000))
+            written_ms = int(status.st_mtime * 1000)
+            self._damaged[name] = KeptSegment(name, status.st_size, written_ms, written_ms)
             return
         self._sealed[name] = SegmentInfo(
             name=path.name,

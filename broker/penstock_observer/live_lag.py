@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock_api.lag_result import LagState, SubscriptionLag
-from penstock_api.management import SubscriptionState
+from penstock_api.state_documents import SubscriptionState
 from penstock_lag_rules.entry import subscription_lag, time_of
 from penstock_lag_rules.figures import TOTALS, Coverage, Growth, RepeatedMessage, Subject
 from penstock_lag_rules.history import Snapshot

@@ -90,7 +90,7 @@ async def serve(
         limit = results_limit(settings.results_bytes, total)
         results = ResultStore(settings.results, place, settings.results_kept, limit)
         rollups = RollupStore(settings.rollups, place, results_limit(settings.rollups_bytes, total, ROLLUPS_SHARE))
-        audits = _audits(settings)
+        audits = _audits(settings, ledger)
         app = make_app(Api(live, ledger, results, place, token, lambda: datetime.now(UTC), rollups, audits))
         app.add_subapp(PAGE, page_app(_page(settings, live, ledger, token, history, results)))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
@@ -151,9 +151,9 @@ def _kubernetes_login(settings: ObserverSettings) -> KubernetesLogin | None:
     )
 
 
-def _audits(settings: ObserverSettings) -> AuditStore:
+def _audits(settings: ObserverSettings, ledger: Ledger) -> AuditStore:
     limit = results_limit(settings.audit_bytes, volume_space(settings.ledger).total)
-    return AuditStore(settings.audits, limit, round(settings.retain_seconds * 1000))
+    return AuditStore(settings.audits, limit, round(settings.retain_seconds * 1000), lambda: ledger.begins_ms)
 
 
 def open_ledger(settings: ObserverSettings) -> Ledger:

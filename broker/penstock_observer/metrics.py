@@ -2,7 +2,7 @@
 
 Nothing is registered per subscription: a series exists as long as the broker has the subscription, with or without
 consumers (`subscription_metrics`). Histograms are of all subscriptions together. Source: docs/reference/observer.md,
-"Metrics"; buckets as in penstock_api.management.DurationHistogram.
+"Metrics"; buckets as in penstock_api.state_documents.DurationHistogram.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from penstock_api.management import DurationHistogram
+from penstock_api.state_documents import DurationHistogram
 from penstock_observer.durations import Durations
 from penstock_observer.ledger import Ledger
 from penstock_observer.live_view import LiveBroker, LiveView

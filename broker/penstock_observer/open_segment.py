@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock_api.ledger_format import TOLD_COLUMNS, SegmentName
-from penstock_api.management import ConsumerTotal
+from penstock_api.state_documents import ConsumerTotal
 from penstock_observer.parquet import SCHEMA
 from penstock_observer.rows import (
     Columns,

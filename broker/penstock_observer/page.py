@@ -16,9 +16,10 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from penstock_api.lag_result import LagResult
-from penstock_api.management import EntityType, SubscriptionState
+from penstock_api.management import EntityType
 from penstock_api.message_operations import PeekRequest
 from penstock_api.observer_api import PAGE
+from penstock_api.state_documents import SubscriptionState
 from penstock_observer.broker_details import BrokerDetails, NotKnown, consumers_of
 from penstock_observer.depth_history import DepthHistory
 from penstock_observer.kubernetes_login import Refusal

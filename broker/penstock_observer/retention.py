@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock_api.ledger_format import SegmentName
+from penstock_observer.observed_time import LONGEST_GAP_MS, observed_ages_ms
 from penstock_observer.volume import VolumeSpace
 
 __all__ = ["KeptSegment", "RetentionLimits", "allowed_bytes", "next_bytes", "surplus"]
@@ -38,16 +39,24 @@ class KeptSegment:
 
     name: SegmentName
     bytes: int
+    first_ms: int
     last_ms: int
 
 
-def surplus(segments: Iterable[KeptSegment], limits: RetentionLimits, now_ms: int) -> list[SegmentName]:
-    """Names to delete, in order. The newest stays, however old or big: the next segment begins after its last seq."""
+def surplus(
+    segments: Iterable[KeptSegment], limits: RetentionLimits, now_ms: int, gap_ms: int = LONGEST_GAP_MS
+) -> list[SegmentName]:
+    """Names to delete, in order. The newest stays, however old or big: the next segment begins after its last seq.
+
+    The age of a segment is the time that was observed after it (`observed_ages_ms`), so that a broker's clock that is
+    set deletes nothing. `gap_ms`: what counts at most between two segments.
+    """
     ordered = sorted(segments, key=lambda segment: segment.name)
+    ages = observed_ages_ms([(segment.first_ms, segment.last_ms) for segment in ordered], now_ms, gap_ms)
     size = sum(segment.bytes for segment in ordered)
     gone: list[SegmentName] = []
-    for segment in ordered[:-1]:
-        if segment.last_ms >= now_ms - limits.age_ms and size <= limits.bytes:
+    for segment, age_ms in zip(ordered[:-1], ages, strict=False):
+        if age_ms <= limits.age_ms and size <= limits.bytes:
             break
         gone.append(segment.name)
         size -= segment.bytes

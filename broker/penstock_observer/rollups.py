@@ -1,4 +1,4 @@
-"""The store of rollups: takes what the lag job PUTs, and keeps hours for days and days for a year.
+"""The store of rollups: takes what the lag job PUTs, and keeps the newest hours of a week and days of a year.
 
 Each file is checked before anything is written; which ones go is a pure decision. Source: docs/reference/observer.md,
 "Rollups".
@@ -27,7 +27,6 @@ from penstock_api.ledger_format import HIDDEN_PREFIX, ColumnType
 from penstock_api.rollup_format import (
     ABOUT_KEY,
     COLUMNS,
-    DAY_MS,
     MAX_ROLLUP_BYTES,
     VERSION,
     Period,
@@ -38,12 +37,12 @@ from penstock_api.rollup_format import (
 from penstock_observer.parquet import fsync_folder
 from penstock_observer.results import BrokerPod, RejectedResult
 
-__all__ = ["KEPT_DAYS", "RollupStore", "inspected", "surplus"]
+__all__ = ["KEPT", "RollupStore", "inspected", "outlived", "surplus"]
 
 log = logging.getLogger(__name__)
 
-KEPT_DAYS: Final[Mapping[Period, int]] = {Period.HOUR: 7, Period.DAY: 400}
-"""For so many days a rollup is kept, from its end."""
+KEPT: Final[Mapping[Period, int]] = {Period.HOUR: 7 * 24, Period.DAY: 400}
+"""So many of the newest rollups are kept. A number, because a time would be reckoned by a clock that can be set."""
 NEEDED_MS: Final = 26 * 3_600_000
 """A day is merged from its hours soon after its end, so hours are needed for so long."""
 CLOCK_TOLERANCE_MS: Final = 3_600_000
@@ -68,19 +67,37 @@ class _Kept:
     bytes: int
 
 
+def outlived(names: Iterable[RollupName], now_ms: int) -> list[RollupName]:
+    """The rollups that are not among the newest that are kept, the oldest first. Those that are yet to come by the
+    clock, because it was set, are counted on their own: they do not drive out the others, nor the others them.
+    """
+    found: list[RollupName] = []
+    ordered = sorted(names)
+    for is_future in (False, True):
+        for period, number in KEPT.items():
+            alike = [name for name in ordered if name.period is period and _is_future(name, now_ms) is is_future]
+            found += alike[: max(len(alike) - number, 0)]
+    return sorted(found)
+
+
+def _is_future(name: RollupName, now_ms: int) -> bool:
+    return name.end_ms > now_ms + CLOCK_TOLERANCE_MS
+
+
 def surplus(sizes: Mapping[RollupName, int], limit_bytes: int, now_ms: int) -> list[RollupName]:
-    """The rollups to delete, in order: first those past their time, then, until the rest is within the limit, the
+    """The rollups to delete, in order: first those that are outlived, then, until the rest is within the limit, the
     oldest hours, then the oldest days, and only then hours of the newest day and a bit, of which the next day is to be
     made. The newest rollup stays.
     """
-    newest = max(sizes, default=None)
-    old = [name for name in sorted(sizes) if name.end_ms < now_ms - KEPT_DAYS[name.period] * DAY_MS and name != newest]
-    recent_ms = max((name.end_ms for name in sizes if name.period is Period.HOUR), default=0) - NEEDED_MS
+    present = {name for name in sizes if not _is_future(name, now_ms)} or set(sizes)
+    newest = max(present, default=None)
+    old = outlived(sizes, now_ms)
+    recent_ms = max((name.end_ms for name in present if name.period is Period.HOUR), default=0) - NEEDED_MS
 
     def rank(name: RollupName) -> tuple[int, RollupName]:
         if name.period is Period.DAY:
             return 1, name
-        return (0 if name.start_ms < recent_ms else 2), name
+        return (0 if name.start_ms < recent_ms or name not in present else 2), name
 
     rest = sorted((name for name in sizes if name not in set(old)), key=rank)
     total = sum(sizes[name] for name in rest)
@@ -192,12 +209,12 @@ class RollupStore:
                 f"{self._place.namespace}/{self._place.broker}",
                 conflict=True,
             )
-        if name.end_ms > now_ms + CLOCK_TOLERANCE_MS:
+        if _is_future(name, now_ms):
             raise RejectedResult("FutureRollup", f"{text} ends in the future")
-        if name.end_ms < now_ms - KEPT_DAYS[name.period] * DAY_MS:
+        if name in outlived({*self._kept, name}, now_ms):
             raise RejectedResult(
                 "OlderThanKept",
-                f"{text} is older than the {KEPT_DAYS[name.period]} days for which it would be kept",
+                f"{text} is older than the {KEPT[name.period]} newest {name.period}s, which are kept",
                 conflict=True,
             )
         return name, _Kept(about, rows, len(content))

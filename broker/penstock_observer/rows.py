@@ -12,7 +12,13 @@ from operator import attrgetter
 from typing import Final
 
 from penstock_api.ledger_format import COLUMNS, HISTOGRAMS, RowKind
-from penstock_api.management import BrokerState, ConsumerTotal, DurationHistogram, RepeatedMessage, SubscriptionState
+from penstock_api.state_documents import (
+    BrokerState,
+    ConsumerTotal,
+    DurationHistogram,
+    RepeatedMessage,
+    SubscriptionState,
+)
 
 __all__ = [
     "Columns",

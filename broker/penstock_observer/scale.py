@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 from penstock_api.lag_result import LagState, SubscriptionLag
-from penstock_api.management import SubscriptionState
 from penstock_api.observer_api import PER_CONSUMER, Scale
+from penstock_api.state_documents import SubscriptionState
 from penstock_lag_rules.capacity import consumer_cap
 from penstock_lag_rules.rules import Thresholds
 from penstock_observer.broker_clock import oldest_age_ms

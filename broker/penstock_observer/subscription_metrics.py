@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Final
 
 from penstock_api.lag_result import LagState
-from penstock_api.management import SubscriptionState
+from penstock_api.state_documents import SubscriptionState
 from penstock_observer.broker_clock import oldest_age_ms
 from penstock_observer.live_view import LiveBroker
 

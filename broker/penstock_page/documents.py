@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock_api.lag_result import LagState, PaceLag, SubscriptionLag
-from penstock_api.management import BrokerState, ExchangeState, SubscriptionState
+from penstock_api.state_documents import BrokerState, ExchangeState, SubscriptionState
 from penstock_page.bodies import ShownMessage
 from penstock_page.course import Course
 from penstock_page.subscription_list import Listing

@@ -24,7 +24,8 @@ import pyarrow as pa
 from observer.samples import START_MS, a_poll, a_subscription
 
 from penstock_api.ledger_format import SegmentName
-from penstock_api.management import DurationHistogram, Owner
+from penstock_api.management import Owner
+from penstock_api.state_documents import DurationHistogram
 from penstock_observer.open_segment import OpenSegment
 from penstock_observer.parquet import SCHEMA, write_segment
 from penstock_observer.rows import RowOrigin

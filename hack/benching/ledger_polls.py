@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from penstock_api.management import BrokerState, DurationHistogram, SubscriptionState
+from penstock_api.state_documents import BrokerState, DurationHistogram, SubscriptionState
 from penstock_observer.rows import Poll
 
 __all__ = ["INTERVAL_MS", "START_MS", "polls"]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_api.management import SubscriptionState
 from penstock_api.message_audit import COUNTED, ENDS, TOTALS, AuditEvent, AuditTotals, EventKind, packed, unpacked
+from penstock_api.state_documents import SubscriptionState
 
 NUMBERS = st.integers(0, 2**64 - 1)
 EVENTS = st.builds(AuditEvent, st.integers(0, 255), NUMBERS, NUMBERS, NUMBERS, st.text(max_size=16))

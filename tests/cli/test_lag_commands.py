@@ -13,7 +13,8 @@ from aiohttp.test_utils import TestServer
 from observer.samples import START_MS, a_poll, a_subscription
 from page.html import elements, text_of
 
-from penstock_api.management import Owner, RepeatedMessage, SubscriptionState
+from penstock_api.management import Owner
+from penstock_api.state_documents import RepeatedMessage, SubscriptionState
 from penstock_cli.main import run
 from penstock_lag_rules.rules import Thresholds
 from penstock_observer.http import Api, make_app

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from support.waiting import found
 
 from penstock_api import observer_api
-from penstock_api.management import SubscriptionState
+from penstock_api.state_documents import SubscriptionState
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "local"
 STATES = TypeAdapter(list[SubscriptionState])

@@ -1,7 +1,7 @@
 """Runs the commands of docs/reference/lag-compared.md at the end of the live scenarios: each of our cells is true.
 
-Commands of kubectl are left to tests/hack/test_page_commands.py, and those about closed hours and
-expiry risk to tests/observer/test_observer_compared_page.py.
+Commands of kubectl are left to tests/hack/test_page_commands.py, and those about closed hours to
+tests/observer/test_observer_compared_page.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["HOURLY", "PAGE", "check", "fault"]
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "reference" / "lag-compared.md"
 HOURLY: Final = "job hourly "
-"""How a command begins that needs a result with closed hours or an expiry risk, which no live scenario has."""
+"""How a command begins that needs a result with closed hours, which no live scenario has."""
 COMMAND_SECONDS: Final = 120
 
 Say = Callable[[str], None]

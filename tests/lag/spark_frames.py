@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock_api.ledger_format import RowKind
-from penstock_lag.computation import compute_figures
-from penstock_lag.schema import LEDGER
-from penstock_lag.transforms.rows import LedgerRows, Place
-from penstock_lag.windows import BrokerWindow
+from penstock_lag.figures.computation import compute_figures
+from penstock_lag.ledger.rows import LedgerRows, Place
+from penstock_lag.ledger.schema import LEDGER
+from penstock_lag.ledger.windows import BrokerWindow
 from penstock_lag_rules.figures import Figures
 from penstock_lag_rules.rules import Thresholds
 from penstock_observer.rows import Poll, RowOrigin, rows_of

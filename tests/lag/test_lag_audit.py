@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,12 @@ from pyspark.sql import SparkSession
 from support.proton_client import Subscribed, connected, publish
 
 from penstock_api.management import Operation
-from penstock_api.message_audit import AuditStart, EventKind
+from penstock_api.message_audit import AuditStart, AuditState, AuditTotals, EventKind
 from penstock_api.message_operations import MessageSelection
 from penstock_broker.queue import totals
-from penstock_lag.audit_figures import audit_figures
-from penstock_lag.audit_report import AuditReport, as_text, make_report
-from penstock_lag.audit_sources import AuditPaths, from_folders
+from penstock_lag.audit.figures import AuditFigures, audit_figures
+from penstock_lag.audit.report import AuditReport, as_text, make_report
+from penstock_lag.audit.sources import AuditPaths, from_folders
 from penstock_lag_rules.buckets import bucket_of
 
 pa: Any = importlib.import_module("pyarrow")  # it ships no type information
@@ -90,6 +91,25 @@ def changed(paths: AuditPaths, folder: Path, change: Any) -> AuditPaths:
     return AuditPaths(audit, (str(folder / "changed.parquet"),), paths.segments)
 
 
+def test_every_key_of_the_report_is_in_camel_case() -> None:
+    """Also those of the totals; the text for a terminal has the words of the ledger."""
+    totals = AuditTotals(dead_lettered=4)
+    state = AuditState(
+        audit="1-1-7", queue_name="q", subscription_name="s", instance_id="i", epoch=1, incarnation=7,
+        started_ms=1, until_ms=9, ended_ms=9, ended_by="Time", records=4, begin=AuditTotals(), end=totals,
+    )  # fmt: skip
+    figures = AuditFigures(
+        records=4, is_gapless=True, kinds={EventKind.DEAD_LETTERED: 4}, shapes={}, faulty=(), sojourns_us=(), rows=(),
+        spans=(None,),
+    )  # fmt: skip
+    report = make_report(state, figures, is_complete=True)
+    assert json.loads(report.model_dump_json(by_alias=True))["totals"] == {
+        "enqueued": 0, "delivered": 0, "returned": 0, "acked": 0, "dropped": 0, "expired": 0, "deadLettered": 4,
+        "moved": 0,
+    }  # fmt: skip
+    assert "           4  dead_lettered\n" in as_text(report)
+
+
 @pytest.mark.spark
 async def test_each_message_has_one_account_and_what_is_planted_is_named(tmp_path: Path, spark: SparkSession) -> None:
     async with audited(tmp_path) as site:
@@ -101,7 +121,7 @@ async def test_each_message_has_one_account_and_what_is_planted_is_named(tmp_pat
     delivered, returned = report.totals["delivered"], report.totals["returned"]
     assert (delivered >= 7, delivered - returned) == (True, 3), "the client may ask for one message more"
     assert {name: count for name, count in report.totals.items() if name not in ("delivered", "returned")} == {
-        "enqueued": 6, "acked": 2, "dropped": 2, "expired": 1, "dead_lettered": 0, "moved": 0,
+        "enqueued": 6, "acked": 2, "dropped": 2, "expired": 1, "deadLettered": 0, "moved": 0,
     }  # fmt: skip
     assert (report.agrees, report.messages, len(report.sojourn)) == (True, 8, 3)
     assert report.ledger_rows >= 3

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lag.figures_factory import END_MS, figures
 
 from penstock_api.lag_result import ConsumerShare
-from penstock_lag.consumers import ConsumersAt, consumer_work
+from penstock_lag.figures.consumers import ConsumersAt, consumer_work
 from penstock_lag_rules.entry import subscription_lag
 from penstock_lag_rules.fairness import fairness_percent, shares
 from penstock_lag_rules.figures import ConsumerWork

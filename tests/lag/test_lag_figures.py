@@ -15,7 +15,7 @@ from lag.spark_frames import all_figures, rows_of_polls
 from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 
-from penstock_api.management import SubscriptionState
+from penstock_api.state_documents import SubscriptionState
 from penstock_lag_rules.rules import Thresholds
 from penstock_observer.rows import Poll, Row
 
@@ -77,7 +77,7 @@ MANY = st.lists(st.lists(TURNS, min_size=1, max_size=9), min_size=4, max_size=12
 
 @dataclass
 class Queue:
-    """Counters as the broker keeps them: docs of penstock_api.management.SubscriptionState."""
+    """Counters as the broker keeps them: docs of penstock_api.state_documents.SubscriptionState."""
 
     incarnation: int
     depth: int = 3

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from lag.figures_factory import figures
 
 from penstock_lag.groups import Member, figures_of_members, grouped, numbered, windows_of
+from penstock_lag.ledger.windows import BrokerWindow, Plan
 from penstock_lag.targets import Target
-from penstock_lag.windows import BrokerWindow, Plan
 
 
 def target(name: str, pods: int = 1) -> Target:

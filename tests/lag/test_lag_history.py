@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from penstock_api.failure import Failure, Misuse
 from penstock_api.lag_history import LagHistory
 from penstock_api.rollup_format import Period, RollupName
-from penstock_lag.backfill import backfill, hand_out
-from penstock_lag.history_periods import period_history
+from penstock_lag.rollups.backfill import backfill, hand_out
+from penstock_lag.rollups.history_periods import period_history
 from penstock_lag.settings import LagJobSettings
 from penstock_lag.targets import targets_of
 from penstock_lag_rules.figures import Growth

@@ -10,8 +10,9 @@ from lag.spark_frames import ledger_rows, rows_of_polls
 from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 
-from penstock_api.management import DurationHistogram, Owner
-from penstock_lag.hour_rollup import compute_rollup
+from penstock_api.management import Owner
+from penstock_api.state_documents import DurationHistogram
+from penstock_lag.rollups.hour import compute_rollup
 from penstock_lag_rules.figures import Growth
 from penstock_lag_rules.rollups import BrokerRow, LifeRow
 from penstock_observer.rows import Poll

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock_api.observer_api import SegmentInfo, SegmentList
-from penstock_lag.windows import AbsentBroker, PresentBroker, make_plan
+from penstock_lag.ledger.windows import AbsentBroker, PresentBroker, make_plan
 from penstock_lag_rules.figures import Coverage, Growth, Span, Subject
 from penstock_lag_rules.history import Snapshot, figures_of
 from penstock_lag_rules.rules import Thresholds

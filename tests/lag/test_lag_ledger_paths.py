@@ -15,13 +15,13 @@ from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 
 from penstock_api.failure import Failure, Misuse
-from penstock_api.management import DurationHistogram
-from penstock_lag import ledger_paths
-from penstock_lag.ledger_paths import list_ledgers, rows_in
+from penstock_api.state_documents import DurationHistogram
+from penstock_lag.ledger import folders
+from penstock_lag.ledger.folders import list_ledgers, rows_in
+from penstock_lag.ledger.windows import AbsentBroker, PresentBroker
 from penstock_lag.main import run
 from penstock_lag.session import Needs
 from penstock_lag.settings import LagJobSettings
-from penstock_lag.windows import AbsentBroker, PresentBroker
 
 Session = Callable[[Needs], AbstractContextManager[SparkSession]]
 
@@ -73,7 +73,7 @@ def test_an_address_says_of_its_segments_what_the_folder_says(
     read_first: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Times, rows, sizes and whose they are, also if a footer is longer than what is read first."""
-    monkeypatch.setattr(ledger_paths, "TAIL_BYTES", read_first)
+    monkeypatch.setattr(folders, "TAIL_BYTES", read_first)
     polls = [a_poll(START_MS + 10_000 * step, a_subscription(depth=step)) for step in range(7)]
     with serving(tmp_path, polls) as served:
         folder = served.api.ledger.folder

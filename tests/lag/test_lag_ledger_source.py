@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType
 
 from penstock_api.ledger_format import COLUMNS, RowKind, SegmentName
-from penstock_api.management import DurationHistogram
-from penstock_lag.ledger_source import SegmentMismatch, ServedSegment, packed, read_ledger, to_batches
-from penstock_lag.schema import LEDGER
+from penstock_api.state_documents import DurationHistogram
+from penstock_lag.ledger.schema import LEDGER
+from penstock_lag.ledger.source import SegmentMismatch, ServedSegment, packed, read_ledger, to_batches
 from penstock_observer.parquet import write_segment
 
 pa: Any = importlib.import_module("pyarrow")  # it ships no type information

@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 from penstock_api.failure import Failure, Misuse
 from penstock_api.lag_result import LagResult, LagState
-from penstock_api.management import DurationHistogram, Owner
+from penstock_api.management import Owner
+from penstock_api.state_documents import DurationHistogram
 from penstock_lag.arguments import parse
 from penstock_lag.main import main, run
 from penstock_lag.session import Needs

@@ -13,13 +13,13 @@ from lag.test_lag_rollups import a_life, a_run
 
 from penstock_api.lag_result import LagResult, PaceLag
 from penstock_api.rollup_format import Period, RollupAbout, RollupName
-from penstock_lag.past_hours import PastHours, read_past
-from penstock_lag.past_result import with_past
+from penstock_lag.ledger.windows import Plan
 from penstock_lag.result_document import Run, make_result
-from penstock_lag.rollup_files import write_rollup
-from penstock_lag.rollup_stores import FolderRollups
+from penstock_lag.rollups.files import write_rollup
+from penstock_lag.rollups.past_hours import PastHours, read_past
+from penstock_lag.rollups.past_result import with_past
+from penstock_lag.rollups.stores import FolderRollups
 from penstock_lag.table import as_table
-from penstock_lag.windows import Plan
 from penstock_lag_rules.figures import Growth
 from penstock_lag_rules.rollups import Rollup
 from penstock_lag_rules.rules import Thresholds

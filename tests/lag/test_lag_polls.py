@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock_lag.polls import PlacedPoll, polls_of
+from penstock_lag.figures.polls import PlacedPoll, polls_of
 from penstock_lag_rules.figures import Coverage
 
 

@@ -13,9 +13,9 @@ from lag.figures_factory import END_MS, figures
 
 from penstock_api.lag_result import LagResult, LagState
 from penstock_core.identity import Identity, Scope, queue_name
+from penstock_lag.ledger.windows import Chosen, Plan
 from penstock_lag.result_document import Run, make_result
 from penstock_lag.table import as_table
-from penstock_lag.windows import Chosen, Plan
 from penstock_lag_rules.figures import Figures, RepeatedMessage
 from penstock_lag_rules.rules import Thresholds
 

@@ -6,8 +6,17 @@ import pytest
 
 from penstock_api.observer_api import SegmentInfo, SegmentList
 from penstock_api.rollup_format import Period, RollupInfo, RollupName
-from penstock_lag.rollup_plan import Bounds, backfilled_hours, due_days, due_hours, hours_between, plan_of, shortfalls
-from penstock_lag.windows import AbsentBroker, BrokerWindow, PresentBroker
+from penstock_lag.ledger.windows import AbsentBroker, BrokerWindow, PresentBroker
+from penstock_lag.rollups.plan import (
+    Bounds,
+    backfilled_hours,
+    due_days,
+    due_hours,
+    hours_between,
+    newest_row_ms,
+    plan_of,
+    shortfalls,
+)
 from penstock_lag_rules.rollups import BrokerRow, Rollup
 
 HOUR_MS = 3_600_000
@@ -56,6 +65,34 @@ def test_an_hour_is_due_when_a_later_row_is_there() -> None:
     assert names(brokers, {}, GRACE_MS, ANY) == [hour(3), hour(4)]
     assert names(brokers, {hour(3): info(hour(3))}, GRACE_MS, ANY) == [hour(4)]
     assert names([broker(0, 3, 3)], {}, GRACE_MS, ANY) == []
+
+
+def then(earlier: PresentBroker, later: PresentBroker) -> PresentBroker:
+    """One ledger: the rows of `later` were written after those of `earlier`, whatever their times are."""
+    after = 10**6 * len(earlier.listing.segments)
+    renamed = tuple(
+        each.model_copy(update={"name": f"0000000003-{after + 10 * at + 1:012d}-{after + 10 * at + 10:012d}.parquet"})
+        for at, each in enumerate(later.listing.segments)
+    )
+    both = earlier.listing.model_copy(update={"segments": (*earlier.listing.segments, *renamed)})
+    return PresentBroker(earlier.ordinal, both)
+
+
+def test_a_clock_set_forward_by_days_makes_only_the_hours_due_that_have_rows() -> None:
+    """Of hours 3 and 4, then 76 and 77: three days are not 72 hours to roll up."""
+    ahead = [then(broker(0, 3, 4), broker(0, 76, 77, last_ms=60_000))]
+    assert names(ahead, {}, GRACE_MS, ANY) == [hour(3), hour(4), hour(76)]
+
+
+def test_after_a_clock_was_set_back_no_hour_is_rolled_up_before_it_is_over() -> None:
+    """Hour 76 is yet to come, and hour 5 has only begun; then hour 6 begins."""
+    ahead = then(broker(0, 3, 4), broker(0, 76, 76))
+    begun = [then(ahead, broker(0, 5, 5, last_ms=600_000))]
+    assert names(begun, {}, GRACE_MS, ANY) == [hour(3), hour(4)]
+    assert newest_row_ms(begun[0]) == hour(5).start_ms + 600_000
+    over = [then(ahead, broker(0, 5, 6, last_ms=0))]
+    assert names(over, {}, GRACE_MS, ANY) == [hour(3), hour(4), hour(5)]
+    assert newest_row_ms(PresentBroker(0, over[0].listing.model_copy(update={"segments": ()}))) == 0
 
 
 def test_a_run_catches_up_with_the_oldest_hours_first() -> None:

@@ -12,10 +12,10 @@ from observer.samples import a_poll, a_subscription
 from pyspark.sql import SparkSession
 
 from penstock_api.rollup_format import Period, RollupName
-from penstock_lag.rollup_brokers import roll_up_targets
-from penstock_lag.rollup_files import read_about, read_rollup
-from penstock_lag.rollup_plan import Bounds
-from penstock_lag.rollup_stores import FolderRollups
+from penstock_lag.rollups.brokers import roll_up_targets
+from penstock_lag.rollups.files import read_about, read_rollup
+from penstock_lag.rollups.plan import Bounds
+from penstock_lag.rollups.stores import FolderRollups
 from penstock_lag.settings import LagJobSettings
 from penstock_lag.targets import Target, targets_of
 from penstock_lag_rules.rollups import growth, merged

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock_api.rollup_format import TOTALS as FORMAT_TOTALS
 from penstock_api.rollup_format import RollupAbout
-from penstock_lag.rollup_files import BadRollup, read_about, read_rollup, write_rollup
+from penstock_lag.rollups.files import BadRollup, read_about, read_rollup, write_rollup
 from penstock_lag_rules.figures import TOTALS, Growth
 from penstock_lag_rules.rollups import BrokerRow, LifeRow, Rollup, grown, growth, merged
 
@@ -143,6 +143,63 @@ def test_what_arrived_went_or_is_there(rows: list[LifeRow]) -> None:
     for number, row in enumerate(rows[1:], start=1):
         area += rows[number - 1].last_depth * (row.first_ms - rows[number - 1].first_ms)
     assert life.depth_area == area
+
+
+HOUR_US = 1000 * HOUR_MS
+MOMENTS = st.integers(0, 4 * HOUR_US) | st.tuples(st.integers(0, 4), st.integers(-1, 1)).map(
+    lambda near: max(near[0] * HOUR_US + near[1], 0)
+)
+"""Microseconds; often on the hour, or one before or behind it."""
+
+Entries = list[tuple[int, int]]
+"""When each message came, and when it left."""
+
+
+@st.composite
+def watched_queues(draw: st.DrawFn) -> tuple[Entries, list[int]]:
+    """Messages of a queue, and when it was looked at: at each event between two moments, at both, and at others."""
+    entries = [(min(pair), max(pair)) for pair in draw(st.lists(st.tuples(MOMENTS, MOMENTS), max_size=10))]
+    ends = draw(st.tuples(MOMENTS, MOMENTS))
+    events = [time for pair in entries for time in pair if min(ends) < time < max(ends)]
+    others = [time for time in draw(st.lists(MOMENTS, max_size=3)) if min(ends) < time < max(ends)]
+    return entries, sorted([*ends, *events, *others])
+
+
+def looks_at(entries: Entries, times: Sequence[int], epoch: int) -> list[LifeRow]:
+    """One snapshot at each time. The rows have microseconds in their milliseconds: merging does not know the unit."""
+    rows: list[LifeRow] = []
+    for seq, time in enumerate(times, 1000 * epoch):
+        depth = sum(1 for came, left in entries if came <= time < left)
+        depths = {f"{at}_depth": depth for at in ("first", "last", "min", "max")}
+        rows.append(a_life(epoch=epoch, first_seq=seq, last_seq=seq, first_ms=time, last_ms=time, **depths))
+    return rows
+
+
+@given(st.lists(watched_queues(), min_size=1, max_size=3), st.data())
+def test_the_area_under_the_depth_is_the_time_that_all_messages_waited(
+    lives: list[tuple[Entries, list[int]]], data: st.DataObject
+) -> None:
+    """To the microsecond: the area of the steps of each life, over its hours in any order, against the overlap of each
+    message with the time from its first to its last snapshot.
+    """
+    hours: list[list[Rollup]] = []
+    for epoch, (entries, times) in enumerate(lives):
+        of_hour = {time // HOUR_US: list[LifeRow]() for time in times}
+        for row in looks_at(entries, times, epoch):
+            of_hour[row.first_ms // HOUR_US].append(row)
+        hours.append(
+            [merged([Rollup((), (row,)) for row in data.draw(st.permutations(own))]) for own in of_hour.values()]
+        )
+    cuts = [data.draw(st.integers(0, len(own))) for own in hours]
+    neighbours = [merged(part) for own, cut in zip(hours, cuts, strict=True) for part in (own[:cut], own[cut:])]
+    single = [hour for own in hours for hour in own]
+    waited = {
+        epoch: sum(max(min(left, times[-1]) - max(came, times[0]), 0) for came, left in entries)
+        for epoch, (entries, times) in enumerate(lives)
+    }
+    for parts in (single, neighbours):
+        day = merged(data.draw(st.permutations(parts)))
+        assert {life.epoch: life.depth_area for life in day.lives} == waited
 
 
 @settings(max_examples=30)

@@ -12,9 +12,9 @@ import pytest
 from lag.observer_server import TOKEN, serving
 from observer.samples import a_poll
 
+from penstock_lag.ledger.segment_listing import list_segments, parse_listing
+from penstock_lag.ledger.windows import AbsentBroker, PresentBroker
 from penstock_lag.observer_client import Observer, ObserverError
-from penstock_lag.segment_listing import list_segments, parse_listing
-from penstock_lag.windows import AbsentBroker, PresentBroker
 
 NAME = "0000000003-000000000001-000000000001.parquet"
 

@@ -50,7 +50,7 @@ def test_other_failures_are_not_about_memory() -> None:
     with pytest.raises(Failure, match="could not be evaluated: Answer from Java side is empty") as failed:
         explain(a_session(1), Py4JNetworkError("Answer from Java side is empty"))
     assert failed.value.exit_code == 1
-    inner = "penstock_lag.ledger_source.SegmentMismatch: x has no column depth"
+    inner = "penstock_lag.ledger.source.SegmentMismatch: x has no column depth"
     with pytest.raises(Failure, match=re.escape(f"evaluated: {inner}\n")):
         explain(a_session(0), PySparkException(f"Job aborted\n  {inner}\n"))
 

@@ -9,10 +9,11 @@ from lag.spark_frames import all_figures, ledger_frame, ledger_rows, rows_of_pol
 from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 
-from penstock_api.management import ConsumerTotal, DurationHistogram, Owner, RepeatedMessage
-from penstock_lag.computation import compute_figures
-from penstock_lag.schema import LEDGER
-from penstock_lag.windows import BrokerWindow
+from penstock_api.management import Owner
+from penstock_api.state_documents import ConsumerTotal, DurationHistogram, RepeatedMessage
+from penstock_lag.figures.computation import compute_figures
+from penstock_lag.ledger.schema import LEDGER
+from penstock_lag.ledger.windows import BrokerWindow
 from penstock_lag_rules.figures import (
     ConsumerWork,
     Coverage,

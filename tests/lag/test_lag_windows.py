@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.observer_api import SegmentInfo, SegmentList
-from penstock_lag.windows import AbsentBroker, BrokerWindow, Chosen, Plan, PresentBroker, make_plan
+from penstock_lag.ledger.windows import AbsentBroker, BrokerWindow, Chosen, Plan, PresentBroker, make_plan
 
 T = 1_700_000_000_000
 MINUTE = 60_000

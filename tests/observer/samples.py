@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from penstock_api.lag_result import LagResult
-from penstock_api.management import BrokerState, SubscriptionState
+from penstock_api.state_documents import BrokerState, SubscriptionState
 from penstock_observer.parquet import SCHEMA
 from penstock_observer.poller import BrokerAway
 from penstock_observer.rows import Poll, Row

@@ -19,7 +19,7 @@ from observer.audit_site import DAY_MS, NAME, Site, audited
 from penstock_api.failure import Misuse
 from penstock_api.management import Operation
 from penstock_api.message_audit import AuditEvent, AuditStart, AuditState, AuditTotals, EventKind
-from penstock_lag.audit_sources import from_folders, from_observers
+from penstock_lag.audit.sources import from_folders, from_observers
 from penstock_lag.observer_client import Observer, ObserverError
 from penstock_observer.audit_files import AuditFull, AuditStore
 from penstock_observer.http import Api, make_app
@@ -145,6 +145,18 @@ def test_old_audits_go_with_the_next_one(tmp_path: Path) -> None:
     store.append(state(1), 0, events(1))
     store.append(state(2 + DAY_MS), 0, events(1))
     assert [each.state.queue_name for each in store.listed()] == [f"q{2 + DAY_MS}"]
+
+
+def test_a_clock_set_forward_deletes_no_audit_of_which_the_ledger_has_rows(tmp_path: Path) -> None:
+    """Another audit begins three days ahead; it goes once the ledger begins later."""
+    begins = [500]
+    store = AuditStore(tmp_path, 1 << 30, DAY_MS, lambda: begins[0])
+    store.append(state(600), 0, events(1))
+    store.append(state(700 + 3 * DAY_MS), 0, events(1))
+    assert [each.state.started_ms for each in store.listed()] == [600, 700 + 3 * DAY_MS]
+    begins[0] = 601
+    store.append(state(800 + 3 * DAY_MS), 0, events(1))
+    assert [each.state.started_ms for each in store.listed()] == [700 + 3 * DAY_MS, 800 + 3 * DAY_MS]
 
 
 def test_a_gap_is_never_complete(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from support.proton_client import connected, publish
 
 from penstock_amqp.client.errors import ManagementError, TransportError
 from penstock_amqp.client.management import ChangedStates, ListedEntity, ManagementClient, Page
-from penstock_api.management import Deletion, EntityType, SubscriptionDeclaration, SubscriptionState
+from penstock_api.management import Deletion, EntityType, SubscriptionDeclaration
+from penstock_api.state_documents import SubscriptionState
 from penstock_observer.broker_client import PolledBroker
 from penstock_observer.clock_memory import ClockMemory
 from penstock_observer.poller import BrokerAway

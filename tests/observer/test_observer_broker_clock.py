@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from observer.samples import a_subscription
 
-from penstock_api.management import RepeatedMessage, SubscriptionState
+from penstock_api.state_documents import RepeatedMessage, SubscriptionState
 from penstock_observer.broker_clock import BrokerClock, ClockReading, ClockSpan, oldest_age_ms, step_between
 from penstock_observer.clock_memory import ClockMemory
 

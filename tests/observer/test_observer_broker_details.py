@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from observer.page_site import Clock
 
-from penstock_api.management import ConnectionState, LinkState
+from penstock_api.state_documents import ConnectionState, LinkState
 from penstock_observer.broker_details import (
     KEPT_SECONDS,
     MOST_CONNECTIONS,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +23,12 @@ def segment(number: int, minute: int, *, epoch: int = 3, thinned: bool = False, 
     return Mergeable(name, size, first_ms, first_ms + 50_000, thinned)
 
 
+def hours_until(minute: int) -> Mergeable:
+    """A merged segment that begins an hour after noon and ends 50 s after this minute; it is never due itself."""
+    name = SegmentName(first=501, last=510, epoch=3)
+    return Mergeable(name, 1000, NOON + HOUR, NOON + minute * MINUTE + 50_000, thinned=True)
+
+
 def numbers(segments: list[Mergeable]) -> list[int]:
     """What to compare by."""
     return [each.name.first // 10 for each in segments]
@@ -35,8 +44,8 @@ def test_nothing_is_merged_before_it_is_a_quarter_of_an_hour_old() -> None:
 
 def test_a_merge_has_one_epoch_one_block_and_no_gap() -> None:
     """A restart at number 3, lost rows between 4 and 6, the next quarter at 7."""
-    places = [(0, 1, 3), (1, 2, 3), (2, 3, 3), (3, 4, 4), (4, 5, 4), (6, 7, 4), (7, 15, 4), (8, 16, 4), (99, 300, 4)]
-    there = [segment(number, minute, epoch=epoch) for number, minute, epoch in places]
+    places = [(0, 1, 3), (1, 2, 3), (2, 3, 3), (3, 4, 4), (4, 5, 4), (6, 7, 4), (7, 15, 4), (8, 16, 4)]
+    there = [*(segment(number, minute, epoch=epoch) for number, minute, epoch in places), hours_until(300)]
     found: list[list[int]] = []
     while merged := plan_merge(there):
         found.append(numbers(merged))
@@ -45,10 +54,10 @@ def test_a_merge_has_one_epoch_one_block_and_no_gap() -> None:
 
 
 def test_quarters_become_an_hour_when_all_are_two_hours_old() -> None:
-    """The last quarter ends at 12:45:50."""
+    """After 12:45:50 a minute counts until 13:00, because nobody polled; 14:59:00 would be two hours after it."""
     quarters = [segment(number, 15 * number, thinned=True) for number in range(4)]
-    assert plan_merge([*quarters, segment(50, 164, thinned=True)]) == []
-    assert numbers(plan_merge([*quarters, segment(50, 165, thinned=True)])) == [0, 1, 2, 3]
+    assert plan_merge([*quarters, hours_until(177)]) == []
+    assert numbers(plan_merge([*quarters, hours_until(179)])) == [0, 1, 2, 3]
 
 
 def test_what_is_merged_already_is_left_alone() -> None:
@@ -59,7 +68,32 @@ def test_what_is_merged_already_is_left_alone() -> None:
 def test_a_merged_segment_is_never_too_large() -> None:
     """Two of half the bound fit, the third does not."""
     quarters = [segment(number, 15 * number, thinned=True, size=LARGEST_BYTES // 2) for number in range(4)]
-    assert numbers(plan_merge([*quarters, segment(50, 600, thinned=True)])) == [0, 1]
+    assert numbers(plan_merge([*quarters, hours_until(600)])) == [0, 1]
+
+
+DAYS = 3 * 24 * HOUR
+
+
+@pytest.mark.parametrize(("step_ms", "minutes"), [(DAYS, 15), (-DAYS, 16)])
+def test_a_clock_that_is_set_makes_nothing_old(step_ms: int, minutes: int) -> None:
+    """By three days, ten seconds after 12:10:50. What was before is thinned when a quarter of an hour was observed
+    after it: 14 min 50 s and a minute for the step forward, or 15 min 50 s and nothing for the step back.
+    """
+    before = [segment(minute, minute) for minute in range(11)]
+
+    def after(minutes: int) -> list[Mergeable]:
+        later = [segment(11 + minute, 11 + minute) for minute in range(minutes)]
+        return [replace(each, first_ms=each.first_ms + step_ms, last_ms=each.last_ms + step_ms) for each in later]
+
+    assert plan_merge([*before, *after(minutes - 1)]) == []
+    assert numbers(plan_merge([*before, *after(minutes)])) == list(range(11))
+
+
+def test_after_a_clock_was_set_forward_and_back_new_segments_wait_as_ever() -> None:
+    """One segment has times three days ahead."""
+    ahead = replace(segment(0, 0), first_ms=NOON + DAYS, last_ms=NOON + DAYS + 50_000)
+    assert plan_merge([ahead, *(segment(1 + minute, minute) for minute in range(10))]) == []
+    assert numbers(plan_merge([ahead, *(segment(1 + minute, minute) for minute in range(16))])) == [0]
 
 
 def poll(seq: int, second: int, complete: bool = True) -> LoggedPoll:

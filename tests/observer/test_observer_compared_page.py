@@ -1,4 +1,4 @@
-"""Commands of docs/reference/lag-compared.md that need closed hours or an expiry risk, on a result that has them."""
+"""Commands of docs/reference/lag-compared.md that need closed hours, on a result that has them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,6 @@ ENTRY = SubscriptionLag(
     state=LagState.OK,
     message="all is well",
     arrival_per_minute=480,
-    ready=200,
-    expiring_soon=50,
-    expiry_risk_percent=25,
     past_hour=PaceLag(
         end=END - timedelta(minutes=5), seconds=3590, arrival_per_minute=120, settled_per_minute=120, lost=0
     ),

@@ -21,12 +21,14 @@ from penstock_api.management import Owner
 from penstock_api.observer_api import MAX_RESULT_BYTES, SegmentList
 from penstock_api.observer_tokens import scale_token
 from penstock_lag_rules.rules import Thresholds
+from penstock_observer.audit_files import AuditStore
 from penstock_observer.http import Api, make_app
 from penstock_observer.ledger import Ledger, SealLimits
 from penstock_observer.live_lag import LiveLag
 from penstock_observer.live_view import LiveView
 from penstock_observer.results import BrokerPod, ResultStore
 from penstock_observer.retention import RetentionLimits
+from penstock_observer.rollups import RollupStore
 from penstock_observer.rows import RowOrigin
 from penstock_observer.secrets import TokenFile
 
@@ -62,7 +64,10 @@ async def observer(tmp_path: Path) -> AsyncIterator[Observer]:
     ledger = Ledger(tmp_path / "ledger", RowOrigin("main", 0, 1000), rolling, limits)
     results = ResultStore(tmp_path / "ledger" / "results", PLACE, keep=3)
     token = TokenFile(tmp_path / "token")
-    api = Api(LiveView(), ledger, results, PLACE, token, lambda: datetime(2026, 1, 1, 13, tzinfo=UTC))
+    rollups = RollupStore(tmp_path / "ledger" / "rollups", PLACE, 10**6)
+    audits = AuditStore(tmp_path / "ledger" / "audit", 10**6, 10**12)
+    now = datetime(2026, 1, 1, 13, tzinfo=UTC)
+    api = Api(LiveView(), ledger, results, PLACE, token, lambda: now, rollups, audits)
     headers = {"Authorization": "Bearer s3cret"}
     async with TestServer(make_app(api)) as server, aiohttp.ClientSession(headers=headers) as session:
         yield Observer(api, session, str(server.make_url("")).rstrip("/"))
@@ -75,6 +80,10 @@ PATHS = [
     "/v1/subscriptions/x/scale",
     "/v1/ledger/segments",
     "/v1/ledger/segments/x",
+    "/v1/audits",
+    "/v1/audits/x",
+    "/v1/rollups",
+    "/v1/rollups/x",
     "/v1/lag/results/latest",
     "/v1/lag/results/run-1",
     "/nowhere",
@@ -114,6 +123,9 @@ ROUTES = {
     ("GET", "/v1/lag/results/latest"): {"results", "lag", "page", "operator"},
     ("GET", "/v1/lag/results/{run_name}"): {"results", "lag", "page", "operator"},
     ("PUT", "/v1/lag/results/{run_name}"): {"results", "lag"},
+    ("GET", "/v1/rollups"): {"lag", "ledger", "page"},
+    ("GET", "/v1/rollups/{name}"): {"lag", "ledger", "page"},
+    ("PUT", "/v1/rollups/{name}"): {"lag"},
 }
 
 

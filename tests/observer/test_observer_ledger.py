@@ -14,7 +14,7 @@ from observer.samples import START_MS, a_poll, a_subscription
 
 from penstock_api.failure import Failure
 from penstock_api.ledger_format import SegmentName
-from penstock_api.management import DurationHistogram
+from penstock_api.state_documents import DurationHistogram
 from penstock_observer.ledger import Ledger, LedgerFull, SealLimits
 from penstock_observer.parquet import write_segment
 from penstock_observer.retention import RetentionLimits
@@ -198,6 +198,23 @@ def test_retention_removes_files_oldest_first(tmp_path: Path) -> None:
         "0000000003-000000000004-000000000004.parquet",
     ]
     assert visible(tmp_path) == names(ledger)
+    ledger.close()
+
+
+def test_a_clock_that_jumps_by_three_days_and_back_loses_no_poll(tmp_path: Path) -> None:
+    """A poll a minute for an hour, one three days ahead, and on; 48 hours are kept."""
+    keep = RetentionLimits(age_ms=48 * 3_600_000, bytes=10**12)
+    ledger = Ledger(tmp_path, WRITER, SealLimits(seconds=60, rows=10, bytes=10**9), keep)
+    assert ledger.begins_ms == 0
+    days_ms = 3 * 86_400_000
+    times = [START_MS + 60_000 * minute for minute in range(60)]
+    times += [times[-1] + days_ms, times[-1] + 10_000]
+    steps = [0] * 60 + [days_ms, -days_ms]
+    for time_ms, step_ms in zip(times, steps, strict=True):
+        ledger.append(replace(a_poll(time_ms), clock_step_ms=step_ms))
+    ledger.seal(times[-1] + days_ms)
+    assert sum(info.rows for info in ledger.segments) == 62
+    assert ledger.begins_ms == START_MS
     ledger.close()
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from observer.samples import START_MS, a_poll, a_subscription
 
 from penstock_api.lag_result import LagState, SlowPart, SubscriptionLag
-from penstock_api.management import DurationHistogram, Owner, RepeatedMessage, SubscriptionState
+from penstock_api.management import Owner
+from penstock_api.state_documents import DurationHistogram, RepeatedMessage, SubscriptionState
 from penstock_lag_rules.entry import subscription_lag, time_of
 from penstock_lag_rules.figures import Coverage, Figures
 from penstock_lag_rules.rules import Thresholds

@@ -17,7 +17,8 @@ from observer.samples import END, START_MS, a_poll, a_result, a_subscription
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock_api.management import DurationHistogram, Owner
+from penstock_api.management import Owner
+from penstock_api.state_documents import DurationHistogram
 from penstock_lag_rules.rules import Thresholds
 from penstock_observer.durations import Durations, DurationTotals
 from penstock_observer.ledger import Ledger, SealLimits

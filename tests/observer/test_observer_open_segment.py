@@ -8,7 +8,7 @@ from typing import Any
 from observer.samples import START_MS, a_poll, a_subscription, table_of
 
 from penstock_api.ledger_format import HISTOGRAM_COLUMNS
-from penstock_api.management import ConsumerTotal, DurationHistogram, SubscriptionState
+from penstock_api.state_documents import ConsumerTotal, DurationHistogram, SubscriptionState
 from penstock_observer.open_segment import Life, OpenSegment, Told
 from penstock_observer.rows import Poll, RowOrigin, rows_of
 

@@ -11,7 +11,7 @@ import pytest
 from observer.samples import START_MS, a_poll, a_subscription, table_of
 
 from penstock_api.ledger_format import COLUMNS, SegmentName
-from penstock_api.management import DurationHistogram
+from penstock_api.state_documents import DurationHistogram
 from penstock_observer.parquet import Outline, UnreadableSegment, outline_of, write_segment
 from penstock_observer.rows import Row, RowOrigin, rows_of
 

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from penstock_api.observer_tokens import TOKEN_SCOPES, Scope
 from penstock_api.rollup_format import ABOUT_KEY, COLUMNS, Period, RollupAbout, RollupName
-from penstock_lag.rollup_files import SCHEMA as JOB_SCHEMA
-from penstock_lag.rollup_files import write_rollup
+from penstock_lag.rollups.files import SCHEMA as JOB_SCHEMA
+from penstock_lag.rollups.files import write_rollup
 from penstock_lag_rules.rollups import BrokerRow, Rollup
+from penstock_observer import rollups
 from penstock_observer.results import BrokerPod, RejectedResult
-from penstock_observer.rollups import RollupStore, inspected, surplus
+from penstock_observer.rollups import RollupStore, inspected, outlived, surplus
 from penstock_observer.scopes import PATH_SCOPES
 
 pa: Any = importlib.import_module("pyarrow")  # it ships no type information
@@ -153,7 +154,6 @@ def _nonsense() -> bytes:
         pytest.param(NAME, a_rollup("hour-2023-11-15T10.parquet"), "BadRollupName", id="another hour"),
         pytest.param(NAME, a_rollup(broker="other"), "OtherBroker", id="another Broker"),
         pytest.param(str(hour(1)), a_rollup(str(hour(1))), "FutureRollup", id="not over yet"),
-        pytest.param(str(hour(-170)), a_rollup(str(hour(-170))), "OlderThanKept", id="older than seven days"),
     ],
 )
 def test_what_is_no_rollup_of_this_broker_is_refused(tmp_path: Path, name: str, content: bytes, error: str) -> None:
@@ -172,10 +172,51 @@ def test_only_the_first_observer_keeps_rollups(tmp_path: Path) -> None:
     assert refused.value.error == "NotKeptHere"
 
 
-def test_hours_are_kept_for_seven_days_and_days_for_four_hundred() -> None:
-    """From their ends: that of hour -169 is 168 hours before noon, that of day -401 was 400.5 days before noon."""
-    sizes = dict.fromkeys([hour(-1), hour(-169), hour(-170), day(-1), day(-400), day(-401)], 1)
-    assert surplus(sizes, 10, NOON_MS) == [day(-401), hour(-170)]
+def test_the_newest_168_hours_and_400_days_are_kept() -> None:
+    """Of 170 hours and 401 days the oldest go."""
+    names = [*(hour(-number) for number in range(1, 171)), *(day(-number) for number in range(1, 402))]
+    assert outlived(names, NOON_MS) == [day(-401), hour(-170), hour(-169)]
+    assert surplus(dict.fromkeys(names, 1), 1000, NOON_MS) == [day(-401), hour(-170), hour(-169)]
+
+
+FULL = [hour(-number) for number in range(1, 169)]
+
+
+def test_a_clock_set_forward_by_days_expires_no_rollup() -> None:
+    """By ten days: the week that is kept is still the newest there is. The hour that comes takes the place of one."""
+    sizes = dict.fromkeys(FULL, 1)
+    assert surplus(sizes, 1000, NOON_MS + 10 * DAY_MS) == []
+    assert surplus({**sizes, hour(239): 1}, 1000, NOON_MS + 10 * DAY_MS) == [hour(-168)]
+
+
+def test_a_rollup_that_is_yet_to_come_drives_out_no_other() -> None:
+    """The clock was set back: the hour of ten days ahead is kept beside those of the week, and the newest hours are
+    those that the next day needs. By bytes it goes after the old hours, before the days.
+    """
+    sizes = {**dict.fromkeys(FULL, 1), hour(240): 1, day(-1): 1}
+    assert surplus(sizes, 1000, NOON_MS) == []
+    assert surplus({**sizes, hour(0): 1}, 1000, NOON_MS + HOUR_MS) == [hour(-168)]
+    gone = surplus(sizes, 26, NOON_MS)
+    assert gone == [*(hour(-number) for number in range(168, 26, -1)), hour(240), day(-1)]
+
+
+def test_only_rollups_that_are_yet_to_come_are_limited_too() -> None:
+    """A clock that was set back by years."""
+    assert outlived([hour(1000 + number) for number in range(170)], NOON_MS) == [hour(1000), hour(1001)]
+
+
+def test_an_hour_older_than_those_that_are_kept_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would go at once."""
+    monkeypatch.setattr(rollups, "KEPT", {Period.HOUR: 2, Period.DAY: 1})
+    store = RollupStore(tmp_path, PLACE, 10**6)
+    for number in (-5, -3):
+        assert store.put(str(hour(number)), a_rollup(str(hour(number))), NOON_MS)
+    with pytest.raises(RejectedResult) as refused:
+        store.put(str(hour(-6)), a_rollup(str(hour(-6))), NOON_MS)
+    assert (refused.value.error, refused.value.conflict) == ("OlderThanKept", True)
+    assert refused.value.message == "hour-2023-11-15T06.parquet is older than the 2 newest hours, which are kept"
+    assert store.put(str(hour(-4)), a_rollup(str(hour(-4))), NOON_MS)
+    assert [info.name for info in store.rollups] == [str(hour(-4)), str(hour(-3))]
 
 
 def test_beyond_the_limit_the_oldest_hours_go_before_any_day() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from observer.samples import START_MS, a_poll, a_subscription
 
 from penstock_api.ledger_format import COLUMNS
-from penstock_api.management import DurationHistogram, Owner, RepeatedMessage
+from penstock_api.management import Owner
+from penstock_api.state_documents import DurationHistogram, RepeatedMessage
 from penstock_observer.rows import RowOrigin, rows_of
 
 WRITER = RowOrigin(broker="main", ordinal=0, interval_ms=10_000)

@@ -115,7 +115,7 @@ def test_a_token_in_two_files_is_good_for_both(token_file: Path) -> None:
     """Whoever puts the same text into two files gets what both allow."""
     token_file.with_name("scrape.token").write_text("same")
     token_file.with_name("page.token").write_text("same")
-    assert granted(TokenFile(token_file), "same") == ({"metrics", "state", "read results"}, None)
+    assert granted(TokenFile(token_file), "same") == ({"metrics", "state", "read results", "read rollups"}, None)
 
 
 def test_the_token_for_messages_lies_beside_the_others_and_takes_nothing_from_them(token_file: Path) -> None:

@@ -14,7 +14,7 @@ from page.accessibility import contrast_faults, structure_faults
 from page.browser import browsing, chromium
 from playwright.async_api import Browser
 
-from penstock_api.management import RepeatedMessage, SubscriptionState
+from penstock_api.state_documents import RepeatedMessage, SubscriptionState
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 

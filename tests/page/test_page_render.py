@@ -12,8 +12,8 @@ from page.html import elements, text_of
 from page.lags import NOON_MS, a_lag, a_snapshot
 
 from penstock_api.lag_result import LagState, PaceLag, RepeatedMessageLag, SlowPart
-from penstock_api.management import ExchangeState
 from penstock_api.message_operations import PeekedMessage
+from penstock_api.state_documents import ExchangeState
 from penstock_page import render
 from penstock_page.bodies import shown_message
 from penstock_page.course import course_of

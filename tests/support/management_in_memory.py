@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock_api.management import BrokerState, EntityType, ExchangeDeclaration, SubscriptionDeclaration
+from penstock_api.management import EntityType, ExchangeDeclaration, SubscriptionDeclaration
+from penstock_api.state_documents import BrokerState
 from penstock_core import identity
 from penstock_operator.brokers.management import ManagementAccess, Unreachable
 from penstock_operator.brokers.sessions import SessionChange

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from penstock_api.management import BrokerState
 from penstock_api.resources import Broker, Exchange, Subscription, parse
+from penstock_api.state_documents import BrokerState
 
 TABLE = Path(__file__).parent.parent / "api" / "bad_manifests.yaml"
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)

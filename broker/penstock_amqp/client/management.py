@@ -18,7 +18,7 @@ from penstock_amqp.messages.message_codec import Message
 from penstock_amqp.sasl.client import ClientMechanism
 from penstock_amqp.types.plain_values import to_plain, to_wire
 from penstock_amqp.types.values import Value
-from penstock_api import management
+from penstock_api import management, state_documents
 from penstock_api.management import EntityType, ManagementDocument, Operation
 
 __all__ = ["ChangedStates", "ListedEntity", "ManagementClient", "ManagementReply", "Page"]
@@ -26,11 +26,11 @@ __all__ = ["ChangedStates", "ListedEntity", "ManagementClient", "ManagementReply
 D = TypeVar("D", bound=ManagementDocument)
 
 _STATES: dict[type[ManagementDocument], EntityType] = {
-    management.BrokerState: EntityType.BROKER,
-    management.ExchangeState: EntityType.EXCHANGE,
-    management.SubscriptionState: EntityType.SUBSCRIPTION,
-    management.ConnectionState: EntityType.CONNECTION,
-    management.LinkState: EntityType.LINK,
+    state_documents.BrokerState: EntityType.BROKER,
+    state_documents.ExchangeState: EntityType.EXCHANGE,
+    state_documents.SubscriptionState: EntityType.SUBSCRIPTION,
+    state_documents.ConnectionState: EntityType.CONNECTION,
+    state_documents.LinkState: EntityType.LINK,
 }
 _DECLARED: dict[type[ManagementDocument], EntityType] = {
     management.ExchangeDeclaration: EntityType.EXCHANGE,

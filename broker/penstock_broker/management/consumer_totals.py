@@ -1,6 +1,6 @@
 """What each container got of a queue, as READ and QUERY return it: from counts that links have anyway.
 
-Source: `penstock_api.management.ConsumerTotal`.
+Source: `penstock_api.state_documents.ConsumerTotal`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import struct
 from typing import Final
 
 from penstock_amqp.types.encoder import encode
-from penstock_api import management
+from penstock_api import state_documents
 from penstock_broker.management import entity_states
 from penstock_broker.management.entity_states import InFlight
 from penstock_broker.queue.totals import Histogram
@@ -20,7 +20,7 @@ from penstock_broker.topology.records import KeptEncoding, Subscription
 
 __all__ = ["ATTRIBUTES", "encoded_histogram", "encoded_state"]
 
-ATTRIBUTES: Final = [field.alias or name for name, field in management.SubscriptionState.model_fields.items()]
+ATTRIBUTES: Final = [field.alias or name for name, field in state_documents.SubscriptionState.model_fields.items()]
 """All, in the order of a row."""
 _COUNTERS: Final = ATTRIBUTES[ATTRIBUTES.index("depth") :]
 """Those before them change only by a declaration or a rebind."""
@@ -32,7 +32,7 @@ _EMPTY: Final = encode({"indexes": [], "counts": [], "sumMs": 0})
 
 
 def encoded_state(subscription: Subscription, held: InFlight) -> bytes:
-    """The attributes of `penstock_api.management.SubscriptionState` in their order, as an encoded list."""
+    """The attributes of `penstock_api.state_documents.SubscriptionState` in their order, as an encoded list."""
     counters = entity_states.counters(subscription.queue, held, encoded_histogram)
     body = b"".join([_declared(subscription), *[_encoded(counters[name]) for name in _COUNTERS]])
     return b"\xd0" + (len(body) + 4).to_bytes(4, "big") + len(ATTRIBUTES).to_bytes(4, "big") + body

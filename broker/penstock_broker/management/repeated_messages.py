@@ -1,6 +1,6 @@
 """The messages of a queue whose delivery failed most often, as READ and QUERY return them.
 
-Source: `penstock_api.management.RepeatedMessage`.
+Source: `penstock_api.state_documents.RepeatedMessage`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from penstock_amqp.messages.message_codec import Message
 from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Value
-from penstock_api import management
+from penstock_api import management, state_documents
 from penstock_api.management import EntityType, Operation, StatusCode
 from penstock_broker.access.connection import Connection
 from penstock_broker.management import audits, changed_states, declare, delete, entity_states, queue_messages
@@ -29,11 +29,11 @@ __all__ = ["ChangesTask", "QueryTask", "Task", "respond"]
 
 _OWN: Final = frozenset((EntityType.CONNECTION, EntityType.LINK))
 _MODELS: Final[dict[EntityType, type[management.ManagementDocument]]] = {
-    EntityType.SUBSCRIPTION: management.SubscriptionState,
-    EntityType.EXCHANGE: management.ExchangeState,
-    EntityType.BROKER: management.BrokerState,
-    EntityType.CONNECTION: management.ConnectionState,
-    EntityType.LINK: management.LinkState,
+    EntityType.SUBSCRIPTION: state_documents.SubscriptionState,
+    EntityType.EXCHANGE: state_documents.ExchangeState,
+    EntityType.BROKER: state_documents.BrokerState,
+    EntityType.CONNECTION: state_documents.ConnectionState,
+    EntityType.LINK: state_documents.LinkState,
 }
 
 

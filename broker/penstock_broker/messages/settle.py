@@ -5,7 +5,8 @@ Written for speed: `accepted` runs for every message.
 - accepted: the message is gone.
 - released, or settled without an outcome: the message goes back, and nothing is counted.
 - modified: it goes back. delivery-failed counts an attempt, undeliverable-here keeps it from this link, annotations are
-  merged into the message, also for after a restart.
+  merged into the message, also for after a restart. JMS clients end so what expired in their buffer. It leaves now, so
+  it need not be kept from the link, and the queue stays plain.
 - rejected, or failed too often: `dead_letters` sends it on.
 - a lost link: all its deliveries go back, marked as possibly seen. Only the oldest counts an attempt, so that restarts
   of a client with a large prefetch do not turn healthy messages into dead letters. A link that its client, or this
@@ -20,7 +21,7 @@ import logging
 from collections.abc import Sequence
 from typing import assert_never
 
-from penstock_amqp.endpoint.events import AVAILABLE, DATA, FLAGS, NUMBER, Held, Outcome, Settled
+from penstock_amqp.endpoint.events import AVAILABLE, DATA, FLAGS, NUMBER, Entry, Held, Outcome, Settled
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message_head
 from penstock_amqp.types.values import Symbol, Value
@@ -92,7 +93,7 @@ def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
                 return
             if event.annotations:
                 held = _annotated(broker, queue, held, event.annotations)
-            if event.undeliverable_here:
+            if event.undeliverable_here and not _has_expired(broker, queue, entry):
                 queue.exclude(consumer, number)
         case Outcome.RELEASED | Outcome.NONE | Outcome.UNKNOWN:
             pass
@@ -103,6 +104,10 @@ def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
     if expires:
         due_times.note_expiry(broker, queue, expires)
     broker.work.schedule(queue)
+
+
+def _has_expired(broker: Broker, queue: Queue, entry: Entry) -> bool:
+    return 0 < deadline(queue, entry) <= broker.clock.now_us
 
 
 def lost(broker: Broker, queue: Queue, held: Sequence[Held], *, counts: bool) -> None:

@@ -47,7 +47,9 @@ def _given(copied: deque[Entry]) -> Iterator[Entry]:
 class Backlog:
     """The waiting messages of one queue."""
 
-    __slots__ = ("_cursors", "_excluded", "_levels", "_reserved", "examination", "groups", "is_plain", "normal")
+    __slots__ = (
+        "_cursors", "_excluded", "_excludes", "_levels", "_reserved", "examination", "groups", "is_plain", "normal",
+    )  # fmt: skip
 
     def __init__(self, excluded: dict[int, set[BacklogConsumer]]) -> None:
         """`excluded`: who said undeliverable-here, by message number."""
@@ -56,6 +58,8 @@ class Backlog:
         self.groups: Groups | None = None
         self.examination = Examination()
         self._excluded = excluded
+        self._excludes = False
+        """Some consumer may have a cursor for the sake of `excluded`."""
         self._levels = [self.normal]
         """Highest priority first."""
         self._cursors: list[SelectorCursor] = []
@@ -327,6 +331,7 @@ class Backlog:
     def exclude(self, consumer: BacklogConsumer, number: int) -> None:
         """The consumer is not to get this message again."""
         self._excluded.setdefault(number, set()).add(consumer)
+        self._excludes = True
         self._own_cursor(consumer)
 
     def limit(self, consumer: BacklogConsumer, max_bytes: int) -> None:
@@ -355,6 +360,11 @@ class Backlog:
 
     def calm_down(self) -> None:
         """Go back to the plain way of handing out if nothing needs another one."""
+        if self._excludes and not self._excluded:
+            self._excludes = False
+            for cursor in [each for each in self._cursors if each.is_for_exclusion]:
+                assert cursor.consumer is not None
+                self._drop_cursor(cursor.consumer)
         if self._cursors or any(len(level) for level in self._levels if level is not self.normal):
             return
         if self.groups is not None and (self.groups or self.normal):

@@ -106,6 +106,11 @@ class SelectorCursor:
         own._hints = {priority: list(hints) for priority, hints in self._hints.items()}
         return own
 
+    @property
+    def is_for_exclusion(self) -> bool:
+        """All that it keeps from its consumer is what that one called undeliverable here."""
+        return self.consumer is not None and self.selector is None and not self.max_bytes
+
     def wants(self, entry: Entry) -> bool:
         """True if its consumers may get the message."""
         if self.consumer is not None and not self._allows(entry):

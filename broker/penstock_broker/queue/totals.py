@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import ceil, log2
 
-from penstock_api import management
+from penstock_api import state_documents
 
 __all__ = ["Histogram", "QueueTotals", "bucket_of"]
 
@@ -42,10 +42,10 @@ class Histogram:
         """Durations counted; it only grows."""
         return sum(self._counts.values())
 
-    def snapshot(self) -> management.DurationHistogram:
+    def snapshot(self) -> state_documents.DurationHistogram:
         """The counts as `$management` sends them."""
         found = self.buckets()
-        return management.DurationHistogram(
+        return state_documents.DurationHistogram(
             indexes=tuple(index for index, _ in found), counts=tuple(count for _, count in found), sum_ms=self.sum_ms
         )
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from penstock_api.failure import Misuse
-from penstock_lag.audit_figures import audit_figures
-from penstock_lag.audit_report import AuditReport, as_text, make_report
-from penstock_lag.audit_sources import AuditPaths, from_folders, from_observers
+from penstock_lag.audit.figures import audit_figures
+from penstock_lag.audit.report import AuditReport, as_text, make_report
+from penstock_lag.audit.sources import AuditPaths, from_folders, from_observers
 from penstock_lag.observer_client import Observer
 from penstock_lag.session import Needs, local_session, tune
 from penstock_lag.settings import TOKEN_VARIABLE, read_token

@@ -16,7 +16,8 @@ from penstock_amqp.client.errors import ManagementError
 from penstock_amqp.client.management import ListedEntity, ManagementClient, ManagementReply
 from penstock_api.declaration import LOCAL_CLUSTER
 from penstock_api.failure import Failure
-from penstock_api.management import DeclarationOutcome, Deletion, EntityType, ExchangeState, Owner, SubscriptionState
+from penstock_api.management import DeclarationOutcome, Deletion, EntityType, Owner
+from penstock_api.state_documents import ExchangeState, SubscriptionState
 from penstock_cli.up.topology import DeclaredEntity
 
 __all__ = ["Declaration", "OrphanedEntity", "declare"]

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from penstock_api.management import BrokerState
+from penstock_api.state_documents import BrokerState
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity
 from penstock_operator.plans.orphans import MarkedEntity
 

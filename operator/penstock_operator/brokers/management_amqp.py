@@ -14,7 +14,8 @@ from penstock_amqp.client.client import Address
 from penstock_amqp.client.errors import ManagementError, RequestRefused
 from penstock_amqp.client.management import ListedEntity, ManagementClient, ManagementReply
 from penstock_amqp.sasl.client import Login, NotAuthenticated
-from penstock_api.management import BrokerState, Deletion, EntityType, Owner
+from penstock_api.management import Deletion, EntityType, Owner
+from penstock_api.state_documents import BrokerState
 from penstock_api.validation_messages import validation_messages
 from penstock_operator.brokers.management import ManagementAccess, NotUnderstood, Unreachable
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
-from penstock_api.management import BrokerState
+from penstock_api.state_documents import BrokerState
 from penstock_operator.brokers.management import (
     BrokerManagement,
     Connector,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock_api.management import BrokerState
+from penstock_api.state_documents import BrokerState
 from penstock_operator.manifest import Manifest, dig, items_of, text_at
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from penstock_api.management import BrokerState
 from penstock_api.resources import Broker
+from penstock_api.state_documents import BrokerState
 from penstock_operator.children.stateful_set import PinnedPods
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans.decisions import Reach

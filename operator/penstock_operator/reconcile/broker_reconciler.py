@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import assert_never
 
-from penstock_api.management import BrokerState
 from penstock_api.observer_tokens import FULL_TOKEN
 from penstock_api.resources import Broker
+from penstock_api.state_documents import BrokerState
 from penstock_operator import names
 from penstock_operator.brokers.accepted_tokens import AcceptedTokens
 from penstock_operator.brokers.management import ManagementAccess

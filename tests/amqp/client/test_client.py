@@ -15,14 +15,8 @@ from penstock_amqp.client.client import Address
 from penstock_amqp.client.errors import ManagementError, TransportError
 from penstock_amqp.client.management import ListedEntity, ManagementClient
 from penstock_amqp.sasl.client import Login, NotAuthenticated
-from penstock_api.management import (
-    BrokerState,
-    EntityType,
-    ExchangeDeclaration,
-    ExchangeState,
-    SubscriptionDeclaration,
-    SubscriptionState,
-)
+from penstock_api.management import EntityType, ExchangeDeclaration, SubscriptionDeclaration
+from penstock_api.state_documents import BrokerState, ExchangeState, SubscriptionState
 
 
 @pytest.fixture(scope="module")

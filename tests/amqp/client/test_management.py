@@ -18,14 +18,8 @@ from penstock_amqp.client.errors import ManagementError, RequestRefused, Transpo
 from penstock_amqp.client.management import ListedEntity, ManagementClient, ManagementReply
 from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_amqp.sasl.mechanisms import Verdict
-from penstock_api.management import (
-    BrokerState,
-    Deletion,
-    EntityType,
-    ExchangeDeclaration,
-    Operation,
-    SubscriptionDeclaration,
-)
+from penstock_api.management import Deletion, EntityType, ExchangeDeclaration, Operation, SubscriptionDeclaration
+from penstock_api.state_documents import BrokerState
 
 BROKER = {
     "instanceId": "a", "epoch": 1, "version": "1", "startedMs": 1, "nowMs": 2, "connections": 0, "subscriptions": 0,

@@ -13,7 +13,7 @@ from support.broker_process import BrokerProcess
 from support.proton_client import Subscribed, connected
 
 from penstock_amqp.client.management import ManagementClient
-from penstock_api.management import BrokerState
+from penstock_api.state_documents import BrokerState
 from penstock_broker.access.container_contests import ContainerContests, Contested
 
 SOLE = {

@@ -23,14 +23,8 @@ from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import Accepted, Attach, Detach, Rejected, Source, Target
 from penstock_amqp.sasl.client import Login
 from penstock_amqp.types.values import Symbol
-from penstock_api.management import (
-    BrokerState,
-    EntityType,
-    ExchangeDeclaration,
-    QueueDeclaration,
-    SubscriptionDeclaration,
-    SubscriptionState,
-)
+from penstock_api.management import EntityType, ExchangeDeclaration, QueueDeclaration, SubscriptionDeclaration
+from penstock_api.state_documents import BrokerState, SubscriptionState
 
 USERS = dict.fromkeys(("maker", "reader", "root"), "secret")
 SHARED = Subscribed()

@@ -19,7 +19,7 @@ from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.frames import SASL_HEADER
 from penstock_amqp.frames.performatives import Close
 from penstock_amqp.sasl.client import Login, NotAuthenticated
-from penstock_api.management import BrokerState
+from penstock_api.state_documents import BrokerState
 
 NOBODY = {
     "LoginFailed": 0,

@@ -17,13 +17,8 @@ from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import Attach, Source, Target, Transfer
 from penstock_amqp.messages.message_codec import Message, Properties, decode_message, encode_message
 from penstock_amqp.types.values import Described, Symbol, UInt, ULong, Value
-from penstock_api.management import (
-    ExchangeDeclaration,
-    HeaderBindingDocument,
-    Owner,
-    SubscriptionDeclaration,
-    SubscriptionState,
-)
+from penstock_api.management import ExchangeDeclaration, HeaderBindingDocument, Owner, SubscriptionDeclaration
+from penstock_api.state_documents import SubscriptionState
 
 EXACT, PATTERN, HEADERS = ULong(0x0000_468C_0000_0000), ULong(0x0000_468C_0000_0001), ULong(0x0000_468C_0000_0002)
 BY_NAME = {

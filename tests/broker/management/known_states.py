@@ -8,7 +8,7 @@ from penstock_amqp.types.decoder import decode_one
 from penstock_amqp.types.plain_values import to_plain
 from penstock_amqp.types.values import Value
 from penstock_api import management
-from penstock_api.management import SubscriptionState
+from penstock_api.state_documents import SubscriptionState
 from penstock_broker.management import changed_states
 from penstock_broker.management.entity_states import StateDocument, in_flight, subscription_state
 from penstock_broker.state.broker import Broker

@@ -17,7 +17,6 @@ from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_api.management import (
-    BrokerState,
     EntityType,
     ExchangeDeclaration,
     ManagementDocument,
@@ -28,6 +27,7 @@ from penstock_api.management import (
 )
 from penstock_api.message_audit import AuditRead, AuditStart, EventKind
 from penstock_api.message_operations import MessageSelection
+from penstock_api.state_documents import BrokerState
 from penstock_broker.management import audits, declare, queue_messages
 from penstock_broker.management.responses import ManagementResponse, to_value
 from penstock_broker.queue import audit as queue_audit

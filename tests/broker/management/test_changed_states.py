@@ -14,7 +14,8 @@ from proton import Delivery, Message
 from support.proton_client import Subscribed
 from support.stepped_broker import SteppedBroker
 
-from penstock_api.management import DeliveryPolicy, EntityType, QueueLimits, SubscriptionDeclaration, SubscriptionState
+from penstock_api.management import DeliveryPolicy, EntityType, QueueLimits, SubscriptionDeclaration
+from penstock_api.state_documents import SubscriptionState
 from penstock_broker.management import changed_states, declare, entity_states
 from penstock_broker.management.responses import to_value
 from penstock_broker.topology import state_changes

@@ -12,7 +12,8 @@ from support.stepped_broker import SteppedBroker
 
 from penstock_amqp.types.decoder import decode_one
 from penstock_amqp.types.values import Value
-from penstock_api.management import EntityType, Owner, SubscriptionDeclaration, SubscriptionState
+from penstock_api.management import EntityType, Owner, SubscriptionDeclaration
+from penstock_api.state_documents import SubscriptionState
 from penstock_broker.management import declare, encoded_states, entity_states
 from penstock_broker.management.responses import to_value
 from penstock_broker.queue.totals import Histogram

@@ -13,7 +13,8 @@ import pytest
 from proton import Delivery, Message
 from support.stepped_broker import Peer, SteppedBroker
 
-from penstock_api.management import DeliveryPolicy, RepeatedMessage
+from penstock_api.management import DeliveryPolicy
+from penstock_api.state_documents import RepeatedMessage
 from penstock_broker.management import entity_states
 
 Identifier: TypeAlias = str | bytes | uuid.UUID | int | None

@@ -13,17 +13,15 @@ from support.proton_client import Subscribed, connected, publish, take
 
 from penstock_amqp.client.management import ListedEntity, ManagementClient, ManagementReply
 from penstock_api.management import (
-    BrokerState,
     Deletion,
     EntityType,
     ExchangeDeclaration,
-    ExchangeState,
     Operation,
     Owner,
     QueueLimits,
     SubscriptionDeclaration,
-    SubscriptionState,
 )
+from penstock_api.state_documents import BrokerState, ExchangeState, SubscriptionState
 
 ORDERS = ExchangeDeclaration(exchange_type="Topic")
 OWNER = Owner(cluster_id="local", kind="Subscription", namespace="shop", name="billing", uid="u1")

@@ -30,9 +30,9 @@ from penstock_api.management import (
     QueueDeclaration,
     QueueLimits,
     SubscriptionDeclaration,
-    SubscriptionState,
 )
 from penstock_api.message_operations import MessageSelection
+from penstock_api.state_documents import SubscriptionState
 from penstock_broker.management import declare, entity_states, queue_messages
 from penstock_broker.management.responses import to_value
 from penstock_broker.messages import restore

@@ -82,6 +82,47 @@ def test_management_tells_when_those_expire_that_are_handed_out_first_and_last(t
     assert told() == (None, None)  # it overtakes the others
 
 
+def jms(body: str, ttl: float) -> Message:
+    """As Qpid JMS sends it."""
+    return message(body, ttl=ttl, priority=4, expiry_time=START / 1000 + ttl)
+
+
+@pytest.mark.parametrize("early_ms", [0, 100])
+def test_they_are_told_while_a_jms_client_gives_back_what_expired_in_its_buffer(
+    timed: SteppedBroker, early_ms: int
+) -> None:
+    """Qpid JMS ends it with modified, delivery-failed and undeliverable-here. Its clock may be ahead: then the message
+    waits for somebody else until it has expired here, and with the next message nothing is left of that.
+    """
+    jobs = timed.make_queue("jobs")
+    node = timed.broker.topology.queues[jobs.name]
+    peer = timed.connect()
+    send(peer, jms("a", ttl=10), jms("b", ttl=60), jms("c", ttl=70), jms("d", ttl=80))
+    peer.receive("jobs", credit=2)
+    timed.pass_ms(10_000 - early_ms)
+    peer.take(Delivery.MODIFIED, failed=True, undeliverable=True)
+    timed.pass_ms(early_ms + 1)  # a pass looks again after a pause
+    assert jobs.backlog.is_plain is (early_ms == 0)
+    send(peer, jms("e", ttl=90))
+    state = queue_state(node, {})
+    assert (peer.bodies(), state["ready"], state["expired"]) == (["b"], 3, 1)
+    assert (state["firstExpiresMs"], state["lastExpiresMs"]) == (START + 70_000, START + 90_000)
+
+
+def test_what_has_not_expired_is_not_sent_again_to_who_called_it_undeliverable_here(timed: SteppedBroker) -> None:
+    """And while it waits, nothing is told: it is first, but nobody is there who takes it."""
+    node = timed.broker.topology.queues[timed.make_queue("jobs").name]
+    peer = timed.connect()
+    send(peer, jms("a", ttl=10), jms("b", ttl=60))
+    peer.receive("jobs", credit=3)
+    timed.pass_ms(9_999)
+    peer.take(Delivery.MODIFIED, failed=True, undeliverable=True)
+    state = queue_state(node, {})
+    assert (peer.bodies(), state["ready"], state["firstExpiresMs"]) == (["b"], 1, None)
+    timed.pass_ms(1)
+    assert queue_state(node, {})["expired"] == 1
+
+
 def is_passing(queue: Queue) -> bool:
     return queue.expiry.passing is not None
 

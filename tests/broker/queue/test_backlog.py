@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_broker.queue.backlog import Backlog
+from penstock_broker.queue.cursor import BacklogConsumer
 from penstock_broker.queue.flags import priority_of
 from penstock_core.selector import Selector, compile_selector
 
@@ -229,6 +230,31 @@ def test_a_message_that_everybody_calls_undeliverable_here_stays() -> None:
         made.put_back(entry(1))
     assert take(made, one) == 2
     assert [take(made, one), take(made, two), take(made, Somebody())] == [None, None, 1]
+
+
+def test_the_order_is_plain_again_once_all_that_was_undeliverable_somewhere_has_left() -> None:
+    """But a selector stays, and so does a limit of length."""
+    excluded: dict[int, set[BacklogConsumer]] = {}
+    made = Backlog(excluded)
+    made.put([entry(1), entry(2), entry(3)])
+    one, two, short = Somebody(), Somebody(), Somebody()
+    for number in (1, 2):
+        assert take(made, one) == number
+        made.exclude(one, number)
+        made.put_back(entry(number))
+    made.limit(short, 1_000_000)
+    made.exclude(short, 1)
+    for left in (1, 2):
+        made.calm_down()
+        assert one.cursor is not None
+        assert take(made, two) == left
+        del excluded[left]
+    made.calm_down()
+    assert (one.cursor, short.cursor is None, made.is_plain) == (None, False, False)
+    made.left(short)
+    made.calm_down()
+    assert made.is_plain
+    assert all_of(made, one) == [3]
 
 
 def test_a_group_goes_to_one_consumer_until_it_leaves() -> None:

@@ -16,7 +16,8 @@ from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import Source
 from penstock_amqp.types.values import Described as WireDescribed
 from penstock_amqp.types.values import Symbol, ULong
-from penstock_api.management import EntityType, LinkState, Operation
+from penstock_api.management import EntityType, Operation
+from penstock_api.state_documents import LinkState
 from penstock_broker.attach import request
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import Selector

@@ -16,7 +16,8 @@ from support.waiting import until
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import Accepted
 from penstock_amqp.messages.transaction_types import TransactionalState
-from penstock_api.management import BrokerState, ConnectionState, EntityType
+from penstock_api.management import EntityType
+from penstock_api.state_documents import BrokerState, ConnectionState
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_core.transaction_rules import TransactionLimits
 

@@ -13,7 +13,8 @@ from support.virtual_time import run_in_virtual_time
 from support.waiting import wait_until
 
 from penstock_api import declaration
-from penstock_api.management import BrokerState, ContestedContainer, EntityType
+from penstock_api.management import EntityType
+from penstock_api.state_documents import BrokerState, ContestedContainer
 from penstock_operator.brokers.management import BrokerManagement, ManagementAccess, NotUnderstood, Unreachable
 from penstock_operator.brokers.sessions import BrokerSession, BrokerSessions, SessionChange
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.resources import NOW, broker, broker_state
 
-from penstock_api.management import BrokerState, ContestedContainer
+from penstock_api.state_documents import BrokerState, ContestedContainer
 from penstock_operator.children.stateful_set import PinnedPods
 from penstock_operator.plans.broker_health import contested, contested_containers
 from penstock_operator.plans.broker_report import report_broker

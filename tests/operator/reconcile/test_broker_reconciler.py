@@ -14,8 +14,8 @@ from support.management_in_memory import BrokerInMemory, SessionInMemory, Sessio
 from support.resources import broker, broker_state
 
 from penstock_api import release_terms
-from penstock_api.management import BrokerState
 from penstock_api.resources import Broker
+from penstock_api.state_documents import BrokerState
 from penstock_broker.settings.settings import BrokerSettings as BrokerSettings
 from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.children.cluster_issuer import DISCOVERY, KEYS

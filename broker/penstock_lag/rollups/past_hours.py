@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from penstock_api.rollup_format import ENDS, TOTALS, Period, RollupInfo, RollupName
-from penstock_lag.rollup_brokers import place_of
-from penstock_lag.rollup_files import BadRollup, read_rollup
-from penstock_lag.rollup_stores import RollupStore, RollupsUnavailable
+from penstock_lag.rollups.brokers import place_of
+from penstock_lag.rollups.files import BadRollup, read_rollup
+from penstock_lag.rollups.stores import RollupStore, RollupsUnavailable
 from penstock_lag.settings import LagJobSettings
 from penstock_lag.targets import Target
 from penstock_lag_rules.paces import Pace, newest_runs, paces

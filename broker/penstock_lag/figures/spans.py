@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from penstock_lag.polls import PlacedPoll
+from penstock_lag.figures.polls import PlacedPoll
 from penstock_lag_rules.figures import TOTALS, Growth, Span
 
 __all__ = ["Life", "Starts", "Subscription", "subscription_of"]
@@ -25,9 +25,9 @@ _EXTREMES: Final = tuple((total, f"least_{total}", f"most_{total}") for total in
 _LEAST: Final = ("min_depth", "min_ready", "min_in_flight", "min_consumers", "min_credit")
 
 Piece = Mapping[str, Any]
-"""A row of penstock_lag.transforms.pieces. Any: what it holds is known by its schema only."""
+"""A row of penstock_lag.figures.pieces. Any: what it holds is known by its schema only."""
 Starts = Mapping[str, Any]
-"""A row of penstock_lag.transforms.starts."""
+"""A row of penstock_lag.figures.starts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ from pyspark.sql import SparkSession
 from penstock_api.failure import Failure, Misuse
 from penstock_api.lag_history import LagHistory, PeriodHistory
 from penstock_api.rollup_format import DAY_MS, Period, RollupInfo, RollupName
-from penstock_lag.history_periods import period_history
-from penstock_lag.history_table import as_history_table
-from penstock_lag.rollup_brokers import Work, roll_up, work_of
-from penstock_lag.rollup_files import BadRollup, read_about, read_rollup
-from penstock_lag.rollup_plan import backfilled_hours
-from penstock_lag.rollup_stores import RollupStore, RollupsUnavailable
+from penstock_lag.rollups.brokers import Work, roll_up, work_of
+from penstock_lag.rollups.files import BadRollup, read_about, read_rollup
+from penstock_lag.rollups.history_periods import period_history
+from penstock_lag.rollups.history_table import as_history_table
+from penstock_lag.rollups.plan import backfilled_hours
+from penstock_lag.rollups.stores import RollupStore, RollupsUnavailable
 from penstock_lag.session import Needs
 from penstock_lag.settings import STDOUT, LagJobSettings
 from penstock_lag.targets import Target
@@ -119,7 +119,7 @@ def _history(
         raise Failure(
             f"there is no ledger and no rollup of {work.target.name} from {time_of(from_ms):%Y-%m-%d %H:%M} to "
             f"{time_of(to_ms):%Y-%m-%d %H:%M} UTC.",
-            "Give a range in which the broker ran and an hour was over; hours are kept for 7 days, days for 400.",
+            "Give a range in which the broker ran and an hour was over; the newest 168 hours and 400 days are kept.",
         )
     return LagHistory(
         broker=work.target.broker,

@@ -18,15 +18,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock_api.ledger_format import RowKind
-from penstock_lag.figures_rows import figures_of
-from penstock_lag.polls import POLL_COLUMNS, BrokerPolls, polls_of
-from penstock_lag.schema import QUEUE
-from penstock_lag.spans import Subscription, subscription_of
-from penstock_lag.transforms.ends import END_COLUMNS, ends
-from penstock_lag.transforms.pieces import PIECE_COLUMNS, pieces
-from penstock_lag.transforms.rows import LedgerRows, Place, between, is_inside
-from penstock_lag.transforms.starts import START_COLUMNS, with_starts
-from penstock_lag.windows import BrokerWindow
+from penstock_lag.figures.ends import END_COLUMNS, ends
+from penstock_lag.figures.figures_rows import figures_of
+from penstock_lag.figures.pieces import PIECE_COLUMNS, pieces
+from penstock_lag.figures.polls import POLL_COLUMNS, BrokerPolls, polls_of
+from penstock_lag.figures.spans import Subscription, subscription_of
+from penstock_lag.figures.starts import START_COLUMNS, with_starts
+from penstock_lag.ledger.rows import LedgerRows, Place, between, is_inside
+from penstock_lag.ledger.schema import QUEUE
+from penstock_lag.ledger.windows import BrokerWindow
 from penstock_lag_rules.figures import Figures
 from penstock_lag_rules.rules import Thresholds
 

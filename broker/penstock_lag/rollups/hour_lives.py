@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from penstock_api.ledger_format import HISTOGRAMS
 from penstock_api.rollup_format import TOTALS
-from penstock_lag.schema import QUEUE
-from penstock_lag.transforms.rows import age_ms
+from penstock_lag.ledger.rows import age_ms
+from penstock_lag.ledger.schema import QUEUE
 
 __all__ = ["AREA_COLUMNS", "LIFE", "LIFE_COLUMNS", "areas", "lives"]
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock_api.failure import Failure
-from penstock_lag.schema import REQUIRED
+from penstock_lag.ledger.schema import REQUIRED
 
 __all__ = ["TAIL_BYTES", "bytes_needed", "footer_in", "footer_of"]
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from pydantic.alias_generators import to_camel
+
 from penstock_api.message_audit import TOTALS, AuditState, EndedBy
 from penstock_api.observer_api import ObserverModel
-from penstock_lag.audit_figures import PERCENTS, AuditFigures
-from penstock_lag.percentiles import Histogram, bucket_of_rank
-from penstock_lag.percentiles import grown as histogram_growth
+from penstock_lag.audit.figures import PERCENTS, AuditFigures
+from penstock_lag.figures.percentiles import Histogram, bucket_of_rank
+from penstock_lag.figures.percentiles import grown as histogram_growth
 from penstock_lag_rules.buckets import bucket_of, midpoint_ms
 from penstock_lag_rules.message_accounts import (
     account_of,
@@ -60,6 +62,7 @@ class AuditReport(ObserverModel):
     accounts: dict[str, int]
     faults: tuple[FaultCount, ...] = ()
     totals: dict[str, int]
+    """By how much the records say that each of `TOTALS` grew; the keys are in camelCase, like all others."""
     ledger_rows: int
     sojourn: tuple[Sojourn, ...] = ()
     longest_sojourn_ms: float | None = None
@@ -95,7 +98,7 @@ def make_report(state: AuditState, figures: AuditFigures, is_complete: bool) -> 
         messages=sum(figures.shapes.values()),
         accounts=dict(sorted(accounts.items())),
         faults=faults,
-        totals=grown(figures.kinds),
+        totals={to_camel(name): growth for name, growth in grown(figures.kinds).items()},
         ledger_rows=len(figures.rows),
         sojourn=sojourn,
         longest_sojourn_ms=figures.sojourns_us[-1] / 1000 if figures.sojourns_us else None,
@@ -153,7 +156,8 @@ def as_text(report: AuditReport) -> str:
     for fault in report.faults:
         lines.append(f"  {fault.count:>10}  FAULT: {fault.fault}: {', '.join(fault.messages)}")
     lines.append(f"totals by the records, compared with the broker and with {report.ledger_rows} rows of the ledger")
-    lines += [f"  {report.totals[name]:>10}  {name}" for name in TOTALS if report.totals[name]]
+    growths = [(name, report.totals[to_camel(name)]) for name in TOTALS]
+    lines += [f"  {growth:>10}  {name}" for name, growth in growths if growth]
     for each in report.sojourn:
         lines.append(f"sojourn p{each.percent}: {each.exact_ms:g} ms exactly, {each.histogram_ms} ms by the histogram")
     lines += [f"DIFFERENCE: {problem}" for problem in report.problems]

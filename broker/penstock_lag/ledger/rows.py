@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from penstock_api.ledger_format import RowKind
-from penstock_lag.windows import BrokerWindow
+from penstock_lag.ledger.windows import BrokerWindow
 
 __all__ = ["LedgerRows", "Place", "age_ms", "between", "is_inside"]
 

@@ -18,7 +18,7 @@ from penstock_api.ledger_format import HIDDEN_PREFIX
 from penstock_api.rollup_format import ROLLUP, ROLLUPS, RollupInfo, RollupList, RollupName
 from penstock_api.validation_messages import validation_messages
 from penstock_lag.observer_client import Observer, ObserverError
-from penstock_lag.rollup_files import BadRollup, read_about
+from penstock_lag.rollups.files import BadRollup, read_about
 
 __all__ = ["FolderRollups", "ObserverRollups", "RollupStore", "RollupsUnavailable"]
 

@@ -21,11 +21,11 @@ from pyspark.sql import functions as F
 from penstock_api.failure import Failure
 from penstock_api.ledger_format import RowKind, SegmentName
 from penstock_api.observer_api import SEGMENT
-from penstock_lag.ledger_source import ServedSegment, check_segment
+from penstock_lag.ledger.rows import LedgerRows, Place
+from penstock_lag.ledger.schema import LEDGER
+from penstock_lag.ledger.source import ServedSegment, check_segment
+from penstock_lag.ledger.windows import Chosen, Plan
 from penstock_lag.observer_client import Observer
-from penstock_lag.schema import LEDGER
-from penstock_lag.transforms.rows import LedgerRows, Place
-from penstock_lag.windows import Chosen, Plan
 
 __all__ = ["SegmentFile", "download", "native_rows", "room_for_copies", "served_rows", "with_places"]
 

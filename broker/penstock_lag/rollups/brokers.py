@@ -20,20 +20,20 @@ from penstock_api.failure import Failure
 from penstock_api.rollup_format import RollupInfo, RollupName
 from penstock_lag.group_analysis import Failed, copies_of, served_of
 from penstock_lag.groups import Member, grouped, numbered
-from penstock_lag.hour_rollup import compute_rollup
-from penstock_lag.ledger_paths import LedgerFolder, list_ledgers
-from penstock_lag.ledger_source import read_ledger
-from penstock_lag.rollup_plan import Bounds, Brokers, DueHour, due_hours
-from penstock_lag.rollup_run import RollupPlace, keep_days, keep_hour
-from penstock_lag.rollup_stores import FolderRollups, ObserverRollups, RollupStore, RollupsUnavailable
-from penstock_lag.segment_files import SegmentFile, native_rows, room_for_copies, served_rows
-from penstock_lag.segment_listing import list_segments
+from penstock_lag.ledger.folders import LedgerFolder, list_ledgers
+from penstock_lag.ledger.rows import LedgerRows
+from penstock_lag.ledger.segment_files import SegmentFile, native_rows, room_for_copies, served_rows
+from penstock_lag.ledger.segment_listing import list_segments
+from penstock_lag.ledger.source import read_ledger
+from penstock_lag.ledger.windows import PresentBroker
+from penstock_lag.rollups.hour import compute_rollup
+from penstock_lag.rollups.plan import Bounds, Brokers, DueHour, due_hours, newest_row_ms
+from penstock_lag.rollups.run import RollupPlace, keep_days, keep_hour
+from penstock_lag.rollups.stores import FolderRollups, ObserverRollups, RollupStore, RollupsUnavailable
 from penstock_lag.session import is_local, tune
 from penstock_lag.settings import LagJobSettings
 from penstock_lag.spark_failures import OutOfMemory, explained
 from penstock_lag.targets import Target, observers_of
-from penstock_lag.transforms.rows import LedgerRows
-from penstock_lag.windows import PresentBroker
 from penstock_lag_rules.rollups import Rollup
 
 __all__ = ["Work", "place_of", "roll_up", "roll_up_targets", "work_of"]
@@ -59,9 +59,8 @@ class Work:
 
     @property
     def newest_ms(self) -> int:
-        """Time of the last row of any broker."""
-        found = [broker.listing.segments for broker in self.brokers if isinstance(broker, PresentBroker)]
-        return max((segment.last_ms for segments in found for segment in segments), default=0)
+        """Time of the last row of any broker, by the clock as it is now."""
+        return max((newest_row_ms(broker) for broker in self.brokers if isinstance(broker, PresentBroker)), default=0)
 
 
 def roll_up_targets(

@@ -2,7 +2,7 @@
 
 A *life* is a row of snapshots of one run of the broker and one incarnation. Over it totals never fall, so the least and
 the most of a total are its values at the ends, wherever the rows come from and in whatever order. So nothing is sorted,
-and each task adds its rows up before anything is shuffled. penstock_lag.spans puts the pieces together.
+and each task adds its rows up before anything is shuffled. penstock_lag.figures.spans puts the pieces together.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from penstock_lag.schema import QUEUE
-from penstock_lag.transforms.rows import age_ms
+from penstock_lag.ledger.rows import age_ms
+from penstock_lag.ledger.schema import QUEUE
 from penstock_lag_rules.figures import TOTALS
 
 __all__ = ["PIECE_COLUMNS", "pieces"]
@@ -32,9 +32,9 @@ PIECE_COLUMNS: Final = (
 def pieces(subscriptions: DataFrame, polls: DataFrame, starts: DataFrame) -> DataFrame:
     """One row per subscription, life, and place in the spans.
 
-    In: subscription rows; polls as penstock_lag.polls.PlacedPoll with their ordinal; starts with ordinal, queue_name,
-    stretch_start, recent_start. Out: ordinal, queue_name, run_start, incarnation, in_stretch, in_recent, and what
-    penstock_lag.spans.Piece says.
+    In: subscription rows; polls as penstock_lag.figures.polls.PlacedPoll with their ordinal; starts with ordinal,
+    queue_name, stretch_start, recent_start. Out: ordinal, queue_name, run_start, incarnation, in_stretch, in_recent,
+    and what penstock_lag.figures.spans.Piece says.
     """
     seq = F.col("seq")
     told = (

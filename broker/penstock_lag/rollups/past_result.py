@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock_api.lag_result import LagResult, PaceLag, SubscriptionLag
-from penstock_lag.past_hours import PastHours
-from penstock_lag.percentiles import bucket_of_rank
+from penstock_lag.figures.percentiles import bucket_of_rank
+from penstock_lag.rollups.past_hours import PastHours
 from penstock_lag_rules.buckets import midpoint_ms
 from penstock_lag_rules.changes import Fast, Past, changes
 from penstock_lag_rules.entry import MINIMUM_COMPLETIONS, time_of

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from penstock_api.ledger_format import SegmentName
 from penstock_api.observer_api import SEGMENTS, SegmentList
 from penstock_api.validation_messages import validation_messages
+from penstock_lag.ledger.windows import AbsentBroker, PresentBroker
 from penstock_lag.observer_client import Observer, ObserverError
-from penstock_lag.windows import AbsentBroker, PresentBroker
 
 __all__ = ["list_segments", "parse_listing"]
 

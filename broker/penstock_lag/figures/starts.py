@@ -12,8 +12,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
-from penstock_lag.schema import QUEUE
-from penstock_lag.transforms.rows import age_ms
+from penstock_lag.ledger.rows import age_ms
+from penstock_lag.ledger.schema import QUEUE
 from penstock_lag_rules.rules import Thresholds
 
 __all__ = ["START_COLUMNS", "with_starts"]
@@ -29,7 +29,7 @@ START_COLUMNS: Final = (
 def with_starts(subscriptions: DataFrame, polls: DataFrame, thresholds: Thresholds) -> DataFrame:
     """One row per subscription.
 
-    In: subscription rows; polls as penstock_lag.polls.PlacedPoll with their ordinal. Out: ordinal, queue_name,
+    In: subscription rows; polls as penstock_lag.figures.polls.PlacedPoll with their ordinal. Out: ordinal, queue_name,
     first_seq, last_seq, last_poll, last_ms, stretch_start (0 if it was never caught up) and recent_start (seq of the
     snapshot with which a span begins), caught_up_ms, progressed_ms (null if no snapshot shows progress), and
     window_falls, stretch_falls and recent_falls: how often the depth fell from one snapshot of the span to the next;

@@ -17,7 +17,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock_api.ledger_format import RowKind
 from penstock_api.message_audit import AUDIT_COLUMNS, COUNTED, ENDS, TOTALS, AuditState, EndedBy, EventKind
-from penstock_lag.schema import LEDGER
+from penstock_lag.ledger.schema import LEDGER
 from penstock_lag_rules.message_accounts import POLL_MS, Fault, LedgerTotals, Shape, Span, faults_of
 
 __all__ = ["PERCENTS", "AuditFigures", "FaultyMessages", "audit_figures"]

@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock_api.ledger_format import SegmentName
 from penstock_api.rollup_format import Period, RollupInfo, RollupName
-from penstock_lag.windows import AbsentBroker, BrokerWindow, Plan, PresentBroker, make_plan
+from penstock_lag.ledger.windows import AbsentBroker, BrokerWindow, Plan, PresentBroker, make_plan
 from penstock_lag_rules.rollups import Rollup
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "due_days",
     "due_hours",
     "hours_between",
+    "newest_row_ms",
     "plan_of",
     "shortfalls",
 ]
@@ -53,8 +54,9 @@ class DueHour:
 def due_hours(brokers: Brokers, stored: Stored, grace_ms: int, bounds: Bounds) -> list[DueHour]:
     """The hours to roll up now, the oldest first, because its segments are the first to be deleted.
 
-    An hour is closed when every broker has a later row, or when one has a row that is `grace_ms` later: then the
-    others are left out, and the hour is due again when they are back.
+    An hour is closed when the last row of every broker is later, or when that of one is `grace_ms` later: then the
+    others are left out, and the hour is due again when they are back. Hours are those of which there are rows, so a
+    clock that is set by days makes none due; hours that are yet to come by the clock as it is now are not closed.
     """
     due: list[DueHour] = []
     rows = 0
@@ -129,6 +131,14 @@ def hours_between(brokers: Brokers, from_ms: int | None, to_ms: int | None) -> l
     )
 
 
+def newest_row_ms(broker: PresentBroker) -> int:
+    """Time of the last row in the order of the ledger, so by the clock as it is now; 0 if there is none. After a clock
+    was set back, other rows have later times: by those, hours would be over that have only begun.
+    """
+    newest = max(broker.listing.segments, key=lambda segment: _first_seq(segment.name), default=None)
+    return 0 if newest is None else newest.last_ms
+
+
 def plan_of(name: RollupName, brokers: Brokers, ordinals: Iterable[int]) -> Plan:
     """What to read for an hour of some brokers. Its windows are the hour."""
     wanted = set(ordinals)
@@ -162,7 +172,7 @@ _NEVER_STALE_MS: Final = 2**62
 
 
 def _is_closed(name: RollupName, brokers: Brokers, grace_ms: int) -> bool:
-    newest = [max((s.last_ms for s in broker.listing.segments), default=0) for broker in _present(brokers)]
+    newest = [newest_row_ms(broker) for broker in _present(brokers)]
     if len(newest) == len(brokers) and all(last_ms >= name.end_ms for last_ms in newest):
         return True
     return max(newest, default=0) >= name.end_ms + grace_ms

@@ -1,6 +1,6 @@
 """The figures of the rules from what Spark found: the pieces of each subscription, and single rows of the ledger. Pure.
 
-Source: penstock_lag_rules.figures; penstock_lag.spans.
+Source: penstock_lag_rules.figures; penstock_lag.figures.spans.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from penstock_lag.consumers import ConsumersAt, consumer_work
-from penstock_lag.percentiles import Counts, Histogram, added, bucket_of_rank, grown
-from penstock_lag.spans import Subscription
+from penstock_lag.figures.consumers import ConsumersAt, consumer_work
+from penstock_lag.figures.percentiles import Counts, Histogram, added, bucket_of_rank, grown
+from penstock_lag.figures.spans import Subscription
 from penstock_lag_rules.figures import (
     Coverage,
     Duration,

@@ -31,8 +31,8 @@ from pyspark.sql.types import StructType
 
 from penstock_api.ledger_format import COLUMNS, ColumnType, LedgerColumn, RowKind, SegmentName
 from penstock_api.observer_api import SEGMENT
+from penstock_lag.ledger.schema import LEDGER
 from penstock_lag.observer_client import Observer
-from penstock_lag.schema import LEDGER
 from penstock_lag.settings import read_token
 
 if TYPE_CHECKING:

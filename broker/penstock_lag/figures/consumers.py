@@ -2,7 +2,7 @@
 
 A container is the same one at both ends if it connected at the same time. One that came in between counts from then
 on; one that went is not listed, and neither is one that was beyond the list before.
-Source: penstock_api.management.ConsumerTotal; docs/concepts/lag.md, "Shares and fairness".
+Source: penstock_api.state_documents.ConsumerTotal; docs/concepts/lag.md, "Shares and fairness".
 """
 
 from __future__ import annotations

@@ -24,11 +24,11 @@ from pyspark.sql import SparkSession
 from penstock_api.failure import Failure
 from penstock_api.ledger_format import HIDDEN_PREFIX, SegmentName
 from penstock_api.observer_api import SegmentInfo, SegmentList
-from penstock_lag.schema import REQUIRED
-from penstock_lag.segment_files import SegmentFile
-from penstock_lag.segment_footers import TAIL_BYTES, bytes_needed, footer_in, footer_of
+from penstock_lag.ledger.schema import REQUIRED
+from penstock_lag.ledger.segment_files import SegmentFile
+from penstock_lag.ledger.segment_footers import TAIL_BYTES, bytes_needed, footer_in, footer_of
+from penstock_lag.ledger.windows import AbsentBroker, PresentBroker
 from penstock_lag.spark_failures import GONE
-from penstock_lag.windows import AbsentBroker, PresentBroker
 
 __all__ = ["LedgerFolder", "list_ledgers", "rows_in"]
 

@@ -11,9 +11,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from penstock_api.rollup_format import RollupAbout, RollupInfo, RollupName
-from penstock_lag.rollup_files import BadRollup, read_about, read_rollup, write_rollup
-from penstock_lag.rollup_plan import DueHour, Stored, due_days, shortfalls
-from penstock_lag.rollup_stores import RollupStore, RollupsUnavailable
+from penstock_lag.rollups.files import BadRollup, read_about, read_rollup, write_rollup
+from penstock_lag.rollups.plan import DueHour, Stored, due_days, shortfalls
+from penstock_lag.rollups.stores import RollupStore, RollupsUnavailable
 from penstock_lag_rules.rollups import Rollup, merged
 
 __all__ = ["RollupPlace", "keep_days", "keep_hour"]

@@ -19,9 +19,9 @@ from pyspark.sql import functions as F
 
 from penstock_api.ledger_format import HISTOGRAMS, RowKind
 from penstock_api.rollup_format import ENDS, TOTALS
-from penstock_lag.polls import POLL_COLUMNS
-from penstock_lag.transforms.hour_lives import AREA_COLUMNS, LIFE, LIFE_COLUMNS, areas, lives
-from penstock_lag.transforms.rows import LedgerRows, Place
+from penstock_lag.figures.polls import POLL_COLUMNS
+from penstock_lag.ledger.rows import LedgerRows, Place
+from penstock_lag.rollups.hour_lives import AREA_COLUMNS, LIFE, LIFE_COLUMNS, areas, lives
 from penstock_lag_rules.figures import Growth
 from penstock_lag_rules.rollups import BrokerRow, Buckets, LifeRow, Rollup
 

@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from penstock_lag.schema import QUEUE
+from penstock_lag.ledger.schema import QUEUE
 
 __all__ = ["END_COLUMNS", "ends"]
 

@@ -1,0 +1,1 @@
+"""The audit of single messages: where each one went."""

@@ -1,0 +1,1 @@
+"""The ledger as a run reads it: which segments, from where, and their rows."""

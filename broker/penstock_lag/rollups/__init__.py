@@ -1,0 +1,1 @@
+"""Hours and days of the ledger, and the history that they tell."""
