@@ -63,6 +63,8 @@ GROUP_ROWS_PER_CORE: Final = 500_000
 """How many rows are computed together at most, for each task that runs at a time, unless one Broker has more. What is
 known of their subscriptions is in the driver's memory at the same time.
 """
+ROWS_PER_SECOND: Final = 1_000
+"""Of a window of which nobody can say it before Spark is there: 10,000 subscriptions, looked at every ten seconds."""
 log = logging.getLogger(__name__)
 
 
@@ -119,7 +121,9 @@ def _analyse_groups(
 def _analyse_folders(
     settings: LagJobSettings, target: Target, sessions: Sessions, deliver: Deliver, run_name: str | None
 ) -> list[Failed]:
-    with _session(settings, run_name, rows_in(target.ledgers), sessions) as (spark, name):
+    rows = rows_in(target.ledgers)
+    assumed = target.window_seconds * ROWS_PER_SECOND if rows is None else rows
+    with _session(settings, run_name, assumed, sessions) as (spark, name):
         with explained(spark):
             folders = list_ledgers(spark, target.ledgers, target.broker, target.namespace)
         member = Member(target, _plan(settings, target, [folder.broker for folder in folders]), first=0)

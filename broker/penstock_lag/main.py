@@ -56,4 +56,4 @@ def run(settings: LagJobSettings, sessions: Sessions = local_session) -> int:
 def _of_many(failed: Sequence[Failed], targets: int) -> Failure:
     brokers = {target for target, _ in failed}
     told = sorted(f"{target.name}: {failure.cause}" for target, failure in failed)
-    return Failure("\n".join([f"{len(brokers)} of {targets} Brokers have no new result:", *told]), OTHERS)
+    return Failure("\n".join([f"{len(brokers)} of {targets} Brokers are not done:", *told]), OTHERS)

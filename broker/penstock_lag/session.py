@@ -23,7 +23,16 @@ from pyspark.sql import SparkSession
 
 from penstock_api.failure import CannotRun
 
-__all__ = ["Needs", "is_local", "local_session", "options_for", "started_by_spark_submit", "tune", "tuning"]
+__all__ = [
+    "Needs",
+    "is_local",
+    "local_session",
+    "options_for",
+    "runs_here",
+    "started_by_spark_submit",
+    "tune",
+    "tuning",
+]
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +84,16 @@ def started_by_spark_submit(environment: Mapping[str, str] = os.environ) -> bool
 
 
 def is_local(spark: SparkSession) -> bool:
-    """Whether all of Spark runs in one process on this machine."""
-    return (spark.sparkContext.master or "").startswith("local")
+    """Whether all executors read this machine's temporary folder, and so the copies of segments that the run makes."""
+    return runs_here(spark.sparkContext.master or "")
+
+
+def runs_here(master: str) -> bool:
+    """Whether Spark itself says that all of it runs on this machine: in the process of the driver (`local[2]`), or in
+    processes that the driver starts beside it (`local-cluster[2,1,1024]`). A cluster manager on this machine
+    (`spark://127.0.0.1:7077`) may have executors elsewhere.
+    """
+    return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
 def tuning(rows: int, cores: int) -> dict[str, str]:

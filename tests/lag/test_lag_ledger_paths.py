@@ -16,8 +16,9 @@ from pyspark.sql import SparkSession
 
 from penstock_api.failure import Failure, Misuse
 from penstock_api.state_documents import DurationHistogram
+from penstock_lag.ledger import folders
 from penstock_lag.ledger.folders import list_ledgers, rows_in
-from penstock_lag.ledger.windows import AbsentBroker
+from penstock_lag.ledger.windows import AbsentBroker, PresentBroker
 from penstock_lag.main import run
 from penstock_lag.session import Needs
 from penstock_lag.settings import LagJobSettings
@@ -64,6 +65,28 @@ def test_a_folder_gives_the_document_of_its_observer(spark: SparkSession, tmp_pa
         assert [lag["messages"] for lag in json.loads(expected)["subscriptions"]] == [0, 6]
         assert rows_in([str(folder)]) == 21
         assert rows_in(["s3a://bucket/ledger"]) is None
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("read_first", [8, 2_000, 65_536])
+def test_an_address_says_of_its_segments_what_the_folder_says(
+    read_first: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Times, rows, sizes and whose they are, also if a footer is longer than what is read first."""
+    monkeypatch.setattr(folders, "TAIL_BYTES", read_first)
+    polls = [a_poll(START_MS + 10_000 * step, a_subscription(depth=step)) for step in range(7)]
+    with serving(tmp_path, polls) as served:
+        folder = served.api.ledger.folder
+        (of_folder,) = list_ledgers(spark, [str(folder)], "main", "shop")
+        (of_address,) = list_ledgers(spark, [folder.as_uri()], "main", "shop")
+        assert isinstance(of_folder.broker, PresentBroker)
+        assert of_address.broker == of_folder.broker
+        found = sorted(of_folder.broker.listing.segments, key=lambda segment: segment.name)
+        assert found == list(served.api.ledger.segments)
+        for content in (b"", b"PAR1", b"<html></html>", b"x" * 9 + b"\xff\xff\xff\x7fPAR1"):
+            (folder / "0000000003-000000000099-000000000100.parquet").write_bytes(content)
+            with pytest.raises(Failure, match=r"^file:.*099-000000000100\.parquet can't be read: "):
+                list_ledgers(spark, [folder.as_uri()], "main", "shop")
 
 
 @pytest.mark.spark

@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType
 from penstock_api.ledger_format import COLUMNS, RowKind, SegmentName
 from penstock_api.state_documents import DurationHistogram
 from penstock_lag.ledger.schema import LEDGER
-from penstock_lag.ledger.source import SegmentMismatch, ServedSegment, read_ledger, to_batches
+from penstock_lag.ledger.source import SegmentMismatch, ServedSegment, packed, read_ledger, to_batches
 from penstock_observer.parquet import write_segment
 
 pa: Any = importlib.import_module("pyarrow")  # it ships no type information
@@ -97,6 +97,30 @@ def test_what_is_no_segment_is_named(tmp_path: Path) -> None:
     text = table.set_column(position, "depth", pa.array(["5", None]))
     with pytest.raises(SegmentMismatch, match=r"x\.parquet: column depth is string, not int64"):
         read_back(text)
+
+
+@pytest.mark.parametrize(
+    ("most_rows", "packs"),
+    [(100, [[1, 41, 61], [101], [201]]), (59, [[1], [41], [61], [101], [201]]), (230, [[1, 41, 61, 101], [201]])],
+)
+def test_small_segments_share_a_task(most_rows: int, packs: list[list[int]]) -> None:
+    """In their order, 40, 20, 40, 100 and 150 rows by their names; one with more than a task's rows is alone."""
+    ends = {1: 40, 41: 60, 61: 100, 101: 200, 201: 350}
+    segments = [
+        ServedSegment(0, str(SegmentName(first=first, last=last, epoch=3)), "http://x") for first, last in ends.items()
+    ]
+    found = [[segments.index(segment) for segment in pack.segments] for pack in packed(segments, most_rows)]
+    assert [[list(ends)[place] for place in pack] for pack in found] == packs
+
+
+@pytest.mark.spark
+def test_one_task_reads_several_segments(spark: SparkSession, tmp_path: Path) -> None:
+    """Five segments of two rows. Nothing is lost, nothing is there twice."""
+    polls = [a_poll(START_MS + 10_000 * step, a_subscription(depth=step)) for step in range(5)]
+    with serving(tmp_path, polls, rows_per_segment=2) as observer:
+        frame = read_ledger(spark, segments_of(observer, token_file(tmp_path)), 0, RowKind.BROKER, ["seq"])
+        assert frame.rdd.getNumPartitions() == 1
+        assert sorted(row.seq for row in frame.collect()) == [2, 4, 6, 8, 10]
 
 
 @pytest.mark.spark

@@ -109,11 +109,12 @@ def test_each_broker_has_the_document_of_a_run_of_its_own_whatever_happens_to_th
     assert [(lag.queue_name, lag.messages) for lag in results["shop"].subscriptions] == [(ORDERS, 104)]
     assert [(lag.queue_name, lag.messages) for lag in results["pay"].subscriptions] == [(ORDERS, 15)]
     head, *told = failed.value.cause.splitlines()
-    assert head == "3 of 5 Brokers have no new result:"
-    assert [line.split(":")[0] for line in told] == ["away/main", "closed/main", "spoilt/main"]
+    assert head == "3 of 5 Brokers are not done:"
+    assert [line.split(":")[0] for line in told] == ["away/main", "away/main", "closed/main", "spoilt/main"]
     assert "was not stored: http://127.0.0.1:1/v1/lag/results/all can't be reached" in told[0]
-    assert "absent can't be read" in told[1]
-    assert f"ordinal=2/{first}" in told[2]
+    assert "the rollups of away/main are not complete" in told[1]
+    assert "absent can't be read" in told[2]
+    assert f"ordinal=2/{first}" in told[3]
     assert failed.value.exit_code == 1
 
 

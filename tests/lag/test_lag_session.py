@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_lag.session import Needs, options_for, tuning
+from penstock_lag.session import Needs, options_for, runs_here, tuning
 
 
 def test_a_session_of_its_own_has_the_memory_of_the_run() -> None:
@@ -48,3 +48,15 @@ def test_partitions_follow_from_the_rows(rows: int, cores: int, mode: str, parti
         "spark.sql.codegen.factoryMode": mode,
         "spark.sql.shuffle.partitions": str(partitions),
     }
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2,3]", "local-cluster[2,1,1024]"])
+def test_executors_of_this_machine_read_the_copies(master: str) -> None:
+    """Threads of the driver, or processes that it starts."""
+    assert runs_here(master)
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:7077", "k8s://https://10.0.0.1", "yarn", "", "localhost"])
+def test_executors_of_a_cluster_fetch_the_segments_themselves(master: str) -> None:
+    """Also if its manager is on this machine: its workers may not be."""
+    assert not runs_here(master)

@@ -209,6 +209,7 @@ def test_the_recent_span_has_the_last_two_snapshots_however_old(spark: SparkSess
     one = orders_of(spark, at(0, waiting(5, -1)), at(1, a_subscription(enqueued=4, acked=9)), thresholds=thresholds)
     assert (one.recent.snapshots, one.stretch.snapshots, one.caught_up_ms) == (2, 1, ms(1))
     assert (one.stretch.growth, one.recent.growth) == (Growth(), Growth(enqueued=4, acked=9))
+    assert (one.window.falls, one.stretch.falls, one.recent.falls) == (1, 0, 1)
 
 
 def test_what_is_caught_up(spark: SparkSession) -> None:

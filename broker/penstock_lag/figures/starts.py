@@ -47,6 +47,8 @@ def with_starts(subscriptions: DataFrame, polls: DataFrame, thresholds: Threshol
     )
     by_seq = Window.partitionBy("sorted_by", *QUEUE).orderBy("seq")
     whole = by_seq.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    before = by_seq.rowsBetween(Window.unboundedPreceding, -1)
+    # All of these are of one pass over the sorted rows: no window looks at what another one found.
     compared = narrow.select(
         *("sorted_by", *QUEUE),
         *("seq", "poll", "time_ms", "caught_up"),
@@ -56,21 +58,28 @@ def with_starts(subscriptions: DataFrame, polls: DataFrame, thresholds: Threshol
         (F.col("acked") - F.lag("acked").over(by_seq)).alias("accepted"),
         (F.col("consumers") + F.lag("consumers").over(by_seq)).alias("consumers_twice"),
         F.lead("seq", 2).over(by_seq).isNull().alias("among_last_two"),
+        (F.col("seq") == F.last("seq").over(whole)).alias("is_last"),
+        F.max("time_ms").over(before).alias("latest_before_ms"),
         F.last("time_ms").over(whole).alias("last_ms"),
-        F.coalesce(F.max(F.when(F.col("caught_up"), F.col("seq"))).over(whole), F.lit(0)).alias("stretch_start"),
+        F.max(F.when(F.col("caught_up"), F.col("seq"))).over(whole).alias("caught_up_seq"),
     )
-    is_recent = (F.col("time_ms") >= F.col("last_ms") - thresholds.recent_ms) | F.col("among_last_two")
-    placed = compared.withColumn("recent_start", F.min(F.when(is_recent, F.col("seq"))).over(whole))
     seq, time = F.col("seq"), F.col("time_ms")
-    grouped = placed.groupBy("sorted_by", *QUEUE, "stretch_start", "recent_start", "last_ms").agg(
+    recent_ms = F.col("last_ms") - thresholds.recent_ms
+    is_recent = (time >= recent_ms) | F.col("among_last_two")
+    stretch_start = F.coalesce("caught_up_seq", F.lit(0))
+    after_recent_start = F.col("is_last") | (F.col("latest_before_ms") >= recent_ms)
+    grouped = compared.groupBy("sorted_by", *QUEUE).agg(
         F.min(seq).alias("first_seq"),
         F.max(seq).alias("last_seq"),
         F.max("poll").alias("last_poll"),
+        F.max("last_ms").alias("last_ms"),
+        F.max(stretch_start).alias("stretch_start"),
+        F.min(F.when(is_recent, seq)).alias("recent_start"),
         F.max_by(time, F.when(F.col("caught_up"), seq)).alias("caught_up_ms"),
         F.max_by(time, F.when(F.col("progressed"), seq)).alias("progressed_ms"),
         F.count_if("fell").alias("window_falls"),
-        F.count_if(F.col("fell") & (seq > F.col("stretch_start"))).alias("stretch_falls"),
-        F.count_if(F.col("fell") & (seq > F.col("recent_start"))).alias("recent_falls"),
+        F.count_if(F.col("fell") & (seq > stretch_start)).alias("stretch_falls"),
+        F.count_if(F.col("fell") & after_recent_start).alias("recent_falls"),
         F.count("worked_ms").alias("worked_intervals"),
         _sum_of_worked(F.col("accepted")).alias("worked_accepted"),
         _sum_of_worked(F.expr("consumers_twice * worked_ms div 2")).alias("worked_consumer_ms"),

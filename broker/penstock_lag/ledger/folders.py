@@ -2,8 +2,8 @@
 
 A folder is listed through Hadoop's file systems, so every address that this Spark knows can be given (`/data`,
 `file:///data`, `s3a://bucket/ledger`), with the user's own settings. What is in a segment is asked of the segment: its
-name says which rows, and one job over a few columns says from when they are and whose. Source:
-docs/reference/lag-job.md, "Read the ledger where it is".
+name says which rows, and its footer from when they are and whose. Source: docs/reference/lag-job.md, "Read the ledger
+where it is".
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -13,25 +13,29 @@ docs/reference/lag-job.md, "Read the ledger where it is".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from py4j.protocol import Py4JJavaError  # pyright: ignore[reportMissingTypeStubs] - it has none
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from penstock_api.failure import Failure
 from penstock_api.ledger_format import HIDDEN_PREFIX, SegmentName
 from penstock_api.observer_api import SegmentInfo, SegmentList
-from penstock_lag.ledger.schema import LEDGER, REQUIRED
+from penstock_lag.ledger.schema import REQUIRED
 from penstock_lag.ledger.segment_files import SegmentFile
-from penstock_lag.ledger.segment_footers import footer_of
+from penstock_lag.ledger.segment_footers import TAIL_BYTES, bytes_needed, footer_in, footer_of
 from penstock_lag.ledger.windows import AbsentBroker, PresentBroker
+from penstock_lag.spark_failures import GONE
 
 __all__ = ["LedgerFolder", "list_ledgers", "rows_in"]
 
-Outline = Mapping[str, Any]  # Any: a row of Spark's
+Outline = Mapping[str, Any]  # Any: as segment_footers has it
+CURE: Final = "Give --ledger a folder that exists."
+FOOTERS: Final = 8
+"""How many files elsewhere are asked for their ends at a time: what costs time is to wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ def _ledger(spark: SparkSession, ordinal: int, path: str, broker: str, namespace
     if not found:
         return LedgerFolder(AbsentBroker(ordinal, f"{path} has no segment of a ledger"), ())
     files = [file for file, _ in found]
-    outlines = _outlines(spark, path, files)
+    outlines = _outlines(spark, path, found)
     strange = _strange(files, outlines)
     if strange is not None:
         raise Failure(f"{strange}.", "Move the file elsewhere, or give another folder as --ledger.")
@@ -85,36 +89,55 @@ def _ledger(spark: SparkSession, ordinal: int, path: str, broker: str, namespace
 
 def _files(spark: SparkSession, path: str) -> list[tuple[str, str, int]]:
     """Name, address and size of each file in a folder."""
-    jvm, context = cast(Any, spark.sparkContext._jvm), spark.sparkContext._jsc
     try:
-        folder = jvm.org.apache.hadoop.fs.Path(path)
-        statuses = folder.getFileSystem(context.hadoopConfiguration()).listStatus(folder)
+        folder, system = _hadoop(spark, path)
+        statuses = system.listStatus(folder)
     except Py4JJavaError as error:
-        reason = str(error.java_exception.toString()).splitlines()[0]
-        raise Failure(f"the ledger {path} can't be listed: {reason}.", "Give --ledger a folder that exists.") from error
+        raise Failure(f"the ledger {path} can't be listed: {_reason(error)}.", CURE) from error
     return [(status.getPath().getName(), status.getPath().toString(), int(status.getLen())) for status in statuses]
 
 
-def _outlines(spark: SparkSession, path: str, files: Sequence[SegmentFile]) -> dict[str, Outline]:
-    """By file name: times, owner, and how many rows have each required column. On this machine the ends of the files
-    say it; elsewhere Spark reads those columns.
-    """
+def _outlines(spark: SparkSession, path: str, found: Sequence[tuple[SegmentFile, int]]) -> dict[str, Outline]:
+    """By file name: what the footers say. In: the files, and their sizes in bytes."""
     if Path(path).is_dir():
-        return {str(file.name): footer_of(Path(path) / str(file.name)) for file in files}
-    named = (
-        spark.read.schema(LEDGER)
-        .parquet(*(file.path for file in files))
-        .groupBy(F.element_at(F.split(F.input_file_name(), "/"), -1).alias("file"))
-    )
-    rows = named.agg(
-        F.count(F.lit(1)).alias("rows"),
-        F.min("time_ms").alias("first_ms"),
-        F.max("time_ms").alias("last_ms"),
-        F.max("broker").alias("broker"),
-        F.max("ordinal").alias("ordinal"),
-        *[F.count(name).alias(f"with_{name}") for name in REQUIRED],
-    ).collect()
-    return {row["file"]: row.asDict() for row in rows}
+        return {str(file.name): footer_of(Path(path) / str(file.name)) for file, _ in found}
+
+    def one(sized: tuple[SegmentFile, int]) -> tuple[str, Outline]:
+        file, size = sized
+        tail = _end(spark, file.path, size, TAIL_BYTES)
+        needed = bytes_needed(tail)
+        if len(tail) < needed <= size:
+            tail = _end(spark, file.path, size, needed)
+        return str(file.name), footer_in(tail, file.path)
+
+    with ThreadPoolExecutor(FOOTERS, thread_name_prefix="footer") as pool:
+        return dict(pool.map(one, found))
+
+
+def _end(spark: SparkSession, path: str, size: int, wanted: int) -> bytes:
+    """The last bytes of a file, or all of it."""
+    jvm = cast(Any, spark.sparkContext._jvm)
+    try:
+        file, system = _hadoop(spark, path)
+        stream = system.open(file)
+        try:
+            stream.seek(max(size - wanted, 0))
+            return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+    except Py4JJavaError as error:
+        raise Failure(f"{path} can't be read: {_reason(error)}.", GONE) from error
+
+
+def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """A path, and the file system that has it."""
+    jvm, context = cast(Any, spark.sparkContext._jvm), spark.sparkContext._jsc
+    parsed = jvm.org.apache.hadoop.fs.Path(path)
+    return parsed, parsed.getFileSystem(context.hadoopConfiguration())
+
+
+def _reason(error: Py4JJavaError) -> str:
+    return str(error.java_exception.toString()).splitlines()[0]
 
 
 def _strange(files: Sequence[SegmentFile], outlines: Mapping[str, Outline]) -> str | None:

@@ -1,4 +1,4 @@
-"""What the footer of a segment on this machine says, without its rows."""
+"""What the footer of a segment says, without its rows. It is at the end of the file: only that is needed."""
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,17 +16,36 @@ import pyarrow.parquet as pq
 from penstock_api.failure import Failure
 from penstock_lag.ledger.schema import REQUIRED
 
-__all__ = ["footer_of"]
+__all__ = ["TAIL_BYTES", "bytes_needed", "footer_in", "footer_of"]
 
 CURE: Final = "Move the file elsewhere, or give another folder as --ledger."
+
+TAIL_BYTES: Final = 64 * 1024
+"""The footer of a segment is smaller, as long as the file has few row groups."""
+_LENGTH_AND_MAGIC: Final = 8
+"""The last bytes of a Parquet file: four with the length of its footer, and four that are the same in all of them."""
 
 
 def footer_of(path: Path) -> dict[str, Any]:
     """Number of rows, first_ms, last_ms, broker, ordinal, and with_... : how many rows have each required column.
     Raises Failure if it is no Parquet file, or its footer says nothing of a required column.
     """
+    return _outline(path, str(path))
+
+
+def footer_in(tail: bytes, path: str) -> dict[str, Any]:
+    """The same, of the end of the file at `path`, which has at least `bytes_needed`."""
+    return _outline(io.BytesIO(tail), path)
+
+
+def bytes_needed(tail: bytes) -> int:
+    """How much of the end of a file its footer takes. In: the last bytes, at least eight of them."""
+    return int.from_bytes(tail[-_LENGTH_AND_MAGIC:-4], "little") + _LENGTH_AND_MAGIC
+
+
+def _outline(source: Path | io.BytesIO, path: str) -> dict[str, Any]:
     try:
-        footer = pq.read_metadata(path)
+        footer = pq.read_metadata(source)
     except (OSError, pa.ArrowException) as error:
         raise Failure(f"{path} can't be read: {error}.", CURE) from error
     found: dict[str, Any] = {"rows": footer.num_rows}
@@ -36,7 +56,7 @@ def footer_of(path: Path) -> dict[str, Any]:
     return found | {name: ranges[name][1] for name in ("broker", "ordinal")}
 
 
-def _range(footer: Any, name: str, path: Path) -> tuple[Any, Any, int]:
+def _range(footer: Any, name: str, path: str) -> tuple[Any, Any, int]:
     """Least, most, and the number of nulls."""
     if name not in footer.schema.names:
         return None, None, footer.num_rows

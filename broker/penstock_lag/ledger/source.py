@@ -1,8 +1,8 @@
-"""A Spark data source that reads ledger segments over HTTP: one segment, one partition.
+"""A Spark data source that reads ledger segments over HTTP: a large segment is a partition, small ones share one.
 
-Options: ``segments`` (JSON list of the fields of ServedSegment), ``patience_seconds``, ``kind`` and ``columns``
-(separated by commas): only the rows of this kind and only these columns are decoded and handed over, because Spark
-can't ask a Python data source for less than its schema.
+Options: ``segments`` (JSON list of the fields of ServedSegment), ``pack_rows``, ``patience_seconds``, ``kind`` and
+``columns`` (separated by commas): only the rows of this kind and only these columns are decoded and handed over,
+because Spark can't ask a Python data source for less than its schema.
 
 Planning and reading happen in Python workers, so nothing here holds a connection, and the token itself is never an
 option, because Spark's query plans show the options. Two properties of Spark matter here: it checks Arrow types
@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from penstock_api.ledger_format import COLUMNS, ColumnType, LedgerColumn, RowKind
+from penstock_api.ledger_format import COLUMNS, ColumnType, LedgerColumn, RowKind, SegmentName
 from penstock_api.observer_api import SEGMENT
 from penstock_lag.ledger.schema import LEDGER
 from penstock_lag.observer_client import Observer
@@ -38,9 +38,22 @@ from penstock_lag.settings import read_token
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["LedgerSource", "SegmentMismatch", "ServedSegment", "check_segment", "read_ledger", "to_batches"]
+__all__ = [
+    "LedgerSource",
+    "SegmentMismatch",
+    "SegmentPack",
+    "ServedSegment",
+    "check_segment",
+    "packed",
+    "read_ledger",
+    "to_batches",
+]
 
 BATCH_ROWS: Final = 65_536
+PACK_ROWS: Final = 100_000
+"""Segments that have so many rows together at most are read by one task: to start a task costs more than to read a
+small segment.
+"""
 FORMAT: Final = "penstock_ledger"
 _KIND: Final = "kind"
 
@@ -49,8 +62,8 @@ class SegmentMismatch(Exception):
     """A file is not a segment of this ledger; the message names the file and the column."""
 
 
-@dataclass(frozen=True)
-class ServedSegment(InputPartition):
+@dataclass(frozen=True, slots=True)
+class ServedSegment:
     """One segment to read, where it is served, and the paths of the files with token and certificates (may be empty)
     on whatever machine reads it.
     """
@@ -63,6 +76,19 @@ class ServedSegment(InputPartition):
     url: str
     token_file: str = ""
     ca_file: str = ""
+
+    @property
+    def rows(self) -> int:
+        """For how many rows its name has room; 0 if it is not the name of a segment."""
+        name = SegmentName.parse(self.name)
+        return 0 if name is None else name.rows
+
+
+@dataclass(frozen=True)
+class SegmentPack(InputPartition):
+    """The segments that one task reads, one after another."""
+
+    segments: tuple[ServedSegment, ...]
 
 
 class LedgerSource(DataSource):
@@ -89,24 +115,43 @@ class LedgerReader(DataSourceReader):
 
     def __init__(self, options: dict[str, str]) -> None:
         self._segments = [ServedSegment(*fields) for fields in json.loads(options["segments"])]
+        self._pack_rows = int(options.get("pack_rows", PACK_ROWS))
         self._patience_seconds = float(options.get("patience_seconds", "0"))
         self._kind = RowKind(options["kind"]) if options.get("kind") else None
         self._columns = _asked(options)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition per segment."""
-        return list(self._segments)
+        """One partition per pack of segments."""
+        return packed(self._segments, self._pack_rows)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one segment as Arrow batches."""
-        if not isinstance(partition, ServedSegment):  # Spark's stand-in for an empty list: nothing to read
+        """The rows of the segments of a pack as Arrow batches."""
+        if not isinstance(partition, SegmentPack):  # Spark's stand-in for an empty list: nothing to read
             return
-        token = read_token(Path(partition.token_file) if partition.token_file else None)
-        ca_file = Path(partition.ca_file) if partition.ca_file else None
-        observer = Observer(partition.url, token, ca_file, self._patience_seconds)
-        content = observer.get(SEGMENT.format(name=partition.name))
-        for batch in to_batches(content, partition.name, self._kind, self._columns):
-            yield _numbered(batch, partition.ledger)
+        for segment in partition.segments:
+            content = self._observer(segment).get(SEGMENT.format(name=segment.name))
+            for batch in to_batches(content, segment.name, self._kind, self._columns):
+                yield _numbered(batch, segment.ledger)
+
+    def _observer(self, segment: ServedSegment) -> Observer:
+        token = read_token(Path(segment.token_file) if segment.token_file else None)
+        ca_file = Path(segment.ca_file) if segment.ca_file else None
+        return Observer(segment.url, token, ca_file, self._patience_seconds)
+
+
+def packed(segments: Sequence[ServedSegment], most_rows: int) -> list[SegmentPack]:
+    """In the given order. The names of the segments of a pack have room for so many rows at most, or it is a single
+    segment.
+    """
+    packs: list[list[ServedSegment]] = []
+    rows = 0
+    for segment in segments:
+        rows += segment.rows
+        if not packs or rows > most_rows:
+            packs.append([])
+            rows = segment.rows
+        packs[-1].append(segment)
+    return [SegmentPack(tuple(pack)) for pack in packs]
 
 
 def read_ledger(
@@ -118,8 +163,10 @@ def read_ledger(
 ) -> DataFrame:
     """The rows of segments: those of one kind, or all; some columns, or all."""
     spark.dataSource.register(LedgerSource)
+    for_each_task = sum(segment.rows for segment in segments) // spark.sparkContext.defaultParallelism
     return (
         spark.read.format(FORMAT)
+        .option("pack_rows", str(min(PACK_ROWS, for_each_task)))
         .option("segments", json.dumps([astuple(segment) for segment in segments]))
         .option("patience_seconds", str(patience_seconds))
         .option("kind", "" if kind is None else kind.value)
