@@ -25,6 +25,7 @@ MIDNIGHT_MS = 1_700_006_400_000
 """2023-11-15T00:00:00Z."""
 ORDERS = (0, "psub:durable:global:orders")
 NOW = datetime(2023, 11, 15, 3, tzinfo=UTC)
+EARLY = datetime(2023, 11, 14, 22, tzinfo=UTC)
 HOURS = ["hour-2023-11-14T22.parquet", "hour-2023-11-14T23.parquet"]
 
 
@@ -126,19 +127,19 @@ def test_folders_have_their_rollups_beside_them(spark: SparkSession, tmp_path: P
 
 @pytest.mark.spark
 def test_of_two_brokers_one_fails(spark: SparkSession, tmp_path: Path) -> None:
-    """The observer of `old` refuses the hour, because there it is past its week; `main` gets its rollups. Both have
-    the same hour and queue, and are computed together.
+    """The observer of `old` refuses the hour, because there it is not over yet; `main` gets its rollups. Both have the
+    same hour and queue, and are computed together.
     """
     with (
         serving(tmp_path / "main", polls(-60, 20), now=lambda: NOW) as main,
-        serving(tmp_path / "old", polls(-60, 20, instance_id="i-2"), namespace="old") as old,
+        serving(tmp_path / "old", polls(-60, 20, instance_id="i-2"), namespace="old", now=lambda: EARLY) as old,
     ):
         run = settings(tmp_path, main.url)
         there, other = targets_of(run)[0], targets_of(settings(tmp_path, old.url, namespace="old"))[0]
         ((target, failure),) = roll_up_targets(spark, [other, there], run)
         assert target == other
         assert "old/main are not complete: the rollup hour-2023-11-14T23.parquet was not stored" in failure.cause
-        assert "older than the 7 days" in failure.cause
+        assert "ends in the future" in failure.cause
         assert "result of the run is not affected" in failure.cure
         assert stored(main) == ["day-2023-11-14.parquet", HOURS[1]]
         assert [life.instance for life in read_rollup(content(main, HOURS[1])).lives] == ["i-1"]
