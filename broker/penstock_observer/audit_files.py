@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +27,7 @@ from pydantic import ValidationError
 from penstock_api.failure import Failure
 from penstock_api.ledger_format import HIDDEN_PREFIX, SUFFIX
 from penstock_api.message_audit import AUDIT_COLUMNS, COUNTED, AuditEvent, AuditFiles, AuditState, EndedBy
-from penstock_observer.parquet import fsync_folder
+from penstock_observer.whole_files import write_whole
 
 __all__ = ["AuditFull", "AuditStore"]
 
@@ -128,13 +127,13 @@ class AuditStore:
             self._make_room(state)
             table, counted = _table(first, events, known.counted)
             name = f"{state.audit}-{first:012d}-{first + len(events) - 1:012d}{SUFFIX}"
-            size = self._write(name, lambda path: pq.write_table(table, path, compression="zstd"))
+            size = write_whole(self._folder / name, lambda path: pq.write_table(table, path, compression="zstd"))
             known = replace(known, files={**known.files, name: size}, records=first + len(events), counted=counted)
         self._put(known)
 
     def _put(self, audit: StoredAudit) -> None:
         body = audit.state.model_dump_json(by_alias=True, exclude_none=True).encode()
-        self._write(f"{audit.state.audit}{STATE_SUFFIX}", lambda path: path.write_bytes(body))
+        write_whole(self._folder / f"{audit.state.audit}{STATE_SUFFIX}", lambda path: path.write_bytes(body))
         self._audits = {**self._audits, audit.state.audit: audit}
 
     def _make_room(self, state: AuditState) -> None:
@@ -160,22 +159,6 @@ class AuditStore:
         for name in (f"{audit.state.audit}{STATE_SUFFIX}", *audit.files):
             (self._folder / name).unlink(missing_ok=True)
         self._audits = {name: each for name, each in self._audits.items() if name != audit.state.audit}
-
-    def _write(self, name: str, write: Callable[[Path], object]) -> int:
-        """Size of the file, whose name is there only when it is whole. Raises OSError; then nothing is left."""
-        path = self._folder / name
-        hidden = path.with_name(f"{HIDDEN_PREFIX}{name}")
-        try:
-            write(hidden)
-            with hidden.open("rb") as file:
-                os.fsync(file.fileno())
-            size = hidden.stat().st_size
-            hidden.rename(path)
-        except BaseException:
-            hidden.unlink(missing_ok=True)
-            raise
-        fsync_folder(self._folder)
-        return size
 
     def _scan(self) -> dict[str, StoredAudit]:
         found: dict[str, StoredAudit] = {}

@@ -7,16 +7,15 @@ soon as the observer is started again. Source: docs/decisions/068-lag-rules.md, 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from penstock_api.ledger_format import HIDDEN_PREFIX
 from penstock_api.validation_messages import validation_messages
 from penstock_observer.broker_clock import ClockSpan
+from penstock_observer.whole_files import write_whole
 
 __all__ = ["ClockMemory"]
 
@@ -59,12 +58,8 @@ class ClockMemory:
 
     def save(self, instance: str, clocks: Sequence[ClockSpan]) -> None:
         """Replace the file. A failure is logged: this observer goes on, and one that is started later does not know."""
-        path, hidden = self._folder / NAME, self._folder / f"{HIDDEN_PREFIX}{NAME}"
+        path, steps = self._folder / NAME, _Steps(instance=instance, clocks=tuple(clocks))
         try:
-            with hidden.open("wb") as file:
-                file.write(_Steps(instance=instance, clocks=tuple(clocks)).model_dump_json().encode())
-                file.flush()
-                os.fsync(file.fileno())
-            hidden.rename(path)
+            write_whole(path, lambda hidden: hidden.write_bytes(steps.model_dump_json().encode()))
         except OSError as error:
             log.error("%s can't be written: %s; an observer that is started later takes old times for new", path, error)

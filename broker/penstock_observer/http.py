@@ -7,7 +7,6 @@ to the store; they decide nothing about brokers or lag. Source: docs/reference/o
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -33,10 +32,8 @@ from penstock_api.observer_api import (
     SEGMENT,
     SEGMENTS,
     SUBSCRIPTIONS,
-    ObserverModel,
     Problem,
     SegmentList,
-    Stored,
 )
 from penstock_api.observer_tokens import Scope
 from penstock_api.state_documents import SubscriptionState
@@ -47,7 +44,8 @@ from penstock_observer.live_lag import WINDOW_MS
 from penstock_observer.live_view import LiveBroker, LiveView
 from penstock_observer.metrics import accepts_gzip, exposition
 from penstock_observer.page import is_page
-from penstock_observer.results import BrokerPod, RejectedResult, ResultStore
+from penstock_observer.replies import JSON, problem, put_reply, reply
+from penstock_observer.results import BrokerPod, ResultStore
 from penstock_observer.rollup_paths import RollupPaths
 from penstock_observer.rollups import RollupStore
 from penstock_observer.rows import Poll
@@ -61,7 +59,6 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-JSON: Final = "application/json"
 GRANT: Final = web.RequestKey("grant", Grant)
 """Key of a request: what its token is good for."""
 NO_TOKEN: Final = Problem(
@@ -110,12 +107,12 @@ class Api:
         try:
             wanted = per_consumer(request.query.get(PER_CONSUMER))
         except BadQuestion as error:
-            raise _problem(web.HTTPBadRequest, "BadQuestion", str(error)) from error
+            raise problem(web.HTTPBadRequest, "BadQuestion", str(error)) from error
         for state in poll.subscriptions:
             if state.queue_name == queue_name and namespace in (None, self._namespace(state)):
                 lag = next((each for each in lags if each.queue_name == queue_name), None)
-                return _reply(scale_of(state, lag, poll.broker.now_ms, wanted))
-        raise _problem(
+                return reply(scale_of(state, lag, poll.broker.now_ms, wanted))
+        raise problem(
             web.HTTPNotFound, "SubscriptionNotFound", f"the broker has no subscription with queue {queue_name!r}"
         )
 
@@ -125,15 +122,15 @@ class Api:
         """
         known = self.live.known
         if known.poll is None:
-            raise _problem(web.HTTPServiceUnavailable, "BrokerAway", known.problem or "the broker has not answered yet")
+            raise problem(web.HTTPServiceUnavailable, "BrokerAway", known.problem or "the broker has not answered yet")
         body = await asyncio.to_thread(lambda: _live_result(known, self.place).to_json())
         return web.Response(body=body.encode(), content_type=JSON)
 
     async def segments(self, _: web.Request) -> web.StreamResponse:
         """The sealed segments; served also while the broker does not answer."""
         known = self.live.known
-        problem = known.problem or known.ledger_problem
-        return _reply(
+        wrong = known.problem or known.ledger_problem
+        return reply(
             SegmentList(
                 broker=self.place.broker,
                 namespace=self.place.namespace,
@@ -141,7 +138,7 @@ class Api:
                 epoch=None if known.poll is None else known.poll.broker.epoch,
                 reachable=known.reachable,
                 polled_ms=None if known.poll is None else known.poll.broker.now_ms,
-                problem=None if problem is None else problem[:1024],
+                problem=None if wrong is None else wrong[:1024],
                 segments=self.ledger.segments,
             )
         )
@@ -151,7 +148,7 @@ class Api:
         name = request.match_info["name"]
         path = self.ledger.path_of(name)
         if path is None:
-            raise _problem(
+            raise problem(
                 web.HTTPNotFound,
                 "SegmentNotFound",
                 f"there is no segment {name!r} now; it may be past its retention, or merged into a larger one: "
@@ -161,21 +158,21 @@ class Api:
 
     async def audit_list(self, _: web.Request) -> web.StreamResponse:
         """The audits, and the names of their files."""
-        return _reply(AuditList(audits=() if self.audits is None else self.audits.listed()))
+        return reply(AuditList(audits=() if self.audits is None else self.audits.listed()))
 
     async def audit_file(self, request: web.Request) -> web.StreamResponse:
         """One Parquet file of an audit."""
         name = request.match_info["name"]
         path = None if self.audits is None else self.audits.path_of(name)
         if path is None:
-            raise _problem(web.HTTPNotFound, "AuditNotFound", f"there is no file {name!r} of an audit now")
+            raise problem(web.HTTPNotFound, "AuditNotFound", f"there is no file {name!r} of an audit now")
         return web.FileResponse(path, headers={"Content-Type": "application/vnd.apache.parquet"})
 
     async def latest(self, request: web.Request) -> web.StreamResponse:
         """The result with the latest window end; 304 if the reader has these bytes already."""
         run_name = self.results.latest_run()
         if run_name is None:
-            raise _problem(web.HTTPNotFound, "NoResult", "no lag result has been stored yet")
+            raise problem(web.HTTPNotFound, "NoResult", "no lag result has been stored yet")
         return await self._result(run_name, request)
 
     async def result(self, request: web.Request) -> web.StreamResponse:
@@ -186,17 +183,8 @@ class Api:
         """Store the result of one run: 201, or 200 if the same bytes are there already."""
         run_name = request.match_info["run_name"]
         body = await request.read()
-        try:
-            stored = await asyncio.to_thread(self.results.put, run_name, body, self.now())
-        except RejectedResult as error:
-            kind = web.HTTPConflict if error.conflict else web.HTTPBadRequest
-            raise _problem(kind, error.error, error.message) from error
-        except OSError as error:
-            log.error("the result of run %s could not be stored: %s", run_name, error)
-            raise _problem(
-                web.HTTPInsufficientStorage, "CannotStore", f"the result could not be stored: {error}"
-            ) from error
-        return _reply(Stored(run_name=run_name, outcome="Stored" if stored else "Unchanged"), 201 if stored else 200)
+        storing = asyncio.to_thread(self.results.put, run_name, body, self.now())
+        return await put_reply(run_name, "result", f"result of run {run_name}", storing)
 
     async def _result(self, run_name: str, request: web.Request) -> web.Response:
         tag = self.results.tag(run_name)
@@ -204,7 +192,7 @@ class Api:
             return _tagged(web.Response(status=304), tag)
         body = await asyncio.to_thread(self.results.get, run_name)
         if body is None:
-            raise _problem(web.HTTPNotFound, "NoResult", f"there is no result of run {run_name!r}")
+            raise problem(web.HTTPNotFound, "NoResult", f"there is no result of run {run_name!r}")
         return _tagged(web.Response(body=body, content_type=JSON), tag)
 
     def _namespace(self, state: SubscriptionState) -> str:
@@ -213,7 +201,7 @@ class Api:
     def _poll(self) -> Poll:
         known = self.live.known
         if known.poll is None or known.problem is not None:
-            raise _problem(web.HTTPServiceUnavailable, "BrokerAway", known.problem or "the broker has not answered yet")
+            raise problem(web.HTTPServiceUnavailable, "BrokerAway", known.problem or "the broker has not answered yet")
         return known.poll
 
     @web.middleware
@@ -224,17 +212,17 @@ class Api:
         if request.path != HEALTH:
             grant = self.token.grant(request.headers, request.match_info.get("queue_name"))
             if grant is None:
-                return _reply(NO_TOKEN, 401, {"WWW-Authenticate": "Bearer"})
+                return reply(NO_TOKEN, 401, {"WWW-Authenticate": "Bearer"})
             needed = scope_of(request)
             if not grant.allows(needed):
-                return _reply(_not_enough(needed), 403)
+                return reply(_not_enough(needed), 403)
             request[GRANT] = grant
         try:
             return await handler(request)
         except web.HTTPException as error:
             if error.status < 400 or error.content_type == JSON:
                 raise
-            return _reply(Problem(error=type(error).__name__.removeprefix("HTTP"), message=error.reason), error.status)
+            return reply(Problem(error=type(error).__name__.removeprefix("HTTP"), message=error.reason), error.status)
 
 
 def make_app(api: Api) -> web.Application:
@@ -284,13 +272,3 @@ def _tagged(response: web.Response, tag: str | None) -> web.Response:
     """The response with the entity tag of its bytes, so that a reader need not load them again."""
     response.etag = tag
     return response
-
-
-def _reply(body: ObserverModel, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    return web.Response(
-        text=body.model_dump_json(by_alias=True, exclude_none=True), status=status, content_type=JSON, headers=headers
-    )
-
-
-def _problem(kind: type[web.HTTPException], error: str, message: str) -> web.HTTPException:
-    return kind(text=json.dumps({"error": error, "message": message}), content_type=JSON)

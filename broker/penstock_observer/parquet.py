@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock_api.ledger_format import COLUMNS, HIDDEN_PREFIX, HISTOGRAMS, ColumnType, SegmentName
+from penstock_observer.whole_files import fsync_folder
 
-__all__ = ["SCHEMA", "Outline", "SegmentFile", "UnreadableSegment", "fsync_folder", "outline_of", "write_segment"]
+__all__ = ["SCHEMA", "Outline", "SegmentFile", "UnreadableSegment", "outline_of", "write_segment"]
 
 _ARROW: Final[dict[ColumnType, Any]] = {
     ColumnType.TEXT: pa.string(),
@@ -128,15 +129,6 @@ def write_segment(folder: Path, name: SegmentName, rows: Any) -> int:
         raise
     file.publish()
     return size
-
-
-def fsync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def outline_of(path: Path) -> Outline:

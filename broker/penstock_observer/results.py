@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from penstock_api.lag_result import VERSION, LagResult
 from penstock_api.ledger_format import HIDDEN_PREFIX
 from penstock_api.observer_api import RUN_NAME
 from penstock_api.validation_messages import validation_messages
-from penstock_observer.parquet import fsync_folder
+from penstock_observer.whole_files import write_whole
 
 __all__ = ["BrokerPod", "RejectedResult", "ResultStore", "read_result"]
 
@@ -41,6 +40,25 @@ class BrokerPod:
     broker: str
     namespace: str
     ordinal: int
+
+    def check_keeps(self, what: str) -> None:
+        """Raises RejectedResult unless this is the pod whose observer keeps such documents of all pods."""
+        if self.ordinal != 0:
+            raise RejectedResult(
+                "NotKeptHere",
+                f"only the observer of ordinal 0 keeps {what}; this one has another ordinal",
+                conflict=True,
+            )
+
+    def check_owns(self, what: str, broker: str, namespace: str) -> None:
+        """Raises RejectedResult if a document is of another Broker."""
+        if (broker, namespace) != (self.broker, self.namespace):
+            raise RejectedResult(
+                "OtherBroker",
+                f"the {what} is of broker {namespace}/{broker}, but this observer belongs to "
+                f"{self.namespace}/{self.broker}",
+                conflict=True,
+            )
 
 
 class RejectedResult(Exception):
@@ -167,7 +185,7 @@ class ResultStore:
             case Store(remove):
                 if self.get(run_name) == body:
                     return False
-                self._write(run_name, body)
+                write_whole(self._path(run_name), lambda path: path.write_bytes(body))
                 self._ends[run_name] = result.window_end
                 self._tags[run_name] = _tag(body)
                 self._sizes[run_name] = len(body)
@@ -179,12 +197,7 @@ class ResultStore:
                 assert_never(decision)
 
     def _checked(self, run_name: str, body: bytes, now: datetime) -> LagResult:
-        if self._place.ordinal != 0:
-            raise RejectedResult(
-                "NotKeptHere",
-                "only the observer of ordinal 0 keeps results; this one has another ordinal",
-                conflict=True,
-            )
+        self._place.check_keeps("results")
         if _RUN_NAME.fullmatch(run_name) is None or run_name == "latest":
             raise RejectedResult(
                 "BadRunName", f"{run_name!r} can't name a run: it must match {RUN_NAME} and not be 'latest'"
@@ -194,30 +207,10 @@ class ResultStore:
             raise RejectedResult(
                 "BadRunName", f"the document is of run {result.run_name!r}, but the URL names {run_name!r}"
             )
-        if (result.broker, result.namespace) != (self._place.broker, self._place.namespace):
-            raise RejectedResult(
-                "OtherBroker",
-                f"the document is of broker {result.namespace}/{result.broker}, but "
-                f"this observer belongs to {self._place.namespace}/{self._place.broker}",
-                conflict=True,
-            )
+        self._place.check_owns("document", result.broker, result.namespace)
         if result.window_end > now + CLOCK_TOLERANCE:
             raise RejectedResult("FutureWindow", f"the window ends in the future, at {result.window_end}; it is {now}")
         return result
-
-    def _write(self, run_name: str, body: bytes) -> None:
-        path = self._path(run_name)
-        hidden = path.with_name(f"{HIDDEN_PREFIX}{path.name}")
-        try:
-            with hidden.open("wb") as file:
-                file.write(body)
-                file.flush()
-                os.fsync(file.fileno())
-            hidden.rename(path)
-        except BaseException:
-            hidden.unlink(missing_ok=True)
-            raise
-        fsync_folder(self._folder)
 
     def _remove(self, run_names: tuple[str, ...]) -> None:
         for run_name in run_names:

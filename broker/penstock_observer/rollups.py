@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +33,8 @@ from penstock_api.rollup_format import (
     RollupInfo,
     RollupName,
 )
-from penstock_observer.parquet import fsync_folder
 from penstock_observer.results import BrokerPod, RejectedResult
+from penstock_observer.whole_files import write_whole
 
 __all__ = ["KEPT", "RollupStore", "inspected", "outlived", "surplus"]
 
@@ -180,18 +179,13 @@ class RollupStore:
         path = self._path(name)
         if name in self._kept and path.read_bytes() == content:
             return False
-        self._write(path, content)
+        write_whole(path, lambda hidden: hidden.write_bytes(content))
         self._kept[name] = kept
         self._remove(surplus({each: kept.bytes for each, kept in self._kept.items()}, self._limit_bytes, now_ms))
         return True
 
     def _checked(self, text: str, content: bytes, now_ms: int) -> tuple[RollupName, _Kept]:
-        if self._place.ordinal != 0:
-            raise RejectedResult(
-                "NotKeptHere",
-                "only the observer of ordinal 0 keeps rollups; this one has another ordinal",
-                conflict=True,
-            )
+        self._place.check_keeps("rollups")
         name = RollupName.parse(text)
         if name is None:
             raise RejectedResult("BadRollupName", f"{text!r} is not the name of a rollup")
@@ -202,13 +196,7 @@ class RollupStore:
         about, rows = inspected(content)
         if about.name != text:
             raise RejectedResult("BadRollupName", f"the file is {about.name!r}, but the URL names {text!r}")
-        if (about.broker, about.namespace) != (self._place.broker, self._place.namespace):
-            raise RejectedResult(
-                "OtherBroker",
-                f"the rollup is of broker {about.namespace}/{about.broker}, but this observer belongs to "
-                f"{self._place.namespace}/{self._place.broker}",
-                conflict=True,
-            )
+        self._place.check_owns("rollup", about.broker, about.namespace)
         if _is_future(name, now_ms):
             raise RejectedResult("FutureRollup", f"{text} ends in the future")
         if name in outlived({*self._kept, name}, now_ms):
@@ -218,19 +206,6 @@ class RollupStore:
                 conflict=True,
             )
         return name, _Kept(about, rows, len(content))
-
-    def _write(self, path: Path, content: bytes) -> None:
-        hidden = path.with_name(f"{HIDDEN_PREFIX}{path.name}")
-        try:
-            with hidden.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            hidden.rename(path)
-        except BaseException:
-            hidden.unlink(missing_ok=True)
-            raise
-        fsync_folder(self._folder)
 
     def _remove(self, names: Iterable[RollupName]) -> None:
         for name in names:
