@@ -18,7 +18,7 @@ from penstock_api.observer_api import LIVE_LAG, SEGMENTS, SegmentInfo, SegmentLi
 from penstock_lag.observer_client import Observer, ObserverError
 from penstock_lag.settings import TOKEN_VARIABLE, read_token
 
-__all__ = ["Sources", "live_lag", "on_observers", "segment", "segments"]
+__all__ = ["Sources", "live_lag", "on_observers", "on_observers_if_given", "segment", "segments"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,18 @@ def on_observers(verb: Callable[..., int]) -> Callable[..., int]:
 
     The verb raises Misuse if they can't be used.
     """
+    return _with_observers(verb, required=True)
 
+
+def on_observers_if_given(verb: Callable[..., int]) -> Callable[..., int]:
+    """The same for a verb that can do without: then `Sources` has none, and no token is read."""
+    return _with_observers(verb, required=False)
+
+
+def _with_observers(verb: Callable[..., int], *, required: bool) -> Callable[..., int]:
     @click.option(
         "--observer",
-        required=True,
+        required=required,
         multiple=True,
         metavar="URL[,URL...]",
         help="Base URL of each observer of the Broker, in the order of the pods' ordinals.",
@@ -57,7 +65,7 @@ def on_observers(verb: Callable[..., int]) -> Callable[..., int]:
         for url in urls:
             if not url.startswith(("http://", "https://")):
                 raise Misuse(f"{url!r} is not an address of an observer.", "It must begin with http:// or https://.")
-        token = read_token(token_file)
+        token = read_token(token_file) if urls else ""
         return verb(Sources(tuple(Observer(url, token, ca_file) for url in urls)), **rest)
 
     return with_sources
