@@ -5,6 +5,7 @@ One small request per connection, no keep-alive; anything else gets 404. Source:
 
 from __future__ import annotations
 
+import logging
 import socket
 from typing import Final
 
@@ -12,6 +13,8 @@ from penstock_broker.access import sockets
 from penstock_broker.loop.loop import Loop
 
 __all__ = ["Probes"]
+
+logger = logging.getLogger(__name__)
 
 MAX_REQUEST: Final = 4096
 REQUEST_MS: Final = 5_000
@@ -41,7 +44,7 @@ class Probes:
         sock.setblocking(False)
         fd = sock.fileno()
         self._requests[fd] = (sock, b"")
-        self._loop.watch(fd, lambda: self._read(fd))
+        self._loop.watch(fd, lambda: self._read(fd), failed=lambda: self._failed(fd, sock))
         self._loop.broker.clock.after(REQUEST_MS, lambda: self._forget(fd, sock))
 
     def _read(self, fd: int) -> None:
@@ -82,6 +85,10 @@ class Probes:
                 return "503 Service Unavailable", "AMQP is not open"
             case _:
                 return "404 Not Found", "GET /livez or /readyz"
+
+    def _failed(self, fd: int, sock: socket.socket) -> None:
+        logger.exception("A request to the probe port failed, and is closed")
+        self._forget(fd, sock)
 
     def _forget(self, fd: int, sock: socket.socket) -> None:
         if self._requests.get(fd, (None, b""))[0] is sock:
