@@ -8,7 +8,7 @@ may begin.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,21 @@ from penstock_broker.log.segment_usage import Segment, SegmentUsage
 from penstock_broker.log.spare_segments import number_of, segment_name
 
 LOGGER = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]
+"""Is told how many bytes recovery has gone through, and of how many in all; neither falls while one log is opened.
+
+It is called from the thread that opens the log, once per segment read and at the end. It is not told the time: the
+caller has a clock. What it raises ends the recovery, which can be begun anew.
+"""
+
+
+def unheard(_read: int, _total: int) -> None:
+    """The `Progress` of a caller that does not ask for it."""
+
+
+_READS = 2
+"""So often each segment is read: once for its blocks, once for its records."""
 
 
 class ForeignSegment(Exception):
@@ -88,13 +103,13 @@ class _Found:
     data: SegmentData
 
 
-def recover(files: FileLayer, folder: Path, inline_bytes: int) -> Restored:
+def recover(files: FileLayer, folder: Path, inline_bytes: int, progress: Progress = unheard) -> Restored:
     """Read all segments, and make durable what counts. Payloads longer than `inline_bytes` stay in the segments.
 
     Raises NewerFormat or ForeignSegment, which leave the folder unchanged, or OSError.
     """
     names = [name for name in files.names(folder) if name.startswith("segment-")]
-    found, log_id = _read(files, folder, sorted(names, key=number_of))
+    found, log_id = _read(files, folder, sorted(names, key=number_of), progress)
     result = scan([item.data for item in found], seed_of(log_id or b""))
     replay, malformed = _replay(result, {item.data.number: item.data for item in found})
     usage = SegmentUsage()
@@ -108,6 +123,7 @@ def recover(files: FileLayer, folder: Path, inline_bytes: int) -> Restored:
     _count_live(usage, replay, messages)
     sequence, epoch = _last(result)
     lost = lost_incarnations(without_document, replay) if damage else {}
+    progress(*_all_read(found))
     recovered = Recovered(
         documents=tuple(replay.documents.values()),
         messages=messages,
@@ -127,10 +143,17 @@ def _last(result: ScanResult) -> tuple[int, int]:
     return highest, max((block.epoch for block in blocks), default=0)
 
 
-def _read(files: FileLayer, folder: Path, names: Sequence[str]) -> tuple[list[_Found], bytes | None]:
+def _all_read(found: Sequence[_Found]) -> tuple[int, int]:
+    total = _READS * sum(item.data.size for item in found)
+    return total, total
+
+
+def _read(
+    files: FileLayer, folder: Path, names: Sequence[str], progress: Progress
+) -> tuple[list[_Found], bytes | None]:
     found: list[_Found] = []
     log_id: bytes | None = None
-    contents = _Contents(files)
+    contents = _Contents(files, progress)
     for name in names:
         path, number = folder / name, number_of(name)
         handle = files.open(path, create=False)
@@ -141,21 +164,27 @@ def _read(files: FileLayer, folder: Path, names: Sequence[str]) -> tuple[list[_F
                 raise ForeignSegment(f"{path} belongs to another log: take it out of the folder")
             log_id = header.log_id
         found.append(_Found(path, handle, SegmentData(number, files.size(handle), contents.load)))
+        contents.total += _READS * found[-1].data.size
     return found, log_id
 
 
 class _Contents:
     """Reads segments and keeps one of them at a time: the whole log need not fit into memory."""
 
-    def __init__(self, files: FileLayer) -> None:
+    def __init__(self, files: FileLayer, progress: Progress) -> None:
         self.handles: dict[int, int] = {}
-        self._files = files
+        self.total = 0
+        """Bytes that all reads of all segments take together."""
+        self._files, self._progress = files, progress
         self._number, self._content = -1, b""
+        self._read = 0
 
     def load(self, number: int) -> bytes:
         if number != self._number:
             self._content = b""  # free one before the next is read
             self._content, self._number = read_all(self._files, self.handles[number]), number
+            self._read = min(self._read + len(self._content), self.total)  # damage is read more often
+            self._progress(self._read, self.total)
         return self._content
 
 

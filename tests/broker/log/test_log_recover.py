@@ -98,6 +98,41 @@ def test_what_was_cut_never_comes_back(tmp_path: Path) -> None:
     assert filled.found() == [*filled.messages[:2], number]
 
 
+def test_progress_rises_to_all_bytes_in_steps_of_a_segment(tmp_path: Path) -> None:
+    filled = Filled(tmp_path, blocks=12, synced=12, size=3000)
+    assert segment(tmp_path, 3) in filled.files.paths()
+    told: list[tuple[int, int]] = []
+    ticks: Iterator[int] = itertools.count(1)
+    log, _ = Log.open(
+        tmp_path,
+        files=filled.files,
+        options=SMALL,
+        clock=lambda: next(ticks),
+        entropy=lambda size: LOG_ID,
+        progress=lambda read, total: told.append((read, total)),
+    )
+    log.close()
+    reads, totals = [read for read, _ in told], {total for _, total in told}
+    assert reads == sorted(reads)
+    assert len(totals) == 1
+    assert reads[-1] == told[-1][1] > reads[0] > 0
+    assert len(set(reads)) >= 3
+
+
+def test_a_new_folder_has_nothing_to_go_through(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    files, ticks = SimulatedFiles(), itertools.count(1)
+    log, _ = Log.open(
+        tmp_path,
+        files=files,
+        options=SMALL,
+        clock=lambda: next(ticks),
+        progress=lambda read, total: told.append((read, total)),
+    )
+    log.close()
+    assert told == [(0, 0)]
+
+
 def test_segments_behind_the_cut_are_deleted(tmp_path: Path) -> None:
     filled = Filled(tmp_path, blocks=5, synced=1, size=3000)
     assert segment(tmp_path, 2) in filled.files.paths()
