@@ -6,8 +6,9 @@ from penstock_broker.log.bodies import LargePayload, StagedBody
 from penstock_broker.log.commit import CommitAck, CommitPut
 from penstock_broker.log.files import FileLayer, FolderLocked, RealFiles
 from penstock_broker.log.log import Log, LogOptions
+from penstock_broker.log.record_reader import Progress
 from penstock_broker.log.records import Document, EndReason
-from penstock_broker.log.recover import Damage, ForeignSegment, Progress, Recovered
+from penstock_broker.log.recover import Damage, ForeignSegment, Recovered
 from penstock_broker.log.replay import LiveMessage
 from penstock_broker.log.space import NoRoom
 from penstock_broker.log.syncers import SyncChoice, Syncer

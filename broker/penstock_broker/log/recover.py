@@ -8,12 +8,12 @@ may begin.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from penstock_broker.log.blocks import (
-    BLOCK_HEADER,
     SEGMENT_START,
     BlockFlag,
     BlockHeader,
@@ -22,7 +22,7 @@ from penstock_broker.log.blocks import (
 )
 from penstock_broker.log.bodies import fetch_bodies
 from penstock_broker.log.files import FileLayer, read_all, write_all
-from penstock_broker.log.record_codec import Malformed, decode_records
+from penstock_broker.log.record_reader import Progress, RecordReader, unheard
 from penstock_broker.log.records import Document
 from penstock_broker.log.replay import LiveMessage, Replay, live_messages, lost_incarnations
 from penstock_broker.log.scan import Cut, Hole, ScanResult, SegmentData, scan
@@ -30,21 +30,6 @@ from penstock_broker.log.segment_usage import Segment, SegmentUsage
 from penstock_broker.log.spare_segments import number_of, segment_name
 
 LOGGER = logging.getLogger(__name__)
-
-Progress = Callable[[int, int], None]
-"""Is told how many bytes recovery has gone through, and of how many in all; neither falls while one log is opened.
-
-It is called from the thread that opens the log, once per segment read and at the end. It is not told the time: the
-caller has a clock. What it raises ends the recovery, which can be begun anew.
-"""
-
-
-def unheard(_read: int, _total: int) -> None:
-    """The `Progress` of a caller that does not ask for it."""
-
-
-_READS = 2
-"""So often each segment is read: once for its blocks, once for its records."""
 
 
 class ForeignSegment(Exception):
@@ -109,9 +94,10 @@ def recover(files: FileLayer, folder: Path, inline_bytes: int, progress: Progres
     Raises NewerFormat or ForeignSegment, which leave the folder unchanged, or OSError.
     """
     names = [name for name in files.names(folder) if name.startswith("segment-")]
-    found, log_id = _read(files, folder, sorted(names, key=number_of), progress)
-    result = scan([item.data for item in found], seed_of(log_id or b""))
-    replay, malformed = _replay(result, {item.data.number: item.data for item in found})
+    found, log_id = _read(files, folder, sorted(names, key=number_of))
+    reader = RecordReader([item.data for item in found], progress)
+    result = scan([item.data for item in found], seed_of(log_id or b""), reader.accept)
+    replay, malformed = reader.replay, reader.malformed
     usage = SegmentUsage()
     damage = _copy_damaged(files, folder, found, [*_holes(result), *malformed])
     if result.cut is not None:
@@ -123,7 +109,7 @@ def recover(files: FileLayer, folder: Path, inline_bytes: int, progress: Progres
     _count_live(usage, replay, messages)
     sequence, epoch = _last(result)
     lost = lost_incarnations(without_document, replay) if damage else {}
-    progress(*_all_read(found))
+    progress(reader.total, reader.total)
     recovered = Recovered(
         documents=tuple(replay.documents.values()),
         messages=messages,
@@ -143,17 +129,10 @@ def _last(result: ScanResult) -> tuple[int, int]:
     return highest, max((block.epoch for block in blocks), default=0)
 
 
-def _all_read(found: Sequence[_Found]) -> tuple[int, int]:
-    total = _READS * sum(item.data.size for item in found)
-    return total, total
-
-
-def _read(
-    files: FileLayer, folder: Path, names: Sequence[str], progress: Progress
-) -> tuple[list[_Found], bytes | None]:
+def _read(files: FileLayer, folder: Path, names: Sequence[str]) -> tuple[list[_Found], bytes | None]:
     found: list[_Found] = []
     log_id: bytes | None = None
-    contents = _Contents(files, progress)
+    contents = _Contents(files)
     for name in names:
         path, number = folder / name, number_of(name)
         handle = files.open(path, create=False)
@@ -164,46 +143,22 @@ def _read(
                 raise ForeignSegment(f"{path} belongs to another log: take it out of the folder")
             log_id = header.log_id
         found.append(_Found(path, handle, SegmentData(number, files.size(handle), contents.load)))
-        contents.total += _READS * found[-1].data.size
     return found, log_id
 
 
 class _Contents:
     """Reads segments and keeps one of them at a time: the whole log need not fit into memory."""
 
-    def __init__(self, files: FileLayer, progress: Progress) -> None:
+    def __init__(self, files: FileLayer) -> None:
         self.handles: dict[int, int] = {}
-        self.total = 0
-        """Bytes that all reads of all segments take together."""
-        self._files, self._progress = files, progress
+        self._files = files
         self._number, self._content = -1, b""
-        self._read = 0
 
     def load(self, number: int) -> bytes:
         if number != self._number:
             self._content = b""  # free one before the next is read
             self._content, self._number = read_all(self._files, self.handles[number]), number
-            self._read = min(self._read + len(self._content), self.total)  # damage is read more often
-            self._progress(self._read, self.total)
         return self._content
-
-
-def _replay(result: ScanResult, data: dict[int, SegmentData]) -> tuple[Replay, list[tuple[Hole, str]]]:
-    replay = Replay()
-    malformed: list[tuple[Hole, str]] = []
-    for item in result.accepted:
-        if isinstance(item, Hole):
-            replay.gap()
-            continue
-        start = item.offset + BLOCK_HEADER.size
-        records = memoryview(data[item.segment].data)[start : start + item.length]
-        try:
-            replay.apply(list(decode_records(records)), item.segment, start)
-        except Malformed as error:
-            replay.gap()
-            hole = Hole(item.segment, item.offset, item.end, item.sequence, item.sequence)
-            malformed.append((hole, f"block {item.sequence} is sound but its records are not: {error}"))
-    return replay, malformed
 
 
 def _holes(result: ScanResult) -> list[tuple[Hole, str]]:
@@ -286,11 +241,13 @@ def _add_segments(usage: SegmentUsage, kept: Sequence[_Found], result: ScanResul
 
 def _count_live(usage: SegmentUsage, replay: Replay, messages: dict[int, list[LiveMessage]]) -> None:
     usage.queues = {incarnation: {} for incarnation in messages}
+    puts = replay.puts
     for incarnation, queue in messages.items():
-        for message in queue:
-            usage.restore(incarnation, message.number, replay.puts[message.number].segment)
-    for number, live in replay.puts.items():
+        for segment, together in groupby([message.number for message in queue], lambda number: puts[number].segment):
+            usage.restore(incarnation, list(together), segment)
+    for number in replay.staged & puts.keys():
+        live = puts[number]
         if live.staged is not None:
             places = replay.parts.get(live.staged[0], ())
             segments = [usage.by_number[segment] for segment in dict.fromkeys(place.segment for place in places)]
-            usage.hold_body(number, set(live.incarnations).difference(live.acked), segments)
+            usage.hold_body(number, live.waits_in, segments)
