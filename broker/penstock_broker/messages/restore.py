@@ -8,7 +8,7 @@ docs/decisions/036-what-is-durable.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, Entry
@@ -26,24 +26,32 @@ __all__ = ["instance_of", "record_losses", "restore"]
 logger = logging.getLogger(__name__)
 
 
-def restore(topology: Topology, recovered: Recovered, now_us: int) -> None:
-    """Fill an empty topology with what was recovered, exchanges first."""
+def restore(topology: Topology, recovered: Recovered, now_us: int, restored: Callable[[int, int], None]) -> None:
+    """Fill an empty topology with what was recovered, exchanges first.
+
+    `restored` is told of how many queues, of how many in all, the messages are in place.
+    """
     by_kind: dict[str, list[Document]] = {}
     for document in recovered.documents:
         by_kind.setdefault(document.kind, []).append(document)
     entries = _Entries()
     for document in by_kind.get(documents.EXCHANGE, ()):
         topology.restore_exchange(documents.load_exchange(document.key, document.payload))
-    for document in by_kind.get(documents.QUEUE, ()):
+    queues, subscriptions = by_kind.get(documents.QUEUE, []), by_kind.get(documents.SUBSCRIPTION, [])
+    total = len(queues) + len(subscriptions)
+    for done, document in enumerate(queues):
+        restored(done, total)
         node = documents.load_queue(document.key, document.payload, document.incarnation, now_us)
         topology.restore_queue(node)
         _fill(node.queue, recovered.messages.get(document.incarnation, ()), entries, now_us)
-    for document in by_kind.get(documents.SUBSCRIPTION, ()):
+    for done, document in enumerate(subscriptions, len(queues)):
+        restored(done, total)
         subscription = documents.load_subscription(document.payload, document.incarnation, now_us)
         subscription.revision = topology.next_revision()
         topology.restore(subscription)
         subscription.queue.totals.lost_at_restart += recovered.lost.get(document.incarnation, 0)
         _fill(subscription.queue, recovered.messages.get(document.incarnation, ()), entries, now_us)
+    restored(total, total)
     if not recovered.epoch:
         logger.info("The data folder is new")
         return
