@@ -6,6 +6,7 @@ Must not know files, signals or sockets: `main` opens the log and binds the list
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from functools import partial
 
 from penstock_api.failure import Misuse
@@ -35,14 +36,16 @@ def assemble(
     listeners: list[Listener],
     clock: Clock = SYSTEM_CLOCK,
     measure: Measure | None = None,
+    *,
+    restored: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Loop:
     """The loop of a broker that holds what was recovered; its listeners are not bound yet.
 
-    `measure`: the space of the volume that holds the log, now. Raises `Misuse` if the settings' `delivery` names a
-    destination that can't be made.
+    `measure`: the space of the volume that holds the log, now. `restored` is told of how many queues, of how many in
+    all, the messages are in place. Raises `Misuse` if the settings' `delivery` names a destination that can't be made.
     """
     topology = Topology(log, given.queue_max_bytes or UNLIMITED_BYTES, given.delivery, given.queue_overflow)
-    restore.restore(topology, recovered, clock.now_us())
+    restore.restore(topology, recovered, clock.now_us(), restored)
     refused = auto_creation.make_destinations(topology, given.delivery, clock.now_us())
     if refused is not None:
         raise Misuse(f"The configuration's delivery is wrong: {refused.description}", "Correct the address.")
