@@ -75,6 +75,7 @@ class Loop:
             clients.connections,
             self._login_thread,
             clients.rejections,
+            clients.login_lines,
             deliver=self.connections.answered,
             logged_in=self.login_revalidation.logged_in,
         )

@@ -18,6 +18,7 @@ from penstock_api import management, state_documents
 from penstock_api.management import EntityType, Operation, StatusCode
 from penstock_broker.access.connection import Connection
 from penstock_broker.management import audits, changed_states, declare, delete, entity_states, queue_messages
+from penstock_broker.management.acts import Caller, caller_of
 from penstock_broker.management.responses import ManagementResponse, invalid_request, query_body, refusal
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
@@ -70,6 +71,7 @@ class ChangesTask:
     """A list of CREATEs or DELETEs in progress: each `step` makes some changes, until one returns the response."""
 
     broker: Broker
+    caller: Caller
     operation: Operation
     entries: Iterator[Value]
     items: list[Value]
@@ -81,7 +83,7 @@ class ChangesTask:
                 entry = next(self.entries)
             except StopIteration:
                 return ManagementResponse(status=int(StatusCode.OK), description="OK", body=self.items)
-            self.items.append(_change_item(self.broker, self.operation, entry).as_item())
+            self.items.append(_change_item(self.broker, self.caller, self.operation, entry).as_item())
         return None
 
 
@@ -117,9 +119,9 @@ def respond(broker: Broker, connection: Connection, request: Message) -> Managem
         case Operation.CREATE | Operation.UPDATE | Operation.DELETE:
             if broker.log.failed is not None:
                 return refusal(Refuse(Reason.STORAGE_FULL, broker.storage_refusal().description))
-            return _change(broker, operation, kind, named, request.body)
+            return _change(broker, caller_of(connection), operation, kind, named, request.body)
         case Operation.PEEK | Operation.PURGE | Operation.MOVE | Operation.REDRIVE:
-            return queue_messages.handle(broker, operation, kind, named, request.body)
+            return queue_messages.handle(broker, caller_of(connection), operation, kind, named, request.body)
         case Operation.START_AUDIT | Operation.STOP_AUDIT | Operation.READ_AUDIT:
             return audits.handle(broker, operation, kind, named, request.body)
 
@@ -264,16 +266,16 @@ def _counter_names() -> list[str]:
 
 
 def _change(
-    broker: Broker, operation: Operation, kind: EntityType, name: str | None, body: Value
+    broker: Broker, caller: Caller, operation: Operation, kind: EntityType, name: str | None, body: Value
 ) -> ManagementResponse | ChangesTask:
     if not isinstance(body, list):
-        return _change_one(broker, operation, kind, name, body)
+        return _change_one(broker, caller, operation, kind, name, body)
     if len(body) > management.MAX_COUNT:
         return invalid_request(f"A list holds at most {management.MAX_COUNT} entries, not {len(body)}.")
-    return ChangesTask(broker, operation, iter(body), [])
+    return ChangesTask(broker, caller, operation, iter(body), [])
 
 
-def _change_item(broker: Broker, operation: Operation, entry: Value) -> ManagementResponse:
+def _change_item(broker: Broker, caller: Caller, operation: Operation, entry: Value) -> ManagementResponse:
     if not isinstance(entry, dict):
         return invalid_request("An entry of the list is not a map.")
     name = entry.get("name")
@@ -281,12 +283,12 @@ def _change_item(broker: Broker, operation: Operation, entry: Value) -> Manageme
         kind = EntityType(str(entry.get("type")))
     except ValueError as error:
         return refusal(Refuse(Reason.NOT_IMPLEMENTED, f"The entry can't be done: {error}."))
-    return _change_one(broker, operation, kind, name if isinstance(name, str) else None, entry.get("body"))
+    return _change_one(broker, caller, operation, kind, name if isinstance(name, str) else None, entry.get("body"))
 
 
 def _change_one(
-    broker: Broker, operation: Operation, kind: EntityType, name: str | None, body: Value
+    broker: Broker, caller: Caller, operation: Operation, kind: EntityType, name: str | None, body: Value
 ) -> ManagementResponse:
     if operation is Operation.DELETE:
-        return delete.delete(broker, kind, name, body)
+        return delete.delete(broker, caller, kind, name, body)
     return declare.declare(broker, kind, name, body, update=operation is Operation.UPDATE)
