@@ -6,6 +6,7 @@ Must not know files, signals or sockets: `main` opens the log and binds the list
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from functools import partial
 
 from penstock_api.failure import Misuse
@@ -33,14 +34,17 @@ def assemble(
     listeners: list[Listener],
     queue_max_bytes: int,
     clock: Clock = SYSTEM_CLOCK,
+    *,
+    restored: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Loop:
     """The loop of a broker that holds what was recovered; its listeners are not bound yet.
 
-    `queue_max_bytes`: how much a queue holds that has no limit of its own. Raises `Misuse` if the settings' `delivery`
+    `queue_max_bytes`: how much a queue holds that has no limit of its own. `restored` is told of how many queues, of
+    how many in all, the messages are in place. Raises `Misuse` if the settings' `delivery`
     names a destination that can't be made.
     """
     topology = Topology(log, queue_max_bytes, given.delivery)
-    restore.restore(topology, recovered, clock.now_us())
+    restore.restore(topology, recovered, clock.now_us(), restored)
     refused = auto_creation.make_destinations(topology, given.delivery, clock.now_us())
     if refused is not None:
         raise Misuse(f"The configuration's delivery is wrong: {refused.description}", "Correct the address.")

@@ -36,7 +36,7 @@ from penstock_lag.group_analysis import (
 from penstock_lag.groups import Member, grouped, numbered
 from penstock_lag.ledger.folders import list_ledgers, rows_in
 from penstock_lag.ledger.segment_files import native_rows, room_for_copies
-from penstock_lag.ledger.segment_listing import list_segments
+from penstock_lag.ledger.served_segments import list_segments
 from penstock_lag.ledger.windows import AbsentBroker, Plan, PresentBroker, make_plan
 from penstock_lag.result_document import Run, make_result
 from penstock_lag.rollups.brokers import roll_up_targets

@@ -24,6 +24,7 @@ from penstock_broker.log.checkpoint import Checkpoint, CheckpointSchedule, Numbe
 from penstock_broker.log.commit import CommitAck, CommitPut, Commits
 from penstock_broker.log.files import Buffer, FileLayer, RealFiles, lock_folder
 from penstock_broker.log.record_codec import ack_record, chunks, closed_record, most_entries
+from penstock_broker.log.record_reader import Progress, unheard
 from penstock_broker.log.records import EndReason
 from penstock_broker.log.recover import Recovered, Restored, recover
 from penstock_broker.log.space import Space
@@ -127,16 +128,18 @@ class Log:
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         entropy: Callable[[int], bytes] = os.urandom,
         syncer: Callable[[FileLayer], Syncer] | None = None,
+        progress: Progress = unheard,
     ) -> tuple["Log", Recovered]:
         """Lock and recover the folder (created if it does not exist), begin a new epoch, and sync it.
 
         Raises FolderLocked, NewerFormat, ForeignSegment, or OSError. `clock` gives milliseconds since 1970. `syncer`
-        makes a back end of the caller's own instead of the one that `options.sync` chooses.
+        makes a back end of the caller's own instead of the one that `options.sync` chooses. `progress` is told, in
+        between, how far recovery is.
         """
         files, options = files or RealFiles(), options or LogOptions()
         lock = lock_folder(folder)
         try:
-            restored = recover(files, folder, options.inline_bytes)
+            restored = recover(files, folder, options.inline_bytes, progress)
             log = cls(folder, lock, restored, files=files, options=options, clock=clock, entropy=entropy, syncer=syncer)
             log._begin_epoch(restored)
         except BaseException:

@@ -10,10 +10,10 @@ may begin.
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from penstock_broker.log.blocks import (
-    BLOCK_HEADER,
     SEGMENT_START,
     BlockFlag,
     BlockHeader,
@@ -22,7 +22,7 @@ from penstock_broker.log.blocks import (
 )
 from penstock_broker.log.bodies import fetch_bodies
 from penstock_broker.log.files import FileLayer, read_all, write_all
-from penstock_broker.log.record_codec import Malformed, decode_records
+from penstock_broker.log.record_reader import Progress, RecordReader, unheard
 from penstock_broker.log.records import Document
 from penstock_broker.log.replay import LiveMessage, Replay, live_messages, lost_incarnations
 from penstock_broker.log.scan import Cut, Hole, ScanResult, SegmentData, scan
@@ -88,15 +88,16 @@ class _Found:
     data: SegmentData
 
 
-def recover(files: FileLayer, folder: Path, inline_bytes: int) -> Restored:
+def recover(files: FileLayer, folder: Path, inline_bytes: int, progress: Progress = unheard) -> Restored:
     """Read all segments, and make durable what counts. Payloads longer than `inline_bytes` stay in the segments.
 
     Raises NewerFormat or ForeignSegment, which leave the folder unchanged, or OSError.
     """
     names = [name for name in files.names(folder) if name.startswith("segment-")]
     found, log_id = _read(files, folder, sorted(names, key=number_of))
-    result = scan([item.data for item in found], seed_of(log_id or b""))
-    replay, malformed = _replay(result, {item.data.number: item.data for item in found})
+    reader = RecordReader([item.data for item in found], progress)
+    result = scan([item.data for item in found], seed_of(log_id or b""), reader.accept)
+    replay, malformed = reader.replay, reader.malformed
     usage = SegmentUsage()
     damage = _copy_damaged(files, folder, found, [*_holes(result), *malformed])
     if result.cut is not None:
@@ -108,6 +109,7 @@ def recover(files: FileLayer, folder: Path, inline_bytes: int) -> Restored:
     _count_live(usage, replay, messages)
     sequence, epoch = _last(result)
     lost = lost_incarnations(without_document, replay) if damage else {}
+    progress(reader.total, reader.total)
     recovered = Recovered(
         documents=tuple(replay.documents.values()),
         messages=messages,
@@ -157,24 +159,6 @@ class _Contents:
             self._content = b""  # free one before the next is read
             self._content, self._number = read_all(self._files, self.handles[number]), number
         return self._content
-
-
-def _replay(result: ScanResult, data: dict[int, SegmentData]) -> tuple[Replay, list[tuple[Hole, str]]]:
-    replay = Replay()
-    malformed: list[tuple[Hole, str]] = []
-    for item in result.accepted:
-        if isinstance(item, Hole):
-            replay.gap()
-            continue
-        start = item.offset + BLOCK_HEADER.size
-        records = memoryview(data[item.segment].data)[start : start + item.length]
-        try:
-            replay.apply(list(decode_records(records)), item.segment, start)
-        except Malformed as error:
-            replay.gap()
-            hole = Hole(item.segment, item.offset, item.end, item.sequence, item.sequence)
-            malformed.append((hole, f"block {item.sequence} is sound but its records are not: {error}"))
-    return replay, malformed
 
 
 def _holes(result: ScanResult) -> list[tuple[Hole, str]]:
@@ -257,11 +241,13 @@ def _add_segments(usage: SegmentUsage, kept: Sequence[_Found], result: ScanResul
 
 def _count_live(usage: SegmentUsage, replay: Replay, messages: dict[int, list[LiveMessage]]) -> None:
     usage.queues = {incarnation: {} for incarnation in messages}
+    puts = replay.puts
     for incarnation, queue in messages.items():
-        for message in queue:
-            usage.restore(incarnation, message.number, replay.puts[message.number].segment)
-    for number, live in replay.puts.items():
+        for segment, together in groupby([message.number for message in queue], lambda number: puts[number].segment):
+            usage.restore(incarnation, list(together), segment)
+    for number in replay.staged & puts.keys():
+        live = puts[number]
         if live.staged is not None:
             places = replay.parts.get(live.staged[0], ())
             segments = [usage.by_number[segment] for segment in dict.fromkeys(place.segment for place in places)]
-            usage.hold_body(number, set(live.incarnations).difference(live.acked), segments)
+            usage.hold_body(number, live.waits_in, segments)

@@ -100,6 +100,10 @@ class Loop:
         if self._readers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
+    def after(self, milliseconds: int, action: Callable[[], None]) -> None:
+        """Call `action` once, so much later than this turn."""
+        self.broker.clock.after(milliseconds, action)
+
     def accept_connections(self) -> None:
         """Accept connections from now on; the listeners are bound."""
         self.broker.clock.after(SWEEP_MS, self.connections.sweep)

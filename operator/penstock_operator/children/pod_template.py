@@ -88,8 +88,8 @@ def _broker_container(broker: Broker, image: str) -> Manifest:
         "ports": [*ports, _port("management", names.MANAGEMENT_PORT), _port("probes", names.PROBE_PORT)],
         "resources": _resources(_BROKER_REQUESTS, broker.spec.resources.requests, broker.spec.resources.limits),
         "securityContext": _restricted(),
-        # The broker reads its whole log before it answers probes: a start may take minutes. Once it runs, it must
-        # answer within seconds.
+        # The broker answers /livez from its first second, as long as its start or its loop advances. What may take
+        # long before that is the volume and the image, so the startup probe waits.
         "startupProbe": _probe("/livez", period=2, failures=300),
         "livenessProbe": _probe("/livez", period=10, failures=6),
         "readinessProbe": _probe("/readyz", period=2, failures=2),
