@@ -206,6 +206,11 @@ class Log:
         """False when the disk is full but for the reserve, which is kept for draining, and after a failure."""
         return self._space.accepts_publishing()
 
+    @property
+    def next_number(self) -> int:
+        """The number that the next message gets."""
+        return self._numbers.message
+
     # What a turn appends ----------------------------------------------------------------------------------------------
 
     def delivered_up_to(self, incarnation: int, message: int) -> None:
