@@ -225,6 +225,14 @@ class Log:
         """Keep a remark about a message in one queue; False if it is too long. See `Appender.remark`."""
         return self._appender.remark(incarnation, message, text)
 
+    def put_this_turn(self) -> dict[int, set[int]]:
+        """The messages that were put and are not written yet, by incarnation."""
+        return self._appender.put_this_turn()
+
+    def acked_this_turn(self) -> dict[int, set[int]]:
+        """The messages that have left their queues for good in this turn, by incarnation."""
+        return self._appender.acked_this_turn()
+
     def next_incarnation(self) -> int:
         """A number for one life of a queue: never given twice, also over restarts."""
         return self._numbers.next_incarnation()
