@@ -8,7 +8,7 @@ may begin.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,50 +17,27 @@ from penstock_broker.log.blocks import (
     SEGMENT_START,
     BlockFlag,
     BlockHeader,
-    decode_segment_header,
+    SegmentHeader,
+    encode_segment_header,
     seed_of,
 )
 from penstock_broker.log.bodies import fetch_bodies
-from penstock_broker.log.files import FileLayer, read_all, write_all
+from penstock_broker.log.damage import DAMAGED, Damage, copy_name, save_copy, set_aside
+from penstock_broker.log.files import FileLayer, write_all
 from penstock_broker.log.record_codec import Malformed, decode_records
 from penstock_broker.log.records import Document
 from penstock_broker.log.replay import LiveMessage, Replay, live_messages, lost_incarnations
 from penstock_broker.log.scan import Cut, Hole, ScanResult, SegmentData, scan
+from penstock_broker.log.segment_files import (
+    FoundSegment,
+    Progress,
+    find_segments,
+    refuse_unreadable_end,
+    unheard,
+)
 from penstock_broker.log.segment_usage import Segment, SegmentUsage
-from penstock_broker.log.spare_segments import number_of, segment_name
 
 LOGGER = logging.getLogger(__name__)
-
-Progress = Callable[[int, int], None]
-"""Is told how many bytes recovery has gone through, and of how many in all; neither falls while one log is opened.
-
-It is called from the thread that opens the log, once per segment read and at the end. It is not told the time: the
-caller has a clock. What it raises ends the recovery, which can be begun anew.
-"""
-
-
-def unheard(_read: int, _total: int) -> None:
-    """The `Progress` of a caller that does not ask for it."""
-
-
-_READS = 2
-"""So often each segment is read: once for its blocks, once for its records."""
-
-
-class ForeignSegment(Exception):
-    """A segment of another log lies in this folder. The message names the file to take away."""
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Synced data that can't be read: bytes [start, end) of a segment, the reason, and the file with their copy."""
-
-    segment: int
-    start: int
-    end: int
-    reason: str
-    copy: Path | None
-    """None if there was no space for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +73,22 @@ class Restored:
     """Every delivered-up-to number that was written has been read."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    path: Path
-    handle: int
-    data: SegmentData
-
-
 def recover(files: FileLayer, folder: Path, inline_bytes: int, progress: Progress = unheard) -> Restored:
     """Read all segments, and make durable what counts. Payloads longer than `inline_bytes` stay in the segments.
 
-    Raises NewerFormat or ForeignSegment, which leave the folder unchanged, or OSError.
+    Raises NewerFormat, ForeignSegment or Unreadable, which leave the folder unchanged, or OSError.
     """
-    names = [name for name in files.names(folder) if name.startswith("segment-")]
-    found, log_id = _read(files, folder, sorted(names, key=number_of), progress)
+    segments = find_segments(files, folder, progress)
+    found, log_id = segments.found, segments.log_id
     result = scan([item.data for item in found], seed_of(log_id or b""))
+    if result.cut is not None:
+        refuse_unreadable_end(found, result.cut)
     replay, malformed = _replay(result, {item.data.number: item.data for item in found})
     usage = SegmentUsage()
     damage = _copy_damaged(files, folder, found, [*_holes(result), *malformed])
+    damage += tuple(_set_aside_foreign(files, item) for item in segments.foreign)
     if result.cut is not None:
-        kept = _make_durable(files, folder, found, result, result.cut)
+        kept = _make_durable(files, folder, found, result, result.cut, log_id)
         _add_segments(usage, kept, result, replay)
     incomplete = fetch_bodies(replay, files, usage, inline_bytes)
     delivered_is_known = replay.closed or replay.boot_id == files.boot_id()
@@ -123,7 +96,7 @@ def recover(files: FileLayer, folder: Path, inline_bytes: int, progress: Progres
     _count_live(usage, replay, messages)
     sequence, epoch = _last(result)
     lost = lost_incarnations(without_document, replay) if damage else {}
-    progress(*_all_read(found))
+    progress(segments.to_read, segments.to_read)
     recovered = Recovered(
         documents=tuple(replay.documents.values()),
         messages=messages,
@@ -141,51 +114,6 @@ def _last(result: ScanResult) -> tuple[int, int]:
     blocks = [item for item in result.accepted if isinstance(item, BlockHeader)]
     highest = max((block.sequence for block in blocks), default=0)
     return highest, max((block.epoch for block in blocks), default=0)
-
-
-def _all_read(found: Sequence[_Found]) -> tuple[int, int]:
-    total = _READS * sum(item.data.size for item in found)
-    return total, total
-
-
-def _read(
-    files: FileLayer, folder: Path, names: Sequence[str], progress: Progress
-) -> tuple[list[_Found], bytes | None]:
-    found: list[_Found] = []
-    log_id: bytes | None = None
-    contents = _Contents(files, progress)
-    for name in names:
-        path, number = folder / name, number_of(name)
-        handle = files.open(path, create=False)
-        contents.handles[number] = handle
-        header = decode_segment_header(files.pread(handle, SEGMENT_START, 0))
-        if header is not None:
-            if log_id is not None and header.log_id != log_id:
-                raise ForeignSegment(f"{path} belongs to another log: take it out of the folder")
-            log_id = header.log_id
-        found.append(_Found(path, handle, SegmentData(number, files.size(handle), contents.load)))
-        contents.total += _READS * found[-1].data.size
-    return found, log_id
-
-
-class _Contents:
-    """Reads segments and keeps one of them at a time: the whole log need not fit into memory."""
-
-    def __init__(self, files: FileLayer, progress: Progress) -> None:
-        self.handles: dict[int, int] = {}
-        self.total = 0
-        """Bytes that all reads of all segments take together."""
-        self._files, self._progress = files, progress
-        self._number, self._content = -1, b""
-        self._read = 0
-
-    def load(self, number: int) -> bytes:
-        if number != self._number:
-            self._content = b""  # free one before the next is read
-            self._content, self._number = read_all(self._files, self.handles[number]), number
-            self._read = min(self._read + len(self._content), self.total)  # damage is read more often
-            self._progress(self._read, self.total)
-        return self._content
 
 
 def _replay(result: ScanResult, data: dict[int, SegmentData]) -> tuple[Replay, list[tuple[Hole, str]]]:
@@ -212,48 +140,49 @@ def _holes(result: ScanResult) -> list[tuple[Hole, str]]:
 
 
 def _copy_damaged(
-    files: FileLayer, folder: Path, found: Sequence[_Found], holes: Sequence[tuple[Hole, str]]
+    files: FileLayer, folder: Path, found: Sequence[FoundSegment], holes: Sequence[tuple[Hole, str]]
 ) -> tuple[Damage, ...]:
     damage: list[Damage] = []
     by_number = {item.data.number: item for item in found}
     for hole, reason in holes:
         content = by_number[hole.segment].data.data[hole.start : hole.end]
-        name = f"{segment_name(hole.segment).removesuffix('.log')}-{hole.start}-{hole.end}.bin"
-        copy = _save(files, folder / "damaged", name, content)
+        copy = save_copy(files, folder / DAMAGED, copy_name(hole.segment, hole.start, hole.end), content)
         damage.append(Damage(hole.segment, hole.start, hole.end, reason, copy))
         LOGGER.error("the log is damaged: %s, bytes %d to %d: %s; copy: %s", by_number[hole.segment].path, hole.start,
                      hole.end, reason, copy or "none, the disk is full")  # fmt: skip
     return tuple(damage)
 
 
-def _save(files: FileLayer, folder: Path, name: str, content: bytes) -> Path | None:
-    try:
-        if name in files.names(folder):
-            return folder / name
-        handle = files.open(folder / name, create=True)
-        try:
-            write_all(files, handle, content, 0)
-            files.fdatasync(handle)
-        finally:
-            files.close(handle)
-        files.fsync_folder(folder)
-    except OSError as error:
-        LOGGER.error("the damaged bytes could not be copied to %s: %s", folder / name, error)
-        return None
-    return folder / name
+def _set_aside_foreign(files: FileLayer, item: FoundSegment) -> Damage:
+    reason = "it is a segment of another log"
+    files.close(item.handle)
+    moved = set_aside(files, item.path)
+    LOGGER.error("the log is damaged: %s: %s; it was moved to %s", item.path, reason, moved)
+    return Damage(item.data.number, 0, item.data.size, reason, moved)
 
 
 def _make_durable(
-    files: FileLayer, folder: Path, found: Sequence[_Found], result: ScanResult, cut: Cut
-) -> list[_Found]:
-    """Wipe what was not promised, rewrite what may be in memory only, and sync all. Returns the segments that stay."""
-    kept = [item for item in found if item.data.number <= cut.segment]
+    files: FileLayer, folder: Path, found: Sequence[FoundSegment], result: ScanResult, cut: Cut, log_id: bytes | None
+) -> list[FoundSegment]:
+    """Wipe what was not promised, rewrite what may be in memory only, and sync all. Returns the segments that stay.
+
+    Without a log id none does: the first start ended before it had promised anything.
+    """
+    kept = [item for item in found if item.data.number <= cut.segment and log_id is not None]
     for item in found:
-        if item.data.number > cut.segment:
+        if item not in kept:
             files.close(item.handle)
             files.unlink(item.path)
+    if log_id is None:
+        files.fsync_folder(folder)
+        return []
     by_number = {item.data.number: item for item in kept}
     last = by_number[cut.segment]
+    for item in kept:
+        if item.header is None:  # the next start must find the log's id, also if only this segment is left
+            size = max(item.data.size, SEGMENT_START)
+            page = encode_segment_header(SegmentHeader(item.data.number, size, log_id, 0))
+            write_all(files, item.handle, page, 0)
     if cut.end > cut.offset:
         write_all(files, last.handle, bytes(cut.end - cut.offset), cut.offset)
     for block in result.accepted:
@@ -266,7 +195,7 @@ def _make_durable(
     return kept
 
 
-def _add_segments(usage: SegmentUsage, kept: Sequence[_Found], result: ScanResult, replay: Replay) -> None:
+def _add_segments(usage: SegmentUsage, kept: Sequence[FoundSegment], result: ScanResult, replay: Replay) -> None:
     ends = {block.segment: block for block in result.accepted if isinstance(block, BlockHeader)}
     highest = 0
     for item in kept:
