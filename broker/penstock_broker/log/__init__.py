@@ -16,11 +16,12 @@ from penstock_broker.log.files import (
 from penstock_broker.log.inspection import Inspection, inspect_log
 from penstock_broker.log.listing import ListedRecord, UnknownQueue, Value, Wanted, list_records
 from penstock_broker.log.log import Log, LogOptions
+from penstock_broker.log.record_reader import Progress
 from penstock_broker.log.records import Document, EndReason
 from penstock_broker.log.recover import Recovered
 from penstock_broker.log.repairs import NotSaved, Repair, carry_out, plan_repairs, plan_replacements
 from penstock_broker.log.replay import LiveMessage
-from penstock_broker.log.segment_files import ForeignSegment, Progress, Unreadable
+from penstock_broker.log.segment_files import ForeignSegment, Unreadable
 from penstock_broker.log.space import NoRoom
 from penstock_broker.log.syncers import SyncChoice, Syncer
 

@@ -13,18 +13,12 @@ from penstock_broker.log.blocks import BLOCK_HEADER, SEGMENT_START, BlockFlag, B
 from penstock_broker.log.damage import DAMAGED, copy_name
 from penstock_broker.log.files import FileLayer
 from penstock_broker.log.record_codec import Malformed, decode_records
+from penstock_broker.log.record_reader import Progress, unheard
 from penstock_broker.log.records import Ack, Commit, Put, Record, StagedPut
 from penstock_broker.log.replay import Replay
 from penstock_broker.log.salvage import Salvage
-from penstock_broker.log.scan import Cut, Hole, ScanResult, scan
-from penstock_broker.log.segment_files import (
-    FoundSegment,
-    Progress,
-    SegmentFiles,
-    find_segments,
-    refuse_unreadable_end,
-    unheard,
-)
+from penstock_broker.log.scan import Cut, Hole, scan
+from penstock_broker.log.segment_files import FoundSegment, SegmentFiles, find_segments, refuse_unreadable_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +96,9 @@ class Inspection:
 
 def inspect_log(files: FileLayer, folder: Path, progress: Progress = unheard) -> Inspection:
     """Read the whole log. Raises NewerFormat, ForeignSegment, Unreadable, or OSError."""
-    segments = find_segments(files, folder, progress)
+    segments = find_segments(files, folder)
     try:
-        return _Reading(files, folder, segments).inspection()
+        return _Reading(files, folder, segments, progress).inspection()
     finally:
         for item in (*segments.found, *segments.foreign):
             files.close(item.handle)
@@ -139,8 +133,7 @@ class _Contents:
 
     def live_in(self, message: int) -> list[int]:
         """The incarnations in which a message is live, whether a document holds them or not."""
-        live = self.replay.puts[message]
-        return [incarnation for incarnation in live.incarnations if incarnation not in live.acked]
+        return list(self.replay.puts[message].waits_in)
 
     def is_whole(self, message: int) -> bool:
         """Whether all parts of the message's body are there."""
@@ -158,18 +151,20 @@ class _Contents:
 class _Reading:
     """One inspection."""
 
-    def __init__(self, files: FileLayer, folder: Path, segments: SegmentFiles) -> None:
+    def __init__(self, files: FileLayer, folder: Path, segments: SegmentFiles, progress: Progress) -> None:
         self._folder, self._segments = folder, segments
+        self._by_number = {item.data.number: item for item in segments.found}
+        self._progress, self._total = progress, sum(item.data.size for item in segments.found)
+        self._done, self._reading = 0, -1
         self._copies = set(files.names(folder / DAMAGED))
         self._contents = _Contents()
         self._flaws: list[Flaw] = []
 
     def inspection(self) -> Inspection:
         found = self._segments.found
-        result = scan([item.data for item in found], seed_of(self._segments.log_id or b""))
+        result = scan([item.data for item in found], seed_of(self._segments.log_id or b""), self._accept)
         if result.cut is not None:
             refuse_unreadable_end(found, result.cut)
-        self._read_records(result)
         self._note_files()
         replay = self._contents.replay
         blocks = [item for item in result.accepted if isinstance(item, BlockHeader)]
@@ -205,21 +200,24 @@ class _Reading:
             reached = SEGMENT_START if end is None else end.end
             yield SegmentSummary(number, item.path, item.data.size, counts.get(number, 0), reached, sealed)
 
-    def _read_records(self, result: ScanResult) -> None:
-        by_number = {item.data.number: item for item in self._segments.found}
-        for item in result.accepted:
-            segment = by_number[item.segment]
-            if isinstance(item, Hole):
-                self._note_hole(segment, item, f"blocks {item.first} to {item.last} were synced and cannot be read")
-                continue
-            start = item.offset + BLOCK_HEADER.size
-            try:
-                records = list(decode_records(memoryview(segment.data.data)[start : start + item.length]))
-            except Malformed as error:
-                hole = Hole(item.segment, item.offset, item.end, item.sequence, item.sequence)
-                self._note_hole(segment, hole, f"block {item.sequence} is sound but its records are not: {error}")
-                continue
-            self._contents.take(records, item.segment, start)
+    def _accept(self, item: BlockHeader | Hole) -> None:
+        """The next block or hole of the log."""
+        segment = self._by_number[item.segment]
+        if item.segment != self._reading:
+            self._reading = item.segment
+            self._progress(self._done, self._total)
+            self._done += segment.data.size
+        if isinstance(item, Hole):
+            self._note_hole(segment, item, f"blocks {item.first} to {item.last} were synced and cannot be read")
+            return
+        start = item.offset + BLOCK_HEADER.size
+        try:
+            records = list(decode_records(memoryview(segment.data.data)[start : start + item.length]))
+        except Malformed as error:
+            hole = Hole(item.segment, item.offset, item.end, item.sequence, item.sequence)
+            self._note_hole(segment, hole, f"block {item.sequence} is sound but its records are not: {error}")
+            return
+        self._contents.take(records, item.segment, start)
 
     def _note_hole(self, item: FoundSegment, hole: Hole, reason: str) -> None:
         self._contents.replay.gap()

@@ -69,12 +69,14 @@ def list_records(files: FileLayer, folder: Path, wanted: Wanted) -> Iterator[Lis
     segments = find_segments(files, folder)
     try:
         data = {item.data.number: item.data for item in segments.found}
-        result = scan(list(data.values()), seed_of(segments.log_id or b""))
         lister = _Lister(wanted)
-        blocks = [item for item in result.accepted if isinstance(item, BlockHeader)]
-        for block in blocks:
-            for record in _decoded(data[block.segment].data, block)[0]:
-                lister.learn(record)
+
+        def learn(item: BlockHeader | Hole) -> None:
+            if isinstance(item, BlockHeader):
+                for record in _decoded(data[item.segment].data, item)[0]:
+                    lister.learn(record)
+
+        result = scan(list(data.values()), seed_of(segments.log_id or b""), learn)
         if wanted.queue is not None and wanted.queue not in lister.names.values():
             raise UnknownQueue(f"no queue or subscription of this log has the name {wanted.queue!r}")
         for item in result.accepted:

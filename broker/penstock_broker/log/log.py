@@ -24,9 +24,10 @@ from penstock_broker.log.checkpoint import Checkpoint, CheckpointSchedule, Numbe
 from penstock_broker.log.commit import CommitAck, CommitPut, Commits
 from penstock_broker.log.files import Buffer, FileLayer, RealFiles, lock_folder
 from penstock_broker.log.record_codec import ack_record, chunks, closed_record, most_entries
+from penstock_broker.log.record_reader import Progress, unheard
 from penstock_broker.log.records import EndReason
 from penstock_broker.log.recover import Recovered, Restored, recover
-from penstock_broker.log.segment_files import Progress, names_of, unheard
+from penstock_broker.log.segment_files import names_of
 from penstock_broker.log.space import Space
 from penstock_broker.log.spare_segments import SpareSegments
 from penstock_broker.log.sync import Sync

@@ -10,10 +10,10 @@ may begin.
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from penstock_broker.log.blocks import (
-    BLOCK_HEADER,
     SEGMENT_START,
     BlockFlag,
     BlockHeader,
@@ -24,17 +24,11 @@ from penstock_broker.log.blocks import (
 from penstock_broker.log.bodies import fetch_bodies
 from penstock_broker.log.damage import DAMAGED, Damage, copy_name, save_copy, set_aside
 from penstock_broker.log.files import FileLayer, write_all
-from penstock_broker.log.record_codec import Malformed, decode_records
+from penstock_broker.log.record_reader import Progress, RecordReader, unheard
 from penstock_broker.log.records import Document
 from penstock_broker.log.replay import LiveMessage, Replay, live_messages, lost_incarnations
-from penstock_broker.log.scan import Cut, Hole, ScanResult, SegmentData, scan
-from penstock_broker.log.segment_files import (
-    FoundSegment,
-    Progress,
-    find_segments,
-    refuse_unreadable_end,
-    unheard,
-)
+from penstock_broker.log.scan import Cut, Hole, ScanResult, scan
+from penstock_broker.log.segment_files import FoundSegment, find_segments, refuse_unreadable_end
 from penstock_broker.log.segment_usage import Segment, SegmentUsage
 
 LOGGER = logging.getLogger(__name__)
@@ -78,12 +72,13 @@ def recover(files: FileLayer, folder: Path, inline_bytes: int, progress: Progres
 
     Raises NewerFormat, ForeignSegment or Unreadable, which leave the folder unchanged, or OSError.
     """
-    segments = find_segments(files, folder, progress)
+    segments = find_segments(files, folder)
     found, log_id = segments.found, segments.log_id
-    result = scan([item.data for item in found], seed_of(log_id or b""))
+    reader = RecordReader([item.data for item in found], progress)
+    result = scan([item.data for item in found], seed_of(log_id or b""), reader.accept)
     if result.cut is not None:
         refuse_unreadable_end(found, result.cut)
-    replay, malformed = _replay(result, {item.data.number: item.data for item in found})
+    replay, malformed = reader.replay, reader.malformed
     usage = SegmentUsage()
     damage = _copy_damaged(files, folder, found, [*_holes(result), *malformed])
     damage += tuple(_set_aside_foreign(files, item) for item in segments.foreign)
@@ -96,7 +91,7 @@ def recover(files: FileLayer, folder: Path, inline_bytes: int, progress: Progres
     _count_live(usage, replay, messages)
     sequence, epoch = _last(result)
     lost = lost_incarnations(without_document, replay) if damage else {}
-    progress(segments.to_read, segments.to_read)
+    progress(reader.total, reader.total)
     recovered = Recovered(
         documents=tuple(replay.documents.values()),
         messages=messages,
@@ -114,24 +109,6 @@ def _last(result: ScanResult) -> tuple[int, int]:
     blocks = [item for item in result.accepted if isinstance(item, BlockHeader)]
     highest = max((block.sequence for block in blocks), default=0)
     return highest, max((block.epoch for block in blocks), default=0)
-
-
-def _replay(result: ScanResult, data: dict[int, SegmentData]) -> tuple[Replay, list[tuple[Hole, str]]]:
-    replay = Replay()
-    malformed: list[tuple[Hole, str]] = []
-    for item in result.accepted:
-        if isinstance(item, Hole):
-            replay.gap()
-            continue
-        start = item.offset + BLOCK_HEADER.size
-        records = memoryview(data[item.segment].data)[start : start + item.length]
-        try:
-            replay.apply(list(decode_records(records)), item.segment, start)
-        except Malformed as error:
-            replay.gap()
-            hole = Hole(item.segment, item.offset, item.end, item.sequence, item.sequence)
-            malformed.append((hole, f"block {item.sequence} is sound but its records are not: {error}"))
-    return replay, malformed
 
 
 def _holes(result: ScanResult) -> list[tuple[Hole, str]]:
@@ -215,11 +192,13 @@ def _add_segments(usage: SegmentUsage, kept: Sequence[FoundSegment], result: Sca
 
 def _count_live(usage: SegmentUsage, replay: Replay, messages: dict[int, list[LiveMessage]]) -> None:
     usage.queues = {incarnation: {} for incarnation in messages}
+    puts = replay.puts
     for incarnation, queue in messages.items():
-        for message in queue:
-            usage.restore(incarnation, message.number, replay.puts[message.number].segment)
-    for number, live in replay.puts.items():
+        for segment, together in groupby([message.number for message in queue], lambda number: puts[number].segment):
+            usage.restore(incarnation, list(together), segment)
+    for number in replay.staged & puts.keys():
+        live = puts[number]
         if live.staged is not None:
             places = replay.parts.get(live.staged[0], ())
             segments = [usage.by_number[segment] for segment in dict.fromkeys(place.segment for place in places)]
-            usage.hold_body(number, set(live.incarnations).difference(live.acked), segments)
+            usage.hold_body(number, live.waits_in, segments)

@@ -13,7 +13,8 @@ from penstock_broker.log.blocks import SEGMENT_START, SegmentHeader, encode_segm
 from penstock_broker.log.damage import DAMAGED, copy_name, save_copy, set_aside
 from penstock_broker.log.files import FileLayer, write_all
 from penstock_broker.log.inspection import Flaw, Inspection
-from penstock_broker.log.segment_files import Progress, names_of, read_around
+from penstock_broker.log.record_reader import Progress
+from penstock_broker.log.segment_files import names_of, read_around
 
 
 class RepairKind(Enum):

@@ -8,7 +8,7 @@ don't, nobody can say whether something promised lies in the page, and the log i
 import errno
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -31,21 +31,7 @@ MOST_UNREADABLE: Final = 1024 * 1024
 _NAME: Final = re.compile(r"(segment|spare)-[0-9a-f]{16}\.log")
 _CURE: Final = "mend it with `penstock log repair`, or bring the volume back"
 
-_READS: Final = 2
-"""So often each segment is read: once for its blocks, once for its records."""
-
 Span = tuple[int, int]  # first byte, byte behind the last
-
-Progress = Callable[[int, int], None]
-"""Is told how many bytes recovery has gone through, and of how many in all; neither falls while one log is opened.
-
-It is called from the thread that opens the log, once per segment read and at the end. It is not told the time: the
-caller has a clock. What it raises ends the recovery, which can be begun anew.
-"""
-
-
-def unheard(_read: int, _total: int) -> None:
-    """The `Progress` of a caller that does not ask for it."""
 
 
 class ForeignSegment(Exception):
@@ -76,11 +62,6 @@ class SegmentFiles:
     foreign: list[FoundSegment]
     log_id: bytes | None
 
-    @property
-    def to_read(self) -> int:
-        """Bytes that all reads of all segments take together."""
-        return _READS * sum(item.data.size for item in (*self.found, *self.foreign))
-
 
 def names_of(kind: str, names: Iterable[str]) -> list[str]:
     """The names of the log's files of this kind ("segment" or "spare"), by number. Others that look alike are told."""
@@ -93,9 +74,9 @@ def names_of(kind: str, names: Iterable[str]) -> list[str]:
     return sorted(found, key=number_of)
 
 
-def find_segments(files: FileLayer, folder: Path, progress: Progress = unheard) -> SegmentFiles:
+def find_segments(files: FileLayer, folder: Path) -> SegmentFiles:
     """Open the segments of a folder. Raises NewerFormat, ForeignSegment, Unreadable, or OSError."""
-    contents = _Contents(files, progress)
+    contents = _Contents(files)
     found = [_open(files, folder / name, contents) for name in names_of("segment", files.names(folder))]
     log_id = _most_common_id(found)
     foreign = [item for item in found if item.header is not None and item.header.log_id != log_id]
@@ -119,7 +100,7 @@ def _open(files: FileLayer, path: Path, contents: "_Contents") -> FoundSegment:
     number = number_of(path.name)
     handle = files.open(path, create=False)
     found = FoundSegment(path, handle, SegmentData(number, files.size(handle), contents.load), None)
-    contents.add(found)
+    contents.by_number[number] = found
     try:
         page = files.pread(handle, SEGMENT_START, 0)
     except OSError as error:
@@ -154,22 +135,15 @@ def _lost_id(folder: Path, found: Sequence[FoundSegment]) -> bytes | None:
 class _Contents:
     """Reads segments and keeps one of them at a time: the whole log need not fit into memory."""
 
-    def __init__(self, files: FileLayer, progress: Progress) -> None:
-        self._files, self._progress = files, progress
-        self._by_number: dict[int, FoundSegment] = {}
+    def __init__(self, files: FileLayer) -> None:
+        self.by_number: dict[int, FoundSegment] = {}
+        self._files = files
         self._number, self._content = -1, b""
-        self._done = self._total = 0
-
-    def add(self, item: FoundSegment) -> None:
-        self._by_number[item.data.number] = item
-        self._total += _READS * item.data.size
 
     def load(self, number: int) -> bytes:
         if number != self._number:
             self._content = b""  # free one before the next is read
-            self._content, self._number = self._read(self._by_number[number]), number
-            self._done = min(self._done + len(self._content), self._total)  # damage is read more often
-            self._progress(self._done, self._total)
+            self._content, self._number = self._read(self.by_number[number]), number
         return self._content
 
     def _read(self, item: FoundSegment) -> bytes:

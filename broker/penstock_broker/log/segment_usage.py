@@ -110,11 +110,12 @@ class SegmentUsage:
         for number, tally in list(tallies.items()):
             self._lower(tallies, number, tally.count, tally.total, sequence)
 
-    def restore(self, incarnation: int, message: int, segment: int) -> None:
-        """Count one recovered message in the segment where its record lies."""
-        if self._segment_of(message).number != segment:
-            self._moved[message] = segment
-        self.put(self.by_number[segment], (incarnation,), (message,))
+    def restore(self, incarnation: int, messages: Sequence[int], segment: int) -> None:
+        """Count recovered messages (ascending) of one queue in the segment where their records lie."""
+        home = self.by_number[segment]
+        if self._segment_of(messages[0]) is not home or self._segment_of(messages[-1]) is not home:
+            self._moved |= {each: segment for each in messages if self._segment_of(each).number != segment}
+        self.put(home, (incarnation,), messages)
 
     def put(self, segment: Segment, incarnations: Iterable[int], messages: Sequence[int]) -> None:
         """Messages (ascending), each in all these queues, were written to `segment`."""

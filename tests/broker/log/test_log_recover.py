@@ -8,7 +8,7 @@ import pytest
 from broker.log.log_steps import end_of_log
 from broker.log.simulated_files import PowerCut, SimulatedFiles
 
-from penstock_broker.log import Log, LogOptions, NewerFormat, Recovered, SyncChoice
+from penstock_broker.log import Log, LogOptions, NewerFormat, Recovered, SyncChoice, record_reader
 from penstock_broker.log.blocks import BlockFlag, BlockHeader, seal_block, seed_of
 
 LOG_ID = b"\7" * 16
@@ -37,9 +37,11 @@ def fates(*survive: bool) -> Callable[[int], int]:
 class Filled:
     """A log with one queue and `blocks` one-message blocks, the first `synced` of them synced."""
 
-    def __init__(self, folder: Path, blocks: int, synced: int, size: int = 10) -> None:
+    def __init__(
+        self, folder: Path, blocks: int, synced: int, size: int = 10, files: SimulatedFiles | None = None
+    ) -> None:
         self.folder = folder
-        self.files = SimulatedFiles()
+        self.files = files or SimulatedFiles()
         log, _ = open_log(folder, self.files)
         self.incarnation = log.next_incarnation()
         log.topology("queue", "q", b"", self.incarnation)
@@ -98,7 +100,8 @@ def test_what_was_cut_never_comes_back(tmp_path: Path) -> None:
     assert filled.found() == [*filled.messages[:2], number]
 
 
-def test_progress_rises_to_all_bytes_in_steps_of_a_segment(tmp_path: Path) -> None:
+def test_progress_rises_to_all_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_reader, "PROGRESS_BYTES", 8192)
     filled = Filled(tmp_path, blocks=12, synced=12, size=3000)
     assert segment(tmp_path, 3) in filled.files.paths()
     told: list[tuple[int, int]] = []
@@ -117,6 +120,31 @@ def test_progress_rises_to_all_bytes_in_steps_of_a_segment(tmp_path: Path) -> No
     assert len(totals) == 1
     assert reads[-1] == told[-1][1] > reads[0] > 0
     assert len(set(reads)) >= 3
+
+
+class CountingFiles(SimulatedFiles):
+    """Counts the bytes that are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes_read = 0
+
+    def pread(self, handle: int, length: int, offset: int) -> bytes:
+        found = super().pread(handle, length, offset)
+        self.bytes_read += len(found)
+        return found
+
+
+@pytest.mark.parametrize("blocks", [3, 30, 90])
+def test_recovery_reads_each_segment_once(tmp_path: Path, blocks: int) -> None:
+    """One page more of each, for its header."""
+    filled = Filled(tmp_path, blocks=blocks, synced=blocks, size=3000, files=CountingFiles())
+    assert isinstance(filled.files, CountingFiles)
+    filled.reopened()  # which writes once more what no block calls synced
+    segments = [path for path in filled.files.paths() if path.name.startswith("segment-")]
+    filled.files.bytes_read = 0
+    assert len(filled.found()) == blocks
+    assert filled.files.bytes_read == len(segments) * (16384 + 4096)
 
 
 def test_a_new_folder_has_nothing_to_go_through(tmp_path: Path) -> None:
