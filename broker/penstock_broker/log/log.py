@@ -27,6 +27,7 @@ from penstock_broker.log.record_codec import ack_record, chunks, closed_record, 
 from penstock_broker.log.record_reader import Progress, unheard
 from penstock_broker.log.records import EndReason
 from penstock_broker.log.recover import Recovered, Restored, recover
+from penstock_broker.log.segment_files import names_of
 from penstock_broker.log.space import Space
 from penstock_broker.log.spare_segments import SpareSegments
 from penstock_broker.log.sync import Sync
@@ -99,7 +100,7 @@ class Log:
             clock=clock,
         )
         self._numbers = Numbers(replay, files.boot_id())
-        self._spares.adopt([name for name in files.names(folder) if name.startswith("spare-")])
+        self._spares.adopt(names_of("spare", files.names(folder)))
         if not usage.segments:
             self._writer.begin_segment(1, self._numbers.message)
         back_end = choose(files, usage.segments[-1].handle, options.sync) if syncer is None else syncer(files)
@@ -132,9 +133,9 @@ class Log:
     ) -> tuple["Log", Recovered]:
         """Lock and recover the folder (created if it does not exist), begin a new epoch, and sync it.
 
-        Raises FolderLocked, NewerFormat, ForeignSegment, or OSError. `clock` gives milliseconds since 1970. `syncer`
-        makes a back end of the caller's own instead of the one that `options.sync` chooses. `progress` is told, in
-        between, how far recovery is.
+        Raises FolderLocked, NewerFormat, ForeignSegment, Unreadable, or OSError. `clock` gives milliseconds since 1970.
+        `syncer` makes a back end of the caller's own instead of the one that `options.sync` chooses. `progress` is
+        told, in between, how far recovery is.
         """
         files, options = files or RealFiles(), options or LogOptions()
         lock = lock_folder(folder)

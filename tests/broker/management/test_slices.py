@@ -93,7 +93,12 @@ def test_a_query_orders_and_tells_a_few_at_a_time(site: SteppedBroker, monkeypat
     for number in range(25):
         body = to_value(SubscriptionDeclaration(subscription_name=f"{number * 7 % 25:02}", exchange="amq.topic"))
         declare.declare(site.broker, EntityType.SUBSCRIPTION, None, body, update=False)
-    asked: dict[str, Value] = {"operation": Operation.QUERY.value, "entityType": "penstock.subscription", "offset": 3, "count": 20}
+    asked: dict[str, Value] = {
+        "operation": Operation.QUERY.value,
+        "entityType": "penstock.subscription",
+        "offset": 3,
+        "count": 20,
+    }
     request = message_codec.Message(
         application_properties=asked, body={"attributeNames": ["subscriptionName", "depth"]}
     )
