@@ -62,11 +62,13 @@ class SubscriptionLimits(schema.Spec):
     """How much a subscription may hold, and what happens at the limit."""
 
     max_bytes: quantity.Quantity | None = None
-    """Bytes; left out: a quarter of the volume."""
+    """Bytes; left out: nothing but the volume limits it."""
     max_messages: Annotated[int, Field(ge=1, le=2**53)] | None = None
     """Messages; left out: no limit."""
-    overflow: Literal["DropOldest", "DropNewest", "Reject"] = "DropOldest"
-    """What happens when it is full. With `Reject` a single full subscription blocks its exchange."""
+    overflow: Literal["DropOldest", "DropNewest", "Reject"] = "Reject"
+    """What happens at a limit; without one it says nothing. `DropOldest` and `DropNewest` lose messages that were
+    accepted. With `Reject` none is lost, but a single full subscription blocks its exchange.
+    """
 
 
 class LagThresholds(schema.Spec):
