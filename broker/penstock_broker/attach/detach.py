@@ -7,6 +7,7 @@ docs/decisions/014-managed-subscriptions.md.
 
 from __future__ import annotations
 
+import logging
 from typing import assert_never
 
 from penstock_amqp.endpoint.events import AmqpError, Detached, Held, SessionEnded
@@ -26,11 +27,14 @@ from penstock_core.terms import Durability
 
 __all__ = ["close_connection", "connection_ended", "detached", "session_ended"]
 
+logger = logging.getLogger(__name__)
+
 
 def detached(broker: Broker, connection: Connection, event: Detached) -> None:
     """The peer detached or closed a link: answer it."""
     link = event.link
     context = link.context
+    logger.debug("Detach of link %r on connection %d, closed=%s", link.name, connection.number, event.closed)
     if isinstance(context, Consumer | Producer | SubscriptionLookup) and not context.is_active:
         # Its attach waits for the log; the answers are sent in order.
         context.after_reply.append(lambda: detached(broker, connection, event))
@@ -140,6 +144,10 @@ def session_ended(broker: Broker, connection: Connection, event: SessionEnded) -
 
 def connection_ended(broker: Broker, connection: Connection, *, orderly: bool = False) -> None:
     """The connection is closed (`orderly`: by its client) or lost: its links end, and what lives no longer than it."""
+    logger.debug(
+        "Connection %d of %s has ended, orderly=%s: %d links",
+        connection.number, connection.transport.peer, orderly, len(connection.endpoint.all_links()),
+    )  # fmt: skip
     broker.clients.counts.leave(connection)
     commit.roll_back_connection(broker, connection)
     held = _held_by_link(connection)
