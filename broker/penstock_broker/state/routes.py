@@ -6,6 +6,7 @@ Source: docs/decisions/018-addresses.md and 036-what-is-durable.md.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -28,6 +29,11 @@ __all__ = [
     "Routes",
     "reached",
 ]
+
+logger = logging.getLogger(__name__)
+
+MOST_TOLD: Final = 20
+"""Queues that a line about a route names."""
 
 RouteSets: TypeAlias = Callable[[tuple[int, ...]], int]
 """The log's number for a set of incarnations."""
@@ -98,6 +104,8 @@ class ExchangeTarget:
         """Prepare for the exchange's present bindings."""
         exchange, router = self.exchange, self.exchange.router
         self.version = exchange.version
+        logger.debug("The bindings of exchange %r have changed: its routes with key %r are made anew", exchange.name,
+                     self.key)  # fmt: skip
         self.routes = {}
         self.constant = None
         if isinstance(router, HeadersRouter):
@@ -117,6 +125,9 @@ class ExchangeTarget:
         found = self.routes.get(queues)
         if found is None:
             found = self.routes[queues] = Route(queues, route_sets)
+            if logger.isEnabledFor(logging.DEBUG):
+                told = [queue.name for queue in queues[:MOST_TOLD]]
+                logger.debug("A new route of exchange %r: %d queues, %s", self.exchange.name, len(queues), told)
         return found
 
 
