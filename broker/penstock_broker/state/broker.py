@@ -159,7 +159,7 @@ class Broker:
         self.permissions = PermissionCheck(settings)
         self.work = PendingWork()
         self.sync = SyncQueue(log, topology)
-        self.routes = Routes(log.route_set)
+        self.routes = Routes(log)
         self.temporary = TemporaryNodes()
         self.transactions = Transactions(
             settings.transactions.limits(settings.log.segment_bytes, settings.largest_message_bytes)
