@@ -145,8 +145,8 @@ class KnownRouteSets:
         self._shared: WeakValueDictionary[tuple[int, ...], ReachedQueues] = WeakValueDictionary()
         """Those that live puts refer to, or `made`."""
 
-    def define(self, record: RouteSet | RouteDifference, segment: int) -> None:
-        """Take in a definition; it holds for the puts behind it in this segment."""
+    def define(self, record: RouteSet | RouteDifference, segment: int = 0) -> None:
+        """Take in a definition; it holds for the puts behind it in this segment. Without `segment` all are kept."""
         if segment != self._segment:
             self._segment = segment
             if len(self._defined) > MOST_DEFINED:
@@ -163,6 +163,15 @@ class KnownRouteSets:
             return
         if made is not None:
             del self.made[number]
+
+    def knows(self, number: int) -> bool:
+        """Whether the set was defined."""
+        return number in self._defined
+
+    def incarnations(self, number: int) -> tuple[int, ...]:
+        """The queues of a set; none if it is not defined."""
+        found = self.queues(number)
+        return () if found is None else found.incarnations
 
     def queues(self, number: int) -> ReachedQueues | None:
         """The queues of a set; None if it is not defined, which is damage."""

@@ -16,6 +16,7 @@ import select
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError
@@ -46,6 +47,8 @@ TURN_SECONDS: Final = 0.002
 DISPATCH_SECONDS: Final = 0.001
 """What queues get of a turn at least. Without it, reading could make queues ready faster than they are served."""
 MAX_EVENTS: Final = 16
+QUEUE_AGAIN_MS: Final = 1_000
+"""When a queue is looked at again that could not be served."""
 CLOSE_MS: Final = 5_000
 """How long clients get, when the broker stops, to take what we still have for them."""
 LAZY_SYNC_MS: Final = 5
@@ -60,11 +63,12 @@ class Loop:
         self._listeners = listeners
         self._clock = clock
         self._epoll = select.epoll()
-        self._readers: dict[int, Callable[[], None]] = {}
-        """By descriptor, those that are no connections: the lobby, the log, signals, probes."""
+        self._readers: dict[int, tuple[Callable[[], None], Callable[[], None] | None]] = {}
+        """By descriptor, those that are no connections: the lobby, the log, signals, probes; see `watch`."""
         clients, warnings = broker.clients, broker.warnings
         self._lobby = Lobby(broker.settings.limits, warnings, clients.rejections)
         self.connections = Connections(broker, self._epoll, self._lobby, clock.seconds)
+        broker.fail_connection = self.connections.fail
         self._login_thread = LoginThread()
         self.login_revalidation = LoginRevalidation(
             broker.clock, clients.connections, self._login_thread, warnings, close=self._close_for
@@ -74,6 +78,7 @@ class Loop:
             clients.connections,
             self._login_thread,
             clients.rejections,
+            clients.login_lines,
             deliver=self.connections.answered,
             logged_in=self.login_revalidation.logged_in,
         )
@@ -90,9 +95,13 @@ class Loop:
     def _close_for(self, connection: Connection, refuse: Refuse) -> None:
         detach.close_connection(self.broker, connection, amqp_error(refuse))
 
-    def watch(self, fd: int, action: Callable[[], None]) -> None:
-        """Call `action` whenever `fd` is readable."""
-        self._readers[fd] = action
+    def watch(self, fd: int, action: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
+        """Call `action` whenever `fd` is readable.
+
+        `failed` is called if it raises an exception, while that is handled: it closes what the descriptor belongs to.
+        Without it the descriptor belongs to the broker, which ends with the exception: a start recovers everything.
+        """
+        self._readers[fd] = (action, failed)
         self._epoll.register(fd, READ)
 
     def unwatch(self, fd: int) -> None:
@@ -189,12 +198,20 @@ class Loop:
             if connection is None:
                 reader = self._readers.get(fd)
                 if reader is not None:
-                    reader()
+                    self._call(*reader)
             elif is_late:
                 self._left.append((fd, mask))
             else:
                 connections.serve(connection, mask)
                 is_late = clock() > deadline
+
+    def _call(self, action: Callable[[], None], failed: Callable[[], None] | None) -> None:
+        try:
+            action()
+        except Exception:
+            if failed is None:
+                raise
+            failed()
 
     def _dispatch(self, deadline: float) -> None:
         broker = self.broker
@@ -210,13 +227,18 @@ class Loop:
                     queue.is_scheduled = True
                     again.append(queue)
             except Exception:
-                logger.exception("Queue %r could not be served; it is tried again when something changes", queue.name)
+                logger.exception("Queue %r could not be served; it is tried again in a second", queue.name)
+                broker.clock.after(QUEUE_AGAIN_MS, partial(broker.work.schedule, queue))
             if clock() > deadline:
                 break
         ready.extend(again)
         browsing = broker.work.browsing
         for _ in range(len(browsing)):
-            serve_browser(broker, browsing.popleft())
+            browser = browsing.popleft()
+            try:
+                serve_browser(broker, browser)
+            except Exception:
+                self.connections.fail(browser.connection)
         if broker.work.draining:
             dispatch.finish_drains(broker)
         if broker.work.streaming:
@@ -232,7 +254,7 @@ class Loop:
             broker.work.delivered.clear()
         broker.sync.write()
         if broker.sync.has_synced_waiting:
-            broker.sync.release()
+            broker.sync.release(broker.fail_connection)
         if log.failed is not None and broker.sync.is_awaited:
             self._abandon()
         self.connections.flush()

@@ -186,6 +186,19 @@ def broker_state(broker: Broker) -> StateDocument:
         "exchanges": len(topology.exchanges),
         "queues": len(topology.queues),
         "durableWork": durable_work,
+        "storageLevel": broker.storage.level.value,
+        "volumeBytes": broker.storage.total_bytes,
+        "volumeUsedBytes": broker.storage.used_bytes,
+        "storageRefused": broker.storage.refused,
+        "largestQueues": [
+            {
+                "queueName": each.name,
+                "isSubscription": each.is_subscription,
+                "depthBytes": each.depth_bytes,
+                "consumers": each.consumers,
+            }
+            for each in broker.storage.largest
+        ],
         "logBytes": log.segments * broker.settings.log.segment_bytes,
         "logSegments": log.segments,
         "logSyncs": broker.sync.syncs,

@@ -18,6 +18,7 @@ from penstock_api import management
 from penstock_api.management import EntityType, Operation, StatusCode
 from penstock_broker.access.connection import Connection
 from penstock_broker.management import audits, changed_states, declare, delete, queries, queue_messages
+from penstock_broker.management.acts import Caller, caller_of
 from penstock_broker.management.responses import ManagementResponse, encoded_list, invalid_request, refusal
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
@@ -40,6 +41,7 @@ class ChangesTask:
     """A list of CREATEs or DELETEs in progress: each `step` makes some changes, until one returns the response."""
 
     broker: Broker
+    caller: Caller
     operation: Operation
     entries: list[Value]
     unread: EncodedList | None
@@ -52,7 +54,7 @@ class ChangesTask:
         if self.unread is not None:
             return self._decode(self.unread)
         for entry in self.entries[len(self.items) : len(self.items) + CHANGES_PER_STEP]:
-            self.items.append(encode(_change_item(self.broker, self.operation, entry).as_item()))
+            self.items.append(encode(_change_item(self.broker, self.caller, self.operation, entry).as_item()))
         if len(self.items) < len(self.entries):
             return None
         return ManagementResponse(status=int(StatusCode.OK), description="OK", encoded_body=encoded_list(self.items))
@@ -99,9 +101,9 @@ def respond(broker: Broker, connection: Connection, request: Message) -> Managem
         case Operation.CREATE | Operation.UPDATE | Operation.DELETE:
             if broker.log.failed is not None:
                 return refusal(Refuse(Reason.STORAGE_FULL, broker.storage_refusal().description))
-            return _change(broker, operation, kind, named, request)
+            return _change(broker, caller_of(connection), operation, kind, named, request)
         case Operation.PEEK | Operation.PURGE | Operation.MOVE | Operation.REDRIVE:
-            return queue_messages.handle(broker, operation, kind, named, request.body)
+            return queue_messages.handle(broker, caller_of(connection), operation, kind, named, request.body)
         case Operation.START_AUDIT | Operation.STOP_AUDIT | Operation.READ_AUDIT:
             return audits.handle(broker, operation, kind, named, request.body)
 
@@ -139,18 +141,18 @@ def _check_role(broker: Broker, connection: Connection, operation: Operation, ki
 
 
 def _change(
-    broker: Broker, operation: Operation, kind: EntityType, name: str | None, request: Message
+    broker: Broker, caller: Caller, operation: Operation, kind: EntityType, name: str | None, request: Message
 ) -> ManagementResponse | ChangesTask:
     entries = request.body if isinstance(request.body, list) else []
     count = request.entries.count if request.entries is not None else len(entries)
     if count > management.MAX_COUNT:
         return invalid_request(f"A list holds at most {management.MAX_COUNT} entries, not {count}.")
     if request.entries is not None or isinstance(request.body, list):
-        return ChangesTask(broker, operation, entries, request.entries, [])
-    return _change_one(broker, operation, kind, name, request.body)
+        return ChangesTask(broker, caller, operation, entries, request.entries, [])
+    return _change_one(broker, caller, operation, kind, name, request.body)
 
 
-def _change_item(broker: Broker, operation: Operation, entry: Value) -> ManagementResponse:
+def _change_item(broker: Broker, caller: Caller, operation: Operation, entry: Value) -> ManagementResponse:
     if not isinstance(entry, dict):
         return invalid_request("An entry of the list is not a map.")
     name = entry.get("name")
@@ -158,12 +160,12 @@ def _change_item(broker: Broker, operation: Operation, entry: Value) -> Manageme
         kind = EntityType(str(entry.get("type")))
     except ValueError as error:
         return refusal(Refuse(Reason.NOT_IMPLEMENTED, f"The entry can't be done: {error}."))
-    return _change_one(broker, operation, kind, name if isinstance(name, str) else None, entry.get("body"))
+    return _change_one(broker, caller, operation, kind, name if isinstance(name, str) else None, entry.get("body"))
 
 
 def _change_one(
-    broker: Broker, operation: Operation, kind: EntityType, name: str | None, body: Value
+    broker: Broker, caller: Caller, operation: Operation, kind: EntityType, name: str | None, body: Value
 ) -> ManagementResponse:
     if operation is Operation.DELETE:
-        return delete.delete(broker, kind, name, body)
+        return delete.delete(broker, caller, kind, name, body)
     return declare.declare(broker, kind, name, body, update=operation is Operation.UPDATE)
