@@ -73,9 +73,9 @@ def prepare(broker: Broker, destination: ExchangeTarget | QueueTarget, count: in
         exchange = destination.exchange
         exchange.received += count
         if destination.version != exchange.version:
-            destination.refresh(broker.log.route_set)
+            destination.refresh(broker.log)
     elif destination.version != destination.node.revision:
-        destination.refresh(broker.log.route_set)
+        destination.refresh(broker.log)
 
 
 def _publish_together(broker: Broker, producer: Producer, route: Route, batch: list[Arrival]) -> None:
@@ -242,7 +242,7 @@ def _route(broker: Broker, destination: ExchangeTarget | QueueTarget, data: byte
     route = destination.constant
     if route is None:
         assert isinstance(destination, ExchangeTarget)
-        route = destination.route(data, head.start, broker.log.route_set)
+        route = destination.route(data, head.start, broker.log)
     if not route.queues and isinstance(destination, ExchangeTarget):
         route = _alternate(broker, destination, data, head, route)
     return route

@@ -173,7 +173,7 @@ class Broker:
         self.overflow = OverflowEpisodes(self.clock, self.warnings)
         self.work = PendingWork()
         self.sync = SyncQueue(log, topology)
-        self.routes = Routes(log.route_set)
+        self.routes = Routes(log)
         self.storage = Storage()
         self.credit_hold = CreditHold()
         self.temporary = TemporaryNodes()
