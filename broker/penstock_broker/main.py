@@ -41,6 +41,7 @@ from penstock_broker.messages import restore
 from penstock_broker.settings import settings
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.broker import Broker
+from penstock_broker.state.storage import VolumeSpace
 
 __all__ = ["ADDRESSES_FILE", "announce", "run", "serve"]
 
@@ -148,8 +149,7 @@ def _start(
     """
     started = time.monotonic()
     log, recovered = _open_log(given, data, files, progress)
-    longest = given.queue_max_bytes or _quarter_of_volume(data)
-    loop = assemble(given, log, recovered, listeners, longest, restored=progress.restoring)
+    loop = assemble(given, log, recovered, listeners, measure=lambda: _volume_space(data), restored=progress.restoring)
     logger.info("Recovery took %.2f s", time.monotonic() - started)
     return loop
 
@@ -191,8 +191,10 @@ def _open_log(
         raise CannotRun(f"The data folder {data} can't be used: {error}.", "Check its volume and owner.") from error
 
 
-def _quarter_of_volume(data: Path) -> int:
-    return max(shutil.disk_usage(data).total // 4, 1)
+def _volume_space(data: Path) -> VolumeSpace:
+    """The space of the data folder's volume, as `df` counts it: what is kept for root belongs to nobody here."""
+    found = shutil.disk_usage(data)
+    return VolumeSpace(total=found.used + found.free, free=found.free)
 
 
 def _stop_on_signals(loop: Loop) -> None:

@@ -198,9 +198,19 @@ class Log:
         """Whether the last attempt to get more space from the disk failed."""
         return self._space.full
 
+    @property
+    def prepared_bytes(self) -> int:
+        """Bytes that publishers may still fill without more space from the disk, from which they are taken already."""
+        return self._space.prepared_bytes
+
     def accepts_publishing(self) -> bool:
         """False when the disk is full but for the reserve, which is kept for draining, and after a failure."""
         return self._space.accepts_publishing()
+
+    @property
+    def next_number(self) -> int:
+        """The number that the next message gets."""
+        return self._numbers.message
 
     # What a turn appends ----------------------------------------------------------------------------------------------
 

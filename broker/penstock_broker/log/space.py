@@ -50,6 +50,13 @@ class Space:
         current = self._writer.usage.segments[-1]
         return len(self._spares) == self._reserve and current.end < current.size - current.size // 8
 
+    @property
+    def prepared_bytes(self) -> int:
+        """Bytes that publishers may still fill without more space from the disk, from which they are taken already."""
+        spares, writer = self._spares, self._writer
+        ready = max(len(spares) - self._reserve, 0) * spares.size
+        return ready + spares.filled_bytes + max(writer.usage.segments[-1].room, 0)
+
     def has_room(self, size: int) -> bool:
         """Whether `size` more bytes fit without the reserve. Makes the spare segments that this takes, if it can."""
         writer = self._writer

@@ -101,7 +101,7 @@ def _parts(
 ) -> list[_Part] | Refuse:
     """The messages in sending order, by their present routes, or why one of them is refused."""
     parts: list[_Part] = []
-    room = _QueueRoom(settlements)
+    room = _QueueRoom(broker, settlements)
     for destination, sent in groupby(postings, itemgetter(0)):
         messages = [data for _, data in sent]
         refused = _check_exists(broker.topology, destination)
@@ -141,6 +141,7 @@ def _check_log(broker: Broker, parts: list[_Part], settlements: list[Settlement]
     try:
         log.check_unit(puts, acks)
     except NoRoom:
+        broker.storage.refused += len(puts)
         return broker.storage_refuse()
     except RecordTooLarge as error:
         cause = f"The transaction is too large for the broker's log ({error}); commit more often, or raise"
@@ -151,7 +152,8 @@ def _check_log(broker: Broker, parts: list[_Part], settlements: list[Settlement]
 class _QueueRoom:
     """Counts what a commit adds to the queues that reject when full."""
 
-    def __init__(self, settlements: list[Settlement]) -> None:
+    def __init__(self, broker: Broker, settlements: list[Settlement]) -> None:
+        self._broker = broker
         self._settlements = settlements
         self._added: dict[Queue, tuple[int, int]] | None = None
 
@@ -163,7 +165,7 @@ class _QueueRoom:
                 if each.end is None:
                     self._count(each.consumer.queue, -1, -len(each.held[1][DATA]))
         messages, bytes_added = self._added.get(queue, (0, 0))
-        if queue_limits.is_full(queue, size, messages, bytes_added):
+        if queue_limits.refuses(self._broker, queue, size, messages, bytes_added):
             return False
         self._count(queue, 1, size)
         return True
