@@ -332,11 +332,19 @@ class Endpoint:
         yield from self._engine.unsettled.values()
         yield from self._outgoing.all_held()
 
+    def held_now(self) -> list[Held]:
+        """`all_held`, as it is now."""
+        return [*self._engine.unsettled.values(), *self._outgoing.all_held()]
+
+    def unsettled_on(self, link: OutLink) -> int:
+        """How many deliveries of the link are not settled; 0 if it is gone."""
+        return links.has_unsettled(link.ptr) if link.is_open else 0
+
     def held_by(self, link: OutLink) -> list[Held]:
         """The link's unsettled deliveries, oldest first."""
         if not links.has_unsettled(link.ptr) and link not in self.streams:
             return []  # other links of the connection may have very many
-        return [held for held in self.all_held() if held[0] is link]
+        return [held for held in self.held_now() if held[0] is link]
 
     def conclude(self, delivery: Ptr, held: Held, end: Settled | None) -> bool:
         """Settle what the peer left unsettled as `end` says (None: accept it); False if it is no longer unsettled."""

@@ -236,6 +236,8 @@ class Connections:
         """
         self._broker.clock.after(SWEEP_MS, self.sweep)
         now_ms = self._broker.clock.now_ms
+        self._broker.warnings.flush()
+        self._broker.clients.login_lines.flush()
         self._lobby.resume(now_ms)
         for connection in [each for each in self._broker.clients.connections.values() if each.due_ms <= now_ms]:
             try:

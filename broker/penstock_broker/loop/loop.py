@@ -11,7 +11,6 @@ docs/decisions/023-bounded-turns.md.
 
 from __future__ import annotations
 
-import gc
 import logging
 import select
 import socket
@@ -33,6 +32,7 @@ from penstock_broker.clock import SYSTEM_CLOCK, Clock
 from penstock_broker.errors import amqp_error
 from penstock_broker.loop.acceptor import Acceptor
 from penstock_broker.loop.connections import IDLE_MS, READ, SWEEP_MS, Connections
+from penstock_broker.loop.garbage import YoungCollection
 from penstock_broker.messages import dispatch
 from penstock_broker.messages.browse import serve_browser
 from penstock_broker.queue.queue import Queue
@@ -53,7 +53,6 @@ CLOSE_MS: Final = 5_000
 """How long clients get, when the broker stops, to take what we still have for them."""
 LAZY_SYNC_MS: Final = 5
 MAINTENANCE_MS: Final = 1.0
-COLLECT_MS: Final = 10_000
 
 
 class Loop:
@@ -79,6 +78,7 @@ class Loop:
             clients.connections,
             self._login_thread,
             clients.rejections,
+            clients.login_lines,
             deliver=self.connections.answered,
             logged_in=self.login_revalidation.logged_in,
         )
@@ -87,7 +87,9 @@ class Loop:
         self._left: list[tuple[int, int]] = []
         """Descriptors of connections that were ready when a turn's time was over, and their events."""
         self._lazy_sync_ms = 0
-        self._collect_ms = clock.now_ms() + COLLECT_MS
+        self._tells_blocks = logger.isEnabledFor(logging.DEBUG)
+        """Looked at once: a turn must not pay for lines that nobody reads."""
+        self._told_block = broker.log.sequence
         self.watch(self._lobby.descriptor, self._acceptor.serve_lobby)
         self.watch(self._login_thread.descriptor, self._login_thread.collect)
         if any(listener.has_revocable_logins for listener in listeners):
@@ -110,6 +112,10 @@ class Loop:
         if self._readers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
+    def after(self, milliseconds: int, action: Callable[[], None]) -> None:
+        """Call `action` once, so much later than this turn."""
+        self.broker.clock.after(milliseconds, action)
+
     def accept_connections(self) -> None:
         """Accept connections from now on; the listeners are bound."""
         self.broker.clock.after(SWEEP_MS, self.connections.sweep)
@@ -126,15 +132,15 @@ class Loop:
     def run(self) -> None:
         """Run the event loop until `stop` has sent a Close to every client, and all output is sent."""
         sys.setswitchinterval(0.0005)
-        gc.collect()
-        gc.freeze()
-        gc.disable()
+        log, garbage = self.broker.log, YoungCollection()
+        garbage.begin()
         self._running = True
         try:
             while self._running:
                 self.turn()
+                garbage.step(log.next_number)
         finally:
-            gc.enable()
+            garbage.end()
 
     # -- one turn -----------------------------------------------------------------------------------------------------
 
@@ -162,7 +168,7 @@ class Loop:
         deadline = clock() + TURN_SECONDS
         self._set_clock()
         broker.clock.turns += 1
-        broker.clock.timers.run(broker.clock.now_ms)
+        broker.clock.timers.run(broker.clock.now_ms, lambda: clock() < deadline)
         self._acceptor.others_have_work = has_work or len(ready) > 1
         self._serve(ready, deadline)
         if broker.work.held and not broker.is_behind_disk:
@@ -175,8 +181,6 @@ class Loop:
             disposal.free_slice()
         if log.wants_maintenance:
             log.maintain(MAINTENANCE_MS)
-        if not ready and not has_work:
-            self._collect_garbage()
 
     def _set_clock(self) -> None:
         self.broker.clock.now_us = self._clock.now_us()
@@ -252,6 +256,8 @@ class Loop:
                 log.delivered_up_to(queue.incarnation, queue.delivered_up_to)
             broker.work.delivered.clear()
         broker.sync.write()
+        if self._tells_blocks:
+            self._tell_block()
         if broker.sync.has_synced_waiting:
             broker.sync.release(broker.fail_connection)
         if log.failed is not None and broker.sync.is_awaited:
@@ -262,17 +268,19 @@ class Loop:
             log.request_sync()
             self._lazy_sync_ms = broker.clock.now_ms + LAZY_SYNC_MS
 
+    def _tell_block(self) -> None:
+        """A turn's block, for `--log-level debug`."""
+        log = self.broker.log
+        if log.sequence != self._told_block:
+            self._told_block = log.sequence
+            logger.debug("Block %d of the log is written, %d is synced; turn %d", log.sequence, log.synced,
+                         self.broker.clock.turns)  # fmt: skip
+
     def _abandon(self) -> None:
         """The log has failed: close the connections that wait for a sync, since none will come."""
         for connection in self.broker.sync.abandon():
             if connection.phase in (Phase.OPENING, Phase.OPEN):
                 detach.close_connection(self.broker, connection, self.broker.storage_refusal())
-
-    def _collect_garbage(self) -> None:
-        """Collect reference cycles, once in a while, when there is nothing else to do."""
-        if self.broker.clock.now_ms >= self._collect_ms:
-            gc.collect()
-            self._collect_ms = self.broker.clock.now_ms + COLLECT_MS
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock_amqp.endpoint.events import EXPIRES, Entry
-from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.messages import due_times, queue_limits
@@ -51,7 +50,7 @@ def put(broker: Broker, route: Route, messages: Iterable[bytes], *, keep: bool =
     for data in messages:
         if not data.startswith(beginning.prefix):
             beginning = MessagePrefix(data, message_head.read_head(data))
-        absolute, marks = _look(beginning, data)
+        absolute, marks = beginning.look_safely(data)
         available = available_at(now, wishes_of(data, beginning.head)) if beginning.delays else now
         expires = expires_at(now, beginning.ttl_us // 1000, absolute)
         if available > now:
@@ -70,13 +69,6 @@ def put(broker: Broker, route: Route, messages: Iterable[bytes], *, keep: bool =
         ordered = ordered or bool(marks & ORDERED)
     put_numbered(broker, route, entries, delayed, size, first_expiry, ordered=ordered, keep=keep)
     return is_logged
-
-
-def _look(beginning: MessagePrefix, data: bytes) -> tuple[int, int]:
-    try:
-        return beginning.look(data)
-    except (DecodeError, IndexError):
-        return 0, beginning.flags
 
 
 def put_numbered(

@@ -7,6 +7,7 @@ cycles are not collected while the broker serves.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -27,10 +28,12 @@ from penstock_broker.log import Log
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.audits import Audit
-from penstock_broker.state.links import Browser, Consumer, Producer
+from penstock_broker.state.links import Browser, Consumer, CreditHold, Producer
 from penstock_broker.state.loose_ends import LooseEnds
 from penstock_broker.state.open_transactions import Transactions
+from penstock_broker.state.overflow_episodes import OverflowEpisodes
 from penstock_broker.state.routes import Routes
+from penstock_broker.state.storage import Storage
 from penstock_broker.state.sync_queue import SyncQueue
 from penstock_broker.topology.store import Topology
 from penstock_broker.warning_throttle import WarningThrottle
@@ -86,11 +89,12 @@ class Clients:
         "contests",
         "counts",
         "live_links",
+        "login_lines",
         "next_connection",
         "rejections",
     )
 
-    def __init__(self, settings: BrokerSettings, warnings: WarningThrottle) -> None:
+    def __init__(self, settings: BrokerSettings, warnings: WarningThrottle, login_lines: WarningThrottle) -> None:
         self.connections: dict[int, Connection] = {}
         """By number."""
         self.next_connection = 0
@@ -102,6 +106,8 @@ class Clients:
         self.contests = ContainerContests()
         self.counts = ConnectionCounts(settings.limits)
         self.rejections = Rejections(warnings)
+        self.login_lines = login_lines
+        """Bounds the lines about logins that succeeded."""
 
 
 class PendingWork:
@@ -160,11 +166,16 @@ class Broker:
         self.instance = Instance(instance_id)
         self.clock = TurnClock()
         self.warnings = WarningThrottle(lambda: self.clock.now_ms)
-        self.clients = Clients(settings, self.warnings)
+        self.clients = Clients(
+            settings, self.warnings, WarningThrottle(lambda: self.clock.now_ms, logging.INFO, "logins")
+        )
         self.permissions = PermissionCheck(settings)
+        self.overflow = OverflowEpisodes(self.clock, self.warnings)
         self.work = PendingWork()
         self.sync = SyncQueue(log, topology)
-        self.routes = Routes(log.route_set)
+        self.routes = Routes(log)
+        self.storage = Storage()
+        self.credit_hold = CreditHold()
         self.temporary = TemporaryNodes()
         self.transactions = Transactions(
             settings.transactions.limits(settings.log.segment_bytes, settings.largest_message_bytes)

@@ -88,6 +88,7 @@ def _add_run(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arriva
         return
     producer.transfers += len(run)
     producer.owed_credit += len(run)
+    producer.stores = True
     if _add_all(broker, ledger, transaction, producer, run):
         _accept(producer, txn_id, run)
         return

@@ -76,3 +76,17 @@ def test_the_wait_ends_with_the_next_deadline() -> None:
     assert timers.wait_ms(100, at_most_ms=1000) == 200
     assert timers.wait_ms(100, at_most_ms=50) == 50
     assert timers.wait_ms(400, at_most_ms=1000) == 0
+
+
+def test_what_is_due_shares_the_turns() -> None:
+    timers, ran = Timers(), list[str]()
+    for name in "abc":
+        timers.at(10, partial(ran.append, name))
+    timers.run(10, lambda: len(ran) < 2)
+    assert ran == ["a", "b"]
+    assert timers.wait_ms(10, at_most_ms=1000) == 0
+    timers.at(5, partial(ran.append, "later"))
+    timers.run(10, lambda: False)
+    assert ran == ["a", "b", "c"]  # who waited longest comes first
+    timers.run(10)
+    assert ran == ["a", "b", "c", "later"]
