@@ -23,7 +23,16 @@ from penstock_api.validation_messages import validation_messages
 from penstock_broker.access import sockets
 from penstock_broker.access.listeners import Listener, listeners_of
 from penstock_broker.assembly import assemble
-from penstock_broker.log import FileLayer, FolderLocked, ForeignSegment, Log, LogOptions, NewerFormat, Recovered
+from penstock_broker.log import (
+    FileLayer,
+    FolderLocked,
+    ForeignSegment,
+    Log,
+    LogOptions,
+    NewerFormat,
+    Recovered,
+    Unreadable,
+)
 from penstock_broker.loop.loop import Loop
 from penstock_broker.loop.probes import Probes, ProbeState
 from penstock_broker.loop.start_probes import start_probes
@@ -184,8 +193,11 @@ def _open_log(
         return Log.open(data / "log", files=files, options=options, progress=progress.reading, begins=False)
     except FolderLocked as error:
         raise CannotRun(f"Another broker uses the data folder {data}.", "Stop it, or name another folder.") from error
-    except (NewerFormat, ForeignSegment) as error:
+    except NewerFormat as error:
         raise CannotRun(f"The log in {data} can't be used: {error}.", "Start the Penstock that wrote it.") from error
+    except (ForeignSegment, Unreadable) as error:
+        cure = f"See what is there with `penstock log verify {data / 'log'}`, and docs/how-to/damaged-log.md."
+        raise CannotRun(f"The log in {data} can't be used: {error}.", cure) from error
     except OSError as error:
         raise CannotRun(f"The data folder {data} can't be used: {error}.", "Check its volume and owner.") from error
 

@@ -29,6 +29,7 @@ from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.audits import Audit
 from penstock_broker.state.links import Browser, Consumer, CreditHold, Producer
+from penstock_broker.state.loose_ends import LooseEnds
 from penstock_broker.state.open_transactions import Transactions
 from penstock_broker.state.overflow_episodes import OverflowEpisodes
 from penstock_broker.state.routes import Routes
@@ -59,6 +60,10 @@ class ManagementLinks(Protocol):
 
     def link_removed(self, context: object) -> None:
         """A link has ended."""
+        ...
+
+    def connection_removed(self, connection: Connection) -> None:
+        """A connection is taken apart: nothing is sent on it any more."""
         ...
 
 
@@ -182,10 +187,14 @@ class Broker:
         self.audits: dict[str, Audit] = {}
         """Audits that are on, or whose records may still be fetched, by the name of the queue."""
         self.is_stopping = False
+        self.loose_ends = LooseEnds()
+        """What was in hand when an exception came."""
         self.management: ManagementLinks
-        """The management node. This and the two below stand in rooms above; `assembly` fills them in."""
+        """The management node. This and those below stand in rooms above; `assembly` fills them in."""
         self.serve_events: Callable[[Connection, list[Event]], None]
-        """`loop.events.handle` of this broker."""
+        """`loop.events.serve` of this broker."""
+        self.fail_connection: Callable[[Connection], None]
+        """`fail` of the loop's connections: an exception is being handled that came while this one was served."""
         self.keep_time: Callable[[Queue], None]
         """`messages.expiry.keep_time` of this broker, for timers."""
 

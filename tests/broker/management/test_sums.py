@@ -35,6 +35,7 @@ from penstock_api.message_operations import MessageSelection
 from penstock_api.state_documents import SubscriptionState
 from penstock_broker.management import declare, entity_states, queue_messages
 from penstock_broker.management.acts import Caller
+from penstock_broker.management.in_flight import in_flight
 from penstock_broker.management.responses import to_value
 from penstock_broker.messages import restore
 from penstock_broker.queue.queue import LOGGED, Queue
@@ -344,7 +345,7 @@ class Sums(RuleBasedStateMachine):
 
     def _states(self) -> dict[str, SubscriptionState]:
         broker = self.timed.broker
-        held = entity_states.in_flight(broker.clients.connections.values())
+        held = in_flight(broker.clients.connections.values())
         documents = [entity_states.subscription_state(each, held) for each in broker.topology.subscriptions.values()]
         if self.is_queue:
             documents.append(NO_BINDING | entity_states.queue_state(broker.topology.queues["jobs"], held))
