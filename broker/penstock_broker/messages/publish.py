@@ -27,6 +27,7 @@ from penstock_broker.messages.refuse import break_link, refuse, refuse_unreadabl
 from penstock_broker.queue.message_prefix import NO_TIMES, MessagePrefix
 from penstock_broker.queue.queue import LOGGED, SCHEDULED
 from penstock_broker.state.broker import Broker
+from penstock_broker.state.fan_outs import FanOut
 from penstock_broker.state.links import Producer
 from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget, Route, reached
 from penstock_core.message_times import available_at, expires_at
@@ -337,17 +338,28 @@ def _relay(broker: Broker, producer: Producer, relay: RelayTarget, batch: list[A
 
 
 def _accept(broker: Broker, producer: Producer, deliveries: list[Ptr], logged: bool) -> None:
+    fan_outs = broker.work.fan_outs
+    fan_out = fan_outs[-1] if fan_outs else None
     if logged:
         producer.stores = True
-        broker.sync.after_sync(producer.connection, lambda: _accept_synced(broker, producer, deliveries))
-        return
+        broker.sync.after_sync(producer.connection, lambda: _accept_synced(broker, producer, deliveries, fan_out))
+    elif fan_out is not None:
+        _accept_synced(broker, producer, deliveries, fan_out)
+    else:
+        _accept_now(producer, deliveries)
+
+
+def _accept_synced(broker: Broker, producer: Producer, deliveries: list[Ptr], fan_out: FanOut | None) -> None:
+    """Accept what the log has, once it is in all of its queues, too."""
+    if fan_out is not None and not fan_out.is_over:
+        fan_out.after.append(lambda: _accept_synced(broker, producer, deliveries, None))
+    elif producer.link.is_open:
+        _accept_now(producer, deliveries)
+        broker.work.touch(producer.connection)
+
+
+def _accept_now(producer: Producer, deliveries: list[Ptr]) -> None:
     producer.connection.endpoint.accept(deliveries)
     producer.owed_credit += len(deliveries)
     if producer.owed_credit * 2 >= producer.window:
         top_up(producer)
-
-
-def _accept_synced(broker: Broker, producer: Producer, deliveries: list[Ptr]) -> None:
-    if producer.link.is_open:
-        _accept(broker, producer, deliveries, False)
-        broker.work.touch(producer.connection)

@@ -75,22 +75,34 @@ class Route:
 
     def __init__(self, queues: tuple[Queue, ...], route_sets: RouteSets | None) -> None:
         self.queues = queues
-        self.picky = tuple(queue for queue in queues if queue.admits is not None)
+        picky, rejecting, logged, kept = list[Queue](), list[Queue](), list[int](), list[int]()
+        kinds = set[tuple[bool, bool]]()
+        is_bounded = False
+        for queue in queues:  # once: there may be ten thousand
+            policy, is_logged = queue.policy, queue.is_logged
+            if queue.admits is not None:
+                picky.append(queue)
+            if policy.overflow is Overflow.REJECT and policy.is_limited:
+                rejecting.append(queue)
+            if is_logged:
+                logged.append(queue.incarnation)
+                if policy.keeps_all:
+                    kept.append(queue.incarnation)
+            if policy.max_ttl_us:
+                is_bounded = True
+            kinds.add((is_logged, policy.keeps_all))
+        self.picky = tuple(picky)
         """Queues that take some messages only."""
-        self.open_queues = tuple(queue for queue in queues if queue.admits is None)
-        self.rejecting = tuple(
-            queue for queue in queues if queue.policy.overflow is Overflow.REJECT and queue.policy.is_limited
-        )
-        logged = tuple(queue.incarnation for queue in queues if queue.is_logged)
-        kept = tuple(queue.incarnation for queue in queues if queue.is_logged and queue.policy.keeps_all)
+        self.open_queues = tuple(queue for queue in queues if queue.admits is None) if picky else queues
+        self.rejecting = tuple(rejecting)
         self._route_sets = route_sets
-        self.logged_set = route_sets.route_set(logged) if logged and route_sets else 0
+        self.logged_set = route_sets.route_set(tuple(logged)) if logged and route_sets else 0
         """Route set of the queues that log durable messages; 0 if there is none."""
-        self.kept_set = route_sets.route_set(kept) if kept and route_sets else 0
+        self.kept_set = route_sets.route_set(tuple(kept)) if kept and route_sets else 0
         """Route set of the queues that log messages sent as not durable as well; 0 if there is none."""
-        self.is_plain = not self.picky and not self.rejecting and not any(queue.policy.max_ttl_us for queue in queues)
+        self.is_plain = not picky and not rejecting and not is_bounded
         """Every message goes to every queue, nothing is asked."""
-        self.is_alike = len({(queue.is_logged, queue.policy.keeps_all) for queue in queues}) <= 1
+        self.is_alike = len(kinds) <= 1
         """All of the queues log the same messages."""
         self._selection: AdmissionSet[Queue] | None = None
 
