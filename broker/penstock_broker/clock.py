@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Final
 
@@ -59,8 +60,8 @@ class Timers:
         """Run `action` once, at the deadline or soon after.
 
         `failed` is called if it raises an exception, while that is handled: it closes what the action belonged to.
-        Without it the exception is logged and the action runs again after `AGAIN_MS`: it belongs to the broker, which
-        can't do without it. So an action without `failed` sets its next timer as the last thing that it does.
+        Without it the exception is logged and the action runs again after `AGAIN_MS`, unless it has set its next timer
+        already: it belongs to the broker, which can't do without it.
         """
         heapq.heappush(self._heap, (deadline_ms, next(self._numbers), action, failed))
 
@@ -75,16 +76,23 @@ class Timers:
             due.append((action, failed))
         while due:
             action, failed = due.popleft()
+            first = next(self._numbers)
             try:
                 action()
             except Exception:
                 if failed is not None:
                     failed()
                 else:
-                    logger.exception("A timer failed; it runs again in %d s", AGAIN_MS // 1000)
-                    self.at(now_ms + AGAIN_MS, action)
+                    self._run_again(action, first, now_ms + AGAIN_MS)
             if not may_go_on():
                 return
+
+    def _run_again(self, action: Callable[[], None], first: int, deadline_ms: int) -> None:
+        """An action of the broker's own has failed, which may have set timers with higher numbers than `first`."""
+        logger.exception("A timer failed; it runs again in %d s, or when it has said before", AGAIN_MS // 1000)
+        what = _what(action)
+        if not any(number > first and _what(again) == what for _, number, again, _ in self._heap):
+            self.at(deadline_ms, action)
 
     def wait_ms(self, now_ms: int, at_most_ms: int) -> int:
         """Milliseconds until the next deadline, at most `at_most_ms`."""
@@ -93,6 +101,13 @@ class Timers:
         if not self._heap:
             return at_most_ms
         return min(max(self._heap[0][0] - now_ms, 0), at_most_ms)
+
+
+def _what(action: Callable[[], None]) -> object:
+    """What an action does; the same for two that a piece of code made one after the other."""
+    if isinstance(action, partial):
+        return _what(action.func)
+    return getattr(action, "__code__", action)
 
 
 class TurnClock:

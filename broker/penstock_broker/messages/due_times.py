@@ -121,4 +121,8 @@ def set_timer(broker: Broker, queue: Queue, at_us: int) -> None:
 def _woken(broker: Broker, queue: Queue, at_ms: int) -> None:
     if queue.expiry.timer_ms == at_ms:  # else an earlier timer has taken its place
         queue.expiry.timer_ms = None
-        broker.keep_time(queue)
+        try:
+            broker.keep_time(queue)
+        except Exception:
+            queue.expiry.timer_ms = at_ms  # so that the timer, which runs again, is not taken for an old one
+            raise

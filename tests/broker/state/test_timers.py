@@ -69,6 +69,20 @@ def test_what_a_failed_action_belonged_to_is_closed_and_an_action_of_the_broker_
     assert ran[3:] == ["of the broker"]
 
 
+def test_an_action_that_set_its_next_timer_before_it_failed_does_not_run_twice() -> None:
+    timers, ran = Timers(), list[int]()
+
+    def sweep(now_ms: int) -> None:
+        ran.append(now_ms)
+        timers.at(now_ms + 250, partial(sweep, now_ms + 250))
+        raise ValueError("broken")
+
+    timers.at(0, partial(sweep, 0))
+    for now_ms in range(0, 2001, 250):
+        timers.run(now_ms)
+    assert ran == list(range(0, 2001, 250))
+
+
 def test_the_wait_ends_with_the_next_deadline() -> None:
     timers = Timers()
     assert timers.wait_ms(5, at_most_ms=1000) == 1000
