@@ -61,7 +61,7 @@ def assemble(
     broker.instance.started_us = clock.now_us()
     broker.clock.timers.at(clock.now_ms() + 1000, partial(unused.sweep_subscriptions, broker))
     broker.management = ManagementNode(broker)
-    broker.serve_events = partial(events.handle, broker)
+    broker.serve_events = partial(events.serve, broker)
     unused_seconds = unused_queue_seconds(given.auto_create)
     if unused_seconds is not None:
         unused.watch_queues(broker, unused_seconds)
@@ -73,4 +73,4 @@ def assemble(
 
 def _synced(broker: Broker) -> None:
     broker.log.collect()
-    broker.sync.release()
+    broker.sync.release(broker.fail_connection)

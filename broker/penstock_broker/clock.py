@@ -21,6 +21,10 @@ __all__ = ["SYSTEM_CLOCK", "Clock", "Timers", "TurnClock"]
 logger = logging.getLogger(__name__)
 
 
+AGAIN_MS: Final = 1000
+"""After so long a timer of the broker's own runs again that has failed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Clock:
     """Where the loop gets the time."""
@@ -46,14 +50,19 @@ class Timers:
     __slots__ = ("_due", "_heap", "_numbers")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._heap: list[tuple[int, int, Callable[[], None], Callable[[], None] | None]] = []
         self._numbers = count()
-        self._due: deque[Callable[[], None]] = deque()
+        self._due: deque[tuple[Callable[[], None], Callable[[], None] | None]] = deque()
         """Whose time has come, and whose turn has not yet."""
 
-    def at(self, deadline_ms: int, action: Callable[[], None]) -> None:
-        """Run `action` once, at the deadline or soon after."""
-        heapq.heappush(self._heap, (deadline_ms, next(self._numbers), action))
+    def at(self, deadline_ms: int, action: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
+        """Run `action` once, at the deadline or soon after.
+
+        `failed` is called if it raises an exception, while that is handled: it closes what the action belonged to.
+        Without it the exception is logged and the action runs again after `AGAIN_MS`: it belongs to the broker, which
+        can't do without it. So an action without `failed` sets its next timer as the last thing that it does.
+        """
+        heapq.heappush(self._heap, (deadline_ms, next(self._numbers), action, failed))
 
     def run(self, now_ms: int, may_go_on: Callable[[], bool] = lambda: True) -> None:
         """Run what is due, at least one action, as long as `may_go_on`; the next call begins with the rest.
@@ -62,13 +71,18 @@ class Timers:
         """
         heap, due = self._heap, self._due
         while heap and heap[0][0] <= now_ms:
-            due.append(heapq.heappop(heap)[2])
+            _, _, action, failed = heapq.heappop(heap)
+            due.append((action, failed))
         while due:
-            action = due.popleft()
+            action, failed = due.popleft()
             try:
                 action()
             except Exception:
-                logger.exception("A timer failed; it won't come again")
+                if failed is not None:
+                    failed()
+                else:
+                    logger.exception("A timer failed; it runs again in %d s", AGAIN_MS // 1000)
+                    self.at(now_ms + AGAIN_MS, action)
             if not may_go_on():
                 return
 
@@ -95,6 +109,6 @@ class TurnClock:
         self.turns = 0
         """Turns since the start."""
 
-    def after(self, milliseconds: int, action: Callable[[], None]) -> None:
-        """Run `action` once, the given number of milliseconds after the time of this turn."""
-        self.timers.at(self.now_ms + milliseconds, action)
+    def after(self, milliseconds: int, action: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
+        """Run `action` once, the given number of milliseconds after the time of this turn. `failed`: see `Timers`."""
+        self.timers.at(self.now_ms + milliseconds, action, failed)

@@ -154,7 +154,11 @@ class ManagementNode:
             logger.exception("A management request failed: %r", dict(request.application_properties))
             done = refusal(Refuse(Reason.INTERNAL_ERROR, "The request failed; see the broker's log."))
         if done is None:
-            self._broker.clock.after(0, lambda: self._slice(receiver, slot, request, task))
+            self._broker.clock.after(
+                0,
+                lambda: self._slice(receiver, slot, request, task),
+                failed=lambda: self._broker.fail_connection(receiver.connection),
+            )
         elif isinstance(task, queue_messages.MessagesTask):
             self._broker.sync.after_sync(receiver.connection, lambda: self._fill(receiver, slot, request, done))
         else:
@@ -219,3 +223,10 @@ class ManagementNode:
         if isinstance(context, ResponseLink):
             self._links.pop((context.connection.number, context.address), None)
             context.slots.clear()
+
+    def connection_removed(self, connection: Connection) -> None:
+        """A connection is taken apart: nothing is sent on it any more."""
+        for key in [key for key, each in self._links.items() if each.connection is connection]:
+            self._links.pop(key).slots.clear()
+        for key in [key for key, each in self._queues.items() if each.connection is connection]:
+            self._queues.pop(key).slots.clear()

@@ -28,7 +28,9 @@ from penstock_broker.log import Log
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.audits import Audit
+from penstock_broker.state.fan_outs import FanOut
 from penstock_broker.state.links import Browser, Consumer, CreditHold, Producer
+from penstock_broker.state.loose_ends import LooseEnds
 from penstock_broker.state.open_transactions import Transactions
 from penstock_broker.state.overflow_episodes import OverflowEpisodes
 from penstock_broker.state.routes import Routes
@@ -59,6 +61,10 @@ class ManagementLinks(Protocol):
 
     def link_removed(self, context: object) -> None:
         """A link has ended."""
+        ...
+
+    def connection_removed(self, connection: Connection) -> None:
+        """A connection is taken apart: nothing is sent on it any more."""
         ...
 
 
@@ -108,11 +114,13 @@ class Clients:
 class PendingWork:
     """What this turn of the loop has still to do, or the next ones have."""
 
-    __slots__ = ("browsing", "delivered", "dirty", "draining", "held", "ready", "streaming")
+    __slots__ = ("browsing", "delivered", "dirty", "draining", "fan_outs", "held", "ready", "streaming")
 
     def __init__(self) -> None:
         self.ready: deque[Queue] = deque()
         """Queues that may have something to send."""
+        self.fan_outs: deque[FanOut] = deque()
+        """Messages that are on their way into very many queues; none is over."""
         self.browsing: deque[Browser] = deque()
         """Browsers that may get more copies."""
         self.dirty: list[Connection] = []
@@ -168,7 +176,7 @@ class Broker:
         self.overflow = OverflowEpisodes(self.clock, self.warnings)
         self.work = PendingWork()
         self.sync = SyncQueue(log, topology)
-        self.routes = Routes(log.route_set)
+        self.routes = Routes(log)
         self.storage = Storage()
         self.credit_hold = CreditHold()
         self.temporary = TemporaryNodes()
@@ -182,10 +190,14 @@ class Broker:
         self.audits: dict[str, Audit] = {}
         """Audits that are on, or whose records may still be fetched, by the name of the queue."""
         self.is_stopping = False
+        self.loose_ends = LooseEnds()
+        """What was in hand when an exception came."""
         self.management: ManagementLinks
-        """The management node. This and the two below stand in rooms above; `assembly` fills them in."""
+        """The management node. This and those below stand in rooms above; `assembly` fills them in."""
         self.serve_events: Callable[[Connection, list[Event]], None]
-        """`loop.events.handle` of this broker."""
+        """`loop.events.serve` of this broker."""
+        self.fail_connection: Callable[[Connection], None]
+        """`fail` of the loop's connections: an exception is being handled that came while this one was served."""
         self.keep_time: Callable[[Queue], None]
         """`messages.expiry.keep_time` of this broker, for timers."""
 

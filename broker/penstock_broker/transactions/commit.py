@@ -9,6 +9,7 @@ Source: AMQP 1.0 part 4, 4.3 and 4.4; docs/decisions/035-transactions.md.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -51,6 +52,8 @@ __all__ = [
     "set_rollback_only",
 ]
 
+logger = logging.getLogger(__name__)
+
 _SENT_AFTER_CLOSE: Final = Refuse(
     Reason.NOT_ALLOWED, "A message of it came on a link that the broker had closed; send it again on another."
 )
@@ -73,15 +76,20 @@ def commit(broker: Broker, ledger: ConnectionTransactions, transaction: Transact
         assert refused is not None
         roll_back(broker, ledger, transaction)
         return rules.failed_commit(refused)
-    _remove(broker, ledger, transaction)
-    broker.transactions.committed += 1
+    logger.debug("Commit on connection %d: %d messages, %d settlements", connection.number,
+                 len(transaction.postings), len(settlements))  # fmt: skip
+    first = broker.log.next_message()
     broker.log.begin_unit()
     try:
+        _remove(broker, ledger, transaction)
+        broker.transactions.committed += 1
         _settle(broker, connection, settlements)
         for part in parts:
             is_logged |= publish.store_routed(broker, connection, part.destination, part.route, part.messages)
     except BaseException:
         broker.log.abandon_unit()
+        _give_back(broker, settlements)
+        broker.loose_ends.undone_from = first
         raise
     broker.log.end_unit()
     return is_logged
@@ -214,15 +222,32 @@ def roll_back(broker: Broker, ledger: ConnectionTransactions, transaction: Trans
     settlements = list(transaction.settlements)
     if not transaction.state.is_over:
         broker.transactions.rolled_back += 1
-    _remove(broker, ledger, transaction)
-    return_deliveries(broker, settlements)
+        number = transaction.coordinator.connection.number
+        logger.debug("Rollback on connection %d: %d messages, %d settlements", number,
+                     len(transaction.postings), len(settlements))  # fmt: skip
+    try:
+        _remove(broker, ledger, transaction)
+        return_deliveries(broker, settlements)
+    except Exception:
+        _give_back(broker, settlements)
+        raise
+
+
+def _give_back(broker: Broker, settlements: list[Settlement]) -> None:
+    """An exception came while these were settled or returned: what is in no list goes back to its queue."""
+    for each in settlements:
+        broker.loose_ends.take(each.consumer.queue, (each.held[1],))
 
 
 def return_deliveries(broker: Broker, settlements: list[Settlement]) -> None:
     """Return the deliveries that the client has settled to their queues. The others stay with the client."""
-    for each in settlements:
-        if each.unsettled is None and _has_queue(broker.topology, each.consumer.queue):
-            settle.settled(broker, each.consumer, Settled(each.held, Outcome.MODIFIED, failed=True))
+    try:
+        for each in settlements:
+            if each.unsettled is None and _has_queue(broker.topology, each.consumer.queue):
+                settle.settled(broker, each.consumer, Settled(each.held, Outcome.MODIFIED, failed=True))
+    except Exception:
+        _give_back(broker, settlements)
+        raise
 
 
 def roll_back_coordinator(broker: Broker, coordinator: Coordinator) -> None:

@@ -93,15 +93,20 @@ def test_a_query_orders_and_tells_a_few_at_a_time(site: SteppedBroker, monkeypat
     for number in range(25):
         body = to_value(SubscriptionDeclaration(subscription_name=f"{number * 7 % 25:02}", exchange="amq.topic"))
         declare.declare(site.broker, EntityType.SUBSCRIPTION, None, body, update=False)
-    asked = {"operation": Operation.QUERY.value, "entityType": "penstock.subscription", "offset": 3, "count": 20}
+    asked: dict[str, Value] = {
+        "operation": Operation.QUERY.value,
+        "entityType": "penstock.subscription",
+        "offset": 3,
+        "count": 20,
+    }
     request = message_codec.Message(
         application_properties=asked, body={"attributeNames": ["subscriptionName", "depth"]}
     )
     steps, response = finish(requests.respond(site.broker, manager(site), request))
     assert steps == 3 + 3 + 2 + 1  # sorted in three runs, merged in three parts, two times ten rows, the response
     assert response.encoded_body is not None
-    body = cast(dict[str, list[list[object]]], decode_one(response.encoded_body))
-    assert body["results"] == [[f"{number:02}", 0] for number in range(3, 23)]
+    answered = cast(dict[str, list[list[object]]], decode_one(response.encoded_body))
+    assert answered["results"] == [[f"{number:02}", 0] for number in range(3, 23)]
     assert response.properties["totalCount"] == 25
 
 
