@@ -1,5 +1,8 @@
 """A broker process on volumes that are small, full, too small, read-only, or that refuse to write on."""
 
+# pyright: reportUnknownMemberType=false
+# proton's own types are not complete.
+
 from __future__ import annotations
 
 import errno
@@ -8,16 +11,17 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 from proton import Message
 from proton.utils import BlockingConnection, SendException
 from support.broker_process import BrokerProcess
-from support.proton_client import connected
+from support.proton_client import close, connected
 from support.volumes import make_read_only, small_volume
 
 BODY = "x" * 200_000
-DEFAULT = {"log": {}, "maxMessageBytes": 2 * 1024 * 1024, "autoCreate": True}
+DEFAULT: dict[str, object] = {"log": dict[str, object](), "maxMessageBytes": 2 * 1024 * 1024, "autoCreate": True}
 
 
 def fill(connection: BlockingConnection, most: int) -> int:
@@ -37,9 +41,10 @@ def drain(connection: BlockingConnection, count: int) -> list[int]:
     found: list[int] = []
     for _ in range(count):
         message = receiver.receive(timeout=60)
-        found.append(int(str(message.body).partition(" ")[0]))
+        body = cast(str, message.body)
+        found.append(int(body.partition(" ")[0]))
         receiver.accept()
-    receiver.close()
+    close(receiver)
     return found
 
 

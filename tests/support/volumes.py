@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ __all__ = ["make_read_only", "small_volume"]
 
 
 @contextmanager
-def small_volume(folder: Path, mebibytes: int) -> Iterator[Path]:
+def small_volume(folder: Path, mebibytes: int) -> Generator[Path]:
     """A volume of this size at `folder`, which is made. Skips the test if this user or machine can't mount it."""
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "penstock-test", str(folder)]
