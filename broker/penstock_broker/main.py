@@ -20,14 +20,28 @@ from pydantic import ValidationError
 
 from penstock_api.failure import CannotRun, Failure, Misuse
 from penstock_api.validation_messages import validation_messages
+from penstock_broker.access import sockets
 from penstock_broker.access.listeners import Listener, listeners_of
 from penstock_broker.assembly import assemble
-from penstock_broker.log import FileLayer, FolderLocked, ForeignSegment, Log, LogOptions, NewerFormat, Recovered
+from penstock_broker.log import (
+    FileLayer,
+    FolderLocked,
+    ForeignSegment,
+    Log,
+    LogOptions,
+    NewerFormat,
+    Recovered,
+    Unreadable,
+)
 from penstock_broker.loop.loop import Loop
-from penstock_broker.loop.probes import Probes
+from penstock_broker.loop.probes import Probes, ProbeState
+from penstock_broker.loop.start_probes import start_probes
+from penstock_broker.loop.start_progress import StartProgress
 from penstock_broker.messages import restore
 from penstock_broker.settings import settings
 from penstock_broker.settings.settings import BrokerSettings
+from penstock_broker.state.broker import Broker
+from penstock_broker.state.storage import VolumeSpace
 
 __all__ = ["ADDRESSES_FILE", "announce", "run", "serve"]
 
@@ -83,18 +97,27 @@ def serve(given: BrokerSettings, data: Path, *, ready_file: Path | None = None, 
     """Run one broker on a data folder. `files` replaces the file system under the log (crash tests)."""
     _raise_descriptor_limit()
     listeners = listeners_of(given, _salt_key(data))
-    loop = _start(given, data, files, listeners)
+    probe_port = sockets.bind(given.probes) if given.probes is not None else None
+    progress = StartProgress(time.monotonic)
+    with start_probes(probe_port, progress):
+        loop = _start(given, data, files, listeners, progress)
     log = loop.broker.log
-    probes = Probes(loop, given.probes) if given.probes is not None else None
+    addresses: dict[str, str] = {}
+    if probe_port is not None:
+        Probes(probe_port, loop, lambda: _probe_state(loop.broker, is_open=bool(addresses)))
     _stop_on_signals(loop)
-    for listener in listeners:
-        listener.bind()
-    loop.accept_connections()
-    addresses = {listener.name: listener.bound for listener in listeners}
-    if probes is not None:
-        addresses["probes"] = probes.bound
-        probes.is_ready = True
-    announce(addresses, data / ADDRESSES_FILE, ready_file)
+    try:
+        for listener in listeners:
+            listener.bind()
+        loop.accept_connections()
+        addresses |= {listener.name: listener.bound for listener in listeners}
+        if probe_port is not None:
+            addresses["probes"] = sockets.bound(probe_port)
+        announce(addresses, data / ADDRESSES_FILE, ready_file)
+    except Failure:
+        log.crash()  # nothing of this start is in the log: the next one finds what the last run left
+        raise
+    log.begin()  # from here on the epoch counts: clients that came meanwhile wait for the first turn
     try:
         loop.run()
         restore.record_losses(loop.broker.topology)
@@ -113,14 +136,31 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _start(given: BrokerSettings, data: Path, files: FileLayer | None, listeners: list[Listener]) -> Loop:
+def _probe_state(broker: Broker, *, is_open: bool) -> ProbeState:
+    """What the probes answer in a turn of the loop. `is_open`: AMQP connections are accepted."""
+    if not is_open or broker.is_stopping:
+        return ProbeState(True, "turning", False, "AMQP is not open")
+    failed = broker.log.failed
+    ready = "open" if failed is None else f"open; durable work has stopped: {failed}"
+    return ProbeState(True, "turning", True, ready)
+
+
+def _start(
+    given: BrokerSettings, data: Path, files: FileLayer | None, listeners: list[Listener], progress: StartProgress
+) -> Loop:
     """The loop of a broker that holds what its log has kept.
 
     A function of its own, so that `Recovered`, which refers to every message, is freed when it returns.
     """
     started = time.monotonic()
-    log, recovered = _open_log(given, data, files)
-    loop = assemble(given, log, recovered, listeners, given.queue_max_bytes or _quarter_of_volume(data))
+    log, recovered = _open_log(given, data, files, progress)
+    try:
+        loop = assemble(
+            given, log, recovered, listeners, measure=lambda: _volume_space(data), restored=progress.restoring
+        )
+    except Failure:
+        log.crash()
+        raise
     logger.info("Recovery took %.2f s", time.monotonic() - started)
     return loop
 
@@ -145,19 +185,27 @@ def _listener_option(number: int, address: str) -> dict[str, object]:
     return {"name": "amqp" if number == 0 else f"amqp-{number + 1}", "address": address}
 
 
-def _open_log(given: BrokerSettings, data: Path, files: FileLayer | None) -> tuple[Log, Recovered]:
+def _open_log(
+    given: BrokerSettings, data: Path, files: FileLayer | None, progress: StartProgress
+) -> tuple[Log, Recovered]:
+    options = LogOptions(segment_bytes=given.log.segment_bytes)
     try:
-        return Log.open(data / "log", files=files, options=LogOptions(segment_bytes=given.log.segment_bytes))
+        return Log.open(data / "log", files=files, options=options, progress=progress.reading, begins=False)
     except FolderLocked as error:
         raise CannotRun(f"Another broker uses the data folder {data}.", "Stop it, or name another folder.") from error
-    except (NewerFormat, ForeignSegment) as error:
+    except NewerFormat as error:
         raise CannotRun(f"The log in {data} can't be used: {error}.", "Start the Penstock that wrote it.") from error
+    except (ForeignSegment, Unreadable) as error:
+        cure = f"See what is there with `penstock log verify {data / 'log'}`, and docs/how-to/damaged-log.md."
+        raise CannotRun(f"The log in {data} can't be used: {error}.", cure) from error
     except OSError as error:
         raise CannotRun(f"The data folder {data} can't be used: {error}.", "Check its volume and owner.") from error
 
 
-def _quarter_of_volume(data: Path) -> int:
-    return max(shutil.disk_usage(data).total // 4, 1)
+def _volume_space(data: Path) -> VolumeSpace:
+    """The space of the data folder's volume, as `df` counts it: what is kept for root belongs to nobody here."""
+    found = shutil.disk_usage(data)
+    return VolumeSpace(total=found.used + found.free, free=found.free)
 
 
 def _stop_on_signals(loop: Loop) -> None:

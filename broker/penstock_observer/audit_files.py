@@ -27,7 +27,7 @@ from pydantic import ValidationError
 from penstock_api.failure import Failure
 from penstock_api.ledger_format import HIDDEN_PREFIX, SUFFIX
 from penstock_api.message_audit import AUDIT_COLUMNS, COUNTED, AuditEvent, AuditFiles, AuditState, EndedBy
-from penstock_observer.whole_files import write_whole
+from penstock_api.whole_files import write_whole
 
 __all__ = ["AuditFull", "AuditStore"]
 

@@ -14,8 +14,8 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from penstock_api.validation_messages import validation_messages
+from penstock_api.whole_files import write_whole
 from penstock_observer.broker_clock import ClockSpan
-from penstock_observer.whole_files import write_whole
 
 __all__ = ["ClockMemory"]
 

@@ -18,18 +18,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock_api.ledger_format import COLUMNS, HIDDEN_PREFIX, HISTOGRAMS, ColumnType, SegmentName
-from penstock_observer.whole_files import fsync_folder
+from penstock_api.whole_files import fsync_folder
 
-__all__ = ["SCHEMA", "Outline", "SegmentFile", "UnreadableSegment", "outline_of", "write_segment"]
+__all__ = ["ARROW_TYPES", "SCHEMA", "Outline", "SegmentFile", "UnreadableSegment", "outline_of", "write_segment"]
 
-_ARROW: Final[dict[ColumnType, Any]] = {
+ARROW_TYPES: Final[dict[ColumnType, Any]] = {
     ColumnType.TEXT: pa.string(),
     ColumnType.LONG: pa.int64(),
     ColumnType.FLAG: pa.bool_(),
     ColumnType.LONGS: pa.list_(pa.field("element", pa.int64(), nullable=False)),
 }
 
-SCHEMA: Final[Any] = pa.schema([pa.field(c.name, _ARROW[c.type], nullable=c.nullable) for c in COLUMNS])
+SCHEMA: Final[Any] = pa.schema([pa.field(c.name, ARROW_TYPES[c.type], nullable=c.nullable) for c in COLUMNS])
 """The Arrow schema of every segment."""
 
 ROW_GROUP_ROWS: Final = 32_768

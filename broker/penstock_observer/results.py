@@ -22,7 +22,7 @@ from penstock_api.lag_result import VERSION, LagResult
 from penstock_api.ledger_format import HIDDEN_PREFIX
 from penstock_api.observer_api import RUN_NAME
 from penstock_api.validation_messages import validation_messages
-from penstock_observer.whole_files import write_whole
+from penstock_api.whole_files import write_whole
 
 __all__ = ["BrokerPod", "RejectedResult", "ResultStore", "read_result"]
 

@@ -15,14 +15,14 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from penstock_api.failure import Failure
-from penstock_api.ledger_format import HIDDEN_PREFIX, ColumnType
+from penstock_api.ledger_format import HIDDEN_PREFIX
 from penstock_api.rollup_format import (
     ABOUT_KEY,
     COLUMNS,
@@ -33,8 +33,9 @@ from penstock_api.rollup_format import (
     RollupInfo,
     RollupName,
 )
+from penstock_api.whole_files import write_whole
+from penstock_observer.parquet import ARROW_TYPES
 from penstock_observer.results import BrokerPod, RejectedResult
-from penstock_observer.whole_files import write_whole
 
 __all__ = ["KEPT", "RollupStore", "inspected", "outlived", "surplus"]
 
@@ -48,13 +49,6 @@ CLOCK_TOLERANCE_MS: Final = 3_600_000
 MAX_ROWS: Final = 2_000_000
 MAX_EXPANDED_BYTES: Final = 2 * 1024 * 1024 * 1024
 """A file whose columns are larger than this when they are read is refused."""
-
-_ARROW: Final[dict[ColumnType, Any]] = {
-    ColumnType.TEXT: pa.string(),
-    ColumnType.LONG: pa.int64(),
-    ColumnType.FLAG: pa.bool_(),
-    ColumnType.LONGS: pa.list_(pa.field("element", pa.int64(), nullable=False)),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +122,7 @@ def inspected(content: bytes) -> tuple[RollupAbout, int]:
             "run the lag job of the same release as the broker",
         )
     types = {field.name: field.type for field in file.schema_arrow}
-    wrong = next((column.name for column in COLUMNS if types.get(column.name) != _ARROW[column.type]), None)
+    wrong = next((column.name for column in COLUMNS if types.get(column.name) != ARROW_TYPES[column.type]), None)
     if wrong is not None:
         raise RejectedResult("NotARollup", f"its column {wrong} is absent, or of another type")
     footer = file.metadata

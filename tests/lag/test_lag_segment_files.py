@@ -12,7 +12,7 @@ from observer.samples import START_MS, a_poll, a_subscription
 from penstock_api.failure import Failure
 from penstock_api.ledger_format import SegmentName
 from penstock_lag.ledger.segment_files import SegmentFile, download, with_places
-from penstock_lag.ledger.segment_listing import list_segments
+from penstock_lag.ledger.served_segments import list_segments
 from penstock_lag.ledger.source import SegmentMismatch
 from penstock_lag.ledger.windows import Plan, make_plan
 from penstock_lag.observer_client import Observer, ObserverError

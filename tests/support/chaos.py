@@ -279,6 +279,80 @@ def _driver(team: Team, but: str) -> str | None:
     return next((name for name in running if name != but), None)
 
 
+def executor_killed(installation: Installation, team: Team) -> None:
+    """An executor of the operator's lag job is killed: the run goes on with another one, and its result arrives."""
+    installation.install(**{"lag.executors.instances": "1", "lag.executors.memory": "512m", "lag.intervalMinutes": "3"})
+    try:
+        team.kube.kubectl("patch", "broker", "main", "--type=merge", "--patch", _lag({"suspend": False}))
+        with flowing(url(team)) as load:
+            wait_for("percentiles of a run", lambda: _run_of(team), 10 * MINUTE)
+            executor = wait_for("an executor", lambda: _executor(installation), 5 * MINUTE)
+            installation.home.kubectl("delete", "pod", executor, "--force", "--grace-period=0")
+            run = executor[: executor.rindex("-exec-")].rpartition("-")[0]
+            wait_for(f"the result of {run}", lambda: _run_of(team) == run, 10 * MINUTE)
+            assert load.reconnects == 0, load.last_problem
+    finally:
+        team.kube.kubectl("patch", "broker", "main", "--type=merge", "--patch", _lag({"suspend": True}))
+        installation.install()
+
+
+def spark_away(installation: Installation, team: Team) -> None:
+    """The Spark operator's kinds vanish and come back: the lag job is a CronJob meanwhile, and never both."""
+    kinds = ["scheduledsparkapplications.sparkoperator.k8s.io", "sparkapplications.sparkoperator.k8s.io"]
+    job = f"{installation.release}-lag"
+    crds = cast("dict[str, Any]", installation.home.get("crd", *kinds))
+    team.kube.kubectl("patch", "broker", "main", "--type=merge", "--patch", _lag({"suspend": False}))
+    try:
+        wait_for("the Spark operator's", lambda: _scheduled_by(team) == "ScheduledSparkApplication", 2 * MINUTE)
+        try:
+            installation.home.kubectl("delete", "crd", *kinds, "--timeout=60s")
+            wait_for("the CronJob", lambda: _scheduled_by(team) == "CronJob", 3 * MINUTE)
+            assert installation.home.get("cronjob", job) is not None
+        finally:
+            installation.home.kubectl("create", "-f", "-", stdin=json.dumps(_anew(crds)))
+            # As an installation does: its webhook does not start without its kinds.
+            for verb in ("restart", "status"):
+                installation.home.kubectl("rollout", verb, "deployment", "--namespace=spark-operator")
+        wait_for("the Spark operator's again", lambda: _scheduled_by(team) == "ScheduledSparkApplication", 3 * MINUTE)
+        wait_for("the CronJob to go", lambda: installation.home.get("cronjob", job) is None, 2 * MINUTE)
+        converges(team)
+    finally:
+        team.kube.kubectl("patch", "broker", "main", "--type=merge", "--patch", _lag({"suspend": True}))
+
+
+def _lag(analysis: dict[str, object]) -> str:
+    return json.dumps({"spec": {"lagAnalysis": analysis}})
+
+
+def _run_of(team: Team) -> str | None:
+    """The run whose percentiles `status.lag` of the busy Subscription has."""
+    lag = cast("dict[str, Any]", team.field("subscription", "billing", "status", "lag") or {})
+    return str(lag["runName"]) if "sojournP95Millis" in lag and "runTime" in lag else None
+
+
+def _executor(installation: Installation) -> str | None:
+    """A running executor pod of the operator's lag job."""
+    listed = cast("list[Any]", pick(installation.home.get("pods", "-l", "spark-role=executor"), "items") or [])
+    running = (each["metadata"]["name"] for each in listed if each["status"].get("phase") == "Running")
+    return next(running, None)
+
+
+def _scheduled_by(team: Team) -> str:
+    """The kind of the schedule of the lag job as the Broker's condition says it; empty while none runs."""
+    if team.reason("broker", "main", "LagAnalysisScheduled")[0] != "True":
+        return ""
+    return team.message("broker", "main", "LagAnalysisScheduled").partition(" ")[0]
+
+
+def _anew(listed: dict[str, Any]) -> dict[str, Any]:
+    """Objects of a list as they are to be made again."""
+    for each in listed["items"]:
+        each.pop("status", None)
+        about = each["metadata"]
+        each["metadata"] = {key: about[key] for key in ("name", "labels", "annotations") if key in about}
+    return listed
+
+
 SCENARIOS: Final[dict[str, Scenario]] = {
     "operator-killed": operator_killed,
     "broker-killed": broker_killed,
@@ -290,6 +364,8 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "two-operators": two_operators,
     "operator-exchanged": operator_exchanged,
     "lag-run-killed": lag_run_killed,
+    "executor-killed": executor_killed,
+    "spark-away": spark_away,
     "namespace-deleted": namespace_deleted,
 }
 """By name, in the order in which they run."""

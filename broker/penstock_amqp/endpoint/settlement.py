@@ -96,11 +96,9 @@ class DeliverySettlement:
         return True
 
     def confirm(self, ended: AcceptedUnsettled | Settled) -> None:
-        """Settle, with the peer's outcome, a delivery that the peer settles after us; does nothing if the
-        link is gone.
-        """
+        """Settle, with the peer's outcome, a delivery that the peer settles after us; its link is open."""
         delivery = ended.delivery
-        if delivery is not None and ended.held[0].is_open:
+        if delivery is not None:
             self._settle_as(delivery, ended if isinstance(ended, Settled) else None)
 
     def _settle_as(self, delivery: Ptr, end: Settled | None) -> None:
@@ -130,6 +128,12 @@ class DeliverySettlement:
     def release(self, received: Iterable[Ptr]) -> None:
         """Release and settle: the sender may try again."""
         self._answer(received, RELEASED)
+
+    def answer_as(self, received: Iterable[Ptr], code: int, fields: bytes) -> None:
+        """Answer with a state that the engine does not know, and settle as after any other answer."""
+        for delivery in received:
+            deliveries.set_state(delivery, fields)
+            self._answer((delivery,), code)
 
     def _answer(self, received: Iterable[Ptr], state: int) -> None:
         for delivery in received:

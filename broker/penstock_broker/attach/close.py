@@ -97,10 +97,14 @@ def close_lookup(lookup: SubscriptionLookup, error: AmqpError) -> None:
 
 def close_link(broker: Broker, connection: Connection, link: InLink | OutLink, error: AmqpError) -> None:
     """Close a link of any kind."""
-    if isinstance(link.context, SendingLink):
-        commit.producer_closing(link.context, error)
-    remove_link(broker, link, connection.endpoint.held_by(link) if isinstance(link, OutLink) else [])
-    connection.endpoint.detach(link, closed=True, error=error)
+    try:
+        if isinstance(link.context, SendingLink):
+            commit.producer_closing(link.context, error)
+        remove_link(broker, link, connection.endpoint.held_by(link) if isinstance(link, OutLink) else [])
+        connection.endpoint.detach(link, closed=True, error=error)
+    except Exception:
+        broker.fail_connection(connection)  # it may be another than the one that is served
+        return
     broker.work.touch(connection)
 
 
@@ -110,7 +114,6 @@ def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held], *, ord
     `orderly`: the client ended the link itself, so nothing was lost and no delivery attempt counts.
     """
     context = link.context
-    link.context = None
     match context:
         case Consumer():
             queue = context.queue
@@ -144,3 +147,4 @@ def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held], *, ord
             context.after_reply = []
         case _:
             broker.management.link_removed(context)
+    link.context = None  # last: if a step raises an exception, `severance` finds what the link was for

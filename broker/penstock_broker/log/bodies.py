@@ -143,8 +143,9 @@ def fetch_bodies(replay: Replay, files: FileLayer, usage: SegmentUsage, inline_b
     queues = {document.incarnation for document in replay.documents.values()}
     known: dict[int, StagedBody | None] = {}
     incomplete: dict[int, list[int]] = {}
-    for number, live in sorted(replay.puts.items()):
-        lives_in = queues.intersection(live.incarnations).difference(live.acked)
+    for number in sorted(replay.staged & replay.puts.keys()):
+        live = replay.puts[number]
+        lives_in = queues.intersection(live.waits_in)
         if live.staged is None or not lives_in:  # if the queue has ended, parts may be recycled already
             continue
         body_number, offset, length = live.staged

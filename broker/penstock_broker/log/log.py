@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock_broker.log.ack_compaction import AckCompaction
 from penstock_broker.log.append import Appender
@@ -24,14 +25,17 @@ from penstock_broker.log.checkpoint import Checkpoint, CheckpointSchedule, Numbe
 from penstock_broker.log.commit import CommitAck, CommitPut, Commits
 from penstock_broker.log.files import Buffer, FileLayer, RealFiles, lock_folder
 from penstock_broker.log.record_codec import ack_record, chunks, closed_record, most_entries
+from penstock_broker.log.record_reader import Progress, unheard
 from penstock_broker.log.records import EndReason
 from penstock_broker.log.recover import Recovered, Restored, recover
+from penstock_broker.log.route_sets import RouteSets
+from penstock_broker.log.segment_files import names_of
 from penstock_broker.log.space import Space
 from penstock_broker.log.spare_segments import SpareSegments
 from penstock_broker.log.sync import Sync
 from penstock_broker.log.syncers import SyncChoice, Syncer, choose
 from penstock_broker.log.turn import TurnWriter
-from penstock_broker.log.writer import RouteSets, SegmentWriter
+from penstock_broker.log.writer import SegmentWriter
 
 LOGGER = logging.getLogger(__name__)
 
@@ -59,6 +63,15 @@ class LogOptions:
             )
 
 
+class _FirstRecords(NamedTuple):
+    """What recovery has to say in the first block of an epoch."""
+
+    acks: list[bytes]
+    """Of messages whose bodies can't be read."""
+    delivered: list[tuple[int, int]]
+    """Incarnations, and up to which message they may have delivered."""
+
+
 class Log:
     """Append with `put`, `ack`, `topology` and so on; `write` once a turn; promise only what `synced` has reached.
 
@@ -80,6 +93,7 @@ class Log:
         """Use `open`."""
         replay, usage, recovered = restored.replay, restored.usage, restored.recovered
         self._lock, self._files, self._usage = lock, files, usage
+        self._first_records = _FirstRecords([], [])
         self._spares = SpareSegments(files, folder, options.segment_bytes, options.reserve + options.spare)
         kept_from = replay.checkpoint
         since_checkpoint = sum(each.end for each in usage.segments if each.number >= kept_from)
@@ -98,7 +112,7 @@ class Log:
             clock=clock,
         )
         self._numbers = Numbers(replay, files.boot_id())
-        self._spares.adopt([name for name in files.names(folder) if name.startswith("spare-")])
+        self._spares.adopt(names_of("spare", files.names(folder)))
         if not usage.segments:
             self._writer.begin_segment(1, self._numbers.message)
         back_end = choose(files, usage.segments[-1].handle, options.sync) if syncer is None else syncer(files)
@@ -127,33 +141,50 @@ class Log:
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         entropy: Callable[[int], bytes] = os.urandom,
         syncer: Callable[[FileLayer], Syncer] | None = None,
+        progress: Progress = unheard,
+        begins: bool = True,
     ) -> tuple["Log", Recovered]:
-        """Lock and recover the folder (created if it does not exist), begin a new epoch, and sync it.
+        """Lock and recover the folder (created if it does not exist), begin a new epoch, and sync it. Without `begins`
+        the last two are left to `begin`, so that a start that fails before leaves the log as the last run did.
 
-        Raises FolderLocked, NewerFormat, ForeignSegment, or OSError. `clock` gives milliseconds since 1970. `syncer`
-        makes a back end of the caller's own instead of the one that `options.sync` chooses.
+        Raises FolderLocked, NewerFormat, ForeignSegment, Unreadable, or OSError. `clock` gives milliseconds since 1970.
+        `syncer` makes a back end of the caller's own instead of the one that `options.sync` chooses. `progress` is
+        told, in between, how far recovery is.
         """
         files, options = files or RealFiles(), options or LogOptions()
         lock = lock_folder(folder)
         try:
-            restored = recover(files, folder, options.inline_bytes)
+            restored = recover(files, folder, options.inline_bytes, progress)
             log = cls(folder, lock, restored, files=files, options=options, clock=clock, entropy=entropy, syncer=syncer)
-            log._begin_epoch(restored)
+            log._first_records = log._records_of_epoch(restored)
+            if begins:
+                log.begin()
         except BaseException:
             os.close(lock)
             raise
         return log, restored.recovered
 
-    def _begin_epoch(self, restored: Restored) -> None:
-        records, most = self._appender.pending.records, most_entries(self._writer.capacity)
-        records.append(self._numbers.reserve())
-        for incarnation, lost in restored.incomplete.items():
-            records += [ack_record(incarnation, chunk, EndReason.DROPPED) for chunk in chunks(lost, most)]
-        if not restored.delivered_is_known:
-            # What recovery concludes from a power failure must hold in later runs, which can't conclude it again.
-            for incarnation, messages in restored.recovered.messages.items():
-                if messages:
-                    self.delivered_up_to(incarnation, messages[-1].number)
+    def _records_of_epoch(self, restored: Restored) -> _FirstRecords:
+        """What the epoch's first block says, apart from what the caller appends before `begin`."""
+        most = most_entries(self._writer.capacity)
+        acks = [
+            ack_record(incarnation, chunk, EndReason.DROPPED)
+            for incarnation, lost in restored.incomplete.items()
+            for chunk in chunks(lost, most)
+        ]
+        # What recovery concludes from a power failure must hold in later runs, which can't conclude it again.
+        live = {} if restored.delivered_is_known else restored.recovered.messages
+        return _FirstRecords(acks, [(incarnation, each[-1].number) for incarnation, each in live.items() if each])
+
+    def begin(self) -> None:
+        """Begin the epoch: write its first block, with what was appended so far, and sync it. Once, before `write`."""
+        first = self._first_records
+        self._first_records = _FirstRecords([], [])
+        records = self._appender.pending.records
+        records[:0] = [self._numbers.reserve(), *first.acks]
+        for incarnation, message in first.delivered:
+            if incarnation in self._usage.queues:  # the caller may have ended it meanwhile
+                self.delivered_up_to(incarnation, message)
         self.write()
         self.sync()
 
@@ -194,9 +225,19 @@ class Log:
         """Whether the last attempt to get more space from the disk failed."""
         return self._space.full
 
+    @property
+    def prepared_bytes(self) -> int:
+        """Bytes that publishers may still fill without more space from the disk, from which they are taken already."""
+        return self._space.prepared_bytes
+
     def accepts_publishing(self) -> bool:
         """False when the disk is full but for the reserve, which is kept for draining, and after a failure."""
         return self._space.accepts_publishing()
+
+    @property
+    def next_number(self) -> int:
+        """The number that the next message gets."""
+        return self._numbers.message
 
     # What a turn appends ----------------------------------------------------------------------------------------------
 
@@ -212,13 +253,25 @@ class Log:
         """Keep a remark about a message in one queue; False if it is too long. See `Appender.remark`."""
         return self._appender.remark(incarnation, message, text)
 
+    def put_this_turn(self) -> dict[int, set[int]]:
+        """The messages that were put and are not written yet, by incarnation."""
+        return self._appender.put_this_turn()
+
+    def acked_this_turn(self) -> dict[int, set[int]]:
+        """The messages that have left their queues for good in this turn, by incarnation."""
+        return self._appender.acked_this_turn()
+
     def next_incarnation(self) -> int:
         """A number for one life of a queue: never given twice, also over restarts."""
         return self._numbers.next_incarnation()
 
     def route_set(self, incarnations: tuple[int, ...]) -> int:
-        """The number that stands for these queues in `put`. Ask again after one of them has ended."""
+        """The number that stands for these queues in `put`. Give it back with `release_route_set`."""
         return self._writer.routes.number(incarnations)
+
+    def release_route_set(self, number: int) -> None:
+        """No put will name this route set after this turn, unless others have asked for it, too."""
+        self._writer.routes.release(number)
 
     def topology(self, kind: str, key: str, payload: bytes, incarnation: int = 0) -> None:
         """Set the state of one document. Raises RecordTooLarge. See `Appender.topology`."""
@@ -338,7 +391,9 @@ class Log:
         self._release()
 
     def crash(self) -> None:
-        """Give the folder free as the end of the process would, without writing or syncing. For tests of recovery."""
+        """Give the folder free as the end of the process would, without writing or syncing. For starts that fail before
+        `begin`, and for tests of recovery.
+        """
         self._release()
 
     def _release(self) -> None:

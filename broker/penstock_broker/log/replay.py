@@ -5,9 +5,9 @@ changes nothing. A message lives in a queue while its put is there, no ack names
 incarnation.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from penstock_broker.log.records import (
     Ack,
@@ -23,26 +23,50 @@ from penstock_broker.log.records import (
     Put,
     Record,
     Remark,
+    RouteDifference,
     RouteSet,
     StagedPut,
     Start,
 )
+from penstock_broker.log.route_sets import KnownRouteSets, ReachedQueues
 
 DocumentKey = tuple[str, str]
 
 
-@dataclass(slots=True)
 class LivePut:
-    """A put that at least one of its queues has not acknowledged. `segment`: where its newest record lies.
+    """A put that at least one of its queues has not acknowledged."""
 
-    `staged`: the body that follows the put's own payload: its number, the offset in it, its length.
-    """
+    __slots__ = ("_acked", "_queues", "put", "segment", "staged")
 
-    put: Put
-    segment: int
-    incarnations: tuple[int, ...]
-    acked: tuple[int, ...] = ()
-    staged: tuple[int, int, int] | None = None
+    def __init__(self, put: Put, segment: int, queues: ReachedQueues, staged: tuple[int, int, int] | None) -> None:
+        self.put = put
+        self.segment = segment
+        """Where its newest record lies."""
+        self.staged = staged
+        """The body that follows the put's own payload: its number, the offset in it, its length."""
+        self._queues = queues
+        self._acked: set[int] | None = None
+
+    def ack(self, incarnation: int) -> bool:
+        """It has left this queue; true if it is in none any more. Costs the same, however many queues it reached."""
+        known = self._queues.known
+        if len(known) < 2:
+            return incarnation in known
+        if self._acked is None:
+            self._acked = set()
+        self._acked.add(incarnation)
+        return len(self._acked) >= len(known) and self._acked.issuperset(known)
+
+    def is_in(self, incarnation: int) -> bool:
+        """Whether the queue got it and has not acknowledged it."""
+        return incarnation in self._queues.known and (self._acked is None or incarnation not in self._acked)
+
+    @property
+    def waits_in(self) -> Sequence[int]:
+        """The queues that have not acknowledged it, in the order of the route set."""
+        if self._acked is None:
+            return self._queues.incarnations
+        return [incarnation for incarnation in self._queues.incarnations if incarnation not in self._acked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +79,10 @@ class PartPlace:
     length: int
 
 
+_NOWHERE = ReachedQueues(())
+"""Where a put goes whose route set was lost by damage."""
+
+
 @dataclass(slots=True)
 class Replay:
     """The state while records are read: call `apply` in log order and `gap` where blocks are missing, then read it."""
@@ -64,6 +92,7 @@ class Replay:
     delivered_up_to: dict[int, int] = field(default_factory=dict[int, int])  # by incarnation
     counts: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     remarks: dict[tuple[int, int], bytes] = field(default_factory=dict[tuple[int, int], bytes])
+    staged: set[int] = field(default_factory=set[int])  # live puts, and some that have died, with a staged body
     parts: dict[int, list[PartPlace]] = field(default_factory=dict[int, list[PartPlace]])  # by body
     ended: set[int] = field(default_factory=set[int])  # incarnations whose end was read
     acks_into: dict[int, set[int]] = field(default_factory=dict[int, set[int]])  # segment -> segments its acks name
@@ -73,12 +102,16 @@ class Replay:
     message_ceiling: int = 1
     incarnation_ceiling: int = 1
     highest_message: int = 0
-    highest_route: int = 0
     checkpoint: int = 0
     closed: bool = False
-    _routes: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    _routes: KnownRouteSets = field(default_factory=KnownRouteSets)
     _restated: set[DocumentKey] | None = None
     _checkpoint: tuple[int, int] | None = None
+
+    @property
+    def highest_route(self) -> int:
+        """The highest number of a route set."""
+        return self._routes.highest
 
     def apply(self, records: Iterable[Record], segment: int, start: int = 0) -> None:
         """Take in records that lie in `segment`; the first of them at byte `start` of its file."""
@@ -96,9 +129,8 @@ class Replay:
                     self.apply(record.records, segment, start)
                 case Ack():
                     self._ack(record, segment)
-                case RouteSet():
-                    self._routes[record.route_set] = record.incarnations
-                    self.highest_route = max(self.highest_route, record.route_set)
+                case RouteSet() | RouteDifference():
+                    self._routes.define(record, segment)
                 case Document():
                     self._document(record)
                 case Deleted():
@@ -127,33 +159,39 @@ class Replay:
     def is_live(self, incarnation: int, message: int) -> bool:
         """Whether the message is in that queue, provided that the queue exists."""
         live = self.puts.get(message)
-        return live is not None and incarnation in live.incarnations and incarnation not in live.acked
+        return live is not None and live.is_in(incarnation)
 
     def gap(self) -> None:
         """Blocks are missing here: a checkpoint around this place does not prove that what it leaves out is gone."""
         self._checkpoint = self._restated = None
 
     def _put(self, put: Put, segment: int, staged: tuple[int, int, int] | None = None) -> None:
-        live = self.puts.get(put.message)
+        message = put.message
+        live = self.puts.get(message)
         if live is not None:
             live.segment = segment
             return
-        self.puts[put.message] = LivePut(put, segment, self._routes.get(put.route_set, ()), staged=staged)
-        if put.message > self.highest_message:
-            self.first_messages.setdefault(segment, put.message)
-            self.highest_message = self.last_messages[segment] = put.message
+        routes = self._routes
+        queues = routes.made.get(put.route_set) or routes.queues(put.route_set) or _NOWHERE
+        self.puts[message] = LivePut(put, segment, queues, staged)
+        if staged is not None:
+            self.staged.add(message)
+        if message > self.highest_message:
+            self.first_messages.setdefault(segment, message)
+            self.highest_message = self.last_messages[segment] = message
 
     def _ack(self, ack: Ack, segment: int) -> None:
-        incarnation = ack.incarnation
+        incarnation, puts = ack.incarnation, self.puts
+        named = -1  # consecutive messages mostly lie in one segment
         for message in ack.messages:
-            live = self.puts.get(message)
+            live = puts.get(message)
             if live is None:
                 continue
-            if live.segment != segment:
-                self.acks_into.setdefault(segment, set()).add(live.segment)
-            live.acked += (incarnation,)
-            if len(live.acked) >= len(live.incarnations) and set(live.acked).issuperset(live.incarnations):
-                del self.puts[message]
+            if live.segment not in (segment, named):
+                named = live.segment
+                self.acks_into.setdefault(segment, set()).add(named)
+            if live.ack(incarnation):
+                del puts[message]
 
     def _document(self, document: Document) -> None:
         key = (document.kind, document.key)
@@ -178,9 +216,8 @@ class Replay:
         self._checkpoint = self._restated = None
 
 
-@dataclass(frozen=True, slots=True)
-class LiveMessage:
-    """A recovered message of one queue."""
+class LiveMessage(NamedTuple):  # a tuple, because recovery makes millions of them
+    """A recovered message of one queue, or of several that know the same of it."""
 
     number: int
     payload: bytes
@@ -192,38 +229,50 @@ class LiveMessage:
     """A consumer may have seen it."""
     remark: bytes = b""
     """The last remark about it; empty if there is none."""
+    is_shared: bool = False
+    """More than one queue holds it."""
 
 
 def live_messages(replay: Replay, *, delivered_is_known: bool) -> tuple[dict[int, list[LiveMessage]], dict[int, int]]:
     """Per incarnation that a document holds, its messages in number order; and for other incarnations, how many.
 
     `delivered_is_known`: every delivered-up-to number that was written has been read. Otherwise each message may have
-    been delivered.
+    been delivered. Queues that know the same of a message share its `LiveMessage`.
     """
     queues: dict[int, list[LiveMessage]] = {
         document.incarnation: [] for document in replay.documents.values() if document.incarnation
     }
+    delivered_up_to = {
+        incarnation: replay.delivered_up_to.get(incarnation, 0) if delivered_is_known else replay.highest_message
+        for incarnation in queues
+    }
+    told_apart = {message for _, message in (*replay.counts, *replay.remarks)}
     without_document: dict[int, int] = {}
     for number in sorted(replay.puts):
         live = replay.puts[number]
-        for incarnation in live.incarnations:
-            if incarnation in live.acked:
-                continue
-            if incarnation not in queues:
+        put, waits_in = live.put, live.waits_in
+        is_shared = len(waits_in) > 1
+        is_told_apart = number in told_apart
+        alike: dict[bool, LiveMessage] = {}
+        for incarnation in waits_in:
+            queue = queues.get(incarnation)
+            if queue is None:
                 without_document[incarnation] = without_document.get(incarnation, 0) + 1
                 continue
-            queues[incarnation].append(_message(replay, incarnation, live.put, delivered_is_known=delivered_is_known))
+            delivered = number <= delivered_up_to[incarnation]
+            if is_told_apart:
+                count = replay.counts.get((incarnation, number), 0)
+                remark = replay.remarks.get((incarnation, number), b"")
+                if count or remark:
+                    own = (count, delivered or count > 0, remark, is_shared)
+                    queue.append(LiveMessage(number, put.payload, put.flags, put.arrival, *own))
+                    continue
+            message = alike.get(delivered)
+            if message is None:
+                told = (number, put.payload, put.flags, put.arrival)
+                message = alike[delivered] = LiveMessage(*told, 0, delivered, b"", is_shared)
+            queue.append(message)
     return queues, without_document
-
-
-def _message(replay: Replay, incarnation: int, put: Put, *, delivered_is_known: bool) -> LiveMessage:
-    pair = incarnation, put.message
-    count = replay.counts.get(pair, 0)
-    reached = put.message <= replay.delivered_up_to.get(incarnation, 0)
-    delivered = not delivered_is_known or count > 0 or reached
-    return LiveMessage(
-        put.message, put.payload, put.flags, put.arrival, count, delivered, replay.remarks.get(pair, b"")
-    )
 
 
 def lost_incarnations(without_document: Mapping[int, int], replay: Replay) -> dict[int, int]:

@@ -8,7 +8,7 @@ segment, its place, its epoch and its sequence, and a recycled segment gets a ne
 Source: docs/decisions/039-blocks-and-torn-tails.md.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock_broker.log.blocks import (
@@ -70,25 +70,63 @@ class ScanResult:
     claimed: int
 
 
-def scan(segments: Sequence[SegmentData], seed: int) -> ScanResult:
+Accept = Callable[[BlockHeader | Hole], None]
+
+
+def scan(segments: Sequence[SegmentData], seed: int, accept: Accept = lambda _: None) -> ScanResult:
     """Sort the blocks of `segments` (ascending numbers) into what counts, what is damaged, and what is cut.
 
-    `seed`: see `blocks.seed_of`. Raises NewerFormat.
+    `seed`: see `blocks.seed_of`. `accept` is called with each block and hole that counts, in log order, while the bytes
+    of its segment are at hand: whoever reads them then reads each segment once. Only where blocks are missing, the
+    segments behind are looked through first, to know what was synced. Raises NewerFormat, and what `accept` raises.
     """
-    found = [find_blocks(segment, seed) for segment in segments]
-    claimed = max((block.synced for blocks in found for block in blocks), default=0)
+    found = _Found(segments, seed)
     accepted: list[BlockHeader | Hole] = []
+
+    def take(item: BlockHeader | Hole) -> None:
+        accepted.append(item)
+        accept(item)
+
     last: BlockHeader | None = None
-    for block in (block for blocks in found for block in blocks):
+    for block in found.all():
         if last is not None and (block.epoch < last.epoch or block.sequence <= last.sequence):
             continue
         holes = _holes_between(segments, last, block)
-        accepted += [hole for hole in holes if hole.first <= claimed]
-        if holes and block.sequence - 1 > claimed:
-            break
-        accepted.append(block)
+        if holes:
+            claimed = found.claimed()
+            for hole in holes:
+                if hole.first <= claimed:
+                    take(hole)
+            if block.sequence - 1 > claimed:
+                break
+        take(block)
         last = block
-    return ScanResult(tuple(accepted), _cut(segments, found, last), claimed)
+    claimed = found.claimed()
+    return ScanResult(tuple(accepted), _cut(segments, found.by_segment, last), claimed)
+
+
+class _Found:
+    """The sound blocks of all segments. Each segment is gone through once."""
+
+    def __init__(self, segments: Sequence[SegmentData], seed: int) -> None:
+        self._segments, self._seed = segments, seed
+        self.by_segment: list[list[BlockHeader]] = []
+
+    def all(self) -> Iterator[BlockHeader]:
+        """All blocks; those of a segment are looked for when the ones before have been taken."""
+        for index in range(len(self._segments)):
+            if index == len(self.by_segment):
+                self._find_next()
+            yield from self.by_segment[index]
+
+    def claimed(self) -> int:
+        """The highest sequence that any block calls synced."""
+        while len(self.by_segment) < len(self._segments):
+            self._find_next()
+        return max((block.synced for blocks in self.by_segment for block in blocks), default=0)
+
+    def _find_next(self) -> None:
+        self.by_segment.append(find_blocks(self._segments[len(self.by_segment)], self._seed))
 
 
 def find_blocks(segment: SegmentData, seed: int) -> list[BlockHeader]:

@@ -1,37 +1,63 @@
-"""Answers `GET /livez` (the loop turns) and `GET /readyz` (AMQP connections are accepted), on the loop itself.
+"""Answers `GET /livez` and `GET /readyz`, one small request per connection, no keep-alive; anything else gets 404.
 
-One small request per connection, no keep-alive; anything else gets 404. Source: docs/decisions/026-probes.md.
+Whoever watches sockets serves them: the loop, or, while the log is read, the thread of `start_probes`. Must not know
+what is alive or ready: it asks. Source: docs/decisions/026-probes.md.
 """
 
 from __future__ import annotations
 
+import logging
 import socket
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
 
-from penstock_broker.access import sockets
-from penstock_broker.loop.loop import Loop
+__all__ = ["ProbeState", "Probes", "Watcher"]
 
-__all__ = ["Probes"]
+logger = logging.getLogger(__name__)
 
 MAX_REQUEST: Final = 4096
 REQUEST_MS: Final = 5_000
 
 
+class ProbeState(NamedTuple):
+    """What the probes answer now; the texts are for people."""
+
+    is_live: bool
+    live: str
+    is_ready: bool
+    ready: str
+
+
+class Watcher(Protocol):
+    """What calls back when a descriptor is readable, or a time has passed."""
+
+    def watch(self, fd: int, action: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
+        """Call `action` whenever `fd` is readable, and `failed` if that raises an exception."""
+        ...
+
+    def unwatch(self, fd: int) -> None:
+        """Forget a descriptor."""
+        ...
+
+    def after(self, milliseconds: int, action: Callable[[], None]) -> None:
+        """Call `action` once, so much later."""
+        ...
+
+
 class Probes:
     """The probe port of one broker."""
 
-    def __init__(self, loop: Loop, address: str) -> None:
-        """Listen. Raises `CannotRun`."""
-        self._loop = loop
-        self.is_ready = False
-        self._sock = sockets.bind(address)
+    def __init__(self, sock: socket.socket, watcher: Watcher, state: Callable[[], ProbeState]) -> None:
+        """`sock` listens and is non-blocking; `state` is asked for each request."""
+        self._sock, self._watcher, self._state = sock, watcher, state
         self._requests: dict[int, tuple[socket.socket, bytes]] = {}
-        loop.watch(self._sock.fileno(), self._accept)
+        watcher.watch(sock.fileno(), self._accept)
 
-    @property
-    def bound(self) -> str:
-        """HOST:PORT."""
-        return sockets.bound(self._sock)
+    def close(self) -> None:
+        """Drop the requests under way. The port stays open for whoever answers next."""
+        self._watcher.unwatch(self._sock.fileno())
+        for fd, (sock, _) in list(self._requests.items()):
+            self._forget(fd, sock)
 
     def _accept(self) -> None:
         try:
@@ -41,8 +67,8 @@ class Probes:
         sock.setblocking(False)
         fd = sock.fileno()
         self._requests[fd] = (sock, b"")
-        self._loop.watch(fd, lambda: self._read(fd))
-        self._loop.broker.clock.after(REQUEST_MS, lambda: self._forget(fd, sock))
+        self._watcher.watch(fd, lambda: self._read(fd), failed=lambda: self._failed(fd, sock))
+        self._watcher.after(REQUEST_MS, lambda: self._forget(fd, sock))
 
     def _read(self, fd: int) -> None:
         sock, so_far = self._requests[fd]
@@ -61,7 +87,7 @@ class Probes:
         self._forget(fd, sock)
 
     def _respond(self, sock: socket.socket, request: bytes) -> None:
-        status, text = self._status(request.split(b"\r\n", 1)[0])
+        status, text = self._answer(request.split(b"\r\n", 1)[0])
         body = text.encode() + b"\n"
         head = (
             f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
@@ -71,20 +97,23 @@ class Probes:
         except OSError:
             return  # the client is gone
 
-    def _status(self, line: bytes) -> tuple[str, str]:
+    def _answer(self, line: bytes) -> tuple[str, str]:
+        state = self._state()
         match line.split(b" "):
             case [b"GET", b"/livez", *_]:
-                return "200 OK", "turning"
-            case [b"GET", b"/readyz", *_] if self.is_ready and not self._loop.broker.is_stopping:
-                failed = self._loop.broker.log.failed
-                return "200 OK", "open" if failed is None else f"open; durable work has stopped: {failed}"
+                good, text = state.is_live, state.live
             case [b"GET", b"/readyz", *_]:
-                return "503 Service Unavailable", "AMQP is not open"
+                good, text = state.is_ready, state.ready
             case _:
                 return "404 Not Found", "GET /livez or /readyz"
+        return ("200 OK" if good else "503 Service Unavailable"), text
+
+    def _failed(self, fd: int, sock: socket.socket) -> None:
+        logger.exception("A request to the probe port failed, and is closed")
+        self._forget(fd, sock)
 
     def _forget(self, fd: int, sock: socket.socket) -> None:
         if self._requests.get(fd, (None, b""))[0] is sock:
             del self._requests[fd]
-            self._loop.unwatch(fd)
+            self._watcher.unwatch(fd)
             sock.close()

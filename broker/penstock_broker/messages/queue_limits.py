@@ -7,20 +7,17 @@ and administrators all end messages, and none of them may forget a part. Source:
 
 from __future__ import annotations
 
-import logging
 from typing import Final, assert_never
 
 from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Entry
 from penstock_api.message_audit import EventKind
 from penstock_broker.log import EndReason
-from penstock_broker.queue.queue import LOGGED, Queue
+from penstock_broker.queue.queue import LOGGED, UNLIMITED_BYTES, Queue
 from penstock_broker.state.broker import Broker
+from penstock_broker.state.overflow_episodes import DROPS, REFUSES
 from penstock_core.terms import Overflow
 
-__all__ = ["enforce", "is_full", "remove"]
-
-logger = logging.getLogger(__name__)
-
+__all__ = ["enforce", "is_full", "refuses", "remove"]
 
 _AUDITED: Final = {
     EndReason.ACCEPTED: EventKind.ACCEPTED,
@@ -59,12 +56,25 @@ def enforce(broker: Broker, queue: Queue) -> None:
     """
     dropped = queue.totals.dropped
     _drop(broker, queue)
-    if queue.totals.dropped > dropped and broker.warnings.may_warn(f"full {queue.name}"):
-        logger.warning(
-            "The queue %r is full (%s of %s bytes, %s messages) and drops by its overflow %s: "
-            "consume from it, raise its limits, or let it Reject",
-            queue.name, queue.depth_bytes, queue.policy.max_bytes, queue.depth, queue.policy.overflow.value,
-        )  # fmt: skip
+    if queue.totals.dropped > dropped:
+        broker.overflow.note(queue.name, DROPS, queue.totals.dropped - dropped, _limits(queue))
+
+
+def refuses(broker: Broker, queue: Queue, size: int, coming: int = 0, coming_bytes: int = 0) -> bool:
+    """Whether a queue that rejects has no room for a message, as `is_full`; if so, the log tells of it."""
+    if not is_full(queue, size, coming, coming_bytes):
+        return False
+    broker.overflow.note(queue.name, REFUSES, 1, _limits(queue))
+    return True
+
+
+def _limits(queue: Queue) -> str:
+    """How full a queue is, and by which overflow it goes."""
+    policy = queue.policy
+    sizes = [f"{queue.depth_bytes} of {policy.max_bytes} bytes"] if policy.max_bytes < UNLIMITED_BYTES else []
+    if policy.max_messages:
+        sizes.append(f"{queue.depth} of {policy.max_messages} messages")
+    return f"{', '.join(sizes)}, overflow {policy.overflow.value}"
 
 
 def _drop(broker: Broker, queue: Queue) -> None:

@@ -8,14 +8,14 @@ docs/decisions/036-what-is-durable.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_amqp.messages.message_head import read_head, with_annotations_section
 from penstock_broker.log import Document, LiveMessage, Recovered
 from penstock_broker.messages.due_times import wishes_of
-from penstock_broker.queue.flags import order_flags
+from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
 from penstock_broker.queue.queue import LOGGED, SCHEDULED, Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.store import Topology
@@ -26,23 +26,32 @@ __all__ = ["instance_of", "record_losses", "restore"]
 logger = logging.getLogger(__name__)
 
 
-def restore(topology: Topology, recovered: Recovered, now_us: int) -> None:
-    """Fill an empty topology with what was recovered, exchanges first."""
+def restore(topology: Topology, recovered: Recovered, now_us: int, restored: Callable[[int, int], None]) -> None:
+    """Fill an empty topology with what was recovered, exchanges first.
+
+    `restored` is told of how many queues, of how many in all, the messages are in place.
+    """
     by_kind: dict[str, list[Document]] = {}
     for document in recovered.documents:
         by_kind.setdefault(document.kind, []).append(document)
+    entries = _Entries()
     for document in by_kind.get(documents.EXCHANGE, ()):
         topology.restore_exchange(documents.load_exchange(document.key, document.payload))
-    for document in by_kind.get(documents.QUEUE, ()):
+    queues, subscriptions = by_kind.get(documents.QUEUE, []), by_kind.get(documents.SUBSCRIPTION, [])
+    total = len(queues) + len(subscriptions)
+    for done, document in enumerate(queues):
+        restored(done, total)
         node = documents.load_queue(document.key, document.payload, document.incarnation, now_us)
         topology.restore_queue(node)
-        _fill(node.queue, recovered.messages.get(document.incarnation, ()), now_us)
-    for document in by_kind.get(documents.SUBSCRIPTION, ()):
+        _fill(node.queue, recovered.messages.get(document.incarnation, ()), entries, now_us)
+    for done, document in enumerate(subscriptions, len(queues)):
+        restored(done, total)
         subscription = documents.load_subscription(document.payload, document.incarnation, now_us)
         subscription.revision = topology.next_revision()
         topology.restore(subscription)
         subscription.queue.totals.lost_at_restart += recovered.lost.get(document.incarnation, 0)
-        _fill(subscription.queue, recovered.messages.get(document.incarnation, ()), now_us)
+        _fill(subscription.queue, recovered.messages.get(document.incarnation, ()), entries, now_us)
+    restored(total, total)
     if not recovered.epoch:
         logger.info("The data folder is new")
         return
@@ -78,10 +87,10 @@ def instance_of(recovered: Recovered) -> str | None:
     return None
 
 
-def _fill(queue: Queue, messages: Sequence[LiveMessage], now_us: int) -> None:
+def _fill(queue: Queue, messages: Sequence[LiveMessage], entries: _Entries, now_us: int) -> None:
     due: list[Entry] = []
     for message in messages:
-        entry = _entry(message, queue.policy.max_ttl_us)
+        entry = entries.of(message, queue.policy.max_ttl_us)
         size = len(entry[DATA])
         is_due = entry[AVAILABLE] <= now_us
         if is_due:
@@ -124,14 +133,36 @@ def _in_order(due: list[Entry]) -> list[Entry]:
     return ordered
 
 
-def _entry(message: LiveMessage, max_ttl_us: int) -> Entry:
-    """The entry as it was when the message came; the record keeps when that was."""
-    data, arrival = message.payload, message.arrival
-    head = read_head(data)
-    wished = wishes_of(data, head)
-    expires = bounded(expires_at(arrival, head.ttl, wished.absolute_expiry_ms), arrival, max_ttl_us)
-    flags = LOGGED | order_flags(data, head) | message.flags & SCHEDULED
-    available = available_at(arrival, wished) if flags & SCHEDULED else arrival
-    if message.remark:  # what consumers wrote on it says nothing of its times
-        data = with_annotations_section(data, head, message.remark)
-    return (message.number, data, available, expires, flags)
+class _Entries:
+    """Makes entries of recovered messages: one for all queues of a message, and each message is looked into once."""
+
+    def __init__(self) -> None:
+        self._beginning = UNKNOWN
+        self._made: dict[int, Entry] = {}
+        """Those of messages that several queues hold, by number."""
+
+    def of(self, message: LiveMessage, max_ttl_us: int) -> Entry:
+        """The entry as it was when the message came; the record keeps when that was."""
+        entry = self._made.get(message.number) if message.is_shared else None
+        if entry is None:
+            entry = self._read(message)
+            if message.is_shared:
+                self._made[message.number] = entry
+        if not max_ttl_us and not message.remark:
+            return entry
+        number, data, available, expires, flags = entry
+        if message.remark:  # what consumers wrote on it says nothing of its times
+            data = with_annotations_section(data, read_head(data), message.remark)
+        return number, data, available, bounded(expires, message.arrival, max_ttl_us), flags
+
+    def _read(self, message: LiveMessage) -> Entry:
+        data, available = message.payload, message.arrival
+        beginning = self._beginning
+        if not data.startswith(beginning.prefix):
+            beginning = self._beginning = MessagePrefix(data, read_head(data))
+        absolute, flags = beginning.look_safely(data)
+        expires = expires_at(message.arrival, beginning.ttl_us // 1000, absolute)
+        if message.flags & SCHEDULED:
+            flags |= SCHEDULED
+            available = available_at(message.arrival, wishes_of(data, beginning.head))
+        return message.number, data, available, expires, flags | LOGGED

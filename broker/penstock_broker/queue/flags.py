@@ -22,7 +22,6 @@ __all__ = [
     "group_flag",
     "group_of",
     "level_flags",
-    "order_flags",
     "priority_of",
     "properties_count",
 ]
@@ -83,12 +82,6 @@ def group_flag(data: bytes, at: int) -> int:
         return GROUPED if properties_field(data, at, Field.GROUP_ID) else 0
     except DecodeError:
         return 0
-
-
-def order_flags(data: bytes, head: Head) -> int:
-    """The flags that determine the order of a message."""
-    _, count_at = properties_count(data, head.start)
-    return level_flags(head) | (group_flag(data, head.start) if data[count_at] > MAX_UNGROUPED else 0)
 
 
 def priority_of(entry: Entry) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import times
 from penstock_amqp.messages.message_head import Head
 from penstock_broker.queue.flags import GROUPED, LOOK_INSIDE, level_flags, properties_count
@@ -58,6 +59,13 @@ class MessagePrefix:
                 return 0, self.flags
         absolute, is_grouped = times.expiry_and_group(data, self.start)
         return absolute, self.flags | GROUPED if is_grouped else self.flags
+
+    def look_safely(self, data: bytes) -> tuple[int, int]:
+        """The same; of a message whose properties can't be read, these say nothing."""
+        try:
+            return self.look(data)
+        except (DecodeError, IndexError):
+            return 0, self.flags
 
 
 _NEVER: Final = b"\xff"

@@ -23,7 +23,7 @@ from penstock_lag.groups import Member, grouped, numbered
 from penstock_lag.ledger.folders import LedgerFolder, list_ledgers
 from penstock_lag.ledger.rows import LedgerRows
 from penstock_lag.ledger.segment_files import SegmentFile, native_rows, room_for_copies, served_rows
-from penstock_lag.ledger.segment_listing import list_segments
+from penstock_lag.ledger.served_segments import list_segments
 from penstock_lag.ledger.source import read_ledger
 from penstock_lag.ledger.windows import PresentBroker
 from penstock_lag.rollups.hour import compute_rollup

@@ -6,7 +6,6 @@ Source: docs/reference/lag-job.md, "Rollups".
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,9 @@ from typing import Final, Protocol
 
 from pydantic import ValidationError
 
-from penstock_api.ledger_format import HIDDEN_PREFIX
 from penstock_api.rollup_format import ROLLUP, ROLLUPS, RollupInfo, RollupList, RollupName
 from penstock_api.validation_messages import validation_messages
+from penstock_api.whole_files import write_whole
 from penstock_lag.observer_client import Observer, ObserverError
 from penstock_lag.rollups.files import BadRollup, read_about
 
@@ -124,15 +123,9 @@ class FolderRollups:
 
     def put(self, name: RollupName, content: bytes) -> None:
         """See RollupStore."""
-        hidden = self.folder / f"{HIDDEN_PREFIX}{name}"
         try:
-            with hidden.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            hidden.rename(self.folder / str(name))
+            write_whole(self.folder / str(name), lambda hidden: hidden.write_bytes(content))
         except OSError as error:
-            hidden.unlink(missing_ok=True)
             raise RollupsUnavailable(f"the rollup {name} could not be written: {error}") from error
 
 

@@ -84,6 +84,7 @@ class LagJob:
     memory: str
     """Heap of the Spark driver."""
     service_account: str
+    """Of the driver or of the CronJob's pods. Executors have `SERVICE_ACCOUNT-executor`, which may do nothing."""
     pod_labels: Mapping[str, str] = field(default_factory=dict[str, str])
     executors: ExecutorOptions = field(default_factory=ExecutorOptions)
     spark_conf: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -221,6 +222,7 @@ def _executor(job: LagJob) -> Manifest:
         "memory": job.executors.memory,
         "memoryOverhead": f"{_BESIDE_HEAP_MEBIBYTES}m",
         "javaOptions": _JAVA,
+        "serviceAccount": f"{job.service_account}-executor",
         "secrets": [{"name": job.secret, "path": job.mount, "secretType": "Generic"}],
         "securityContext": _container_security(),
         "volumeMounts": [_TMP],

@@ -8,7 +8,7 @@ import pytest
 from broker.log.log_steps import end_of_log
 from broker.log.simulated_files import PowerCut, SimulatedFiles
 
-from penstock_broker.log import ForeignSegment, Log, LogOptions, NewerFormat, Recovered, SyncChoice
+from penstock_broker.log import Log, LogOptions, NewerFormat, Recovered, SyncChoice, record_reader
 from penstock_broker.log.blocks import BlockFlag, BlockHeader, seal_block, seed_of
 
 LOG_ID = b"\7" * 16
@@ -37,9 +37,11 @@ def fates(*survive: bool) -> Callable[[int], int]:
 class Filled:
     """A log with one queue and `blocks` one-message blocks, the first `synced` of them synced."""
 
-    def __init__(self, folder: Path, blocks: int, synced: int, size: int = 10) -> None:
+    def __init__(
+        self, folder: Path, blocks: int, synced: int, size: int = 10, files: SimulatedFiles | None = None
+    ) -> None:
         self.folder = folder
-        self.files = SimulatedFiles()
+        self.files = files or SimulatedFiles()
         log, _ = open_log(folder, self.files)
         self.incarnation = log.next_incarnation()
         log.topology("queue", "q", b"", self.incarnation)
@@ -96,6 +98,67 @@ def test_what_was_cut_never_comes_back(tmp_path: Path) -> None:
     log.sync()
     log.crash()
     assert filled.found() == [*filled.messages[:2], number]
+
+
+def test_progress_rises_to_all_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_reader, "PROGRESS_BYTES", 8192)
+    filled = Filled(tmp_path, blocks=12, synced=12, size=3000)
+    assert segment(tmp_path, 3) in filled.files.paths()
+    told: list[tuple[int, int]] = []
+    ticks: Iterator[int] = itertools.count(1)
+    log, _ = Log.open(
+        tmp_path,
+        files=filled.files,
+        options=SMALL,
+        clock=lambda: next(ticks),
+        entropy=lambda size: LOG_ID,
+        progress=lambda read, total: told.append((read, total)),
+    )
+    log.close()
+    reads, totals = [read for read, _ in told], {total for _, total in told}
+    assert reads == sorted(reads)
+    assert len(totals) == 1
+    assert reads[-1] == told[-1][1] > reads[0] > 0
+    assert len(set(reads)) >= 3
+
+
+class CountingFiles(SimulatedFiles):
+    """Counts the bytes that are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes_read = 0
+
+    def pread(self, handle: int, length: int, offset: int) -> bytes:
+        found = super().pread(handle, length, offset)
+        self.bytes_read += len(found)
+        return found
+
+
+@pytest.mark.parametrize("blocks", [3, 30, 90])
+def test_recovery_reads_each_segment_once(tmp_path: Path, blocks: int) -> None:
+    """One page more of each, for its header."""
+    filled = Filled(tmp_path, blocks=blocks, synced=blocks, size=3000, files=CountingFiles())
+    assert isinstance(filled.files, CountingFiles)
+    filled.reopened()  # which writes once more what no block calls synced
+    segments = [path for path in filled.files.paths() if path.name.startswith("segment-")]
+    filled.files.bytes_read = 0
+    assert len(filled.found()) == blocks
+    assert filled.files.bytes_read == len(segments) * (16384 + 4096)
+
+
+def test_a_new_folder_has_nothing_to_go_through(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    files, ticks = SimulatedFiles(), itertools.count(1)
+    log, _ = Log.open(
+        tmp_path,
+        files=files,
+        options=SMALL,
+        clock=lambda: next(ticks),
+        progress=lambda read, total: told.append((read, total)),
+    )
+    log.close()
+    assert told == [(0, 0)]
 
 
 def test_segments_behind_the_cut_are_deleted(tmp_path: Path) -> None:
@@ -181,18 +244,6 @@ def test_a_lost_seal_before_a_recycled_segment_is_damage(tmp_path: Path) -> None
     files.content(segment(tmp_path, 1))[filled.ends[2] :] = bytes(16384 - filled.ends[2])
     [damage] = filled.reopened().damage
     assert (damage.segment, damage.start) == (1, filled.ends[2])
-
-
-def test_a_segment_of_another_log_is_refused(tmp_path: Path) -> None:
-    filled = Filled(tmp_path, blocks=1, synced=1)
-    other = SimulatedFiles()
-    log, _ = open_log(tmp_path, other, log_id=b"\x08" * 16)
-    log.close()
-    handle = filled.files.open(segment(tmp_path, 2), create=True)
-    filled.files.pwrite(handle, bytes(other.content(segment(tmp_path))), 0)
-    filled.files.close(handle)
-    with pytest.raises(ForeignSegment, match="belongs to another log"):
-        open_log(tmp_path, filled.files)
 
 
 def test_a_record_of_a_newer_version_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:

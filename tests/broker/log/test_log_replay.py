@@ -100,3 +100,32 @@ def test_messages_without_a_document_are_told_unless_their_queue_is_known_to_hav
     _, without_document = live_messages(replay, delivered_is_known=True)
     assert without_document == {11: 2, 12: 2}
     assert lost_incarnations(without_document, replay) == {11: 2}
+
+
+def test_queues_that_know_the_same_of_a_message_share_it() -> None:
+    three = (*QUEUES, Document("queue", "c", 13, b""), RouteSet(2, (11, 12, 13)), RouteSet(3, (13,)))
+    replay = replayed(*three, put(5, 2), put(6, 3), Count(((12, 5, 2),)))
+    queues, _ = live_messages(replay, delivered_is_known=True)
+    [first], [second], [third, alone] = queues[11], queues[12], queues[13]
+    assert first is third and first.is_shared
+    assert (second.deliveries, second.delivered, second.is_shared) == (2, True, True)
+    assert (first.deliveries, first.delivered) == (0, False)
+    assert not alone.is_shared
+
+
+def test_queues_that_may_have_delivered_a_message_differ_from_those_that_have_not() -> None:
+    replay = replayed(*QUEUES, BOTH, put(5), DeliveredUpTo(((12, 5),)))
+    queues, _ = live_messages(replay, delivered_is_known=True)
+    assert [queues[11][0].delivered, queues[12][0].delivered] == [False, True]
+
+
+def test_a_message_dies_with_its_last_queue_also_if_it_reached_thousands() -> None:
+    incarnations = tuple(range(100, 3100))
+    replay = replayed(RouteSet(1, incarnations), put(5))
+    replay.apply([Ack(each, (5, 5), 0) for each in incarnations[1:]], 2)
+    assert list(replay.puts[5].waits_in) == [100]
+    assert replay.is_live(100, 5) and not replay.is_live(3099, 5)
+    replay.apply([Ack(99, (5,), 0)], 2)
+    assert 5 in replay.puts, "that queue never had it"
+    replay.apply([Ack(100, (5,), 0)], 2)
+    assert not replay.puts

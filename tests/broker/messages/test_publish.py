@@ -11,7 +11,7 @@ import pytest
 from proton import Delivery, Message, symbol
 from support.stepped_broker import Peer, SteppedBroker
 
-from penstock_amqp.endpoint.events import FLAGS
+from penstock_amqp.endpoint.events import DATA, FLAGS
 from penstock_api.management import DeliveryPolicy as DeliveryPolicy
 from penstock_api.management import QueueLimits
 from penstock_broker.queue.queue import LOGGED
@@ -101,6 +101,26 @@ def test_durable_and_undurable_messages_of_a_batch_keep_their_order_over_a_resta
     assert got(consumer) == {"q": [0, 3, 6]}
     broker.pass_ms(600)
     assert got(consumer) == {"q": [0, 3, 6, 9]}
+
+
+def test_queues_share_one_entry_of_a_message_also_after_a_restart(broker: SteppedBroker) -> None:
+    for name in ("first", "second"):
+        broker.make_queue(name)
+    bounded = broker.make_queue("bounded", DeliveryPolicy(max_ttl_ms=60_000))
+    exchange = broker.broker.topology.exchanges["amq.fanout"]
+    assert isinstance(exchange.router, Router)
+    for name in ("first", "second", "bounded"):
+        exchange.router.bind(broker.queue(name), frozenset({""}))
+    exchange.version += 1
+    sent = [Message(body=1, durable=True), Message(body=2, durable=True, priority=9, ttl=30.0)]
+    assert broker.connect().send("amq.fanout", *sent) == ["accepted"] * 2
+    before = list(bounded)
+    broker.restart()
+    first, second = list(broker.queue("first")), list(broker.queue("second"))
+    assert len(first) == 2
+    assert all(one is other for one, other in zip(first, second, strict=True))
+    assert list(broker.queue("bounded")) == before
+    assert all(one[DATA] is other[DATA] for one, other in zip(first, broker.queue("bounded"), strict=True))
 
 
 @pytest.mark.parametrize("is_delayed", [False, True])

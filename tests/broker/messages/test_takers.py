@@ -14,15 +14,14 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
+from broker.queue.ordered_messages import order_flags
 from proton import Delivery, Described, Message, Receiver, Terminus, symbol, ulong
 from support.stepped_broker import Peer, SteppedBroker
 
-from penstock_amqp.messages.message_head import read_head
 from penstock_api.management import DeliveryPolicy, EntityType
 from penstock_broker.management import declare
 from penstock_broker.management.entity_states import queue_state
 from penstock_broker.messages import takers
-from penstock_broker.queue.flags import order_flags
 
 NAMES = count(1)
 FORGOTTEN = 1_000_000
@@ -40,7 +39,7 @@ def forget(timed: SteppedBroker, message: Message) -> None:
     """Put a message behind all that waits in `jobs`, and do not serve it."""
     data = bytes(message.encode())
     available = timed.now_ms * 1000
-    timed.queue("jobs").put([(FORGOTTEN, data, available, 0, order_flags(data, read_head(data)))])
+    timed.queue("jobs").put([(FORGOTTEN, data, available, 0, order_flags(data))])
 
 
 def attach(

@@ -7,9 +7,9 @@ from support.encoded_messages import amqp_value, described, fields, mapping, str
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.messages.message_head import read_head
 from penstock_broker.queue.cursor import SelectorCursor
-from penstock_broker.queue.flags import order_flags
+from penstock_broker.queue.message_prefix import MessagePrefix
 
-__all__ = ["CLOSING", "Somebody", "entry", "message"]
+__all__ = ["CLOSING", "Somebody", "entry", "message", "order_flags"]
 
 CLOSING = 0xFFFF_FFFF
 """The group-sequence that closes a group."""
@@ -36,6 +36,11 @@ def message(priority: int = 4, group: str | None = None, *, closing: bool = Fals
     return header + properties + application + amqp_value("x")
 
 
+def order_flags(data: bytes) -> int:
+    """The flags that determine the order of a message."""
+    return MessagePrefix(data, read_head(data)).look_safely(data)[1]
+
+
 def entry(number: int, data: bytes | None = None, flags: int = 0) -> Entry:
     data = message() if data is None else data
-    return (number, data, 0, 0, flags | order_flags(data, read_head(data)))
+    return (number, data, 0, 0, flags | order_flags(data))

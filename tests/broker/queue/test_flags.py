@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from broker.queue.ordered_messages import entry, message
+from broker.queue.ordered_messages import entry, message, order_flags
 from hypothesis import given
 from hypothesis import strategies as st
 from support.encoded_messages import amqp_value, described, fields, mapping, string, symbol
@@ -15,7 +15,6 @@ from penstock_broker.queue.flags import (
     LOOK_INSIDE,
     MAX_UNGROUPED,
     group_of,
-    order_flags,
     priority_of,
     properties_count,
 )
@@ -35,7 +34,7 @@ def test_the_flags_of_a_message_say_its_priority_and_whether_it_has_a_group(
     priority: int, group: str | None, flags: int
 ) -> None:
     data = message(priority, group)
-    assert order_flags(data, read_head(data)) == flags
+    assert order_flags(data) == flags
 
 
 @pytest.mark.parametrize("priority", range(10))
@@ -49,7 +48,7 @@ def test_an_empty_or_unreadable_group_is_none() -> None:
         described(0x73, fields(*([NULL] * 10), NULL, b"\x43")) + BODY,  # a group-sequence alone
         b"\x00\x53\x73\xc0\x05\x0b\xa1\xff" + BODY,
     ):
-        assert order_flags(data, read_head(data)) & GROUPED == 0
+        assert order_flags(data) & GROUPED == 0
 
 
 def test_the_group_and_its_end_are_read() -> None:

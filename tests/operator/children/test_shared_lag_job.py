@@ -93,6 +93,7 @@ def test_executors_have_the_secret_too_and_are_made_through_the_api() -> None:
         "memory": "4g",
         "memoryOverhead": "640m",
         "javaOptions": JAVA,
+        "serviceAccount": "penstock-lag-executor",
         "secrets": [{"name": "penstock-lag", "path": "/etc/penstock/lag", "secretType": "Generic"}],
         "securityContext": SECURITY,
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],

@@ -47,7 +47,8 @@ def test_no_wild_cards_no_exec_and_secrets_one_by_one(kube: Kube) -> None:
         (rule for rule in found if "secrets" in rule.get("resources", [])), key=lambda it: "resourceNames" not in it
     )
     assert (by_name["resourceNames"], others.get("resourceNames")) == (["one-lag"], None)
-    assert {tuple(sorted(each["verbs"])) for each in (by_name, others)} == {("create", "get", "patch")}
+    assert sorted(by_name["verbs"]) == ["create", "get", "patch"]
+    assert sorted(others["verbs"]) == ["create", "delete", "get", "patch"]
 
 
 def test_with_namespaces_only_penstock_s_own_kinds_are_for_the_whole_cluster(kube: Kube) -> None:
@@ -254,20 +255,25 @@ def test_values_are_checked(kube: Kube, chart: str, setting: str) -> None:
 
 
 def test_the_lag_job_s_pods_reach_the_api_only_with_executors(kube: Kube) -> None:
+    """Only that of the driver: an executor needs none of it."""
     without = rendered(kube, OPERATOR)
-    assert account(without) is False
+    assert accounts(without) == {"one-lag": False}
     assert not rules(without, "Role", "one-lag-driver")
     distributed = rendered(kube, OPERATOR, "lag.executors.instances=2")
-    assert account(distributed) is True
+    assert accounts(distributed) == {"one-lag": True, "one-lag-executor": False}
     assert {resource for rule in rules(distributed, "Role", "one-lag-driver") for resource in rule["resources"]} == {
         "configmaps", "persistentvolumeclaims", "pods", "services",
     }  # fmt: skip
     assert not any("secrets" in rule["resources"] for rule in rules(distributed, "Role", "one-lag-driver"))
 
 
-def account(documents: list[dict[str, Any]]) -> Any:
-    (found,) = (it for it in documents if it["kind"] == "ServiceAccount" and it["metadata"]["name"] == "one-lag")
-    return found["automountServiceAccountToken"]
+def accounts(documents: list[dict[str, Any]]) -> dict[str, bool]:
+    """Whether pods get a token, by ServiceAccount of the lag job."""
+    return {
+        it["metadata"]["name"]: it["automountServiceAccountToken"]
+        for it in documents
+        if it["kind"] == "ServiceAccount" and it["metadata"]["name"].startswith("one-lag")
+    }
 
 
 def test_what_the_operator_may_do_for_the_lag_job_is_by_name(kube: Kube) -> None:

@@ -12,7 +12,7 @@ import pytest
 from lag.observer_server import TOKEN, serving
 from observer.samples import a_poll
 
-from penstock_lag.ledger.segment_listing import list_segments, parse_listing
+from penstock_lag.ledger.served_segments import list_segments, parse_listing
 from penstock_lag.ledger.windows import AbsentBroker, PresentBroker
 from penstock_lag.observer_client import Observer, ObserverError
 

@@ -1,0 +1,53 @@
+"""Reads the records of a log that is being recovered, block by block, and tells how far it is."""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+from penstock_broker.log.blocks import BLOCK_HEADER, BlockHeader
+from penstock_broker.log.record_codec import Malformed, decode_records
+from penstock_broker.log.replay import Replay
+from penstock_broker.log.scan import Hole, SegmentData
+
+PROGRESS_BYTES = 1024 * 1024
+
+Progress = Callable[[int, int], None]
+"""Is told how many bytes recovery has gone through, and of how many in all; neither falls while one log is opened.
+
+It is called from the thread that opens the log, about once per `PROGRESS_BYTES` and at the end. It is not told the
+time: the caller has a clock. What it raises ends the recovery, which can be begun anew.
+"""
+
+
+def unheard(_read: int, _total: int) -> None:
+    """The `Progress` of a caller that does not ask for it."""
+
+
+class RecordReader:
+    """Reads the records of each block that counts, as soon as it is known to."""
+
+    def __init__(self, segments: Sequence[SegmentData], progress: Progress) -> None:
+        self.replay = Replay()
+        self.malformed: list[tuple[Hole, str]] = []
+        self.total = sum(segment.size for segment in segments)
+        """Bytes of all segments."""
+        self._segments = {segment.number: segment for segment in segments}
+        self._before = dict(zip(self._segments, accumulate([0, *(each.size for each in segments)]), strict=False))
+        self._progress, self._told = progress, -PROGRESS_BYTES
+
+    def accept(self, item: BlockHeader | Hole) -> None:
+        """The next block or hole of the log."""
+        if isinstance(item, Hole):
+            self.replay.gap()
+            return
+        start = item.offset + BLOCK_HEADER.size
+        records = memoryview(self._segments[item.segment].data)[start : start + item.length]
+        try:
+            self.replay.apply(list(decode_records(records)), item.segment, start)
+        except Malformed as error:
+            self.replay.gap()
+            hole = Hole(item.segment, item.offset, item.end, item.sequence, item.sequence)
+            self.malformed.append((hole, f"block {item.sequence} is sound but its records are not: {error}"))
+        reached = self._before[item.segment] + item.end
+        if reached - self._told >= PROGRESS_BYTES:
+            self._told = reached
+            self._progress(min(reached, self.total), self.total)
