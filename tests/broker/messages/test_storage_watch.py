@@ -94,6 +94,9 @@ def test_the_three_largest_queues_that_last_are_named(timed: SteppedBroker, capl
     ]
     assert f"The largest queues are 'b' ({sizes['b']} bytes, 0 %, 0 consumers), 'd'" in caplog.text
     assert "delivery.idleExpirySeconds" in caplog.text
+    timed.connect().send("a", *messages(9, 1000))
+    fill(timed, 86)
+    assert f"The largest queues are 'a' ({timed.queue('a').depth_bytes} bytes" in caplog.text, "as it is now"
     fill(timed, 20)
     assert broker_state(timed.broker)["largestQueues"] == []
 
