@@ -28,13 +28,14 @@ from penstock_broker.log.record_codec import ack_record, chunks, closed_record, 
 from penstock_broker.log.record_reader import Progress, unheard
 from penstock_broker.log.records import EndReason
 from penstock_broker.log.recover import Recovered, Restored, recover
+from penstock_broker.log.route_sets import RouteSets
 from penstock_broker.log.segment_files import names_of
 from penstock_broker.log.space import Space
 from penstock_broker.log.spare_segments import SpareSegments
 from penstock_broker.log.sync import Sync
 from penstock_broker.log.syncers import SyncChoice, Syncer, choose
 from penstock_broker.log.turn import TurnWriter
-from penstock_broker.log.writer import RouteSets, SegmentWriter
+from penstock_broker.log.writer import SegmentWriter
 
 LOGGER = logging.getLogger(__name__)
 
@@ -265,8 +266,12 @@ class Log:
         return self._numbers.next_incarnation()
 
     def route_set(self, incarnations: tuple[int, ...]) -> int:
-        """The number that stands for these queues in `put`. Ask again after one of them has ended."""
+        """The number that stands for these queues in `put`. Give it back with `release_route_set`."""
         return self._writer.routes.number(incarnations)
+
+    def release_route_set(self, number: int) -> None:
+        """No put will name this route set after this turn, unless others have asked for it, too."""
+        self._writer.routes.release(number)
 
     def topology(self, kind: str, key: str, payload: bytes, incarnation: int = 0) -> None:
         """Set the state of one document. Raises RecordTooLarge. See `Appender.topology`."""

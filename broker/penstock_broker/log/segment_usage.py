@@ -44,8 +44,6 @@ class Segment:
     """No put in here has a higher number."""
     acks_into: set[int] = field(default_factory=set[int])
     """Older segments with puts that acks in here name."""
-    routes: set[int] = field(default_factory=set[int])
-    """Route sets that are defined in here."""
 
     @property
     def room(self) -> int:

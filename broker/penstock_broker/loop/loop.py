@@ -33,7 +33,7 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.loop.acceptor import Acceptor
 from penstock_broker.loop.connections import IDLE_MS, READ, SWEEP_MS, Connections
 from penstock_broker.loop.garbage import YoungCollection
-from penstock_broker.messages import dispatch
+from penstock_broker.messages import dispatch, store
 from penstock_broker.messages.browse import serve_browser
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
@@ -155,6 +155,7 @@ class Loop:
             or broker.work.dirty
             or broker.work.draining
             or broker.work.streaming
+            or broker.work.fan_outs
             or connections.behind
             or self._left
             or disposal
@@ -175,6 +176,8 @@ class Loop:
             connections.release_held()
         if connections.behind:
             connections.catch_up(deadline)
+        if broker.work.fan_outs:
+            store.advance_fan_outs(broker)
         self._dispatch(deadline)
         self._finish()
         if disposal:
@@ -300,6 +303,9 @@ class Loop:
         broker.clock.timers.at(broker.clock.now_ms + CLOSE_MS, self._end)
 
     def _close_all(self) -> None:
+        if self.broker.work.fan_outs:
+            self.broker.clock.after(0, self._close_all)  # what is on its way into many queues is accepted before, too
+            return
         told = AmqpError("amqp:connection:forced", "The broker is stopping; connect again.")
         for connection in list(self.broker.clients.connections.values()):
             detach.close_connection(self.broker, connection, told)
