@@ -106,13 +106,18 @@ def serve(given: BrokerSettings, data: Path, *, ready_file: Path | None = None, 
     if probe_port is not None:
         Probes(probe_port, loop, lambda: _probe_state(loop.broker, is_open=bool(addresses)))
     _stop_on_signals(loop)
-    for listener in listeners:
-        listener.bind()
-    loop.accept_connections()
-    addresses |= {listener.name: listener.bound for listener in listeners}
-    if probe_port is not None:
-        addresses["probes"] = sockets.bound(probe_port)
-    announce(addresses, data / ADDRESSES_FILE, ready_file)
+    try:
+        for listener in listeners:
+            listener.bind()
+        loop.accept_connections()
+        addresses |= {listener.name: listener.bound for listener in listeners}
+        if probe_port is not None:
+            addresses["probes"] = sockets.bound(probe_port)
+        announce(addresses, data / ADDRESSES_FILE, ready_file)
+    except Failure:
+        log.crash()  # nothing of this start is in the log: the next one finds what the last run left
+        raise
+    log.begin()  # from here on the epoch counts: clients that came meanwhile wait for the first turn
     try:
         loop.run()
         restore.record_losses(loop.broker.topology)
@@ -149,7 +154,13 @@ def _start(
     """
     started = time.monotonic()
     log, recovered = _open_log(given, data, files, progress)
-    loop = assemble(given, log, recovered, listeners, measure=lambda: _volume_space(data), restored=progress.restoring)
+    try:
+        loop = assemble(
+            given, log, recovered, listeners, measure=lambda: _volume_space(data), restored=progress.restoring
+        )
+    except Failure:
+        log.crash()
+        raise
     logger.info("Recovery took %.2f s", time.monotonic() - started)
     return loop
 
@@ -179,7 +190,7 @@ def _open_log(
 ) -> tuple[Log, Recovered]:
     options = LogOptions(segment_bytes=given.log.segment_bytes)
     try:
-        return Log.open(data / "log", files=files, options=options, progress=progress.reading)
+        return Log.open(data / "log", files=files, options=options, progress=progress.reading, begins=False)
     except FolderLocked as error:
         raise CannotRun(f"Another broker uses the data folder {data}.", "Stop it, or name another folder.") from error
     except NewerFormat as error:

@@ -310,6 +310,9 @@ def spark_away(installation: Installation, team: Team) -> None:
             assert installation.home.get("cronjob", job) is not None
         finally:
             installation.home.kubectl("create", "-f", "-", stdin=json.dumps(_anew(crds)))
+            # As an installation does: its webhook does not start without its kinds.
+            for verb in ("restart", "status"):
+                installation.home.kubectl("rollout", verb, "deployment", "--namespace=spark-operator")
         wait_for("the Spark operator's again", lambda: _scheduled_by(team) == "ScheduledSparkApplication", 3 * MINUTE)
         wait_for("the CronJob to go", lambda: installation.home.get("cronjob", job) is None, 2 * MINUTE)
         converges(team)

@@ -87,6 +87,9 @@ class Loop:
         self._left: list[tuple[int, int]] = []
         """Descriptors of connections that were ready when a turn's time was over, and their events."""
         self._lazy_sync_ms = 0
+        self._tells_blocks = logger.isEnabledFor(logging.DEBUG)
+        """Looked at once: a turn must not pay for lines that nobody reads."""
+        self._told_block = broker.log.sequence
         self.watch(self._lobby.descriptor, self._acceptor.serve_lobby)
         self.watch(self._login_thread.descriptor, self._login_thread.collect)
         if any(listener.has_revocable_logins for listener in listeners):
@@ -256,6 +259,8 @@ class Loop:
                 log.delivered_up_to(queue.incarnation, queue.delivered_up_to)
             broker.work.delivered.clear()
         broker.sync.write()
+        if self._tells_blocks:
+            self._tell_block()
         if broker.sync.has_synced_waiting:
             broker.sync.release(broker.fail_connection)
         if log.failed is not None and broker.sync.is_awaited:
@@ -265,6 +270,14 @@ class Loop:
             # Acks alone may wait a little: what a crash loses of them is delivered once more.
             log.request_sync()
             self._lazy_sync_ms = broker.clock.now_ms + LAZY_SYNC_MS
+
+    def _tell_block(self) -> None:
+        """A turn's block, for `--log-level debug`."""
+        log = self.broker.log
+        if log.sequence != self._told_block:
+            self._told_block = log.sequence
+            logger.debug("Block %d of the log is written, %d is synced; turn %d", log.sequence, log.synced,
+                         self.broker.clock.turns)  # fmt: skip
 
     def _abandon(self) -> None:
         """The log has failed: close the connections that wait for a sync, since none will come."""

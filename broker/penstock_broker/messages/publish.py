@@ -23,7 +23,7 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.messages import dead_letter_origin, queue_limits, store
 from penstock_broker.messages.addresses import destination_of
 from penstock_broker.messages.due_times import wishes_of
-from penstock_broker.messages.refuse import break_link, refuse, refuse_unreadable, top_up, unreadable
+from penstock_broker.messages.refuse import break_link, refuse, refuse_unreadable, tagged, top_up, unreadable
 from penstock_broker.queue.message_prefix import NO_TIMES, MessagePrefix
 from penstock_broker.queue.queue import LOGGED, SCHEDULED
 from penstock_broker.state.broker import Broker
@@ -332,7 +332,7 @@ def _relay(broker: Broker, producer: Producer, relay: RelayTarget, batch: list[A
         elif settled:
             break_link(producer, delivery, target)
         else:
-            refuse(producer, delivery, settled, target)
+            refuse(producer, delivery, settled, tagged(producer, delivery, target))
         if producer.broken is not None:
             break
 

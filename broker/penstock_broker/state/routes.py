@@ -6,6 +6,7 @@ Source: docs/decisions/018-addresses.md and 036-what-is-durable.md.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
@@ -30,6 +31,11 @@ __all__ = [
     "Routes",
     "reached",
 ]
+
+logger = logging.getLogger(__name__)
+
+MOST_TOLD: Final = 20
+"""Queues that a line about a route names."""
 
 
 class RouteSets(Protocol):
@@ -167,6 +173,8 @@ class ExchangeTarget:
         """Prepare for the exchange's present bindings."""
         exchange, router = self.exchange, self.exchange.router
         self.version = exchange.version
+        logger.debug("The bindings of exchange %r have changed: its routes with key %r are made anew", exchange.name,
+                     self.key)  # fmt: skip
         self.routes.forget()
         self.constant = None
         if isinstance(router, HeadersRouter):
@@ -183,7 +191,13 @@ class ExchangeTarget:
     def route(self, data: bytes, start: int, route_sets: RouteSets | None) -> Route:
         """The route of a message whose sections begin at `start`. Raises DecodeError."""
         queues = reached(self.exchange, self.key, data, start, self.headers)
-        return self.routes.young.get(queues) or self.routes.route(queues, route_sets)
+        found = self.routes.young.get(queues)
+        if found is None:
+            found = self.routes.route(queues, route_sets)
+            if logger.isEnabledFor(logging.DEBUG):
+                told = [queue.name for queue in queues[:MOST_TOLD]]
+                logger.debug("A route of exchange %r: %d queues, %s", self.exchange.name, len(queues), told)
+        return found
 
 
 def reached(
