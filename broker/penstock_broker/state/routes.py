@@ -197,7 +197,7 @@ class ExchangeTarget:
             found = self.routes.route(queues, route_sets)
             if logger.isEnabledFor(logging.DEBUG):
                 told = [queue.name for queue in queues[:MOST_TOLD]]
-                logger.debug("A new route of exchange %r: %d queues, %s", self.exchange.name, len(queues), told)
+                logger.debug("A route of exchange %r: %d queues, %s", self.exchange.name, len(queues), told)
         return found
 
 
