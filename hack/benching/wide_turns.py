@@ -6,6 +6,9 @@ socket pairs. Only the broker's turns are timed, by the processor's time. The la
 wall time: there the disk is what a turn would wait for.
 """
 
+# pyright: reportUnknownMemberType=false
+# proton's own types are not complete.
+
 from __future__ import annotations
 
 import gc
@@ -15,18 +18,18 @@ import time
 from collections.abc import Callable, Iterator
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from benching.scenarios import TWO_PROPERTIES
-from proton import Endpoint
+from proton import Endpoint, Event, Receiver
 
 from penstock_amqp.messages.message_codec import decode_message
+from penstock_amqp.types.values import Value
 from penstock_broker.settings.settings import Role
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tests"))
 
 if TYPE_CHECKING:
-    from proton import Event, Receiver
     from support.stepped_broker import SteppedBroker
 
     from penstock_broker.queue.queue import Queue
@@ -69,16 +72,15 @@ class _Client:
 
     def _look(self, events: Iterator[Event]) -> None:
         for event in events:
-            if event.link is not None and event.link.is_receiver and event.type.name == "PN_DELIVERY":
-                delivery = event.delivery
-                if delivery.partial:
-                    continue
-                if event.link.state & Endpoint.REMOTE_CLOSED or event.link.state & Endpoint.LOCAL_CLOSED:
-                    continue
-                if event.link.name == "answers":
-                    self.answers.append(event.link.recv(delivery.pending) or b"")
-                    delivery.settle()
-                event.link.advance()
+            link, delivery = event.link, event.delivery
+            if event.type is not Event.DELIVERY or not isinstance(link, Receiver) or delivery is None:
+                continue
+            if delivery.partial or link.state & (Endpoint.REMOTE_CLOSED | Endpoint.LOCAL_CLOSED):
+                continue
+            if link.name == "answers":
+                self.answers.append(link.recv(delivery.pending) or b"")
+                delivery.settle()
+            link.advance()
 
     def turn(self) -> None:
         if self.turns is not None:
@@ -168,17 +170,17 @@ def _request(operation: str, kind: str, name: str | None = None, body: object = 
     )
 
 
-def _declaration(number: int, exchange: str) -> dict[str, object]:
+def _declaration(number: int, exchange: str) -> Value:
     from penstock_api.management import SubscriptionDeclaration
 
-    return SubscriptionDeclaration(subscription_name=f"s{number}", exchange=exchange).to_wire()  # type: ignore[return-value]
+    return cast(Value, SubscriptionDeclaration(subscription_name=f"s{number}", exchange=exchange).to_wire())
 
 
 def _declare(timed: SteppedBroker, count: int, exchange: str) -> None:
     from penstock_api.management import EntityType
     from penstock_broker.management import declare
 
-    kind = {"exchangeType": "Fanout"}
+    kind: Value = {"exchangeType": "Fanout"}
     declare.declare(timed.broker, EntityType.EXCHANGE, exchange, kind, update=False)
     for number in range(count):
         answer = declare.declare(

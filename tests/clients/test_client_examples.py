@@ -7,6 +7,7 @@ and ends it.
 from __future__ import annotations
 
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 from clients.example_clients import EXAMPLES, Client, finished, next_line
@@ -41,6 +42,17 @@ def test_two_receivers_share_a_subscription_of_the_clients_own(client: Client, b
     broker.start()
     left = [line for line in client.lines("share", url(broker), "mine", "3") if line != "ready"]
     assert sorted(line.split(" ", 1)[1] for line in left) == ["order 0", "order 1", "order 2"]
+
+
+def test_where_names_are_made_the_publisher_may_come_first(client: Client, tmp_path: Path) -> None:
+    """It makes the topic, not a queue: the consumer that comes later gets what is published from then on."""
+    with BrokerProcess(tmp_path / "data") as broker:
+        assert client.lines("publish", url(broker), "2") == ["2 accepted"]
+        with client.start("share", url(broker), "late", "2") as sharing:
+            assert next_line(sharing) == "ready"
+            assert client.lines("publish", url(broker), "2") == ["2 accepted"]
+            received = [line.split(" ", 1)[1] for line in finished(sharing)]
+    assert sorted(received) == ["order 0", "order 1"]
 
 
 def unsubscribe(client: Client, broker: BrokerProcess, name: str, refusal: str) -> None:

@@ -3,6 +3,10 @@
 A token is the identity of this broker's life and a version of `topology.state_changes`. One that is not of this life,
 or that is too old, is answered with all states. So is the empty one, which a reader sends first.
 
+A reader that is told that more is left asks on until nothing is: up to the last change before its first request, which
+the tokens in between name. What changes meanwhile is for its next poll. Else a poll of more busy subscriptions than one
+reply has would never end.
+
 Some figures depend on other links than those of the queue: which credit is usable changes with the socket of a
 connection. So a queue that has ready messages and consumers counts as changed whenever its state was told; a delivery
 needs both, which is why `dispatch` notes none.
@@ -44,6 +48,8 @@ class ChangedStatesTask:
 
     broker: Broker
     changes: Changes
+    until: int
+    """The version up to which the reader is told in this reply and those that follow because of `left`."""
     is_whole: bool
     attributes: list[str]
     names: Iterator[str]
@@ -115,7 +121,7 @@ class ChangedStatesTask:
             properties={
                 management.REVISION: topology.revision,
                 management.TOTAL: len(topology.subscriptions),
-                management.STATES_TOKEN: _life(self.broker) + str(changes.version),
+                management.STATES_TOKEN: _token(self.broker, changes, self.until),
                 management.IS_WHOLE: self.is_whole,
                 management.LEFT: changes.left,
                 management.NOW_MS: self.broker.clock.now_us // 1000,
@@ -127,11 +133,12 @@ class ChangedStatesTask:
 def begin(broker: Broker, token: str, attributes: list[str], most: int) -> ChangedStatesTask:
     """Find what changed since the reply that had this token; `most`: states in one response."""
     record = broker.topology.state_changes
-    record.number(max(most, 1))
-    version = _version(broker, token)
-    is_whole = version is None or not record.knows(version)
-    changes = record.since(0 if version is None or is_whole else version, max(most, 1))
-    task = ChangedStatesTask(broker, changes, is_whole, attributes, iter(changes.states))
+    named = _versions(broker, token)
+    is_whole = named is None or not record.knows(named[0])
+    version, until = (0, 0) if named is None or is_whole else named
+    until = until or record.number()
+    changes = record.since(version, max(most, 1), until)
+    task = ChangedStatesTask(broker, changes, until, is_whole, attributes, iter(changes.states))
     task.prepare()
     return task
 
@@ -140,11 +147,17 @@ def _life(broker: Broker) -> str:
     return f"{broker.instance.id}.{broker.log.epoch}."
 
 
-def _version(broker: Broker, token: str) -> int | None:
-    """The version in a token of this broker's life, else None."""
+def _token(broker: Broker, changes: Changes, until: int) -> str:
+    return f"{_life(broker)}{changes.version}" + (f"-{until}" if changes.left else "")
+
+
+def _versions(broker: Broker, token: str) -> tuple[int, int] | None:
+    """The version in a token of this broker's life, and the one up to which its reader is still to be told, or 0."""
     life = _life(broker)
-    version = token.removeprefix(life)
-    return int(version) if token.startswith(life) and version.isascii() and version.isdigit() else None
+    version, _, until = token.removeprefix(life).partition("-")
+    if not token.startswith(life) or not all(each.isascii() and each.isdigit() for each in (version, until or "0")):
+        return None
+    return int(version), int(until or 0)
 
 
 def _named(broker: Broker, name: str) -> Subscription | None:

@@ -13,7 +13,7 @@ docs/reference/management.md, "States that changed".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import takewhile
 from typing import Final
 
 from penstock_broker.queue.queue import Queue
@@ -82,24 +82,24 @@ class StateChanges:
         """True if all is known that happened after a version."""
         return self._forgotten <= version <= self._version
 
-    def number(self, most: int) -> None:
-        """Give versions to what changed since the last call, to so many subscriptions at most: `since` counts the
-        others as left."""
+    def number(self) -> int:
+        """Give versions to what changed since the last call; the last version that was given."""
         order, changed = self._order, self._changed
-        for queue in list(islice(changed, most)):
+        for queue in changed:
             self._version += 1
             order.pop(queue.name, None)
             order[queue.name] = self._version
             queue.changes = changed
-            del changed[queue]
+        changed.clear()
+        return self._version
 
-    def since(self, version: int, most: int) -> Changes:
-        """What changed after a version that is known, 0 for everything; `most`: how many states at most.
+    def since(self, version: int, most: int, until: int) -> Changes:
+        """What changed after a version that is known, 0 for everything, and up to another; `most`: how many states.
 
         It costs by what changed after that version. `number` is to be called before.
         """
         later = takewhile(lambda each: each[1] > version, reversed(self._order.items()))
-        found = list(later)
+        found = [each for each in later if each[1] <= until]
         found.reverse()
         chosen = found[:most]
         left = len(found) - len(chosen)
@@ -107,6 +107,6 @@ class StateChanges:
         return Changes(
             states=tuple(name for name, _ in chosen),
             removed=tuple(name for name, _ in removed)[::-1],
-            version=chosen[-1][1] if left else self._version,
-            left=left + len(self._changed),
+            version=chosen[-1][1] if left else until,
+            left=left,
         )
