@@ -247,9 +247,9 @@ def _topic_instead(name: str, directory: Directory) -> Refuse | None:
             meant = f"the topic {exchange!r}" if key is None else f"the topic {exchange!r} with the key {key!r}"
             return Refuse(
                 Reason.OTHER_KIND_OF_NODE,
-                f"{name!r} is {meant} here, so no queue is made by that name: whoever names it without a kind would not "
-                f"reach the queue. Ask for the topic (capability topic, or topic://{name}), take another name, or have "
-                "both declared.",
+                f"{name!r} is {meant} here, so no queue is made by that name: whoever names it without a kind would "
+                f"not reach the queue. Ask for the topic (capability topic, or topic://{name}), take another name, or "
+                "have both declared.",
             )
     return None
 

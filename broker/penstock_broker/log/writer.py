@@ -152,7 +152,10 @@ class SegmentWriter:
             self._spares.fill_one()
         spare = self._spares.take()
         if spare is None:
-            raise NoSegmentLeft("no segment is left for acknowledgements and topology: give the volume more space")
+            raise NoSegmentLeft(
+                "no segment is left for acknowledgements and topology: "
+                f"give the volume more space, at least {self.segment_bytes} bytes"
+            )
         header = SegmentHeader(number, self.segment_bytes, self._log_id, self._clock())
         write_all(self._files, spare.handle, encode_segment_header(header), 0)
         path = self._folder / segment_name(number)

@@ -170,14 +170,14 @@ class Loop:
         self._set_clock()
         broker.clock.turns += 1
         broker.clock.timers.run(broker.clock.now_ms, lambda: clock() < deadline)
+        if broker.work.fan_outs:
+            store.advance_fan_outs(broker)  # those that come now are written in this turn, and begin with the next
         self._acceptor.others_have_work = has_work or len(ready) > 1
         self._serve(ready, deadline)
         if broker.work.held and not broker.is_behind_disk:
             connections.release_held()
         if connections.behind:
             connections.catch_up(deadline)
-        if broker.work.fan_outs:
-            store.advance_fan_outs(broker)
         self._dispatch(deadline)
         self._finish()
         if disposal:

@@ -24,7 +24,7 @@ from penstock_broker.state.fan_outs import FanOut, RoutedMessages
 from penstock_broker.state.routes import Route
 from penstock_core.message_times import available_at, bounded, expires_at
 
-__all__ = ["MOST_QUEUES_PER_TURN", "admitted_route", "advance_fan_outs", "put", "put_numbered"]
+__all__ = ["MOST_QUEUES_PER_TURN", "admitted_route", "advance_fan_outs", "finish_fan_outs", "put", "put_numbered"]
 
 logger = logging.getLogger(__name__)
 
@@ -122,6 +122,12 @@ def advance_fan_outs(broker: Broker) -> None:
             if fan_outs and fan_outs[0] is fan_out:
                 fan_outs.popleft()
             return
+
+
+def finish_fan_outs(broker: Broker) -> None:
+    """The same until nothing is left, however long it takes: for those who need to find every message in its place."""
+    while broker.work.fan_outs:
+        advance_fan_outs(broker)
 
 
 def _advance(broker: Broker, fan_out: FanOut, most: int) -> int:

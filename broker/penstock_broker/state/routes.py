@@ -108,10 +108,11 @@ class Route:
 
     def __del__(self) -> None:
         """With the last reference to a route goes its use of the log's route sets: no put will name them for it."""
-        if self._route_sets is not None:
-            for number in (self.logged_set, self.kept_set):
+        route_sets: RouteSets | None = getattr(self, "_route_sets", None)  # it may never have been complete
+        if route_sets is not None:
+            for number in (getattr(self, "logged_set", 0), getattr(self, "kept_set", 0)):
                 if number:
-                    self._route_sets.release_route_set(number)
+                    route_sets.release_route_set(number)
 
     @property
     def selection(self) -> AdmissionSet[Queue]:

@@ -9,6 +9,8 @@ from proton import Delivery, Message
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_api.management import EntityType, SubscriptionDeclaration
+from penstock_broker.access.connection import Connection
+from penstock_broker.attach import severance
 from penstock_broker.management import declare
 from penstock_broker.management.responses import to_value
 from penstock_broker.messages import store
@@ -57,11 +59,11 @@ def test_it_is_accepted_once_it_is_in_every_queue(site: SteppedBroker, durable: 
     peer = site.connect()
     (delivery,) = send(site, peer, "amq.fanout", "one", durable=durable)
     seen: list[tuple[int, bool]] = []
-    for _ in range(4):
+    for _ in range(5):
         site.turn()
         peer.read()
         seen.append((sum(depths(site)), delivery.remote_state == Delivery.ACCEPTED))
-    assert seen == [(3, False), (6, False), (7, True), (7, True)]
+    assert seen == [(0, False), (3, False), (6, False), (7, True), (7, True)]
 
 
 def test_what_comes_behind_waits_and_every_queue_keeps_the_order(site: SteppedBroker) -> None:
@@ -102,3 +104,27 @@ def test_what_is_on_its_way_is_accepted_before_the_broker_stops(site: SteppedBro
     site.loop.stop()
     peer.pump()
     assert delivery.remote_state == Delivery.ACCEPTED
+
+
+def test_what_is_on_its_way_survives_that_another_connection_is_taken_apart(site: SteppedBroker) -> None:
+    peer = site.connect("publisher")
+    other = site.connect("broken")
+    other.receive("amq.fanout")
+    site.broker.topology.end(next(iter(site.broker.topology.subscriptions.values())))
+    (delivery,) = send(site, peer, "amq.fanout", "one")
+    (broken,) = [each for each in site.broker.clients.connections.values() if each.client.container_id == "broken"]
+    read = site.loop.connections.serve
+
+    def serve(connection: Connection, mask: int) -> None:
+        read(connection, mask)
+        if site.broker.work.fan_outs:
+            severance.sever(site.broker, broken)
+
+    site.loop.connections.serve = serve
+    site.turn()
+    peer.pump()
+    assert delivery.remote_state == Delivery.ACCEPTED
+    durable = [each for each in site.broker.topology.subscriptions.values() if each.identity.durable]
+    assert [each.queue.depth for each in durable] == [1] * (QUEUES - 1)
+    site.restart()
+    assert depths(site) == [1] * (QUEUES - 1)

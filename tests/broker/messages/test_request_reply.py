@@ -8,7 +8,7 @@ from __future__ import annotations
 from threading import Thread
 
 import pytest
-from proton import Delivery, Message, Receiver
+from proton import Delivery, Link, Message
 from proton.reactor import ReceiverOption
 from proton.utils import LinkDetached, SendException, SyncRequestResponse
 from support.broker_process import BrokerProcess
@@ -61,8 +61,8 @@ def test_a_reply_to_somebody_who_has_gone_is_rejected_and_others_are_not_concern
 class Temporary(ReceiverOption):
     """As JMS asks for a temporary queue: it is for this connection alone."""
 
-    def apply(self, link: Receiver) -> None:
-        link.source.capabilities.put_symbol("temporary-queue")
+    def apply(self, receiver: Link) -> None:
+        receiver.source.capabilities.put_symbol("temporary-queue")
 
 
 def test_nobody_else_reads_replies(broker_process: BrokerProcess) -> None:
