@@ -14,7 +14,8 @@ COMMANDS = " ".join(
     f"hack/{name}" for name in ("bench", "cluster", "crds", "demo", "images", "pictures", "rules", "states", "test")
 )
 SOAKS = " ".join(
-    f"hack/soak/{name}" for name in ("alerts", "chaos", "crash", "dashboard", "fuzz", "large", "machine", "mixed")
+    f"hack/soak/{name}"
+    for name in ("alerts", "chaos", "crash", "dashboard", "fuzz", "large", "machine", "mixed", "sparse")
 )
 CODE = f"broker operator tests hack/benching hack/in_venv.py hack/kube hack/stages {SOAKS} {COMMANDS}"
 FAST = " and ".join(f"not {marker}" for marker in ("browser", "clients", "cluster", "crash", "fuzz", "jms", "spark"))

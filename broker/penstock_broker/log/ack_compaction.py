@@ -10,24 +10,25 @@ docs/decisions/041-segments-and-checkpoint.md.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import error as StructError
 
-from penstock_broker.log.blocks import BLOCK_HEADER, SEGMENT_START, BlockFlag, decode_block
 from penstock_broker.log.files import Buffer, FileLayer
 from penstock_broker.log.record_codec import Malformed, ack_record, acks_in, chunks, split
 from penstock_broker.log.records import Ack, EndReason
-from penstock_broker.log.segment_usage import Segment, SegmentUsage
+from penstock_broker.log.segment_reader import sound_blocks
+from penstock_broker.log.segment_usage import Segment, SegmentUsage, Span
 
 LOGGER = logging.getLogger(__name__)
 
 LEAST_SEGMENTS = 4
 """With fewer segments that are kept for their acks alone, compaction is not worth its cost."""
+LARGEST_SHARE = 8
+"""One segment in so many may be kept for its acks alone."""
 LONG_RUN = 5
 """Consecutive numbers from which on a range is shorter than a list."""
-
-Span = tuple[int, int]  # first and last message
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +50,25 @@ class AckCompaction:
     def __init__(self, files: FileLayer, usage: SegmentUsage, seed: int, most: int) -> None:
         """`seed`: see `blocks.seed_of`; `most`: numbers that one record of acks may hold."""
         self._files, self._usage, self._seed, self._most = files, usage, seed, most
-        self._looked_at = 0
+        self._looked_at = 0, 0
         self._unreadable: set[int] = set()
         self._steps: Iterator[None] | None = None
         self._done: CompactedAcks | None = None
 
+    @property
+    def is_active(self) -> bool:
+        """Whether acks are being gathered."""
+        return self._steps is not None
+
     def wants_work(self, kept_from: int, synced: int) -> bool:
-        """Whether `work` has something to do; decided anew whenever another segment was begun.
+        """Whether `work` has something to do; decided anew when a segment was begun, or the last message of one left.
 
         `kept_from`: the first segment that is needed for its topology; `synced`: the last synced block.
         """
-        newest = self._usage.segments[-1].number
-        if self._steps is None and newest != self._looked_at:
-            self._looked_at = newest
+        usage = self._usage
+        look = usage.segments[-1].number, usage.emptied
+        if self._steps is None and look != self._looked_at and synced >= usage.emptied_by:
+            self._looked_at = look
             self._begin(kept_from, synced)
         return self._steps is not None
 
@@ -87,19 +94,24 @@ class AckCompaction:
         numbers = {segment.number for segment in idle}
         named = {number for segment in idle for number in segment.acks_into}
         held = frozenset(number for number in named - numbers if number in by_number)
-        is_worth_it = len(idle) >= max(LEAST_SEGMENTS, len(segments) // 4) and numbers.isdisjoint(self._unreadable)
-        if held and is_worth_it and not self._usage.has_copies:
+        least = max(LEAST_SEGMENTS, len(segments) // LARGEST_SHARE)
+        if held and len(idle) >= least and numbers.isdisjoint(self._unreadable):
             self._steps = self._gather(held, tuple(segment for segment in idle if segment.acks_into & held))
 
     def _gather(self, held: frozenset[int], sources: tuple[Segment, ...]) -> Iterator[None]:
-        wanted = [(each.first_message, each.last_message) for each in map(self._usage.by_number.__getitem__, held)]
+        wanted = _wanted(map(self._usage.by_number.__getitem__, held))
+        firsts = [first for first, _ in wanted]
         found: dict[tuple[int, int], list[Span]] = {}
         for source in sources:
             try:
                 for ack in self._acks(source):
                     if ack is not None and ack.incarnation in self._usage.queues:
                         spans = found.setdefault((ack.incarnation, ack.reason), [])
-                        spans += [span for first, last in wanted for span in _within(ack.messages, first, last)]
+                        low = max(0, bisect_right(firsts, ack.messages[0]) - 1)
+                        high = bisect_right(firsts, ack.messages[-1])
+                        spans += [
+                            span for first, last in wanted[low:high] for span in _within(ack.messages, first, last)
+                        ]
                     yield
             except (Malformed, StructError, ValueError) as error:
                 LOGGER.warning("segment %d can't be read, so that nothing behind it is freed: %s", source.number, error)
@@ -113,24 +125,15 @@ class AckCompaction:
 
     def _acks(self, segment: Segment) -> Iterator[Ack | None]:
         """The acks of the segment; before those of each record comes None, so that the caller can stop in between."""
-        for data in self._blocks(segment):
-            for kind, flags, body, _ in split(data):
+        for block in sound_blocks(self._files, segment, self._seed):
+            if block is None:
+                yield None
+                if self._usage.by_number.get(segment.number) is not segment:
+                    return  # recycled meanwhile: nothing that its acks name is left
+                continue
+            for kind, flags, body, _ in split(block.records):
                 yield None
                 yield from acks_in(kind, flags, body)
-
-    def _blocks(self, segment: Segment) -> Iterator[memoryview]:
-        at = SEGMENT_START
-        while at < segment.end:
-            head = self._files.pread(segment.handle, BLOCK_HEADER.size, at)
-            length = BLOCK_HEADER.unpack(head)[3]
-            data = memoryview(head + self._files.pread(segment.handle, length, at + BLOCK_HEADER.size))
-            block = decode_block(data, at, segment.number, self._seed, view_at=at)
-            if block is None:
-                raise Malformed(f"no sound block at {at}")
-            if block.flags & BlockFlag.SEAL:
-                return
-            yield data[BLOCK_HEADER.size :]
-            at = block.end
 
     def _records(self, incarnation: int, reason: EndReason, spans: list[Span]) -> Iterator[bytes]:
         single: list[int] = []
@@ -141,6 +144,14 @@ class AckCompaction:
                 single += range(first, last + 1)
         for chunk in chunks(single, self._most):
             yield ack_record(incarnation, chunk, reason)
+
+
+def _wanted(segments: Iterable[Segment]) -> list[Span]:
+    """The numbers of all puts in these segments, as ascending spans."""
+    spans: list[Span] = []
+    for segment in segments:
+        spans += [(segment.first_message, segment.last_message), *segment.copied]
+    return list(_joined(spans))
 
 
 def _within(messages: Sequence[int], first: int, last: int) -> Iterator[Span]:

@@ -8,7 +8,7 @@ must never serve half a log.
 from dataclasses import dataclass
 from enum import IntFlag
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 from zlib import crc32
 
 VERSION: Final = 1
@@ -136,19 +136,47 @@ def decode_block(segment: memoryview, offset: int, number: int, seed: int, *, vi
     and of a later version.
     """
     at = offset - view_at
-    if at + BLOCK_HEADER.size > len(segment):
+    claim = claimed_block(segment, offset, number, at=at)
+    if claim is None:
         return None
-    fields = BLOCK_HEADER.unpack_from(segment, at)
+    start, length = at + BLOCK_HEADER.size, claim.header.length
+    if (
+        start + length > len(segment)
+        or crc32(segment[start : start + length], crc32(claim.bare, seed)) != claim.checksum
+    ):
+        return None
+    claim.check_version()
+    return claim.header
+
+
+class BlockClaim(NamedTuple):
+    """What 64 bytes say that look like the header of a block. It holds if the checksum over the records is right.
+
+    The checksum is `crc32(records, crc32(bare, seed))`.
+    """
+
+    header: BlockHeader
+    checksum: int
+    bare: bytes
+    version: int
+
+    def check_version(self) -> None:
+        """Raises NewerFormat if the block, which is sound, is of a later version."""
+        if self.version > VERSION:
+            raise NewerFormat(
+                f"block {self.header.sequence} has format version {self.version}, this Penstock reads up to {VERSION}"
+            )
+
+
+def claimed_block(data: bytes | memoryview, offset: int, number: int, *, at: int = 0) -> BlockClaim | None:
+    """The header, at `at` in `data`, of a block at `offset` of segment `number`; None if it is none, or of another."""
+    if at + BLOCK_HEADER.size > len(data):
+        return None
+    fields = BLOCK_HEADER.unpack_from(data, at)
     magic, version, flags, length, checksum, at_segment, at_offset, reserved, epoch, sequence, synced, time_ms = fields
     if magic != BLOCK_MAGIC or at_segment != number or at_offset != offset:
         return None
-    start = at + BLOCK_HEADER.size
-    if start + length > len(segment):
-        return None
     place = (at_segment, at_offset, reserved)
     bare = BLOCK_HEADER.pack(magic, version, flags, length, 0, *place, epoch, sequence, synced, time_ms)
-    if crc32(segment[start : start + length], crc32(bare, seed)) != checksum:
-        return None
-    if version > VERSION:
-        raise NewerFormat(f"block {sequence} has format version {version}, this Penstock reads up to {VERSION}")
-    return BlockHeader(number, offset, length, BlockFlag(flags & 1), epoch, sequence, synced, time_ms)
+    header = BlockHeader(number, offset, length, BlockFlag(flags & 1), epoch, sequence, synced, time_ms)
+    return BlockClaim(header, checksum, bare, version)

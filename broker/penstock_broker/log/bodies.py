@@ -65,6 +65,7 @@ class StagedBody:
         if extent.segment not in self.segments:
             self.segments.append(extent.segment)
             extent.segment.live += 1
+            extent.segment.bodies += 1
 
     def read(self, offset: int, length: int) -> bytes:
         """`length` bytes from `offset` on, fewer at the end. Raises OSError, also after the body was discarded."""

@@ -52,6 +52,7 @@ _RANGE = Struct("<QQQ")  # incarnation, first message, last message
 _PAIR = Struct("<QQ")
 _COUNT = Struct("<QQII")  # incarnation, message, delivery count, reserved
 _NUMBER = Struct("<Q")
+_NUMBER_32 = Struct("<I")
 
 T = TypeVar("T")
 
@@ -132,6 +133,13 @@ def put_record(route_set: int, message: int, arrival: int, payload: bytes, flags
     """See `Put`."""
     body = PUT_FIXED + len(payload)
     return PUT.pack(RecordType.PUT, flags, 0, body, route_set, 0, message, arrival) + payload
+
+
+def redirected(put: bytes, route_set: int) -> bytes:
+    """The same put or staged put for the queues of another route set."""
+    changed = bytearray(put)
+    _NUMBER_32.pack_into(changed, PREFIX.size, route_set)
+    return bytes(changed)
 
 
 def part_prefix(body: int, offset: int, length: int) -> bytes:
@@ -224,6 +232,17 @@ def split(data: memoryview) -> Iterator[tuple[int, int, memoryview, int]]:
         offset += length
 
 
+def route_in(kind: int, body: memoryview) -> RouteSet | RouteDifference | None:
+    """The definition of a route set that a record is; None for other records."""
+    match kind:
+        case RecordType.ROUTE:
+            return _decode_route(body)
+        case RecordType.ROUTE_DIFFERENCE:
+            return _decode_difference(body)
+        case _:
+            return None
+
+
 def acks_in(kind: int, flags: int, body: memoryview) -> Iterator[Ack]:
     """The ack that a record is, or the acks that it holds if it is a commit; nothing for other records."""
     match kind:
@@ -258,11 +277,9 @@ def _decode(kind: int, flags: int, body: memoryview, at: int) -> Record:
             incarnation, message = _PAIR.unpack_from(body)
             return Remark(incarnation, message, bytes(body[_PAIR.size :]))
         case RecordType.ROUTE:
-            return RouteSet(_ROUTE.unpack_from(body)[0], tuple(_read_numbers(body[_ROUTE.size :])))
+            return _decode_route(body)
         case RecordType.ROUTE_DIFFERENCE:
-            number, base, removed, _ = _ROUTE_DIFFERENCE.unpack_from(body)
-            queues = tuple(_read_numbers(body[_ROUTE_DIFFERENCE.size :]))
-            return RouteDifference(number, base, queues[:removed], queues[removed:])
+            return _decode_difference(body)
         case RecordType.DOCUMENT:
             incarnation, kind_length, _, key_length = _DOCUMENT.unpack_from(body)
             name, key, payload = _texts(body[_DOCUMENT.size :], kind_length, key_length)
@@ -281,6 +298,16 @@ def _decode(kind: int, flags: int, body: memoryview, at: int) -> Record:
             return Closed()
         case _:
             raise NewerFormat(f"record type {kind} is unknown: the log was written by a newer Penstock")
+
+
+def _decode_route(body: memoryview) -> RouteSet:
+    return RouteSet(_ROUTE.unpack_from(body)[0], tuple(_read_numbers(body[_ROUTE.size :])))
+
+
+def _decode_difference(body: memoryview) -> RouteDifference:
+    number, base, removed, _ = _ROUTE_DIFFERENCE.unpack_from(body)
+    queues = tuple(_read_numbers(body[_ROUTE_DIFFERENCE.size :]))
+    return RouteDifference(number, base, queues[:removed], queues[removed:])
 
 
 def _decode_transacted(kind: int, flags: int, body: memoryview) -> Transacted:

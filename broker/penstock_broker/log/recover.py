@@ -24,6 +24,7 @@ from penstock_broker.log.blocks import (
 from penstock_broker.log.bodies import fetch_bodies
 from penstock_broker.log.damage import DAMAGED, Damage, copy_name, save_copy, set_aside
 from penstock_broker.log.files import FileLayer, write_all
+from penstock_broker.log.record_codec import PUT
 from penstock_broker.log.record_reader import Progress, RecordReader, unheard
 from penstock_broker.log.records import Document
 from penstock_broker.log.replay import LiveMessage, Replay, live_messages, lost_incarnations
@@ -187,18 +188,44 @@ def _add_segments(usage: SegmentUsage, kept: Sequence[FoundSegment], result: Sca
         segment = Segment(
             number, item.path, item.handle, size, end, first, last_message=last_message, acks_into=acks_into
         )
+        segment.copied = replay.copied.get(number, [])
         usage.add_segment(segment)
 
 
 def _count_live(usage: SegmentUsage, replay: Replay, messages: dict[int, list[LiveMessage]]) -> None:
     usage.queues = {incarnation: {} for incarnation in messages}
     puts = replay.puts
+    if usage.segments:
+        usage.locate(_placed(usage, replay), replay.highest_message + 1)
     for incarnation, queue in messages.items():
         for segment, together in groupby([message.number for message in queue], lambda number: puts[number].segment):
             usage.restore(incarnation, list(together), segment)
+    for number in replay.repeated & puts.keys():
+        usage.by_number[puts[number].segment].copied_from.update(puts[number].older)
     for number in replay.staged & puts.keys():
         live = puts[number]
         if live.staged is not None:
             places = replay.parts.get(live.staged[0], ())
             segments = [usage.by_number[segment] for segment in dict.fromkeys(place.segment for place in places)]
             usage.hold_body(number, live.waits_in, segments)
+
+
+def _placed(usage: SegmentUsage, replay: Replay) -> list[tuple[int, int]]:
+    """Of the live messages, ascending, each that lies in another segment than the one before, with its segment.
+
+    Notes on the way how many bytes the messages of each segment take; bodies that came in parts do not count.
+    """
+    placed: list[tuple[int, int]] = []
+    puts, by_number, staged = replay.puts, usage.by_number, replay.staged
+    segment, size = -1, 0
+    for number in sorted(puts):
+        live = puts[number]
+        if live.segment != segment:
+            if segment >= 0:
+                by_number[segment].put_bytes += size
+            segment, size = live.segment, 0
+            placed.append((number, segment))
+        size += PUT.size if number in staged else PUT.size + len(live.put.payload)
+    if segment >= 0:
+        by_number[segment].put_bytes += size
+    return placed

@@ -36,7 +36,7 @@ DocumentKey = tuple[str, str]
 class LivePut:
     """A put that at least one of its queues has not acknowledged."""
 
-    __slots__ = ("_acked", "_queues", "put", "segment", "staged")
+    __slots__ = ("_acked", "_queues", "older", "put", "segment", "staged")
 
     def __init__(self, put: Put, segment: int, queues: ReachedQueues, staged: tuple[int, int, int] | None) -> None:
         self.put = put
@@ -44,6 +44,8 @@ class LivePut:
         """Where its newest record lies."""
         self.staged = staged
         """The body that follows the put's own payload: its number, the offset in it, its length."""
+        self.older: tuple[int, ...] = ()
+        """Segments with earlier puts of the message, from which compaction has copied it."""
         self._queues = queues
         self._acked: set[int] | None = None
 
@@ -98,6 +100,9 @@ class Replay:
     acks_into: dict[int, set[int]] = field(default_factory=dict[int, set[int]])  # segment -> segments its acks name
     first_messages: dict[int, int] = field(default_factory=dict[int, int])  # segment -> its first put
     last_messages: dict[int, int] = field(default_factory=dict[int, int])  # segment -> its highest put
+    repeated: set[int] = field(default_factory=set[int])  # messages of which more than one put was read
+    copied: dict[int, list[tuple[int, int]]] = field(default_factory=dict[int, list[tuple[int, int]]])
+    """By segment, the spans of numbers of puts out of order; one span for each block at least."""
     boot_id: bytes = b""
     message_ceiling: int = 1
     incarnation_ceiling: int = 1
@@ -107,6 +112,8 @@ class Replay:
     _routes: KnownRouteSets = field(default_factory=KnownRouteSets)
     _restated: set[DocumentKey] | None = None
     _checkpoint: tuple[int, int] | None = None
+    _span_at: tuple[int, int] = (0, 0)
+    _at: int = 0
 
     @property
     def highest_route(self) -> int:
@@ -115,6 +122,7 @@ class Replay:
 
     def apply(self, records: Iterable[Record], segment: int, start: int = 0) -> None:
         """Take in records that lie in `segment`; the first of them at byte `start` of its file."""
+        self._at = start
         for record in records:
             self.closed = False
             match record:
@@ -169,16 +177,29 @@ class Replay:
         message = put.message
         live = self.puts.get(message)
         if live is not None:
+            live.older += (live.segment,)
             live.segment = segment
-            return
-        routes = self._routes
-        queues = routes.made.get(put.route_set) or routes.queues(put.route_set) or _NOWHERE
-        self.puts[message] = LivePut(put, segment, queues, staged)
-        if staged is not None:
-            self.staged.add(message)
+            self.repeated.add(message)
+        else:
+            routes = self._routes
+            queues = routes.made.get(put.route_set) or routes.queues(put.route_set) or _NOWHERE
+            self.puts[message] = LivePut(put, segment, queues, staged)
+            if staged is not None:
+                self.staged.add(message)
         if message > self.highest_message:
             self.first_messages.setdefault(segment, message)
             self.highest_message = self.last_messages[segment] = message
+        else:
+            self._note_copy(message, segment)
+
+    def _note_copy(self, message: int, segment: int) -> None:
+        spans = self.copied.setdefault(segment, [])
+        if self._span_at == (segment, self._at):
+            first, last = spans[-1]
+            spans[-1] = min(first, message), max(last, message)
+        else:
+            self._span_at = segment, self._at
+            spans.append((message, message))
 
     def _ack(self, ack: Ack, segment: int) -> None:
         incarnation, puts = ack.incarnation, self.puts
@@ -190,6 +211,8 @@ class Replay:
             if live.segment not in (segment, named):
                 named = live.segment
                 self.acks_into.setdefault(segment, set()).add(named)
+            if live.older:
+                self.acks_into.setdefault(segment, set()).update(live.older)
             if live.ack(incarnation):
                 del puts[message]
 

@@ -95,6 +95,10 @@ class RouteSets:
         self._uses[number] = self._uses.get(number, 0) + 1
         return number
 
+    def fresh(self) -> int:
+        """A number for a set that is defined and used in one segment only, and not remembered."""
+        return self._unused()
+
     def release(self, number: int) -> None:
         """Give a number back; puts of this turn may have named it."""
         self._uses[number] -= 1

@@ -1,23 +1,24 @@
 """What is still needed of each segment, so that a segment of which nothing is needed can be recycled at once.
 
-No table of messages is kept. Message numbers rise in log order, so the segment of a message follows from its number;
-per queue and segment there are two integers: how many live messages, and the sum of their numbers. If a message is
-acknowledged twice, the two disagree. Such a segment is not recycled in this run (the next start counts anew), so the
-mistake costs space and no message.
+No table of messages is kept. The segment of a message follows from its number (see `Places`); per queue and segment
+there are two integers: how many live messages, and the sum of their numbers. If a message is acknowledged twice, the
+two disagree. Such a segment is not recycled in this run (the next start counts anew), so the mistake costs space and no
+message.
 
 Cost: one update per queue and block of puts, two bisections and one sum per queue and block of acks.
 """
 
 import logging
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock_broker.log.blocks import BLOCK_HEADER
+from penstock_broker.log.places import Places
 
 LOGGER = logging.getLogger(__name__)
 
+Span = tuple[int, int]  # first and last message
 _NEVER = 1 << 64
 """More than the sequence of any block."""
 
@@ -44,11 +45,29 @@ class Segment:
     """No put in here has a higher number."""
     acks_into: set[int] = field(default_factory=set[int])
     """Older segments with puts that acks in here name."""
+    bodies: int = 0
+    """Of `live`, the bodies."""
+    put_bytes: int = 0
+    """Bytes that were written for `put_places` live messages, counted per queue. Both only ever grow, until compaction
+    has looked into the segment: then they say what was found."""
+    put_places: int = 0
+    copied: list[Span] = field(default_factory=list[Span])
+    """Among the numbers in these spans are the copies that compaction wrote in here."""
+    copied_from: set[int] = field(default_factory=set[int])
+    """Segments in which older puts of the copies in here may be left."""
+    is_fixed: bool = False
+    """Compaction can't move what is alive in here; the next start tries it again."""
 
     @property
     def room(self) -> int:
         """Bytes of records that one more block can hold, with room for the seal behind it."""
         return self.size - self.end - 2 * BLOCK_HEADER.size
+
+    @property
+    def alive_bytes(self) -> float:
+        """About how many bytes the live messages in here take: their share by count, up to the whole segment."""
+        alive = self.put_bytes * (self.live - self.bodies) / self.put_places if self.put_places else 0
+        return min(alive, self.size)
 
     def fits(self, length: int, seal: int) -> bool:
         """Whether a block of `length` bytes fits, with `seal` bytes behind it."""
@@ -56,7 +75,9 @@ class Segment:
 
 
 @dataclass(slots=True)
-class _Tally:
+class Tally:
+    """How many messages of one queue live in one segment, and the sum of their numbers."""
+
     count: int = 0
     total: int = 0
 
@@ -77,10 +98,18 @@ class SegmentUsage:
         """The sequence of the last block written; the segment writer keeps it up to date."""
         self.segments: list[Segment] = []
         self.by_number: dict[int, Segment] = {}
-        self.queues: dict[int, dict[int, _Tally]] = {}  # incarnation -> segment number -> live messages
+        self.queues: dict[int, dict[int, Tally]] = {}  # incarnation -> segment number -> live messages
+        self.places: Places[Segment] = Places()
+        """Where each live message lies."""
+        self.died = 0
+        """How many messages have left a queue, counted per queue; compared with itself by whoever waits for room."""
+        self.emptied = 0
+        """How many times the last message of a segment has left it."""
+        self.emptied_by = 0
+        """The block by which that happened last."""
+        self.watch: Callable[[int, Sequence[int]], None] | None = None
+        """Is told of each ack, by queue and ascending messages, while a compaction is under way."""
         self._holders: dict[int, _Holder] = {}  # by message
-        self._firsts: list[int] = []
-        self._moved: dict[int, int] = {}  # message -> segment, for copies that lie out of number order
         self._changes = 0
         """Grows whenever a segment may have become recyclable, but for what `recyclable` is asked with."""
         self._none_until: tuple[int, int, int] | None = None
@@ -92,20 +121,20 @@ class SegmentUsage:
         self._changes += 1
         self.segments.append(segment)
         self.by_number[segment.number] = segment
-        self._firsts.append(segment.first_message)
+        self.places.begin(segment.first_message, segment)
 
     def remove_segment(self, segment: Segment) -> None:
         """Nothing is needed of the segment, and it will be recycled."""
         self._changes += 1
-        position = self.segments.index(segment)
-        del self.segments[position], self._firsts[position], self.by_number[segment.number]
-        if self._moved:
-            self._moved = {message: number for message, number in self._moved.items() if number != segment.number}
+        self.segments.remove(segment)
+        del self.by_number[segment.number]
+        self.places.remove(segment)
+        for other in self.segments:
+            other.copied_from.discard(segment.number)
 
-    @property
-    def has_copies(self) -> bool:
-        """Whether messages lie in other segments than their numbers say."""
-        return bool(self._moved)
+    def segment_of(self, message: int) -> Segment:
+        """The segment in which the message lies, if it is live. Copies that compaction makes change it."""
+        return self.places[message]
 
     def begin_queue(self, incarnation: int) -> None:
         """A queue exists from now on; a second call changes nothing."""
@@ -119,11 +148,13 @@ class SegmentUsage:
             self._lower(tallies, number, tally.count, tally.total, sequence)
 
     def restore(self, incarnation: int, messages: Sequence[int], segment: int) -> None:
-        """Count recovered messages (ascending) of one queue in the segment where their records lie."""
-        home = self.by_number[segment]
-        if self._segment_of(messages[0]) is not home or self._segment_of(messages[-1]) is not home:
-            self._moved |= {each: segment for each in messages if self._segment_of(each).number != segment}
-        self.put(home, (incarnation,), messages)
+        """Count recovered messages (ascending) of one queue where their newest puts lie; `locate` comes first."""
+        self.put(self.by_number[segment], (incarnation,), messages)
+
+    def locate(self, messages: Iterable[tuple[int, int]], first_free: int) -> None:
+        """The live messages after a recovery, ascending, with their segments. Numbers from `first_free` on are free."""
+        found = ((message, self.by_number[number]) for message, number in messages)
+        self.places.rebuild(found, first_free, self.segments[-1])
 
     def put(self, segment: Segment, incarnations: Iterable[int], messages: Sequence[int]) -> None:
         """Messages (ascending), each in all these queues, were written to `segment`."""
@@ -135,10 +166,11 @@ class SegmentUsage:
                 continue
             tally = tallies.get(segment.number)
             if tally is None:
-                tally = tallies[segment.number] = _Tally()
+                tally = tallies[segment.number] = Tally()
             tally.count += count
             tally.total += total
             segment.live += count
+            segment.put_places += count
 
     def ack(self, incarnation: int, messages: Sequence[int], sequence: int) -> set[int]:
         """These messages (ascending) left their queue by block `sequence`. Returns the segments with their puts."""
@@ -147,28 +179,43 @@ class SegmentUsage:
             return set()
         if self._holders:
             self._leave(incarnation, messages, sequence)
-        low, high = self._segment_of(messages[0]), self._segment_of(messages[-1])
-        if low is high and not self._moved:
-            self._lower(tallies, low.number, len(messages), sum(messages), sequence)
-            return {low.number}
-        by_segment: dict[int, _Tally] = {}
-        for message in messages:
-            tally = by_segment.setdefault(self._moved.get(message) or self._segment_of(message).number, _Tally())
-            tally.count += 1
-            tally.total += message
-        for number, tally in by_segment.items():
-            self._lower(tallies, number, tally.count, tally.total, sequence)
-        return set(by_segment)
+        if self.watch is not None:
+            self.watch(incarnation, messages)
+        named: set[int] = set()
+        for segment, part in self.places.split(messages):
+            self._lower(tallies, segment.number, len(part), sum(part), sequence)
+            named.add(segment.number)
+            if segment.copied_from:  # the older puts must not come back when the copy is gone
+                named |= segment.copied_from
+        return named
+
+    def move(self, source: Segment, target: Segment, span: Span, moved: Mapping[int, Tally], sequence: int) -> None:
+        """The live messages of `source` in the span of numbers were copied to `target`, by block `sequence`.
+
+        `moved`: what of each queue. The source stays until the block is synced.
+        """
+        self.places.move(source, *span, target)
+        target.copied.append(span)
+        target.copied_from |= source.copied_from | {source.number}
+        for incarnation, part in moved.items():
+            tallies = self.queues[incarnation]
+            tally = tallies.setdefault(target.number, Tally())
+            tally.count += part.count
+            tally.total += part.total
+            target.live += part.count
+            target.put_places += part.count
+            self._lower(tallies, source.number, part.count, part.total, sequence)
 
     def hold_body(self, message: int, incarnations: Iterable[int], segments: Sequence[Segment]) -> None:
         """A message was put whose body lies in these segments: they stay until it has left all its queues."""
-        own = self._moved.get(message) or self._segment_of(message).number
-        others = tuple(segment for segment in segments if segment.number != own)
+        own = self.segment_of(message)
+        others = tuple(segment for segment in segments if segment is not own)
         queues = {incarnation for incarnation in incarnations if incarnation in self.queues}
         if others and queues:
             self._holders[message] = _Holder(queues, others)
             for segment in others:
                 segment.live += 1
+                segment.bodies += 1
 
     def release_body(self, segments: list[Segment]) -> None:
         """A body in these segments is no longer used; the list is emptied.
@@ -207,9 +254,12 @@ class SegmentUsage:
     def _release(self, segments: Iterable[Segment], sequence: int) -> None:
         for segment in segments:
             segment.live -= 1
+            segment.bodies -= 1
             segment.released_by = max(segment.released_by, sequence)
             if not segment.live:
                 self._changes += 1
+                self.emptied += 1
+                self.emptied_by = max(self.emptied_by, sequence)
 
     def _leave(self, incarnation: int, messages: Iterable[int], sequence: int) -> None:
         """Release the bodies of the messages that have left their last queue."""
@@ -222,13 +272,16 @@ class SegmentUsage:
                 del self._holders[message]
                 self._release(holder.segments, sequence)
 
-    def _lower(self, tallies: dict[int, _Tally], number: int, count: int, total: int, sequence: int) -> None:
+    def _lower(self, tallies: dict[int, Tally], number: int, count: int, total: int, sequence: int) -> None:
         segment = self.by_number[number]
         segment.live -= count
+        self.died += count
         segment.released_by = max(segment.released_by, sequence)
         if not segment.live:
             self._changes += 1
-        tally = tallies.get(number, _Tally())
+            self.emptied += 1
+            self.emptied_by = max(self.emptied_by, sequence)
+        tally = tallies.get(number, Tally())
         tally.count -= count
         tally.total -= total
         if tally.count > 0:
@@ -237,6 +290,3 @@ class SegmentUsage:
         if tally.total or tally.count:
             segment.miscounted = True
             LOGGER.error("segment %d is kept until the next start: a message in it was acknowledged twice", number)
-
-    def _segment_of(self, message: int) -> Segment:
-        return self.segments[max(0, bisect_right(self._firsts, message) - 1)]

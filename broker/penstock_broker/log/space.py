@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 
 from penstock_broker.log.ack_compaction import AckCompaction
+from penstock_broker.log.compaction import Compaction
+from penstock_broker.log.files import FileLayer
 from penstock_broker.log.segment_usage import Segment
 from penstock_broker.log.spare_segments import SpareSegments
 from penstock_broker.log.sync import Sync
@@ -24,15 +26,17 @@ class Space:
 
     def __init__(
         self,
+        files: FileLayer,
         writer: SegmentWriter,
         spares: SpareSegments,
-        compaction: AckCompaction,
+        acks: AckCompaction,
         sync: Sync,
         reserve: int,
         clock: Callable[[], int],
     ) -> None:
         """`reserve`: number of spare segments that publishers may not use. `clock`: milliseconds since 1970."""
-        self._writer, self._spares, self._compaction, self._sync = writer, spares, compaction, sync
+        self._writer, self._spares, self._acks, self._sync = writer, spares, acks, sync
+        self._messages = Compaction(files, writer.usage, writer, self._may_copy)
         self._reserve, self._clock = reserve, clock
         self._fill_again_ms = 0
 
@@ -76,17 +80,18 @@ class Space:
         writer = self._writer
         if writer.failed is not None or self._sync.is_filling_spare:
             return False
-        if self._recyclable() is not None or self._compaction.wants_work(writer.schedule.kept_from, writer.synced):
-            return True
-        return self._spares.lacking and (not self._spares.full or self._is_time_to_fill())
+        return (
+            self._recyclable() is not None or self._may_fill() or self._acks_want_work() or self._messages_want_work()
+        )
 
     def _is_time_to_fill(self) -> bool:
         # More than the whole wait to go: the clock was put back, and the time noted before says nothing.
         return not 0 < self._fill_again_ms - self._clock() <= _FULL_RETRY_MS
 
     def work(self, budget_ms: float, first_message: int) -> None:
-        """Recycle one segment, or gather acks, or fill a spare segment, for about `budget_ms`. A failure fails the log.
+        """Recycle one segment, compact acks or messages, or fill a spare segment, for about `budget_ms`.
 
+        A failure fails the log.
         `first_message`: no put that is still to be written has a lower number.
         """
         if not self.wants_work():
@@ -103,15 +108,42 @@ class Space:
             writer.usage.remove_segment(unneeded)
             self._spares.recycle(unneeded.path, unneeded.handle, unneeded.size)
             return
-        if self._compaction.wants_work(writer.schedule.kept_from, writer.synced):
-            acks = self._compaction.work(lambda: time.perf_counter() < deadline)
+
+        def more() -> bool:
+            return time.perf_counter() < deadline
+
+        if self._acks_want_work():
+            acks = self._acks.work(more)
             if acks is not None:
                 writer.write_compacted(acks, first_message)
             return
-        handle = self._spares.fill(lambda: time.perf_counter() < deadline)
+        is_short = not self._spares.full and len(self._spares) <= self._reserve  # a turn might have to fill one
+        if not (is_short and self._may_fill()) and self._messages_want_work():
+            self._messages.work(more, first_message)
+            return
+        handle = self._spares.fill(more)
         self._fill_again_ms = self._clock() + _FULL_RETRY_MS
         if handle is not None:
             self._sync.request_for_spare(handle)
+
+    def _acks_want_work(self) -> bool:
+        writer = self._writer
+        # One compaction at a time: each relies on it that the acks it reads stay where they are.
+        return not self._messages.is_active and self._acks.wants_work(writer.schedule.kept_from, writer.synced)
+
+    def _messages_want_work(self) -> bool:
+        if self._acks.is_active:
+            return False
+        return self._messages.wants_work(self._writer.schedule.kept_from, is_full=self._spares.full)
+
+    def _may_fill(self) -> bool:
+        return self._spares.lacking and (not self._spares.full or self._is_time_to_fill())
+
+    def _may_copy(self, size: int) -> bool:
+        """Whether compaction may write `size` bytes of messages: a spare segment is left for acks and topology."""
+        if 2 * size < self._writer.usage.segments[-1].room:
+            return True
+        return len(self._spares) > (1 if self._spares.full else self._reserve)
 
     def _recyclable(self) -> Segment | None:
         return self._writer.usage.recyclable(self._writer.schedule.kept_from, self._writer.synced)

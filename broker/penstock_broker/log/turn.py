@@ -55,8 +55,8 @@ class TurnWriter:
             self._usage.hold_body(message, writer.routes.incarnations[route_set], body.segments)
         for incarnation, messages in turn.acks:
             named = self._usage.ack(incarnation, messages, sequence)
-            for segment in touched:
-                segment.acks_into |= named - {segment.number}
+            for segment in touched:  # an ack stands behind its put, so it never lies in an older segment than that
+                segment.acks_into |= {number for number in named if number < segment.number}
         return sequence
 
     def _write_checkpoint(self) -> None:

@@ -104,6 +104,8 @@ class SegmentWriter:
             if not segment.fits(padded(len(block)), _SEAL):
                 return self._place_pieces(records, first_message)
         self.write_block(segment, block)
+        if puts:
+            segment.put_bytes += len(block)
         for route_set, messages in puts.items():
             incarnations = self.routes.incarnations[route_set]
             self._defined.note(route_set, incarnations)

@@ -99,6 +99,7 @@ def test_acks_of_one_batch_find_their_segments() -> None:
 
 def test_a_copy_out_of_order_is_counted_where_it_lies() -> None:
     state = usage_of(1, 10)
+    state.locate([(5, 2)], 10)
     state.restore(QUEUE, [5], 2)
     state.restore(OTHER, [5], 2)
     assert [segment.live for segment in state.segments] == [0, 2]

@@ -1,0 +1,71 @@
+"""Reads the blocks of a segment again while the broker runs: in pieces, so that no turn waits for a large block."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+from penstock_broker.log.blocks import BLOCK_HEADER, SEGMENT_START, BlockFlag, BlockHeader, claimed_block
+from penstock_broker.log.files import FileLayer
+from penstock_broker.log.record_codec import Malformed
+from penstock_broker.log.segment_usage import Segment
+
+PIECE = 256 * 1024
+"""Bytes that are read at a time."""
+
+
+class Block(NamedTuple):
+    """A block that was found sound, and its records."""
+
+    header: BlockHeader
+    records: memoryview
+
+
+def sound_blocks(files: FileLayer, segment: Segment, seed: int) -> Iterator[Block | None]:
+    """All blocks of the segment, up to its end as it is then; None wherever the caller may pause.
+
+    `seed`: see `blocks.seed_of`. Raises Malformed if a block can't be read or is not sound.
+    """
+    at = SEGMENT_START
+    while at < segment.end:
+        for block in sound_block(files, segment, at, seed):
+            yield block
+            if block is None:
+                continue
+            if block.header.flags & BlockFlag.SEAL:
+                return
+            at = block.header.end
+
+
+def sound_block(files: FileLayer, segment: Segment, at: int, seed: int) -> Iterator[Block | None]:
+    """None wherever the caller may pause; at the end the block at offset `at`. Raises Malformed."""
+    yield None
+    claim = claimed_block(_read(files, segment, BLOCK_HEADER.size, at), at, segment.number)
+    if claim is None or claim.header.end > segment.size:
+        raise Malformed(f"no sound block at {at}")
+    pieces: list[bytes] = []
+    checksum = crc32(claim.bare, seed)
+    at += BLOCK_HEADER.size
+    left = claim.header.length
+    while left:
+        piece = _read(files, segment, min(PIECE, left), at)
+        pieces.append(piece)
+        checksum = crc32(piece, checksum)
+        at += len(piece)
+        left -= len(piece)
+        if left:
+            yield None
+    if checksum != claim.checksum:
+        raise Malformed(f"no sound block at {claim.header.offset}")
+    claim.check_version()
+    yield Block(claim.header, memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces)))
+
+
+def _read(files: FileLayer, segment: Segment, length: int, at: int) -> bytes:
+    """Bytes of the file, fewer than `length` if the system gives fewer. Raises Malformed if there are none."""
+    try:
+        piece = files.pread(segment.handle, length, at)
+    except OSError as error:
+        raise Malformed(f"{segment.path} can't be read at {at}: {error}") from error
+    if not piece:
+        raise Malformed(f"{segment.path} ends at {at}")
+    return piece

@@ -1,0 +1,155 @@
+"""What compaction of messages relies on, one case each, step by step."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from broker.log.log_steps import a_queue, opened, settle, whole
+from broker.log.simulated_files import SimulatedFiles
+
+from penstock_broker.log import Log
+
+
+class Sparse:
+    """A log of one queue in which one message of each ten stays, and its segments are much emptier than the bound."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.files = folder, SimulatedFiles()
+        self.log, _ = opened(folder, self.files)
+        self.queue, self.route = a_queue(self.log)
+        self.live: dict[int, bytes] = {}
+        for index in range(400):
+            payload = bytes([index % 256]) * 400
+            number = self.log.put(self.route, payload, 0)
+            if index % 10:
+                self.log.ack(self.queue, number)
+            else:
+                self.live[number] = payload
+            self.log.write()
+        for _ in range(30):  # a checkpoint behind them
+            self.log.topology("exchange", "x", bytes(1000))
+            self.log.write()
+        self.log.sync()
+
+    def step(self) -> None:
+        """One slice, as short as possible; nothing is synced."""
+        self.log.maintain(0.0)
+
+    def until_copied(self) -> None:
+        """Slices until the first copies are written."""
+        before = self.log.sequence
+        while self.log.sequence == before:
+            assert self.log.wants_maintenance
+            self.step()
+            self.log.collect()
+
+    def take(self, number: int) -> None:
+        del self.live[number]
+        self.log.ack(self.queue, number)
+
+    def restart(self, survives: Callable[[int], int] | None) -> None:
+        """Kill the process, or cut the power; what is live must be there, and nothing else."""
+        self.log.crash()
+        if survives is None:
+            self.files.kill()
+        else:
+            self.files.crash(survives, 9)
+        self.log, recovered = opened(self.folder, self.files)
+        assert recovered.damage == ()
+        assert {each.number: whole(each.payload) for each in recovered.messages[self.queue]} == self.live
+
+
+@pytest.fixture
+def sparse(tmp_path: Path) -> Sparse:
+    return Sparse(tmp_path)
+
+
+def test_what_is_alive_is_moved_together(sparse: Sparse) -> None:
+    before = sparse.log.segments
+    settle_synced(sparse.log)
+    assert before > 12
+    assert sparse.log.segments <= 6
+    sparse.restart(None)
+    sparse.log.close()
+
+
+def test_a_crash_before_the_copies_are_synced_loses_nothing(sparse: Sparse) -> None:
+    sparse.until_copied()
+    for _ in range(300):  # nothing is synced: no segment with an original may be used again
+        sparse.step()
+    sparse.restart(lambda length: 0)
+    sparse.log.close()
+
+
+def test_what_is_taken_while_it_is_copied_does_not_come_back(sparse: Sparse) -> None:
+    """The first are copied; then half of all are taken, those included whose turn would come next."""
+    sparse.until_copied()
+    for number in list(sparse.live)[::2]:
+        sparse.take(number)
+    sparse.log.write()
+    settle_synced(sparse.log)
+    sparse.restart(None)
+    sparse.log.close()
+
+
+def test_acks_between_any_two_slices_are_noted(sparse: Sparse) -> None:
+    for number in list(sparse.live)[::-1]:
+        sparse.step()
+        sparse.take(number)
+        sparse.log.write()
+        sparse.log.sync()
+        sparse.log.collect()
+    settle_synced(sparse.log)
+    sparse.restart(None)
+    sparse.log.close()
+
+
+def test_a_message_taken_behind_its_copy_does_not_come_back_with_the_old_segment(sparse: Sparse) -> None:
+    """Everything is taken after it was copied. The newer segments are used again at once, an old one is kept."""
+    usage = sparse.log._usage  # pyright: ignore[reportPrivateUsage]
+    before = {number: usage.segment_of(number) for number in sparse.live}
+    sparse.until_copied()
+    old = next(segment for number, segment in before.items() if usage.segment_of(number) is not segment)
+    old.miscounted = True  # so that its file stays
+    for number in list(sparse.live):
+        sparse.take(number)
+    sparse.log.write()
+    for _ in range(3):
+        for _ in range(60):
+            sparse.log.topology("exchange", "x", bytes(1000))
+            sparse.log.write()
+        settle_synced(sparse.log)
+    assert old in usage.segments
+    sparse.restart(None)
+    sparse.log.close()
+
+
+def test_what_was_said_of_a_message_stays_with_its_copy(sparse: Sparse) -> None:
+    number = next(iter(sparse.live))
+    assert sparse.log.remark(sparse.queue, number, b"changed")
+    sparse.log.delivery_count(sparse.queue, number, 3)
+    settle_synced(sparse.log)
+    sparse.log.close()
+    _, recovered = opened(sparse.folder, sparse.files)
+    (found,) = [each for each in recovered.messages[sparse.queue] if each.number == number]
+    assert (found.remark, found.deliveries, whole(found.payload)) == (b"changed", 3, sparse.live[number])
+
+
+def test_a_segment_that_can_not_be_read_is_left_alone(sparse: Sparse, caplog: pytest.LogCaptureFixture) -> None:
+    usage = sparse.log._usage  # pyright: ignore[reportPrivateUsage]
+    sparse.files.content(usage.segments[2].path)[8000] ^= 1
+    bad = usage.segments[2]
+    settle_synced(sparse.log)
+    assert sparse.log.failed is None
+    assert bad in usage.segments
+    assert "can't be compacted" in caplog.text
+
+
+def settle_synced(log: Log) -> None:
+    """Idle turns, until nothing is left to do."""
+    settle(log)
+    while log.wants_maintenance or log.synced < log.sequence:
+        log.write()
+        log.sync()
+        log.maintain(1000)
+        log.collect()

@@ -1,0 +1,99 @@
+"""Traffic that leaves one message of many unconsumed, and how much of the disk the log uses beside what is alive."""
+
+import random
+import select
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from crash.killed_broker import SEGMENT_BYTES
+from crash.kills import Victim
+from crash.load_client import Peer, encoded
+
+BODY_BYTES = 1000
+PER_RECORD = 40
+BATCH = 64
+A_FEW = 12
+"""Segments that may be in use besides twice what is alive."""
+
+
+@dataclass
+class Sparse:
+    """`peak`: the most segments in use at any look; `worst`: the most beyond twice what was alive at that time."""
+
+    accepted: int = 0
+    left: int = 0
+    seconds: float = 0.0
+    peak: int = 0
+    worst: float = 0.0
+    alive: float = 0.0
+    """Segments that the messages which are left would fill."""
+
+    @property
+    def rate(self) -> float:
+        """Durable messages accepted per second."""
+        return self.accepted / self.seconds if self.seconds else 0.0
+
+    @property
+    def is_within_bound(self) -> bool:
+        """Space in use was never above twice what was alive and a few segments."""
+        return self.worst <= A_FEW
+
+
+def run_sparse(folder: Path, seconds: float, one_in: int, *, most: float, seed: int = 1) -> Sparse:
+    """Publish and consume for so many seconds, at most `most` messages a second; about one message in `one_in` stays.
+
+    Raises AssertionError if the broker does not accept one.
+    """
+    chance, found = random.Random(seed), Sparse()
+    victim = Victim(folder, "aio")
+    message = encoded(bytes(BODY_BYTES), durable=True)
+
+    def take(_: bytes) -> bool:
+        is_left = chance.randrange(one_in) == 0
+        found.left += is_left
+        return not is_left
+
+    def accepted(numbers: list[int]) -> None:
+        found.accepted += len(numbers)
+
+    try:
+        host, port = victim.start()
+        consumer, producer = Peer(host, port, "consumer"), Peer(host, port, "producer")
+        peers = {peer.sock.fileno(): peer for peer in (consumer, producer)}
+        poll = select.poll()
+        for fd in peers:
+            poll.register(fd, select.POLLIN)
+        receiver = consumer.receiver(
+            "sparse|global", "amq.topic/load", take, capabilities=("topic", "shared", "global"), durable=True
+        )
+        sender = producer.sender("sparse", "amq.topic/load", accepted)
+        began = looked = time.monotonic()
+        sent = 0
+        while (now := time.monotonic()) < began + seconds:
+            if receiver.attached:
+                count = min(BATCH, sender.credit, int((now - began) * most) - sent)
+                if count > 0:
+                    sender.send([message] * count)
+                    sent += count
+            for fd, peer in peers.items():
+                poll.modify(fd, select.POLLIN if peer.flush() else select.POLLIN | select.POLLOUT)
+            for fd, mask in poll.poll(5):
+                if mask & ~select.POLLOUT:
+                    peers[fd].read()
+            if now - looked >= 1:
+                looked = now
+                _look(folder / "data", found, len(message))
+        found.seconds = time.monotonic() - began
+        for peer in peers.values():
+            peer.free()
+    finally:
+        victim.end()
+    return found
+
+
+def _look(data: Path, found: Sparse, length: int) -> None:
+    segments = len(list(data.rglob("segment-*.log")))
+    found.alive = found.left * (length + PER_RECORD) / SEGMENT_BYTES
+    found.peak = max(found.peak, segments)
+    found.worst = max(found.worst, segments - 2 * found.alive)
