@@ -106,7 +106,9 @@ def test_what_is_on_its_way_is_accepted_before_the_broker_stops(site: SteppedBro
     assert delivery.remote_state == Delivery.ACCEPTED
 
 
-def test_what_is_on_its_way_survives_that_another_connection_is_taken_apart(site: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_on_its_way_survives_that_another_connection_is_taken_apart(
+    site: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     peer = site.connect("publisher")
     other = site.connect("broken")
     other.receive("amq.fanout")
