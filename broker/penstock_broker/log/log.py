@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from penstock_broker.log.ack_compaction import AckCompaction
 from penstock_broker.log.append import Appender
@@ -24,10 +23,9 @@ from penstock_broker.log.body_writer import BodyWriter
 from penstock_broker.log.checkpoint import Checkpoint, CheckpointSchedule, Numbers
 from penstock_broker.log.commit import CommitAck, CommitPut, Commits
 from penstock_broker.log.files import Buffer, FileLayer, RealFiles, lock_folder
-from penstock_broker.log.record_codec import ack_record, chunks, closed_record, most_entries
+from penstock_broker.log.record_codec import closed_record, most_entries
 from penstock_broker.log.record_reader import Progress, unheard
-from penstock_broker.log.records import EndReason
-from penstock_broker.log.recover import Recovered, Restored, recover
+from penstock_broker.log.recover import FirstRecords, Recovered, Restored, first_records, recover
 from penstock_broker.log.route_sets import RouteSets
 from penstock_broker.log.segment_files import names_of
 from penstock_broker.log.space import Space
@@ -63,15 +61,6 @@ class LogOptions:
             )
 
 
-class _FirstRecords(NamedTuple):
-    """What recovery has to say in the first block of an epoch."""
-
-    acks: list[bytes]
-    """Of messages whose bodies can't be read."""
-    delivered: list[tuple[int, int]]
-    """Incarnations, and up to which message they may have delivered."""
-
-
 class Log:
     """Append with `put`, `ack`, `topology` and so on; `write` once a turn; promise only what `synced` has reached.
 
@@ -93,7 +82,7 @@ class Log:
         """Use `open`."""
         replay, usage, recovered = restored.replay, restored.usage, restored.recovered
         self._lock, self._files, self._usage = lock, files, usage
-        self._first_records = _FirstRecords([], [])
+        self._first_records = FirstRecords([], [])
         self._spares = SpareSegments(files, folder, options.segment_bytes, options.reserve + options.spare)
         kept_from = replay.checkpoint
         since_checkpoint = sum(each.end for each in usage.segments if each.number >= kept_from)
@@ -156,7 +145,7 @@ class Log:
         try:
             restored = recover(files, folder, options.inline_bytes, progress)
             log = cls(folder, lock, restored, files=files, options=options, clock=clock, entropy=entropy, syncer=syncer)
-            log._first_records = log._records_of_epoch(restored)
+            log._first_records = first_records(restored, most_entries(log._writer.capacity))
             if begins:
                 log.begin()
         except BaseException:
@@ -164,22 +153,10 @@ class Log:
             raise
         return log, restored.recovered
 
-    def _records_of_epoch(self, restored: Restored) -> _FirstRecords:
-        """What the epoch's first block says, apart from what the caller appends before `begin`."""
-        most = most_entries(self._writer.capacity)
-        acks = [
-            ack_record(incarnation, chunk, EndReason.DROPPED)
-            for incarnation, lost in restored.incomplete.items()
-            for chunk in chunks(lost, most)
-        ]
-        # What recovery concludes from a power failure must hold in later runs, which can't conclude it again.
-        live = {} if restored.delivered_is_known else restored.recovered.messages
-        return _FirstRecords(acks, [(incarnation, each[-1].number) for incarnation, each in live.items() if each])
-
     def begin(self) -> None:
         """Begin the epoch: write its first block, with what was appended so far, and sync it. Once, before `write`."""
         first = self._first_records
-        self._first_records = _FirstRecords([], [])
+        self._first_records = FirstRecords([], [])
         records = self._appender.pending.records
         records[:0] = [self._numbers.reserve(), *first.acks]
         for incarnation, message in first.delivered:

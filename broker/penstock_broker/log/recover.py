@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock_broker.log.blocks import (
     SEGMENT_START,
@@ -24,9 +25,9 @@ from penstock_broker.log.blocks import (
 from penstock_broker.log.bodies import fetch_bodies
 from penstock_broker.log.damage import DAMAGED, Damage, copy_name, save_copy, set_aside
 from penstock_broker.log.files import FileLayer, write_all
-from penstock_broker.log.record_codec import PUT
+from penstock_broker.log.record_codec import PUT, ack_record, chunks
 from penstock_broker.log.record_reader import Progress, RecordReader, unheard
-from penstock_broker.log.records import Document
+from penstock_broker.log.records import Document, EndReason
 from penstock_broker.log.replay import LiveMessage, Replay, live_messages, lost_incarnations
 from penstock_broker.log.scan import Cut, Hole, ScanResult, scan
 from penstock_broker.log.segment_files import FoundSegment, find_segments, refuse_unreadable_end
@@ -66,6 +67,27 @@ class Restored:
     """By incarnation, the live messages whose bodies can't be read."""
     delivered_is_known: bool
     """Every delivered-up-to number that was written has been read."""
+
+
+class FirstRecords(NamedTuple):
+    """What recovery has to say in the first block of an epoch."""
+
+    acks: list[bytes]
+    """Of messages whose bodies can't be read."""
+    delivered: list[tuple[int, int]]
+    """Incarnations, and up to which message they may have delivered."""
+
+
+def first_records(restored: Restored, most: int) -> FirstRecords:
+    """What the epoch's first block says of what was recovered. `most`: numbers that one record of acks may hold."""
+    acks = [
+        ack_record(incarnation, chunk, EndReason.DROPPED)
+        for incarnation, lost in restored.incomplete.items()
+        for chunk in chunks(lost, most)
+    ]
+    # What recovery concludes from a power failure must hold in later runs, which can't conclude it again.
+    live = {} if restored.delivered_is_known else restored.recovered.messages
+    return FirstRecords(acks, [(incarnation, each[-1].number) for incarnation, each in live.items() if each])
 
 
 def recover(files: FileLayer, folder: Path, inline_bytes: int, progress: Progress = unheard) -> Restored:
