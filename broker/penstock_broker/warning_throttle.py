@@ -34,7 +34,7 @@ class WarningThrottle:
         self._now_ms = now_ms
         self._level = level
         self._subject = subject
-        self._second = 0
+        self._second: int = 0
         self._written = 0
         self._left_out = 0
         self._last_ms: dict[str, int] = {}

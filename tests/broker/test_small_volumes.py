@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from proton import Message
+from proton import Message, ProtonException
 from proton.utils import BlockingConnection, SendException
 from support.broker_process import BrokerProcess
 from support.proton_client import close, connected
@@ -111,7 +111,7 @@ def test_a_write_that_fails_ends_durable_work_until_the_next_start(tmp_path: Pat
             sender = connection.create_sender("orders")
             sender.send(Message(body=f"0 {BODY}", durable=True))
             resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
-            with pytest.raises(Exception, match=r"(?i)disconnect|reset|closed|refused|rejected"):
+            with pytest.raises(ProtonException):  # rejected, or the connection is closed if it waited for the write
                 sender.send(Message(body=f"1 {BODY}", durable=True), timeout=60)
         assert "the log has failed and takes no durable work until the broker is restarted" in broker.log()
         assert os.strerror(errno.EFBIG) in broker.log()

@@ -29,7 +29,8 @@ def conditions() -> frozenset[str]:
     found = set[str]()
     for source in (ROOT / "operator" / "penstock_operator").rglob("*.py"):
         text = source.read_text(encoding="utf-8")
-        found |= set(re.findall(r'StatusCondition\(\s*"(\w+)"', text)) | set(re.findall(r'Final = "(Lag\w+)"', text))
+        found |= set(re.findall(r'StatusCondition\(\s*"(\w+)"', text))
+        found |= set(re.findall(r'Final = "((?:Lag|Storage)\w+)"', text))
     return frozenset(found)
 
 

@@ -88,7 +88,8 @@ def parsed(command: str) -> Kubectl:
         elif equals:
             options[name] = value
         else:
-            options[word] = next(rest) if word in WITH_VALUE else ""
+            names_file = word == "-f" and names[:1] in (["apply"], ["create"], ["delete"])  # `logs -f` follows
+            options[word] = next(rest) if names_file or word in WITH_VALUE else ""
     return Kubectl(names[0], tuple(names[1:]), options, tuple(shlex.split(after)))
 
 
@@ -142,7 +143,11 @@ def _plural(word: str) -> str | None:
 
 
 def _of_resources(call: Kubectl, cluster: Cluster) -> Iterator[str]:
-    if call.verb in ("get", "describe", "wait", "annotate", "delete", "port-forward"):
+    file = call.options.get("-f", "")
+    if file.startswith("examples/"):
+        if not (ROOT / file).exists():
+            yield f"there is no file {file!r}"
+    elif call.verb in ("get", "describe", "wait", "annotate", "delete", "port-forward"):
         for kind in call.names[0].partition("/")[0].split(","):
             if kind not in BUILTIN and _plural(kind) is None:
                 yield f"there is no resource {kind!r}"

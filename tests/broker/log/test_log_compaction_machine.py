@@ -126,7 +126,7 @@ class CompactionMachine(RuleBasedStateMachine):
         self.write(False)
         numbers = [self.log.next_messages(1) for _ in range(count)]
         puts = [CommitPut(each, self.log.route_set(tuple(self.incarnations)), b"commit" * 20, 0) for each in numbers]
-        acks = []
+        acks: list[CommitAck] = []
         for incarnation, queue in self.live.items():
             chosen = [number for number in queue if chance.random() < 0.2]
             acks.append(CommitAck(incarnation, chosen))
