@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.reason import ErrorCondition, Reason, Refuse
-from penstock_core.selector import Selector, compile_selector, stored_selector
+from penstock_core.selector import Selector, compile_selector, mean_the_same, stored_selector
 from penstock_core.selector.compiled import REMEMBERED, remembered
 
 
@@ -252,6 +252,23 @@ def test_what_was_stored_before_there_was_a_limit_of_words_is_read() -> None:
 def test_the_client_s_spelling_and_the_normal_one_are_one_selector() -> None:
     asked = selector("spelling=1 and  told = 2")
     assert stored_selector("spelling = 1 AND told = 2") is asked
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("a NOT IN ('x')", "NOT a IN ('x')", True),
+        ("NOT (b = 1 AND a NOT BETWEEN 1 AND 2)", "NOT (b = 1 AND NOT a BETWEEN 1 AND 2)", True),
+        ("a NOT LIKE 'x'", "a LIKE 'x'", False),
+        ("NOT (b = 1 AND a IS NULL)", "b = 1 AND a IS NULL", False),
+        ("a = 1", None, False),
+        (None, None, True),
+    ],
+)
+def test_what_an_older_release_could_not_tell_apart_is_one_selector(
+    one: str | None, other: str | None, same: bool
+) -> None:
+    assert mean_the_same(one, other) is same
 
 
 def test_what_is_remembered_is_bounded_by_its_length() -> None:

@@ -13,6 +13,7 @@ from penstock_core.temporary_nodes import (
     Use,
     check_consumer,
     decide_dynamic,
+    is_exclusive,
     is_over,
     temporary_name,
 )
@@ -70,6 +71,18 @@ def test_only_the_connection_that_made_it_consumes() -> None:
     refused = check_consumer("temporary-queue:a", 7, 8)
     assert refused is not None
     assert (refused.reason, refused.condition) == (Reason.OTHER_CONNECTION, ErrorCondition.RESOURCE_LOCKED)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "exclusive"),
+    [((), False), (("queue",), False), (("temporary-queue",), True), (("topic", "temporary-topic"), True)],
+)
+def test_only_a_terminus_that_says_temporary_asks_for_that(capabilities: tuple[str, ...], exclusive: bool) -> None:
+    assert is_exclusive(capabilities) is exclusive
+
+
+def test_anybody_consumes_from_a_node_that_is_not_exclusive() -> None:
+    assert check_consumer("temporary-queue:a", 7, 8, exclusive=False) is None
 
 
 def test_a_durable_subscription_would_outlive_it() -> None:
