@@ -10,13 +10,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from proton import ConnectionException
 from support.broker_process import BrokerProcess
 from support.proton_client import connected, publish, take
+from support.waiting import until
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_api.management import Deletion, EntityType, ExchangeDeclaration, Operation
@@ -78,9 +78,12 @@ def test_each_line_is_an_object_and_debug_tells_of_links_routes_and_blocks(tmp_p
     with said.open("w") as log:
         broker = subprocess.Popen([*command, "--log-level", "debug", "--log-format", "json"], stderr=log)
     try:
-        while not ready.exists():
+
+        def is_ready() -> bool:
             assert broker.poll() is None, said.read_text()
-            time.sleep(0.02)  # a condition of another process: there is nothing to wait on but the file
+            return ready.exists()
+
+        until(is_ready, "the file that says where the broker listens")
         with connected(f"amqp://{json.loads(ready.read_text())['amqp']}") as client:
             receiver = client.create_receiver("amq.topic/a", name="r")
             publish(client.create_sender("amq.topic"), ["x"], subject="a")

@@ -26,7 +26,7 @@ from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer
 from penstock_broker.state.loose_ends import NOTHING
-from penstock_broker.state.open_transactions import ConnectionTransactions
+from penstock_broker.state.open_transactions import transactions_of
 from penstock_broker.topology.records import Exchange, PointToPointQueue
 
 __all__ = ["sever"]
@@ -84,8 +84,8 @@ def _queues(broker: Broker) -> Iterator[Queue]:
 
 def _drop_transactions(broker: Broker, connection: Connection) -> None:
     """Roll its transactions back: what it settled in them goes back, unless the engine still has it."""
-    ledger, connection.transactions = connection.transactions, None
-    if not isinstance(ledger, ConnectionTransactions):
+    ledger, connection.transactions = transactions_of(connection), None
+    if ledger is None:
         return
     for transaction in list(ledger.by_id.values()):
         for each in transaction.settlements:
@@ -197,8 +197,8 @@ def _deliveries_in_flight(broker: Broker, severed: Connection) -> dict[Queue, di
             consumer = held[0].context
             if isinstance(consumer, Consumer):
                 found.setdefault(consumer.queue, {})[held[1][NUMBER]] = held
-        ledger = connection.transactions
-        if isinstance(ledger, ConnectionTransactions):
+        ledger = transactions_of(connection)
+        if ledger is not None:
             for each in ledger.settlements():
                 found.setdefault(each.consumer.queue, {})[each.held[1][NUMBER]] = each.held
     return found

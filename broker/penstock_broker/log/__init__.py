@@ -14,8 +14,8 @@ from penstock_broker.log.files import (
     watch_folder,
 )
 from penstock_broker.log.inspection import Inspection, inspect_log
-from penstock_broker.log.listing import ListedRecord, UnknownQueue, Value, Wanted, list_records
 from penstock_broker.log.log import Log, LogOptions
+from penstock_broker.log.record_dump import ListedRecord, UnknownQueue, Value, Wanted, list_records
 from penstock_broker.log.record_reader import Progress
 from penstock_broker.log.records import Document, EndReason
 from penstock_broker.log.recover import Recovered

@@ -12,8 +12,7 @@ from pathlib import Path
 from penstock_broker.log.blocks import BLOCK_HEADER, SEGMENT_START, BlockFlag, BlockHeader, seed_of
 from penstock_broker.log.damage import DAMAGED, copy_name
 from penstock_broker.log.files import FileLayer
-from penstock_broker.log.record_codec import Malformed, decode_records
-from penstock_broker.log.record_reader import Progress, unheard
+from penstock_broker.log.record_reader import Progress, malformed, records_of, unheard
 from penstock_broker.log.records import Ack, Commit, Put, Record, StagedPut
 from penstock_broker.log.replay import Replay
 from penstock_broker.log.salvage import Salvage
@@ -210,14 +209,11 @@ class _Reading:
         if isinstance(item, Hole):
             self._note_hole(segment, item, f"blocks {item.first} to {item.last} were synced and cannot be read")
             return
-        start = item.offset + BLOCK_HEADER.size
-        try:
-            records = list(decode_records(memoryview(segment.data.data)[start : start + item.length]))
-        except Malformed as error:
-            hole = Hole(item.segment, item.offset, item.end, item.sequence, item.sequence)
-            self._note_hole(segment, hole, f"block {item.sequence} is sound but its records are not: {error}")
-            return
-        self._contents.take(records, item.segment, start)
+        records, error = records_of(segment.data.data, item)
+        if error:
+            self._note_hole(segment, *malformed(item, error))
+        else:
+            self._contents.take(records, item.segment, item.offset + BLOCK_HEADER.size)
 
     def _note_hole(self, item: FoundSegment, hole: Hole, reason: str) -> None:
         self._contents.replay.gap()

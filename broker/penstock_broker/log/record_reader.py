@@ -5,6 +5,7 @@ from itertools import accumulate
 
 from penstock_broker.log.blocks import BLOCK_HEADER, BlockHeader
 from penstock_broker.log.record_codec import Malformed, decode_records
+from penstock_broker.log.records import Record
 from penstock_broker.log.replay import Replay
 from penstock_broker.log.scan import Hole, SegmentData
 
@@ -20,6 +21,25 @@ time: the caller has a clock. What it raises ends the recovery, which can be beg
 
 def unheard(_read: int, _total: int) -> None:
     """The `Progress` of a caller that does not ask for it."""
+
+
+def records_of(data: bytes, block: BlockHeader) -> tuple[list[Record], str]:
+    """The records of a sound block in the bytes of its segment, up to the first that can't be read, and why it can't:
+    an empty text if all were read.
+    """
+    start = block.offset + BLOCK_HEADER.size
+    records: list[Record] = []
+    try:
+        records.extend(decode_records(memoryview(data)[start : start + block.length]))
+    except Malformed as error:
+        return records, str(error)
+    return records, ""
+
+
+def malformed(block: BlockHeader, error: str) -> tuple[Hole, str]:
+    """The damage that a block is whose checksum is right and whose records can't be read, and its reason."""
+    hole = Hole(block.segment, block.offset, block.end, block.sequence, block.sequence)
+    return hole, f"block {block.sequence} is sound but its records are not: {error}"
 
 
 class RecordReader:
@@ -39,14 +59,12 @@ class RecordReader:
         if isinstance(item, Hole):
             self.replay.gap()
             return
-        start = item.offset + BLOCK_HEADER.size
-        records = memoryview(self._segments[item.segment].data)[start : start + item.length]
-        try:
-            self.replay.apply(list(decode_records(records)), item.segment, start)
-        except Malformed as error:
+        records, error = records_of(self._segments[item.segment].data, item)
+        if error:
             self.replay.gap()
-            hole = Hole(item.segment, item.offset, item.end, item.sequence, item.sequence)
-            self.malformed.append((hole, f"block {item.sequence} is sound but its records are not: {error}"))
+            self.malformed.append(malformed(item, error))
+        else:
+            self.replay.apply(records, item.segment, item.offset + BLOCK_HEADER.size)
         reached = self._before[item.segment] + item.end
         if reached - self._told >= PROGRESS_BYTES:
             self._told = reached

@@ -14,7 +14,8 @@ from penstock_broker.log.damage import DAMAGED, copy_name, save_copy, set_aside
 from penstock_broker.log.files import FileLayer, write_all
 from penstock_broker.log.inspection import Flaw, Inspection
 from penstock_broker.log.record_reader import Progress
-from penstock_broker.log.segment_files import names_of, read_around
+from penstock_broker.log.segment_files import ByteSpan, names_of, read_around
+from penstock_broker.log.spare_segments import number_of
 
 
 class RepairKind(Enum):
@@ -51,16 +52,11 @@ def plan_replacements(files: FileLayer, folder: Path, progress: Progress) -> lis
     names = names_of("segment", files.names(folder))
     for done, name in enumerate(names):
         progress(done, len(names))
-        handle = files.open(folder / name, create=False)
-        try:
-            size = files.size(handle)
-            _, spans = read_around(files, handle, folder / name, most=size)
-        finally:
-            files.close(handle)
+        content, spans = _readable(files, folder / name)
         if spans:
             places = ", ".join(f"{start} to {end}" for start, end in spans)
             reason = f"the disk can't read bytes {places}"
-            plan.append(Repair(RepairKind.REPLACE, folder / name, _number(name), 0, size, reason))
+            plan.append(Repair(RepairKind.REPLACE, folder / name, number_of(name), 0, len(content), reason))
     return plan
 
 
@@ -90,16 +86,17 @@ def _repair_of(flaw: Flaw) -> Repair:
     return Repair(kind, flaw.path, flaw.segment, flaw.start, flaw.end, flaw.reason)
 
 
-def _number(name: str) -> int:
-    return int(name[len("segment-") : -len(".log")], 16)
+def _readable(files: FileLayer, path: Path) -> tuple[bytes, list[ByteSpan]]:
+    """The whole file with zeros for what the disk can't read, however much that is, and where it is."""
+    handle = files.open(path, create=False)
+    try:
+        return read_around(files, handle, path, most=files.size(handle))
+    finally:
+        files.close(handle)
 
 
 def _copy(files: FileLayer, step: Repair) -> None:
-    handle = files.open(step.path, create=False)
-    try:
-        content = read_around(files, handle, step.path, most=files.size(handle))[0][step.start : step.end]
-    finally:
-        files.close(handle)
+    content = _readable(files, step.path)[0][step.start : step.end]
     if save_copy(files, step.path.parent / DAMAGED, copy_name(step.segment, step.start, step.end), content) is None:
         raise NotSaved(f"{step.path}, bytes {step.start} to {step.end}, could not be copied")
 
@@ -116,11 +113,7 @@ def _write_header(files: FileLayer, step: Repair, log_id: bytes) -> None:
 
 def _replace(files: FileLayer, step: Repair) -> None:
     """The whole copy is durable under another name before either name changes."""
-    handle = files.open(step.path, create=False)
-    try:
-        content, _ = read_around(files, handle, step.path, most=files.size(handle))
-    finally:
-        files.close(handle)
+    content, _ = _readable(files, step.path)
     folder = step.path.parent / DAMAGED
     name = f"{step.path.name}.readable"
     if save_copy(files, folder, name, content) is None:

@@ -31,7 +31,7 @@ MOST_UNREADABLE: Final = 1024 * 1024
 _NAME: Final = re.compile(r"(segment|spare)-[0-9a-f]{16}\.log")
 _CURE: Final = "mend it with `penstock log repair`, or bring the volume back"
 
-Span = tuple[int, int]  # first byte, byte behind the last
+ByteSpan = tuple[int, int]  # first byte, byte behind the last
 
 
 class ForeignSegment(Exception):
@@ -50,7 +50,7 @@ class FoundSegment:
     handle: int
     data: SegmentData
     header: SegmentHeader | None
-    unreadable: list[Span] = field(default_factory=list[Span])
+    unreadable: list[ByteSpan] = field(default_factory=list[ByteSpan])
     """Spans that the disk could not read, as far as the file was read."""
 
 
@@ -160,13 +160,13 @@ class _Contents:
         return content
 
 
-def read_around(files: FileLayer, handle: int, path: Path, most: int = MOST_UNREADABLE) -> tuple[bytes, list[Span]]:
+def read_around(files: FileLayer, handle: int, path: Path, most: int = MOST_UNREADABLE) -> tuple[bytes, list[ByteSpan]]:
     """The file with zeros for what the disk can't read, and where that is. Raises Unreadable if it is more than `most`
     bytes, or OSError.
     """
     size = files.size(handle)
     content = bytearray(size)
-    spans: list[Span] = []
+    spans: list[ByteSpan] = []
     for piece in range(0, size, PIECE):
         if _copy(files, handle, content, piece, min(PIECE, size - piece)):
             continue

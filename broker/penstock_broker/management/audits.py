@@ -28,7 +28,6 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
 from penstock_broker.state.open_transactions import transactions_of
 from penstock_broker.topology.records import Subscription
-from penstock_core.identity import parse_queue_name
 from penstock_core.reason import Reason, Refuse
 
 __all__ = ["KEPT_MS", "MAX_AUDITS", "MAX_PRESENT", "WRITTEN_PER_TURN", "AuditTask", "handle"]
@@ -89,8 +88,7 @@ def handle(
 
 
 def _start(broker: Broker, name: str, wanted: AuditStart) -> ManagementResponse:
-    identity = parse_queue_name(name)
-    subscription = broker.topology.subscriptions.get(identity) if identity is not None else None
+    subscription = broker.topology.subscription_of_queue(name)
     if subscription is None:
         return refusal(Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no subscription whose queue is {name!r}."))
     refused = _refusal(broker, subscription.queue)

@@ -34,7 +34,6 @@ from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import Subscription
 from penstock_broker.topology.state_changes import Changes
-from penstock_core.identity import parse_queue_name
 
 __all__ = ["NAMED_PER_STEP", "ChangedStatesTask", "begin"]
 
@@ -76,7 +75,11 @@ class ChangedStatesTask:
         """Look subscriptions up, then at deliveries in flight: the next slice of that. True if nothing is left."""
         if self.search is None:
             names = list(islice(self.names, NAMED_PER_STEP))
-            found = [each for each in (_named(self.broker, name) for name in names) if each is not None]
+            found = [
+                each
+                for each in (self.broker.topology.subscription_of_queue(name) for name in names)
+                if each is not None
+            ]
             add_waiting(self.held, (each.queue for each in found), self.broker.clock.now_us)
             self.chosen += found
             if len(names) < NAMED_PER_STEP:
@@ -158,8 +161,3 @@ def _versions(broker: Broker, token: str) -> tuple[int, int] | None:
     if not token.startswith(life) or not all(each.isascii() and each.isdigit() for each in (version, until or "0")):
         return None
     return int(version), int(until or 0)
-
-
-def _named(broker: Broker, name: str) -> Subscription | None:
-    identity = parse_queue_name(name)
-    return None if identity is None else broker.topology.subscriptions.get(identity)

@@ -29,7 +29,6 @@ from penstock_broker.management.responses import ManagementResponse, invalid_req
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
-from penstock_core.identity import parse_queue_name
 from penstock_core.permissions import TargetKind
 from penstock_core.reason import Reason, Refuse
 
@@ -104,8 +103,7 @@ def _named(broker: Broker, connection: Connection, kind: EntityType, name: str |
     topology = broker.topology
     match kind:
         case EntityType.SUBSCRIPTION:
-            identity = parse_queue_name(name) if name is not None else None
-            subscription = topology.subscriptions.get(identity) if identity is not None else None
+            subscription = topology.subscription_of_queue(name or "")
             return partial(entity_states.subscription_state, subscription) if subscription is not None else None
         case EntityType.QUEUE:
             node = topology.queues.get(name or "")
@@ -137,8 +135,7 @@ def _queue_of(broker: Broker, kind: EntityType, name: str) -> Queue | None:
     if kind is EntityType.QUEUE:
         node = broker.topology.queues.get(name)
         return node.queue if node is not None else None
-    identity = parse_queue_name(name) if kind is EntityType.SUBSCRIPTION else None
-    subscription = broker.topology.subscriptions.get(identity) if identity is not None else None
+    subscription = broker.topology.subscription_of_queue(name) if kind is EntityType.SUBSCRIPTION else None
     return subscription.queue if subscription is not None else None
 
 

@@ -30,7 +30,6 @@ from penstock_broker.messages.deposit import destination_of
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
-from penstock_core.identity import parse_queue_name
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import compile_selector
 
@@ -85,8 +84,7 @@ def _queue(broker: Broker, kind: EntityType, name: str) -> Queue | Refuse:
         node = broker.topology.queues.get(name)
         return node.queue if node is not None else Refuse(Reason.QUEUE_NOT_FOUND, f"There is no queue {name!r}.")
     if kind is EntityType.SUBSCRIPTION:
-        identity = parse_queue_name(name)
-        subscription = broker.topology.subscriptions.get(identity) if identity is not None else None
+        subscription = broker.topology.subscription_of_queue(name)
         if subscription is None:
             return Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no subscription whose queue is {name!r}.")
         return subscription.queue

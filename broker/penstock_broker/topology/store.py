@@ -22,7 +22,7 @@ from penstock_core.attach import Create, Rebind
 from penstock_core.binding import Binding, ByConnection, ByContainer
 from penstock_core.existing_subscription import ExistingSubscription
 from penstock_core.header_routing import HeadersRouter
-from penstock_core.identity import Identity, LinkKey
+from penstock_core.identity import Identity, LinkKey, parse_queue_name
 from penstock_core.persistence import effective_persistence
 from penstock_core.routing import Router
 from penstock_core.selector import stored_selector
@@ -93,6 +93,11 @@ class Topology:
     def has_queue(self, name: str) -> bool:
         """True if there is a point-to-point queue of this name."""
         return name in self.queues
+
+    def subscription_of_queue(self, name: str) -> Subscription | None:
+        """The subscription whose queue has this name; None if it is none, or not there."""
+        identity = parse_queue_name(name)
+        return None if identity is None else self.subscriptions.get(identity)
 
     def exchange_type(self, name: str) -> ExchangeType | None:
         """The type of the exchange of this name; None if there is none."""

@@ -27,7 +27,7 @@ from penstock_operator.brokers.management import (
 from penstock_operator.plans.broker_health import contested_containers
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
 from penstock_operator.plans.orphans import MarkedEntity
-from penstock_operator.plans.storage_filling import storage_facts
+from penstock_operator.plans.storage_condition import storage_facts
 
 __all__ = ["BrokerSession", "BrokerSessions", "SessionChange"]
 

@@ -14,7 +14,7 @@ from penstock_operator.plans.broker_acceptance import accepted
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import Reach, Report, Retry
-from penstock_operator.plans.storage_filling import storage_filling
+from penstock_operator.plans.storage_condition import storage_filling
 
 __all__ = ["report_broker"]
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
-from penstock_broker.log.blocks import BLOCK_HEADER, BlockHeader, seed_of
+from penstock_broker.log.blocks import BlockHeader, seed_of
 from penstock_broker.log.files import FileLayer
-from penstock_broker.log.record_codec import Malformed, decode_records
+from penstock_broker.log.record_reader import records_of
 from penstock_broker.log.records import (
     Ack,
     CheckpointBegin,
@@ -75,7 +75,7 @@ def list_records(files: FileLayer, folder: Path, wanted: Wanted) -> Iterator[Lis
 
         def learn(item: BlockHeader | Hole) -> None:
             if isinstance(item, BlockHeader):
-                for record in _decoded(data[item.segment].data, item)[0]:
+                for record in records_of(data[item.segment].data, item)[0]:
                     lister.learn(record)
 
         result = scan(list(data.values()), seed_of(segments.log_id or b""), learn)
@@ -87,7 +87,7 @@ def list_records(files: FileLayer, folder: Path, wanted: Wanted) -> Iterator[Lis
             if isinstance(item, Hole):
                 yield ListedRecord(item.segment, item.start, item.first, 0, 0, "damaged", {"end": item.end})
                 continue
-            records, error = _decoded(data[item.segment].data, item)
+            records, error = records_of(data[item.segment].data, item)
             for record in records:
                 yield from lister.listed(item, record)
             if error:
@@ -97,17 +97,6 @@ def list_records(files: FileLayer, folder: Path, wanted: Wanted) -> Iterator[Lis
     finally:
         for each in (*segments.found, *segments.foreign):
             files.close(each.handle)
-
-
-def _decoded(data: bytes, block: BlockHeader) -> tuple[list[Record], str]:
-    start = block.offset + BLOCK_HEADER.size
-    records: list[Record] = []
-    try:
-        for record in decode_records(memoryview(data)[start : start + block.length]):
-            records.append(record)
-    except Malformed as error:
-        return records, str(error)
-    return records, ""
 
 
 class _Lister:

@@ -6,7 +6,7 @@ import pytest
 from support.resources import broker_state
 
 from penstock_api.state_documents import BrokerState, LargeQueue
-from penstock_operator.plans.storage_filling import storage_facts, storage_filling
+from penstock_operator.plans.storage_condition import storage_facts, storage_filling
 
 GIB = 1024**3
 
