@@ -18,7 +18,7 @@ from penstock_broker.log import Log, Recovered
 from penstock_broker.loop import events
 from penstock_broker.loop.loop import Loop
 from penstock_broker.management.node import ManagementNode
-from penstock_broker.messages import expiry, restore
+from penstock_broker.messages import expiry, paging, restore
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology import auto_creation, documents
@@ -59,6 +59,7 @@ def assemble(
             broker.clock.timers.at(0, partial(broker.keep_time, each.queue))
     broker.instance.started_us = clock.now_us()
     broker.clock.timers.at(clock.now_ms() + 1000, partial(unused.sweep_subscriptions, broker))
+    paging.watch(broker)
     broker.management = ManagementNode(broker)
     broker.serve_events = partial(events.handle, broker)
     unused_seconds = unused_queue_seconds(given.auto_create)

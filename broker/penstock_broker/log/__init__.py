@@ -6,6 +6,7 @@ from penstock_broker.log.bodies import LargePayload, StagedBody
 from penstock_broker.log.commit import CommitAck, CommitPut
 from penstock_broker.log.files import FileLayer, FolderLocked, RealFiles
 from penstock_broker.log.log import Log, LogOptions
+from penstock_broker.log.message_reader import Reading
 from penstock_broker.log.record_reader import Progress
 from penstock_broker.log.records import Document, EndReason
 from penstock_broker.log.recover import Damage, ForeignSegment, Recovered
@@ -29,6 +30,7 @@ __all__ = [
     "NewerFormat",
     "NoRoom",
     "Progress",
+    "Reading",
     "RealFiles",
     "RecordTooLarge",
     "Recovered",

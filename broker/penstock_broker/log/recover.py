@@ -102,7 +102,7 @@ def recover(files: FileLayer, folder: Path, inline_bytes: int, progress: Progres
     damage = _copy_damaged(files, folder, found, [*_holes(result), *malformed])
     if result.cut is not None:
         kept = _make_durable(files, folder, found, result, result.cut)
-        _add_segments(usage, kept, result, replay)
+        _add_segments(usage, kept, result, reader)
     incomplete = fetch_bodies(replay, files, usage, inline_bytes)
     delivered_is_known = replay.closed or replay.boot_id == files.boot_id()
     messages, without_document = live_messages(replay, delivered_is_known=delivered_is_known)
@@ -221,7 +221,8 @@ def _make_durable(
     return kept
 
 
-def _add_segments(usage: SegmentUsage, kept: Sequence[_Found], result: ScanResult, replay: Replay) -> None:
+def _add_segments(usage: SegmentUsage, kept: Sequence[_Found], result: ScanResult, reader: RecordReader) -> None:
+    replay = reader.replay
     ends = {block.segment: block for block in result.accepted if isinstance(block, BlockHeader)}
     highest = 0
     for item in kept:
@@ -236,6 +237,8 @@ def _add_segments(usage: SegmentUsage, kept: Sequence[_Found], result: ScanResul
         segment = Segment(
             number, item.path, item.handle, size, end, first, last_message=last_message, acks_into=acks_into
         )
+        segment.blocks = reader.blocks.get(number, segment.blocks)
+        segment.definitions = reader.definitions.get(number, segment.definitions)
         usage.add_segment(segment)
 
 

@@ -9,11 +9,13 @@ Cost: one update per queue and block of puts, two bisections and one sum per que
 """
 
 import logging
+import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from penstock_broker.log.block_index import BlockIndex
 from penstock_broker.log.blocks import BLOCK_HEADER
 
 LOGGER = logging.getLogger(__name__)
@@ -43,6 +45,10 @@ class Segment:
     """Older segments with puts that acks in here name."""
     routes: set[int] = field(default_factory=set[int])
     """Route sets that are defined in here."""
+    definitions: dict[int, int] = field(default_factory=dict[int, int])
+    """By route set that is defined in here, where the block begins that does so."""
+    blocks: BlockIndex = field(default_factory=BlockIndex)
+    """Where its blocks with messages begin."""
 
     @property
     def room(self) -> int:
@@ -214,6 +220,12 @@ class SegmentUsage:
         if tally.total or tally.count:
             segment.miscounted = True
             LOGGER.error("segment %d is kept until the next start: a message in it was acknowledged twice", number)
+
+    def stretch(self, message: int) -> tuple[Segment, int]:
+        """The segment in which the message lies, if it is live, and up to which number those behind it lie there."""
+        index = max(0, bisect_right(self._firsts, message) - 1)
+        upto = self._firsts[index + 1] - 1 if index + 1 < len(self._firsts) else sys.maxsize
+        return self.segments[index], upto
 
     def _segment_of(self, message: int) -> Segment:
         return self.segments[max(0, bisect_right(self._firsts, message) - 1)]

@@ -129,6 +129,9 @@ class SegmentWriter:
             block = self._join(segment, records, puts)
             if not segment.fits(padded(len(block)), _SEAL):
                 return self._place_pieces(records, first_message)
+        if puts:
+            segment.blocks.note(min(messages[0] for messages in puts.values()), segment.end)
+            segment.definitions |= dict.fromkeys(puts.keys() - segment.routes, segment.end)
         self.write_block(segment, block)
         segment.routes.update(puts)
         for route_set, messages in puts.items():

@@ -39,7 +39,7 @@ def keep_time(broker: Broker, queue: Queue) -> None:
         _make_available(broker, queue)
     due = max(queue.expiry.next_due, queue.expiry.next_pass) if queue.expiry.next_due else 0
     if due and due <= now and queue.expiry.passing is None and not queue.expiry.expired:
-        queue.expiry.passing = ExpiryPass(queue.backlog.snapshot())
+        queue.expiry.passing = _begin(queue, now)
         queue.expiry.next_due = 0
     if queue.expiry.passing is not None:
         _pass(queue, queue.expiry.passing, now)
@@ -75,17 +75,25 @@ def _make_available(broker: Broker, queue: Queue) -> None:
             broker.work.schedule(queue)
 
 
+def _begin(queue: Queue, now_us: int) -> ExpiryPass:
+    """Look at what is in memory, and read what is not if it may have expired."""
+    tail = queue.backlog.normal.tail
+    if queue.expiry.is_retimed or tail is None:
+        return ExpiryPass(queue.backlog.snapshot())
+    return ExpiryPass(queue.backlog.snapshot(now_us), next_expiry=tail.next_expiry(now_us))
+
+
 def _pass(queue: Queue, passing: ExpiryPass, now_us: int) -> None:
     """Look at the next slice; at the end it is known when the first message expires that is left."""
     passed: set[int] = set()
-    gone: set[int] = set()
+    gone: dict[int, Entry] = {}
     for entry in islice(passing.entries, PASSED):
         passed.add(entry[NUMBER])
         expires = deadline(queue, entry)
         if not expires:
             continue
         if expires <= now_us:
-            gone.add(entry[NUMBER])
+            gone[entry[NUMBER]] = entry
         elif not passing.next_expiry or expires < passing.next_expiry:
             passing.next_expiry = expires
     queue.expiry.expired.extend(queue.pick(gone, passed))

@@ -101,7 +101,7 @@ def put_numbered(
         if ordered:
             queue.put(ours)
         else:
-            queue.ready.extend(ours)
+            queue.arrivals.extend(ours)
         if queue.changes is not None:
             queue.note_change()
         queue.totals.enqueued += count

@@ -16,7 +16,7 @@ Must not know links' engines, sockets or the log. Source: docs/decisions/031-que
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from heapq import merge
 from itertools import chain
 from typing import Final
@@ -31,10 +31,40 @@ from penstock_broker.queue.sorted_messages import SortedMessages
 from penstock_core.dispatch_order import NORMAL_LEVEL
 from penstock_core.selector import Selector
 
-__all__ = ["EXAMINED_PER_VISIT", "Backlog"]
+__all__ = ["EXAMINED_PER_VISIT", "Backlog", "LazyCopy"]
 
 EXAMINED_PER_VISIT: Final = 200
 """Messages that a visit looks at for consumers that don't take everything: about a millisecond."""
+
+PULLED: Final = 64
+"""Messages that are read at once where the oldest is dropped and none is in memory."""
+
+PULLED_BYTES: Final = 262_144
+
+
+class LazyCopy:
+    """A snapshot of which parts are read from the log only when it is their turn; taken from as from a deque."""
+
+    __slots__ = ("_entries", "_next")
+
+    def __init__(self, entries: Iterator[Entry]) -> None:
+        self._entries = entries
+        self._next = next(entries, None)
+
+    def __bool__(self) -> bool:
+        return self._next is not None
+
+    def __iter__(self) -> Iterator[Entry]:
+        while self:
+            yield self.popleft()
+
+    def popleft(self) -> Entry:
+        """Take the first entry. Raises `IndexError` if there is none, and OSError."""
+        entry = self._next
+        if entry is None:
+            raise IndexError("nothing is left of the snapshot")
+        self._next = next(self._entries, None)
+        return entry
 
 
 def _given(copied: deque[Entry]) -> Iterator[Entry]:
@@ -76,20 +106,35 @@ class Backlog:
         """All that waits, in the order of hand-out; nothing may change meanwhile."""
         for level in self._levels:
             yield from merge(level.back, *self._reserved_at(level.priority))
-            yield from level.fresh
+            yield from level.all_fresh()
 
-    def snapshot(self) -> Iterator[Entry]:
-        """The same, as it is now, whatever changes while it is gone through. Copied at once: a million in 10 ms."""
+    def in_memory(self) -> Iterator[Entry]:
+        """All that waits and whose body is in memory, in no order; nothing may change meanwhile."""
+        for level in self._levels:
+            yield from chain(level.back, *self._reserved_at(level.priority), level.fresh)
+            if level.tail is not None:
+                yield from level.tail.in_memory()
+
+    def snapshot(self, due_us: int = 0) -> Iterator[Entry]:
+        """The same, as it is now, whatever changes while it is gone through. Copied at once: a million in 10 ms.
+
+        What is not in memory is read on the way; of that, `due_us` leaves out what does not expire up to then, if it is
+        not 0. Raises OSError.
+        """
         parts: list[Iterable[Entry]] = []
         for level in self._levels:
             reserved = [messages for messages in (level.back, *self._reserved_at(level.priority)) if messages.blocks]
             copies = [_given(deque(chain.from_iterable(messages.blocks))) for messages in reserved]
             parts += copies if len(copies) < 2 else [merge(*copies)]
             parts.append(_given(level.fresh.copy()))
+            if level.tail is not None:
+                parts.append(level.tail.snapshot(due_us))
         return chain.from_iterable(parts)
 
-    def copy(self) -> deque[Entry]:
+    def copy(self) -> deque[Entry] | LazyCopy:
         """A snapshot to take from."""
+        if any(level.tail is not None for level in self._levels):
+            return LazyCopy(self.snapshot())
         if self.is_plain and not self.normal.back.blocks:
             return self.normal.fresh.copy()
         return deque(self.snapshot())
@@ -105,24 +150,29 @@ class Backlog:
         return [head for head in heads if head is not None]
 
     def ends(self) -> tuple[Entry, Entry] | None:
-        """The entries that are handed out first and last, left where they are; None if none waits, or if the order is
-        not simply that of arrival.
+        """The entries that are handed out first and last, left where they are; None if none waits, if the order is not
+        simply that of arrival, or if the last is not in memory.
         """
         if not self.is_plain:
+            return None
+        if self.normal.tail is not None and not self.normal.tail.arrivals:
             return None
         first, last = self.normal.first(), self.normal.newest()
         return None if first is None or last is None else (first, last)
 
-    def pick(self, chosen: Set[int], passed: Set[int]) -> list[Entry]:
-        """Take `chosen` out of wherever they wait. They are among `passed`, the next part of a snapshot; all earlier
-        parts of it were passed to this method before.
+    def pick(self, chosen: Mapping[int, Entry], passed: Set[int]) -> list[Entry]:
+        """Take `chosen` (by number) out of wherever they wait. They are among `passed`, the next part of a snapshot;
+        all earlier parts of it were passed to this method before.
 
-        What was passed and not chosen moves from the fresh messages to those that were looked at. So no message is
-        passed twice, however few are chosen, and a call costs as much as `passed` is long.
+        What was passed and not chosen moves from the fresh messages to those that were looked at, if there is no tail.
+        So no message is passed twice, however few are chosen, and a call costs as much as `passed` is long.
         """
         taken: list[Entry] = []
         for level in self._levels:
             fresh = level.fresh
+            if level.tail is not None:
+                taken += self._picked_from_window(level, chosen)
+                continue
             while fresh and fresh[0][0] in passed:
                 entry = fresh.popleft()
                 if entry[NUMBER] in chosen:
@@ -131,7 +181,7 @@ class Backlog:
                     level.back.add(entry)
                     for cursor in self._cursors:
                         cursor.came_back(level, entry[NUMBER])
-        missing = chosen - {entry[NUMBER] for entry in taken} if taken else chosen
+        missing = chosen.keys() - {entry[NUMBER] for entry in taken} if taken else chosen.keys()
         if missing:
             reserved = [
                 messages for level in self._levels for messages in (level.back, *self._reserved_at(level.priority))
@@ -139,7 +189,22 @@ class Backlog:
             for messages in reserved:
                 if messages.blocks:
                     taken += [found for number in missing if (found := messages.remove(number)) is not None]
+            for level in self._levels:
+                if level.tail is not None:
+                    gone = {entry[NUMBER] for entry in taken}
+                    rest = (chosen[number] for number in missing if number not in gone)
+                    taken += [found for entry in rest if (found := level.tail.remove(entry)) is not None]
         return sorted(taken)
+
+    def _picked_from_window(self, level: PriorityLevel, chosen: Mapping[int, Entry]) -> list[Entry]:
+        """Take `chosen` out of the fresh messages before a tail, which are few; the others keep their places."""
+        fresh = level.fresh
+        taken = [entry for entry in fresh if entry[NUMBER] in chosen]
+        if taken:
+            left = [entry for entry in fresh if entry[NUMBER] not in chosen]
+            fresh.clear()
+            fresh.extend(left)
+        return taken
 
     def first(self) -> tuple[Entry, BacklogConsumer | None] | None:
         """The message with which all that waits begins, left where it is, and the consumer for which it is reserved."""
@@ -164,17 +229,25 @@ class Backlog:
             )
             if messages is not None:
                 return messages.pop_first()
+            if not level.fresh:
+                level.pull(PULLED, PULLED_BYTES)
             if level.fresh:
                 return level.fresh.popleft()
         return None
 
     def drop_newest(self) -> Entry | None:
-        """Take out the message that came last."""
+        """Take out the message that came last. Raises OSError, as `drop_oldest` does."""
+        for level in self._levels:
+            if level.tail is not None and not level.tail.arrivals and (entry := level.tail.pop_newest()) is not None:
+                level.tail.arrivals.append(entry)  # where the others are compared with it
         newest = [(entry, level) for level in self._levels if (entry := level.newest()) is not None]
         if not newest:
             return None
         entry, level = max(newest, key=lambda pair: pair[0][NUMBER])
-        level.remove(entry)
+        if level.tail is not None and level.tail.arrivals:
+            level.tail.arrivals.pop()
+        else:
+            level.remove(entry)
         return entry
 
     def take_all(self) -> list[Pile]:
@@ -183,8 +256,7 @@ class Backlog:
             messages.take_all() for reserved in self._reserved.values() for messages in reserved.values()
         ]
         for level in self._levels:
-            piles += (level.back.take_all(), level.fresh)
-            level.fresh = deque()
+            piles += (level.back.take_all(), *level.take_all_fresh())
         if self.groups is not None:
             piles += self.groups.take_all()
         self._reserved.clear()
@@ -195,7 +267,7 @@ class Backlog:
     def put(self, entries: Iterable[Entry]) -> None:
         """Put messages behind those of their priority."""
         for entry in entries:
-            self._place(entry).fresh.append(entry)
+            self._place(entry).arrivals.append(entry)
 
     def put_back(self, entry: Entry) -> None:
         """Put a message back in its place."""
@@ -237,7 +309,7 @@ class Backlog:
         for level in self._levels:
             entry = self._find(level, consumer)
             if entry is None:
-                if self.examination.budget <= 0:
+                if self.examination.budget <= 0 or level.tail is not None:
                     return None
                 continue
             own = self._reserved_for(consumer, level)
@@ -262,12 +334,14 @@ class Backlog:
                 return taken + [fresh.popleft() for _ in range(left)]
             taken += fresh
             fresh.clear()
+            if level.tail is not None:
+                break  # lower priorities have to wait until what is behind the window has been read
         return taken
 
     def has_for(self, consumer: BacklogConsumer) -> bool:
         """True if `take` may find something, now or in a later visit."""
         self.examination.budget = EXAMINED_PER_VISIT
-        found = any(self._find(level, consumer) is not None for level in self._levels)
+        found = any(self._find(level, consumer) is not None or level.tail is not None for level in self._levels)
         return found or self.examination.budget <= 0
 
     def _find(self, level: PriorityLevel, consumer: BacklogConsumer) -> Entry | None:

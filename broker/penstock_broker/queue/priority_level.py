@@ -6,8 +6,11 @@ Must not know queues or links.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 
 from penstock_amqp.endpoint.events import NUMBER, Entry
+from penstock_broker.queue.disposal import Pile
+from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.sorted_messages import SortedMessages
 
 __all__ = ["PriorityLevel"]
@@ -16,17 +19,56 @@ __all__ = ["PriorityLevel"]
 class PriorityLevel:
     """What waits at one priority."""
 
-    __slots__ = ("back", "fresh", "priority")
+    __slots__ = ("arrivals", "back", "fresh", "priority", "tail")
 
     def __init__(self, priority: int) -> None:
         self.priority = priority
         self.fresh: deque[Entry] = deque()
-        """In the order in which they became available."""
+        """In the order in which they became available; the first of them, if there is a tail."""
+        self.arrivals = self.fresh
+        """Where messages come in: behind the fresh ones, or behind the tail."""
+        self.tail: PagedTail | None = None
+        """What waits behind the fresh ones and is not in memory; None: nothing."""
         self.back: SortedMessages[Entry] = SortedMessages()
         """What came back, and what a selecting consumer left for others: by number, before all that is fresh."""
 
     def __len__(self) -> int:
-        return len(self.fresh) + len(self.back)
+        here = len(self.fresh) + len(self.back)
+        return here if self.tail is None else here + len(self.tail)
+
+    def begin_tail(self, tail: PagedTail) -> None:
+        """What comes from now on waits in the tail."""
+        self.tail = tail
+        self.arrivals = tail.arrivals
+
+    def end_tail(self) -> None:
+        """The tail holds nothing but what has come last, which joins the fresh messages."""
+        assert self.tail is not None and not self.tail.held, "messages of the tail would be lost"
+        self.fresh.extend(self.tail.arrivals)
+        self.tail, self.arrivals = None, self.fresh
+
+    def pull(self, most: int, most_bytes: int) -> None:
+        """Move the first messages of the tail to the fresh ones; without a tail nothing happens. Raises OSError."""
+        tail = self.tail
+        if tail is not None:
+            self.fresh.extend(tail.pull(most, most_bytes))
+            if not tail.held:
+                self.end_tail()
+
+    def all_fresh(self) -> Iterator[Entry]:
+        """The fresh messages and the tail; nothing may change meanwhile."""
+        yield from self.fresh
+        if self.tail is not None:
+            yield from self.tail.snapshot()
+
+    def take_all_fresh(self) -> list[Pile]:
+        """Hand over what is in memory of these; nothing is here any more."""
+        piles: list[Pile] = [self.fresh]
+        if self.tail is not None:
+            piles += self.tail.take_all()
+        self.fresh = self.arrivals = deque()
+        self.tail = None
+        return piles
 
     def first(self) -> Entry | None:
         """The next entry, left where it is."""
@@ -35,7 +77,9 @@ class PriorityLevel:
         return self.fresh[0] if self.fresh else None
 
     def newest(self) -> Entry | None:
-        """The entry that came last, left where it is."""
+        """The entry that came last, left where it is; of those in memory, if there is a tail."""
+        if self.tail is not None and self.tail.arrivals:
+            return self.tail.arrivals[-1]
         return self.fresh[-1] if self.fresh else self.back.last()
 
     def remove(self, entry: Entry) -> None:

@@ -29,6 +29,7 @@ from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.audits import Audit
 from penstock_broker.state.links import Browser, Consumer, Producer
 from penstock_broker.state.open_transactions import Transactions
+from penstock_broker.state.paging import DEFAULT_BACKLOG_BYTES, Paging
 from penstock_broker.state.routes import Routes
 from penstock_broker.state.sync_queue import SyncQueue
 from penstock_broker.topology.store import Topology
@@ -161,6 +162,7 @@ class Broker:
         self.sync = SyncQueue(log, topology)
         self.routes = Routes(log.route_set)
         self.temporary = TemporaryNodes()
+        self.paging = Paging(DEFAULT_BACKLOG_BYTES)
         self.transactions = Transactions(
             settings.transactions.limits(settings.log.segment_bytes, settings.largest_message_bytes)
         )

@@ -13,6 +13,7 @@ from penstock_amqp.endpoint.events import AmqpError, Entry
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.messages.message_head import Head
 from penstock_broker.access.connection import Connection
+from penstock_broker.queue.backlog import LazyCopy
 from penstock_broker.queue.consumer import Link, ReceivingLink, SendingLink
 from penstock_broker.queue.cursor import Examination, SelectorCursor
 from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
@@ -72,7 +73,7 @@ class Browser(ReceivingLink):
     def __init__(self, connection: Connection, link: OutLink, queue: Queue, selector: Selector | None) -> None:
         super().__init__(connection, link)
         self.queue = queue
-        self.pending: deque[Entry] = queue.backlog.copy()
+        self.pending: deque[Entry] | LazyCopy = queue.backlog.copy()
         if selector is not None:
             examination = Examination()
             examination.ask_for((selector,))
