@@ -13,6 +13,7 @@ from penstock_api.management import ExchangeDeclaration, Owner, QueueLimits, Sub
 from penstock_api.resources import Exchange, Subscription, quantity_bytes
 from penstock_api.resources.delivery import delivery_policy
 from penstock_api.resources.header_bindings import as_declared
+from penstock_api.resources.subscription import SubscriptionLimits
 from penstock_core import identity
 
 __all__ = [
@@ -103,7 +104,6 @@ def subscription_declaration(
 ) -> SubscriptionDeclaration:
     """Body of CREATE; `exchange` is the name on the broker of the Exchange that `exchangeRef` names."""
     spec = subscription.spec
-    max_bytes = spec.limits.max_bytes
     return SubscriptionDeclaration(
         subscription_name=subscription_name(subscription),
         scope=spec.scope,
@@ -119,11 +119,20 @@ def subscription_declaration(
         rebind_policy=spec.rebind_policy,
         client_overrides=spec.client_overrides,
         persistence=spec.persistence,
-        limits=QueueLimits(
-            max_bytes=None if max_bytes is None else quantity_bytes(max_bytes),
-            max_messages=spec.limits.max_messages,
-            overflow=spec.limits.overflow,
-        ),
+        limits=_limits(spec.limits),
         delivery=delivery_policy(spec.delivery),
         owner=owner_of(subscription, cluster_id),
+    )
+
+
+def _limits(limits: SubscriptionLimits) -> QueueLimits:
+    """The limits as they are declared. Without a limit `overflow` says nothing, and is left at its default on the wire:
+    a broker of an earlier release, which has limits of its own, does with the subscription what it did before.
+    """
+    if limits.max_bytes is None and limits.max_messages is None:
+        return QueueLimits()
+    return QueueLimits(
+        max_bytes=None if limits.max_bytes is None else quantity_bytes(limits.max_bytes),
+        max_messages=limits.max_messages,
+        overflow=limits.overflow,
     )

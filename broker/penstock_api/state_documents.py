@@ -147,6 +147,15 @@ class ContestedContainer(ManagementDocument):
     last_ms: int
 
 
+class LargeQueue(ManagementDocument):
+    """A queue that is among the three largest, while the volume is more than 70 % full. Only queues that last count."""
+
+    queue_name: str
+    is_subscription: bool  # false: a point-to-point queue
+    depth_bytes: int  # a body that several queues hold counts in each, though the volume holds it once
+    consumers: int
+
+
 class BrokerState(ManagementDocument):
     """Attributes of the one `penstock.broker`.
 
@@ -164,6 +173,11 @@ class BrokerState(ManagementDocument):
     exchanges: int
     queues: int
     durable_work: str  # Ok, Full or Failed
+    storage_level: str = "Ok"  # Ok, High (from 70 %), Critical (85 %), HeldBack (90 %) or Full
+    volume_bytes: int = 0  # size of the data folder's volume; 0: not known
+    volume_used_bytes: int = 0  # of these, what messages can't have any more
+    storage_refused: int = 0  # messages refused since `started_ms` because the volume was full
+    largest_queues: tuple[LargeQueue, ...] = ()  # at most 3, the largest first; empty while the level is Ok
     log_bytes: int
     log_segments: int
     log_syncs: int

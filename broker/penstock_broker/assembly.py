@@ -19,6 +19,8 @@ from penstock_broker.loop import events
 from penstock_broker.loop.loop import Loop
 from penstock_broker.management.node import ManagementNode
 from penstock_broker.messages import expiry, paging, restore
+from penstock_broker.messages.storage_watch import Measure, StorageWatch
+from penstock_broker.queue.queue import UNLIMITED_BYTES
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology import auto_creation, documents
@@ -32,18 +34,17 @@ def assemble(
     log: Log,
     recovered: Recovered,
     listeners: list[Listener],
-    queue_max_bytes: int,
     clock: Clock = SYSTEM_CLOCK,
+    measure: Measure | None = None,
     *,
     restored: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Loop:
     """The loop of a broker that holds what was recovered; its listeners are not bound yet.
 
-    `queue_max_bytes`: how much a queue holds that has no limit of its own. `restored` is told of how many queues, of
-    how many in all, the messages are in place. Raises `Misuse` if the settings' `delivery`
-    names a destination that can't be made.
+    `measure`: the space of the volume that holds the log, now. `restored` is told of how many queues, of how many in
+    all, the messages are in place. Raises `Misuse` if the settings' `delivery` names a destination that can't be made.
     """
-    topology = Topology(log, queue_max_bytes, given.delivery)
+    topology = Topology(log, given.queue_max_bytes or UNLIMITED_BYTES, given.delivery, given.queue_overflow)
     restore.restore(topology, recovered, clock.now_us(), restored)
     refused = auto_creation.make_destinations(topology, given.delivery, clock.now_us())
     if refused is not None:
@@ -61,15 +62,16 @@ def assemble(
     broker.clock.timers.at(clock.now_ms() + 1000, partial(unused.sweep_subscriptions, broker))
     paging.watch(broker)
     broker.management = ManagementNode(broker)
-    broker.serve_events = partial(events.handle, broker)
+    broker.serve_events = partial(events.serve, broker)
     unused_seconds = unused_queue_seconds(given.auto_create)
     if unused_seconds is not None:
         unused.watch_queues(broker, unused_seconds)
     loop = Loop(broker, listeners, clock)
+    StorageWatch(broker, measure).start()
     loop.watch(log.descriptor, lambda: _synced(broker))
     return loop
 
 
 def _synced(broker: Broker) -> None:
     broker.log.collect()
-    broker.sync.release()
+    broker.sync.release(broker.fail_connection)

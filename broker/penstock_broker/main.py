@@ -23,7 +23,16 @@ from penstock_api.validation_messages import validation_messages
 from penstock_broker.access import sockets
 from penstock_broker.access.listeners import Listener, listeners_of
 from penstock_broker.assembly import assemble
-from penstock_broker.log import FileLayer, FolderLocked, ForeignSegment, Log, LogOptions, NewerFormat, Recovered
+from penstock_broker.log import (
+    FileLayer,
+    FolderLocked,
+    ForeignSegment,
+    Log,
+    LogOptions,
+    NewerFormat,
+    Recovered,
+    Unreadable,
+)
 from penstock_broker.loop.loop import Loop
 from penstock_broker.loop.probes import Probes, ProbeState
 from penstock_broker.loop.start_probes import start_probes
@@ -32,6 +41,7 @@ from penstock_broker.messages import restore
 from penstock_broker.settings import settings
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.broker import Broker
+from penstock_broker.state.storage import VolumeSpace
 
 __all__ = ["ADDRESSES_FILE", "announce", "run", "serve"]
 
@@ -139,8 +149,7 @@ def _start(
     """
     started = time.monotonic()
     log, recovered = _open_log(given, data, files, progress)
-    longest = given.queue_max_bytes or _quarter_of_volume(data)
-    loop = assemble(given, log, recovered, listeners, longest, restored=progress.restoring)
+    loop = assemble(given, log, recovered, listeners, measure=lambda: _volume_space(data), restored=progress.restoring)
     logger.info("Recovery took %.2f s", time.monotonic() - started)
     return loop
 
@@ -173,14 +182,19 @@ def _open_log(
         return Log.open(data / "log", files=files, options=options, progress=progress.reading)
     except FolderLocked as error:
         raise CannotRun(f"Another broker uses the data folder {data}.", "Stop it, or name another folder.") from error
-    except (NewerFormat, ForeignSegment) as error:
+    except NewerFormat as error:
         raise CannotRun(f"The log in {data} can't be used: {error}.", "Start the Penstock that wrote it.") from error
+    except (ForeignSegment, Unreadable) as error:
+        cure = f"See what is there with `penstock log verify {data / 'log'}`, and docs/how-to/damaged-log.md."
+        raise CannotRun(f"The log in {data} can't be used: {error}.", cure) from error
     except OSError as error:
         raise CannotRun(f"The data folder {data} can't be used: {error}.", "Check its volume and owner.") from error
 
 
-def _quarter_of_volume(data: Path) -> int:
-    return max(shutil.disk_usage(data).total // 4, 1)
+def _volume_space(data: Path) -> VolumeSpace:
+    """The space of the data folder's volume, as `df` counts it: what is kept for root belongs to nobody here."""
+    found = shutil.disk_usage(data)
+    return VolumeSpace(total=found.used + found.free, free=found.free)
 
 
 def _stop_on_signals(loop: Loop) -> None:

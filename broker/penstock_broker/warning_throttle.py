@@ -1,7 +1,8 @@
-"""Bounds the warnings in the broker's log, so that clients can't fill the volume that holds it.
+"""Bounds the lines in the broker's log that clients cause, so that they can't fill the volume that holds it.
 
-`warn` is for what clients cause without having logged in: some warnings a second, and a count of the others. `may_warn`
-is for what may happen with each message: once a minute for each subject. Must not know the clock: it is an argument.
+`warn` is for what clients cause by connecting: some lines a second, and a count of the others, which `flush` tells
+when no further line comes. `may_warn` is for what may happen with each message: once a minute for each subject. Must
+not know the clock: it is an argument.
 """
 
 from __future__ import annotations
@@ -22,11 +23,17 @@ MOST_SUBJECTS: Final = 1000
 class WarningThrottle:
     """Of one broker."""
 
-    __slots__ = ("_last_ms", "_left_out", "_now_ms", "_second", "_written")
+    __slots__ = ("_last_ms", "_left_out", "_level", "_now_ms", "_second", "_subject", "_written")
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
-        """`now_ms`: milliseconds of the monotonic clock."""
+    def __init__(
+        self, now_ms: Callable[[], int], level: int = logging.WARNING, subject: str = "warnings of this kind"
+    ) -> None:
+        """`now_ms`: milliseconds of the monotonic clock. `level`: the severity of `warn`. `subject`: what the count of
+        lines that were left out calls them.
+        """
         self._now_ms = now_ms
+        self._level = level
+        self._subject = subject
         self._second = 0
         self._written = 0
         self._left_out = 0
@@ -34,17 +41,21 @@ class WarningThrottle:
         """When `may_warn` last allowed a warning, by subject."""
 
     def warn(self, text: str, *arguments: object) -> None:
-        """Log a warning, or count it if there were `PER_SECOND` of them in this second."""
-        second = self._now_ms() // 1000
-        if second != self._second:
-            if self._left_out:
-                logger.warning("%d more warnings of this kind were left out", self._left_out)
-            self._second, self._written, self._left_out = second, 0, 0
+        """Log a line, or count it if there were `PER_SECOND` of them in this second."""
+        self.flush()
         if self._written >= PER_SECOND:
             self._left_out += 1
             return
         self._written += 1
-        logger.warning(text, *arguments)
+        logger.log(self._level, text, *arguments)
+
+    def flush(self) -> None:
+        """Tell how many lines were left out, once their second is over. Call it now and then."""
+        second = self._now_ms() // 1000
+        if second != self._second:
+            if self._left_out:
+                logger.log(self._level, "%d more %s were left out", self._left_out, self._subject)
+            self._second, self._written, self._left_out = second, 0, 0
 
     def may_warn(self, subject: str) -> bool:
         """True if there was no warning about `subject` for `PAUSE_MS`; then the caller logs one."""

@@ -17,6 +17,7 @@ from penstock_api.failure import Failure
 from penstock_cli.verbs.broker import broker
 from penstock_cli.verbs.lag import lag
 from penstock_cli.verbs.listings import queues, subscriptions
+from penstock_cli.verbs.log import log
 from penstock_cli.verbs.messages import move, peek, purge, redrive
 from penstock_cli.verbs.observer import observer
 from penstock_cli.verbs.operator import operator
@@ -53,7 +54,7 @@ def show_version() -> None:
     click.echo(version("penstock"))
 
 
-for verb in (up, queues, subscriptions, peek, purge, move, redrive, broker, observer, lag, operator):
+for verb in (up, queues, subscriptions, peek, purge, move, redrive, broker, log, observer, lag, operator):
     penstock.add_command(verb)
 penstock.add_command(penstock.commands.pop("version"))  # last
 

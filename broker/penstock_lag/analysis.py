@@ -44,7 +44,7 @@ from penstock_lag.rollups.past_hours import past_of
 from penstock_lag.rollups.past_result import with_past
 from penstock_lag.session import Needs, is_local, started_by_spark_submit
 from penstock_lag.settings import RUN_NAME_VARIABLE, LagJobSettings, check_run_name
-from penstock_lag.spark_failures import explained
+from penstock_lag.spark_failures import SegmentGone, explained
 from penstock_lag.targets import Target, observers_of
 from penstock_lag_rules.entry import EPOCH
 from penstock_lag_rules.figures import Figures
@@ -103,6 +103,24 @@ def _planned(settings: LagJobSettings, targets: Sequence[Target]) -> tuple[list[
 def _analyse_groups(
     spark: SparkSession, members: Sequence[Member], settings: LagJobSettings, finish: Finish
 ) -> list[Failed]:
+    """Of the Brokers whose segments were merged while Spark computed, the segments are listed again, once."""
+    failed, gone = _without_gone(_analysed(spark, members, settings, finish))
+    if gone:
+        planned, more = _planned(settings, gone)
+        failed += more + _analysed(spark, numbered(planned), settings, finish)
+    rolled_up, gone = _without_gone(roll_up_targets(spark, [member.target for member in members], settings))
+    return failed + rolled_up + (roll_up_targets(spark, gone, settings) if gone else [])
+
+
+def _without_gone(failed: Sequence[Failed]) -> tuple[list[Failed], list[Target]]:
+    """The failures that stay, and the Brokers of which a segment was gone."""
+    gone = [target for target, failure in failed if isinstance(failure, SegmentGone)]
+    if gone:
+        log.warning("of %d Brokers a segment is gone since it was listed, so they are tried again", len(gone))
+    return [each for each in failed if not isinstance(each[1], SegmentGone)], gone
+
+
+def _analysed(spark: SparkSession, members: Sequence[Member], settings: LagJobSettings, finish: Finish) -> list[Failed]:
     failed: list[Failed] = []
     with_copies = is_local(spark)
     most_bytes = room_for_copies(Path(tempfile.gettempdir())) if with_copies else sys.maxsize
@@ -115,7 +133,7 @@ def _analyse_groups(
             *(sum(len(member.plan.segments) for member in group), len(group)),
         )
         failed += analyse_group(spark, group, settings.patience_seconds, finish)
-    return failed + roll_up_targets(spark, [member.target for member in members], settings)
+    return failed
 
 
 def _analyse_folders(

@@ -22,7 +22,7 @@ from penstock_lag.ledger.segment_files import SegmentFile, download, native_rows
 from penstock_lag.ledger.source import SegmentMismatch, ServedSegment, read_ledger
 from penstock_lag.observer_client import ObserverError
 from penstock_lag.session import tune
-from penstock_lag.spark_failures import GONE, OutOfMemory, explained
+from penstock_lag.spark_failures import OutOfMemory, explained, unreadable
 from penstock_lag.targets import Target, observers_of
 from penstock_lag_rules.figures import Figures
 from penstock_lag_rules.rules import Thresholds
@@ -129,7 +129,7 @@ def copies_of(member: Member, patience_seconds: float, scratch: Path) -> list[Se
     try:
         return download(observers_of(member.target, patience_seconds), member.plan, scratch, member.first)
     except (ObserverError, SegmentMismatch, OSError) as error:
-        raise Failure(f"the ledger could not be evaluated: {error}", GONE) from error
+        raise unreadable(str(error)) from error
 
 
 def served_of(member: Member) -> list[ServedSegment]:

@@ -10,6 +10,7 @@ what is seen here is then a connection that broke, and the exit code of the proc
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -20,14 +21,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock_api.failure import Failure
+from penstock_api.observer_api import SEGMENT
 
-__all__ = ["GONE", "OutOfMemory", "explained"]
+__all__ = ["GONE", "OutOfMemory", "SegmentGone", "explained", "unreadable"]
 
 GONE: Final = "If a segment is gone, its retention is shorter than the window: run again, or raise --retain-seconds."
 BROKEN: Final = (Py4JNetworkError, ConnectionError, EOFError)
 """What is raised when the connection to Spark's process breaks."""
 FILE: Final = "[FAILED_READ_FILE"
 """What Spark says before the name of a file that can't be read."""
+_GONE: Final = re.compile(re.escape(SEGMENT.format(name="")) + r"\S+ answered 404")
+"""What an observer's client says, here or in a worker of Spark's, if a segment that was listed is not there."""
 PATIENCE_SECONDS: Final = 10
 
 
@@ -35,6 +39,16 @@ class OutOfMemory(Failure):
     """Spark had too little memory."""
 
     exit_code: ClassVar[int] = 4
+
+
+class SegmentGone(Failure):
+    """A segment that was listed is not served any more: it was merged into a larger one, or it was deleted."""
+
+
+def unreadable(reason: str) -> Failure:
+    """The failure of a run that could not read the rows of a window. In: why, without a full stop."""
+    of_what = SegmentGone if _GONE.search(reason) else Failure
+    return of_what(f"the ledger could not be evaluated: {reason}", GONE)
 
 
 @contextmanager
@@ -46,7 +60,7 @@ def explained(spark: SparkSession, rows: int | None = None) -> Generator[None]:
         cause = _lack_of_memory(spark, error)
         if cause is not None:
             raise OutOfMemory(*_told(cause, rows)) from error
-        raise Failure(f"the ledger could not be evaluated: {innermost(str(error))}", GONE) from error
+        raise unreadable(innermost(str(error))) from error
 
 
 def innermost(trace: str) -> str:

@@ -17,7 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from penstock_api.state_documents import DurationHistogram
+from penstock_api.state_documents import BrokerState, DurationHistogram
 from penstock_observer.durations import Durations
 from penstock_observer.ledger import Ledger
 from penstock_observer.live_view import LiveBroker, LiveView
@@ -26,6 +26,8 @@ from penstock_observer.subscription_metrics import subscription_lines
 
 __all__ = ["accepts_gzip", "classic_buckets", "exposition"]
 
+LARGEST: Final = 3
+"""Queues that are named, whatever a later broker lists."""
 BUCKETS_PER_OCTAVE: Final = 8
 BOUND_EXPONENTS: Final = tuple(range(0, 29, 2))
 """Upper bounds 2**0, 2**2, ... 2**28 ms (3 days); each also ends a fine bucket, so nothing is interpolated."""
@@ -95,7 +97,7 @@ def _broker(known: LiveBroker) -> Iterable[Metric]:
     if known.poll is None:
         return
     state = known.poll.broker
-    readings = (
+    readings: tuple[tuple[str, str, float], ...] = (
         ("poll_timestamp_seconds", "Time of the last answered poll, on the broker's clock.", state.now_ms / 1000),
         ("start_timestamp_seconds", "When the broker started.", state.started_ms / 1000),
         ("epoch", "Number of starts of the broker on its data folder.", state.epoch),
@@ -107,6 +109,11 @@ def _broker(known: LiveBroker) -> Iterable[Metric]:
         ("log_segments", "Segments of the log.", state.log_segments),
         ("durable_work_ok", "1 while the log can be written; 0 if it is full or failed.", state.durable_work == "Ok"),
     )
+    if state.volume_bytes:
+        readings += (
+            ("volume_bytes", "Size of the volume of the data folder.", state.volume_bytes),
+            ("volume_used_bytes", "Bytes of it that messages can't have any more.", state.volume_used_bytes),
+        )
     for name, text, value in readings:
         yield GaugeMetricFamily(f"penstock_broker_{name}", text, value=value)
     yield CounterMetricFamily("penstock_broker_log_syncs", "Flushes of the log to disk.", value=state.log_syncs)
@@ -118,6 +125,24 @@ def _broker(known: LiveBroker) -> Iterable[Metric]:
     for reason, count in state.refusals.items():
         refused.add_metric([reason], count)
     yield refused
+    yield CounterMetricFamily(
+        "penstock_broker_storage_refused_messages",
+        "Messages that were refused because the volume was full.",
+        value=state.storage_refused,
+    )
+    yield _largest(state)
+
+
+def _largest(state: BrokerState) -> Metric:
+    """The three largest queues, while the volume fills: at most three series at a time, none else."""
+    largest = GaugeMetricFamily(
+        "penstock_broker_largest_queue_bytes",
+        "Bytes in one of the three largest queues, while more than 70 % of the volume is in use.",
+        labels=["rank", "queue", "consumed"],
+    )
+    for rank, each in enumerate(state.largest_queues[:LARGEST], 1):
+        largest.add_metric([str(rank), each.queue_name, str(each.consumers > 0).lower()], each.depth_bytes)
+    return largest
 
 
 def _durations(durations: Durations) -> Iterable[Metric]:

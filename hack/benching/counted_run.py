@@ -107,7 +107,7 @@ class Rig:
         ports = listeners.listeners_of(settings)
         self.clock = SteppingTime()
         clock = Clock(self.clock.now_us, self.clock.now_ms, seconds=lambda: 0.0)
-        self.loop = assemble(settings, self.log, recovered, ports, 1 << 30, clock)
+        self.loop = assemble(settings, self.log, recovered, ports, clock)
         ports[0].bind()
         self.loop.accept_connections()
         self.address = addresses.split(ports[0].bound)

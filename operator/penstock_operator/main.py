@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import aiohttp
 
 from penstock_api.failure import Failure
+from penstock_api.log_lines import handler_of
 from penstock_operator import health
 from penstock_operator.brokers.management import Connector
 from penstock_operator.brokers.management_amqp import connect as connect_amqp
@@ -42,7 +43,7 @@ def run(settings: OperatorSettings) -> int:
         CannotRun: no API server is known.
         Failure: a task of the operator ended too early, which is a bug.
     """
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler_of(settings.log_format)])
     asyncio.run(operate(settings))
     return 0
 

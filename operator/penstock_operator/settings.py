@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from penstock_api.failure import Misuse
+from penstock_api.log_lines import LogFormat
 from penstock_operator.lag_options import LagJobOptions, read_lag_job
 
 __all__ = ["OperatorSettings"]
@@ -40,6 +41,7 @@ class OperatorSettings:
     workers: int = 32
     """The number of resources that are reconciled at the same time."""
     log_level: str = "INFO"
+    log_format: LogFormat = LogFormat.TEXT
 
     def __post_init__(self) -> None:
         """Check the values; raises Misuse with the name of the setting."""
@@ -82,6 +84,14 @@ class OperatorSettings:
                 poll_seconds=float(values.get("poll_seconds", "5")),
                 workers=int(values.get("workers", "32")),
                 log_level=values.get("log_level", "INFO"),
+                log_format=_log_format(values.get("log_format", "text")),
             )
         except ValueError as error:
             raise Misuse(f"an operator setting in the environment is not a number: {error}.", "Correct it.") from error
+
+
+def _log_format(word: str) -> LogFormat:
+    try:
+        return LogFormat(word)
+    except ValueError:
+        raise Misuse("operator setting log-format can't be used.", "It must be text or json.") from None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from support.resources import exchange, subscription
 
 from penstock_api import declaration
@@ -130,3 +133,23 @@ def test_references_default_to_the_resource_s_own_namespace() -> None:
 def test_a_file_without_uid_is_marked_by_its_name() -> None:
     owner = declaration.owner_of(subscription(metadata={"uid": ""}))
     assert (owner.cluster_id, owner.uid) == ("local", "shop/billing")
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        pytest.param({}, {"overflow": "DropOldest"}, id="none: nothing of it is sent"),
+        pytest.param({"overflow": "DropOldest"}, {"overflow": "DropOldest"}, id="as API servers have stored none"),
+        pytest.param({"overflow": "Reject"}, {"overflow": "DropOldest"}, id="overflow says nothing without a limit"),
+        pytest.param(
+            {"maxBytes": "1Ki"}, {"maxBytes": 1024, "overflow": "Reject"}, id="what is not said loses nothing"
+        ),
+        pytest.param({"maxMessages": 7}, {"maxMessages": 7, "overflow": "Reject"}, id="of messages"),
+        pytest.param(
+            {"maxBytes": "1Ki", "overflow": "DropOldest"}, {"maxBytes": 1024, "overflow": "DropOldest"}, id="said"
+        ),
+    ],
+)
+def test_only_a_limit_that_is_written_is_declared(limits: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = declaration.subscription_declaration(subscription(limits=limits), exchange="orders").limits
+    assert found.to_wire() == expected

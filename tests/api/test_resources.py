@@ -33,7 +33,7 @@ def test_a_subscription_without_more_than_it_needs() -> None:
     spec = subscription().spec
     assert (spec.scope, spec.sharing, spec.durability, spec.expiry_policy) == ("Global", "Shared", "Durable", "Never")
     assert (spec.rebind_policy, spec.deletion_policy, spec.client_overrides) == ("InPlace", "Delete", "Refuse")
-    assert (spec.persistence, spec.limits.overflow, spec.binding_keys) == ("Always", "DropOldest", ())
+    assert (spec.persistence, spec.limits.overflow, spec.binding_keys) == ("Always", "Reject", ())
 
 
 def test_a_refusal_names_the_field_and_the_resource() -> None:

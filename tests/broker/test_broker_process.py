@@ -127,7 +127,7 @@ def test_addresses_that_cannot_be_written_are_told(tmp_path: Path) -> None:
 
 def test_a_full_queue_drops_its_oldest_messages_and_counts_them(tmp_path: Path) -> None:
     with (
-        BrokerProcess(tmp_path / "data", settings={"queueMaxBytes": 10_000}) as broker,
+        BrokerProcess(tmp_path / "data", settings={"queueMaxBytes": 10_000, "queueOverflow": "DropOldest"}) as broker,
         connected(broker.url) as client,
     ):
         sender = client.create_sender("q")

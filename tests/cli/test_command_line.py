@@ -29,7 +29,7 @@ def test_help_names_every_verb_in_order_and_the_exit_codes() -> None:
     lines = said.stdout.partition("Commands:\n")[2].splitlines()
     verbs = [line.split()[0] for line in lines if line.startswith("  ") and line[2].isalpha()]
     asking = ["queues", "subscriptions", "peek", "purge", "move", "redrive"]
-    assert verbs[:12] == ["up", *asking, "broker", "observer", "lag", "operator", "version"]
+    assert verbs[:13] == ["up", *asking, "broker", "log", "observer", "lag", "operator", "version"]
     assert "3 this machine lacks something" in " ".join(said.stdout.split())
 
 
@@ -70,7 +70,9 @@ def test_version() -> None:
     assert penstock("--version").stdout == "penstock 0.1.0\n"
 
 
-@pytest.mark.parametrize("verb", ["up", "peek", "purge", "move", "redrive", "broker", "observer", "lag", "operator"])
+@pytest.mark.parametrize(
+    "verb", ["up", "peek", "purge", "move", "redrive", "broker", "log", "observer", "lag", "operator"]
+)
 def test_each_verb_has_help(verb: str) -> None:
     said = penstock(verb, "--help")
     assert said.returncode == 0, said.stderr

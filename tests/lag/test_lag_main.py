@@ -20,6 +20,7 @@ from penstock_api.failure import Failure, Misuse
 from penstock_api.lag_result import LagResult, LagState
 from penstock_api.management import Owner
 from penstock_api.state_documents import DurationHistogram
+from penstock_lag import analysis
 from penstock_lag.arguments import parse
 from penstock_lag.main import main, run
 from penstock_lag.session import Needs
@@ -208,6 +209,27 @@ def test_a_segment_that_is_gone_is_a_clear_failure(session: Session, tmp_path: P
             run(settings(tmp_path, observer.url), session)
         assert observer.api.results.latest_run() is None
     assert "retention" in failed.value.cure
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("here", [True, False], ids=["copies", "executors"])
+def test_segments_that_are_merged_after_they_were_listed_are_listed_again(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: bool
+) -> None:
+    """200 polls are 33 minutes, of which the first quarter of an hour is merged."""
+    monkeypatch.setattr(analysis, "is_local", lambda _: here)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    with serving(tmp_path, growing(200), rows_per_segment=60) as observer:
+
+        def merging(needs: Needs) -> AbstractContextManager[SparkSession]:
+            assert observer.api.ledger.compact()
+            return session(needs)
+
+        run(settings(tmp_path, observer.url, window_seconds=3600, publish=False), merging)
+        served = tuple(f"0/{segment.name}" for segment in observer.api.ledger.segments)
+    result = result_in(tmp_path)
+    assert result.segments == served
+    assert [lag.messages for lag in result.subscriptions] == [0, 3085]
+    assert result.missing == ()
 
 
 def test_an_empty_ledger_needs_no_spark(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from observer.samples import a_poll, a_subscription
 from pyspark.sql import SparkSession
 
 from penstock_api.rollup_format import Period, RollupName
+from penstock_lag.rollups import brokers
 from penstock_lag.rollups.brokers import roll_up_targets
 from penstock_lag.rollups.files import read_about, read_rollup
 from penstock_lag.rollups.plan import Bounds
@@ -123,6 +124,19 @@ def test_folders_have_their_rollups_beside_them(spark: SparkSession, tmp_path: P
         RollupName(MIDNIGHT_MS - 24 * 3_600_000, Period.DAY),
         *[RollupName(MIDNIGHT_MS - hours * 3_600_000, Period.HOUR) for hours in (2, 1)],
     ]
+
+
+@pytest.mark.spark
+def test_executors_make_the_same_rollups_as_copies_of_the_segments(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They fetch the segments from the observer; byte for byte."""
+    with serving(tmp_path, polls(-120, 20), now=lambda: NOW) as observer:
+        for folder, here in (("copies", True), ("served", False)):
+            monkeypatch.setattr(brokers, "is_local", lambda _, here=here: here)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+            assert roll_up(spark, settings(tmp_path, observer.url, rollups=tmp_path / folder)) == []
+    for name in ("day-2023-11-14.parquet", *HOURS):
+        assert (tmp_path / "served" / name).read_bytes() == (tmp_path / "copies" / name).read_bytes()
 
 
 @pytest.mark.spark

@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock_api.management import Owner
-from penstock_api.state_documents import DurationHistogram
+from penstock_api.state_documents import DurationHistogram, LargeQueue
 from penstock_lag_rules.rules import Thresholds
 from penstock_observer.durations import Durations, DurationTotals
 from penstock_observer.ledger import Ledger, SealLimits
@@ -87,6 +87,30 @@ def test_who_was_turned_away_shows_by_reason(scrape: Scrape) -> None:
     assert scrape.value("penstock_broker_refused_connections_total", {"reason": "TlsFailed"}) == 0
     scrape.live.answered(a_poll(START_MS))
     assert scrape.value("penstock_broker_refused_connections_total", {"reason": "LoginFailed"}) is None
+
+
+def test_a_volume_that_fills_shows_with_the_three_largest_queues(scrape: Scrape) -> None:
+    """At most three series, whatever a broker lists; none while there is room, and none of a broker that is silent."""
+    name = "penstock_broker_largest_queue_bytes"
+    queues = [
+        LargeQueue(queue_name=f"q{at}", is_subscription=True, depth_bytes=100 - at, consumers=at) for at in range(5)
+    ]
+    scrape.live.answered(
+        a_poll(START_MS, volume_bytes=1000, volume_used_bytes=800, largest_queues=tuple(queues), storage_refused=7)
+    )
+    found = {
+        (sample.labels["rank"], sample.labels["queue"], sample.labels["consumed"]): sample.value
+        for family in scrape.families()
+        for sample in family.samples
+        if sample.name == name
+    }
+    assert found == {("1", "q0", "false"): 100, ("2", "q1", "true"): 99, ("3", "q2", "true"): 98}
+    assert scrape.value("penstock_broker_volume_bytes") == 1000
+    assert scrape.value("penstock_broker_volume_used_bytes") == 800
+    assert scrape.value("penstock_broker_storage_refused_messages_total") == 7
+    scrape.live.answered(a_poll(START_MS))
+    assert not [s for family in scrape.families() for s in family.samples if s.name == name]
+    assert scrape.value("penstock_broker_volume_bytes") is None
 
 
 def test_figures_of_a_subscription(scrape: Scrape) -> None:

@@ -13,6 +13,7 @@ from penstock_broker.assembly import assemble
 from penstock_broker.clock import Clock
 from penstock_broker.log import FileLayer, Log, LogOptions, SyncChoice, Syncer
 from penstock_broker.settings.settings import BrokerSettings
+from penstock_broker.state.storage import VolumeSpace
 
 __all__ = ["BrokerInProcess"]
 
@@ -32,7 +33,9 @@ class BrokerInProcess:
         *,
         segment_bytes: int,
         syncer: Callable[[FileLayer], Syncer] | None = None,
+        measure: Callable[[], VolumeSpace] | None = None,
     ) -> None:
+        """`measure`: the space of the volume; without it the broker does not know how full that is."""
         self.log, self.recovered = Log.open(
             folder,
             files=files,
@@ -46,7 +49,7 @@ class BrokerInProcess:
         ports = listeners.listeners_of(settings)
         self.port = ports[0]
         """Where clients come in; it is not bound."""
-        self.loop = assemble(settings, self.log, self.recovered, ports, queue_max_bytes=1 << 30, clock=clock)
+        self.loop = assemble(settings, self.log, self.recovered, ports, clock=clock, measure=measure)
         self.broker = self.loop.broker
 
     def connect(self) -> socket.socket:

@@ -281,9 +281,7 @@ def _driver(team: Team, but: str) -> str | None:
 
 def executor_killed(installation: Installation, team: Team) -> None:
     """An executor of the operator's lag job is killed: the run goes on with another one, and its result arrives."""
-    installation.install(
-        **{"lag.executors.instances": "1", "lag.executors.memory": "512m", "lag.intervalMinutes": "3"}
-    )
+    installation.install(**{"lag.executors.instances": "1", "lag.executors.memory": "512m", "lag.intervalMinutes": "3"})
     try:
         team.kube.kubectl("patch", "broker", "main", "--type=merge", "--patch", _lag({"suspend": False}))
         with flowing(url(team)) as load:

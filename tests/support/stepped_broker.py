@@ -26,6 +26,7 @@ from penstock_broker.clock import Clock
 from penstock_broker.log import FileLayer, Syncer
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import Authentication, BrokerSettings, ListenerSettings
+from penstock_broker.state.storage import VolumeSpace
 from penstock_broker.topology.records import PointToPointQueue
 
 __all__ = ["Peer", "SteppedBroker", "SteppedStream"]
@@ -141,8 +142,12 @@ class SteppedBroker:
         settings: dict[str, object] | None = None,
         syncer: Callable[[FileLayer], Syncer] | None = None,
         segment_bytes: int = 64 * 1024,
+        space: VolumeSpace | None = None,
     ) -> None:
-        """`syncer`: who syncs the log, instead of whoever writes it, and at once."""
+        """`syncer`: who syncs the log, instead of whoever writes it, and at once. `space`: what the volume has."""
+        self.space = space
+        self.space_failure: OSError | None = None
+        """What reading the space of the volume raises."""
         self._folder = Path(mkdtemp())  # holds the lock only
         self._settings = BrokerSettings.model_validate({**ANYBODY, **(settings or {})})
         self.files = SimulatedFiles()
@@ -165,10 +170,17 @@ class SteppedBroker:
             clock,
             segment_bytes=self._segment_bytes,
             syncer=self._syncer,
+            measure=self._measure if self.space is not None else None,
         )
         self.log, self.recovered, self.port = self._life.log, self._life.recovered, self._life.port
         self.loop, self.broker = self._life.loop, self._life.broker
         self.turn()
+
+    def _measure(self) -> VolumeSpace:
+        if self.space_failure is not None:
+            raise self.space_failure
+        assert self.space is not None
+        return self.space
 
     def _look(self) -> float:
         self._seconds += self.step_seconds

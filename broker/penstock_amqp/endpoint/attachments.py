@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from penstock_amqp.endpoint.buffers import MESSAGE_BYTES, Ptr
+from penstock_amqp.endpoint.buffers import FREED, MESSAGE_BYTES, Ptr
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import Attached, Detached, Event, EventKind, SessionEnded
 from penstock_amqp.endpoint.links import InLink, OutLink, PartialMemory, Session
@@ -171,13 +171,12 @@ class Attachments:
         for link in self._links.values():
             link.is_open = False
             link.context = None
+            link.ptr = FREED
         self._links.clear()
         self.begun.clear()
         self._by_handle.clear()
         for session in self._sessions.values():
             session.links = []
             session.context = None
+            session.ptr = FREED
         self._sessions.clear()
-        self._engine.receivers.clear()
-        self._engine.unsettled.clear()
-        self._engine.unconfirmed.clear()

@@ -14,6 +14,7 @@ from typing import Any, NewType, cast
 from cproton_ffi import ffi as _untyped_ffi
 
 __all__ = [
+    "FREED",
     "INPUT",
     "INPUT_BYTES",
     "INPUT_VIEW",
@@ -39,6 +40,17 @@ Buffer = NewType("Buffer", object)
 """Memory of this process that C writes to; `at` points further into it."""
 
 NULL = cast(Ptr, _ffi.NULL)
+
+
+class _Freed:
+    """What stands where a pointer was, once its object is freed."""
+
+    __slots__ = ()
+
+
+FREED = cast(Ptr, _Freed())
+"""No function of the engine takes it: cffi raises TypeError for it, as it checks each argument. So a call with the
+pointer of something that was freed is an exception and no access to memory, and other calls pay nothing for that."""
 
 INPUT_BYTES = 65_536
 """The largest read from a socket, in bytes."""

@@ -20,11 +20,12 @@ not know queues or subscriptions. Source: AMQP 1.0 part 2.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NoReturn
 
 from penstock_amqp.endpoint import conditions
 from penstock_amqp.endpoint.attach_replies import AttachReplies
 from penstock_amqp.endpoint.attachments import Attachments
-from penstock_amqp.endpoint.buffers import OUTPUT_VIEW, Ptr
+from penstock_amqp.endpoint.buffers import FREED, OUTPUT_VIEW, Ptr
 from penstock_amqp.endpoint.connection_lifecycle import ConnectionLifecycle
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import AcceptedUnsettled, AmqpError, Entry, Event, Held, Settled
@@ -43,7 +44,21 @@ from penstock_amqp.frames.input_gate import InputGate
 from penstock_amqp.frames.input_tap import InputTap
 from penstock_amqp.types.values import Value
 
-__all__ = ["Endpoint"]
+__all__ = ["Endpoint", "EndpointFreed"]
+
+
+class EndpointFreed(Exception):
+    """Something was asked of an endpoint that is freed: its user has kept it for too long."""
+
+
+class _NoPart:
+    """What stands where a part of an endpoint was that is freed."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise EndpointFreed(f"The connection is freed: {name} can't be used any more.")
+
+
+_NO_PART: Final[Any] = _NoPart()
 
 
 class Endpoint:
@@ -169,7 +184,11 @@ class Endpoint:
         return conditions.fitted(error, self._engine.frame_bytes)
 
     def free(self) -> None:
-        """Free everything that the engine holds. The endpoint and its links are unusable from here on."""
+        """Free everything that the engine holds. Whoever calls the endpoint afterwards gets `EndpointFreed`.
+
+        All pointers are forgotten before the first object is freed: those of the links and sessions, which the user may
+        have kept, and the parts of the endpoint, without which nothing can be done with the pointers of deliveries.
+        """
         self._state.closed = True
         for link in self._attachments.all_links():
             if isinstance(link, InLink):
@@ -178,6 +197,8 @@ class Endpoint:
         self._outgoing.clear()
         self._settlement.clear()
         self._attachments.clear()
+        self._engine.free()
+        self._engine = self._settlement = self._replies = self._outgoing = self._flows = self._input = _NO_PART
         self._connection.free()
 
     # Links and sessions
@@ -233,14 +254,17 @@ class Endpoint:
         if link in link.session.links:
             link.session.links.remove(link)
         self._replies.end(link, closed=closed, error=error)
+        link.ptr = FREED
 
     def end(self, session: Session) -> None:
         """Answer the peer's End. The session is gone with its links; their unsettled deliveries are settled."""
         for link in session.links:
             self._forget(link)
             links.free_link(link.ptr)
+            link.ptr = FREED
         session.links = []
         links.close_session(session.ptr)
+        session.ptr = FREED
 
     def _forget(self, link: InLink | OutLink) -> None:
         """Drop every pointer to a link, because the engine is about to reuse its addresses."""
@@ -306,11 +330,19 @@ class Endpoint:
         yield from self._engine.unsettled.values()
         yield from self._outgoing.all_held()
 
+    def held_now(self) -> list[Held]:
+        """`all_held`, as it is now."""
+        return [*self._engine.unsettled.values(), *self._outgoing.all_held()]
+
+    def unsettled_on(self, link: OutLink) -> int:
+        """How many deliveries of the link are not settled; 0 if it is gone."""
+        return links.has_unsettled(link.ptr) if link.is_open else 0
+
     def held_by(self, link: OutLink) -> list[Held]:
         """The link's unsettled deliveries, oldest first."""
         if not links.has_unsettled(link.ptr) and link not in self.streams:
             return []  # other links of the connection may have very many
-        return [held for held in self.all_held() if held[0] is link]
+        return [held for held in self.held_now() if held[0] is link]
 
     def conclude(self, delivery: Ptr, held: Held, end: Settled | None) -> bool:
         """Settle what the peer left unsettled as `end` says (None: accept it); False if it is no longer unsettled."""
@@ -320,7 +352,8 @@ class Endpoint:
         """Settle, with the peer's outcome, a delivery that the peer settles after us; does nothing if the
         link is gone.
         """
-        self._settlement.confirm(ended)
+        if ended.held[0].is_open:
+            self._settlement.confirm(ended)
 
     # Messages from the peer
 

@@ -126,6 +126,10 @@ class Engine(Protocol):
     has_failed: bool
     """True if the last call of `output` wrote nothing because the engine has failed."""
 
+    def free(self) -> None:
+        """The connection is about to be freed: forget every pointer. Whatever is called afterwards raises."""
+        ...
+
     def room(self) -> int:
         """How many bytes `push` takes; 0 or less if the engine accepts no more input."""
         ...

@@ -188,7 +188,13 @@ class Input:
             if notice[0] is _ARRIVAL:  # here, because a long message has hundreds of them
                 self._incoming.arrived(notice[1], notice[2], out)
             else:
-                self._handle(notice, out)
+                before = len(out)
+                try:
+                    self._handle(notice, out)
+                except Exception:
+                    if notice[0] is _OUTCOME and len(out) == before:
+                        self._engine.unsettled.setdefault(notice[1], notice[2])  # nobody has heard of it
+                    raise
 
     def _handle(self, notice: Notice, out: list[Event]) -> None:
         """Do what the engine leaves to us; the most frequent first. Raises `WireError`."""

@@ -96,11 +96,9 @@ class DeliverySettlement:
         return True
 
     def confirm(self, ended: AcceptedUnsettled | Settled) -> None:
-        """Settle, with the peer's outcome, a delivery that the peer settles after us; does nothing if the
-        link is gone.
-        """
+        """Settle, with the peer's outcome, a delivery that the peer settles after us; its link is open."""
         delivery = ended.delivery
-        if delivery is not None and ended.held[0].is_open:
+        if delivery is not None:
             self._settle_as(delivery, ended if isinstance(ended, Settled) else None)
 
     def _settle_as(self, delivery: Ptr, end: Settled | None) -> None:

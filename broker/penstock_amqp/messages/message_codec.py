@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.message_head import Header
 from penstock_amqp.messages.sections import Section, end_of, section_at
 from penstock_amqp.types import composites as kinds
 from penstock_amqp.types.composites import Composite, from_value, optional, to_value
-from penstock_amqp.types.decoder import decode
+from penstock_amqp.types.decoder import EncodedList, decode
 from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Described, ULong, Value
 
 __all__ = ["Message", "Properties", "decode_message", "encode_message"]
+
+_LISTS: Final = (0xC0, 0xD0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,8 @@ class Message:
     properties: Properties = Properties()
     application_properties: Mapping[str, Value] = field(default_factory=dict[str, Value])
     body: Value = None
+    entries: EncodedList | None = None
+    """The body of a message that was read, if that is a longer list than is decoded at once: `body` is `None` then."""
 
 
 def encode_message(message: Message) -> bytes:
@@ -72,8 +76,12 @@ def encode_message(message: Message) -> bytes:
     return b"".join(parts)
 
 
-def decode_message(data: bytes) -> Message:
-    """Read a message. Raises `DecodeError`."""
+def decode_message(data: bytes, longest_list: int | None = None) -> Message:
+    """Read a message. Raises `DecodeError`.
+
+    `longest_list`: a body that is a list of more bytes is not decoded yet, see `Message.entries`; None: all are.
+    """
+    entries: EncodedList | None = None
     found: dict[Section, Value] = {}
     at = 0
     while at < len(data):
@@ -81,6 +89,11 @@ def decode_message(data: bytes) -> Message:
         if section in (Section.DATA, Section.AMQP_SEQUENCE, None):
             at = end_of(data, value_at)
             continue
+        if section is Section.AMQP_VALUE and longest_list is not None and data[value_at] in _LISTS:
+            at = end_of(data, value_at)
+            if at - value_at > longest_list:
+                entries = EncodedList(data, value_at)
+                continue
         found[section], at = decode(data, value_at)
     header = found.get(Section.HEADER, [])
     properties = found.get(Section.PROPERTIES, [])
@@ -90,6 +103,7 @@ def decode_message(data: bytes) -> Message:
         properties=from_value(Described(ULong(Properties.CODE), properties), Properties),
         application_properties={str(key): value for key, value in _map(found, Section.APPLICATION_PROPERTIES).items()},
         body=found.get(Section.AMQP_VALUE),
+        entries=entries,
     )
 
 

@@ -17,7 +17,7 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.types import format_codes, values
 from penstock_amqp.types.values import Array, Described, Descriptor, Value
 
-__all__ = ["MAX_DEPTH", "MAX_EMPTY_ITEMS", "decode", "decode_one"]
+__all__ = ["MAX_DEPTH", "MAX_EMPTY_ITEMS", "EncodedList", "decode", "decode_one"]
 
 MAX_DEPTH = 32
 """Nested lists, maps, arrays and described values; clients nest five levels at most."""
@@ -44,6 +44,30 @@ def decode_one(data: bytes) -> Value:
     return value
 
 
+class EncodedList:
+    """A list whose items are decoded when they are asked for, because there are many."""
+
+    def __init__(self, data: bytes, offset: int) -> None:
+        """`data` has a list8 or list32 at `offset`. Raises `DecodeError`."""
+        decoder = _Decoder(data, offset)
+        self._data = data
+        self._end, self.count = decoder.list_head(len(data))
+        """`count`: items in the list."""
+        self._at = decoder.at
+        self._left = self.count
+
+    def take(self, most: int) -> list[Value]:
+        """Decode the next items, `most` at most; none behind the last. Raises `DecodeError`."""
+        items: list[Value] = []
+        for _ in range(min(most, self._left)):
+            item, self._at = decode(self._data, self._at)
+            items.append(item)
+        self._left -= len(items)
+        if self._at > self._end or (not self._left and self._at != self._end):
+            raise DecodeError("the items of a list do not end where the list does", self._at)
+        return items
+
+
 class _Decoder:
     """One pass over `data`; `at` is the next unread byte and `end` always the end of the innermost enclosing value."""
 
@@ -62,6 +86,18 @@ class _Decoder:
             return self._body(code, end, depth)
         descriptor = self._descriptor(end)
         return Described(descriptor, self.value(end, depth + 1))
+
+    def list_head(self, end: int) -> tuple[int, int]:
+        """Read the head of a list8 or list32: where the list ends, and how many items it says it has."""
+        width = struct.Struct(">I") if self._byte(end) == 0xD0 else struct.Struct(">B")
+        size: int = width.unpack(self._take(width.size, end))[0]
+        if size > end - self.at or size < width.size:
+            raise DecodeError(f"a value of {size} bytes where {end - self.at} are left", self.at)
+        end = self.at + size
+        count: int = width.unpack(self._take(width.size, end))[0]
+        if count > end - self.at:
+            raise DecodeError(f"{count} items in {end - self.at} bytes", self.at)
+        return end, count
 
     def _descriptor(self, end: int) -> Descriptor:
         start = self.at

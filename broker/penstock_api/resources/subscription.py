@@ -62,11 +62,13 @@ class SubscriptionLimits(schema.Spec):
     """How much a subscription may hold, and what happens at the limit."""
 
     max_bytes: quantity.Quantity | None = None
-    """Bytes; left out: a quarter of the volume."""
+    """Bytes; left out: nothing but the volume limits it."""
     max_messages: Annotated[int, Field(ge=1, le=2**53)] | None = None
     """Messages; left out: no limit."""
-    overflow: Literal["DropOldest", "DropNewest", "Reject"] = "DropOldest"
-    """What happens when it is full. With `Reject` a single full subscription blocks its exchange."""
+    overflow: Literal["DropOldest", "DropNewest", "Reject"] = "Reject"
+    """What happens at a limit; without one it says nothing. `DropOldest` and `DropNewest` lose messages that were
+    accepted. With `Reject` none is lost, but a single full subscription blocks its exchange.
+    """
 
 
 class LagThresholds(schema.Spec):
@@ -268,6 +270,16 @@ class Lag(base.Status):
     """Messages that one consumer accepted a minute while messages waited; absent as suggestedConsumers is."""
     repeated: Annotated[tuple[RepeatedMessage, ...], Field(max_length=5, exclude_if=lambda found: not found)] = ()
     """The messages that wait although their delivery failed again and again: at most the worst five."""
+    expiry_risk_percent: Annotated[int, Field(ge=0, le=100)] | None = None
+    """Share of the ready messages that will expire before a consumer takes them, at the pace of the last minute. Absent
+    if none can expire, or if it is not known.
+    """
+    changes: Annotated[
+        tuple[Annotated[str, Field(max_length=160)], ...], Field(max_length=3, exclude_if=lambda found: not found)
+    ] = ()
+    """How the window of the run runName differs from the hours before it: at most three sentences, the weightiest
+    first.
+    """
     state: Annotated[str, Field(max_length=32)]
     """OK, Idle, Losing, Lagging, Recovering, Unconsumed, Stalled, ... (docs/concepts/lag.md)."""
     message: Annotated[str, Field(max_length=1024)] | None = None
@@ -280,7 +292,9 @@ class Lag(base.Status):
     observed_time: AwareDatetime
     """Time of these figures, by the broker's clock."""
     run_name: Annotated[str, Field(max_length=512)]
-    """Run of the lag job from which the percentiles come, and with the source `Run` all figures; `live` if none do."""
+    """Run of the lag job from which percentiles and changes come, and with the source `Run` all figures; `live` if none
+    do.
+    """
     run_time: AwareDatetime | None = None
     """End of the window of that run; absent if nothing here is from a run."""
     brokers_reporting: Annotated[str, Field(max_length=16)]

@@ -333,10 +333,10 @@ class Connection:
 
     def free(self) -> None:
         """Close the socket and give everything back."""
-        if self.phase is Phase.CLOSING:
-            self.transport.end()
-        self.phase = Phase.GONE
+        is_closing, self.phase = self.phase is Phase.CLOSING, Phase.GONE
         self.reading.unread = b""
         self.endpoint.free()
         self.subscriptions.clear()
+        if is_closing:
+            self.transport.end()
         self.transport.close()

@@ -7,6 +7,7 @@ SASL or connections. Source: docs/decisions/025-password-hashing.md.
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import threading
@@ -15,6 +16,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 __all__ = ["Finish", "LoginThread", "Work"]
+
+logger = logging.getLogger(__name__)
 
 Finish: TypeAlias = Callable[[], None]
 """What the loop does with the result of some work."""
@@ -49,7 +52,11 @@ class LoginThread:
         """Do on the loop what the thread's work returned."""
         os.eventfd_read(self.descriptor)
         while self._done:
-            self._done.popleft()()
+            try:
+                self._done.popleft()()
+            except Exception:
+                # Whoever waits for it is closed at the end of the time for logins.
+                logger.exception("The result of a login could not be used")
 
     def close(self) -> None:
         """End the thread, behind the work that it has, and give the descriptor back."""

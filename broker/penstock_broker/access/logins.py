@@ -34,6 +34,7 @@ from penstock_broker.access.login_throttle import LoginThrottle
 from penstock_broker.access.rejections import Rejections, reason_of_code, reason_of_error
 from penstock_broker.access.users import Absent, Proof, Signed
 from penstock_broker.clock import TurnClock
+from penstock_broker.warning_throttle import WarningThrottle
 
 __all__ = ["Logins"]
 
@@ -71,17 +72,19 @@ class Logins:
         connections: Mapping[int, Connection],
         thread: LoginThread,
         rejections: Rejections,
+        lines: WarningThrottle,
         *,
         deliver: Callable[[Connection, CredentialAnswer], None],
         logged_in: Callable[[Connection], None],
     ) -> None:
-        """`connections`: by number. `deliver` brings an answer to a connection whose dialogue still waits for it;
-        `logged_in` is called for each connection that has logged in.
+        """`connections`: by number. `lines`: where logins are told. `deliver` brings an answer to a connection whose
+        dialogue still waits for it; `logged_in` is called for each connection that has logged in.
         """
         self._clock = clock
         self._connections = connections
         self._thread = thread
         self._rejections = rejections
+        self._lines = lines
         self._deliver = deliver
         self._logged_in = logged_in
         self._secrets = SecretCache(os.urandom(32))
@@ -137,6 +140,13 @@ class Logins:
         if isinstance(result, Authenticated):
             self._logged_in(connection)
             self._throttle.succeeded(peer_host, result.user)
+            self._lines.warn(
+                "User %r has logged in from %s on listener %s (%s)",
+                result.user[:100],
+                connection.transport.peer,
+                connection.listener.name,
+                result.mechanism or "without SASL",
+            )
             return
         self._rejections.warn(
             reason_of_code(result.code),

@@ -96,7 +96,7 @@ def add_producer(broker: Broker, connection: Connection, link: InLink, plan: Pro
     if plan.new_node is not None:
         temporary.make(broker, connection, plan.new_node)
     steal.steal_within_session(broker, connection, link)
-    producer = Producer(connection, link, plan.destination, broker.settings.link_credit)
+    producer = Producer(connection, link, plan.destination, broker.settings.link_credit, broker.credit_hold)
     producer.can_reject = plan.request.can_reject
     producer.creates = plan.new_node.name if plan.new_node is not None else None
     link.context = producer

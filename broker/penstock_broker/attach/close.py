@@ -7,8 +7,6 @@ docs/decisions/032-delivery-attempts.md (a lost link counts an attempt for its o
 
 from __future__ import annotations
 
-from collections import deque
-
 from penstock_amqp.endpoint.events import AmqpError, Held
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_broker.access.connection import Connection
@@ -97,10 +95,14 @@ def close_lookup(lookup: SubscriptionLookup, error: AmqpError) -> None:
 
 def close_link(broker: Broker, connection: Connection, link: InLink | OutLink, error: AmqpError) -> None:
     """Close a link of any kind."""
-    if isinstance(link.context, SendingLink):
-        commit.producer_closing(link.context, error)
-    remove_link(broker, link, connection.endpoint.held_by(link) if isinstance(link, OutLink) else [])
-    connection.endpoint.detach(link, closed=True, error=error)
+    try:
+        if isinstance(link.context, SendingLink):
+            commit.producer_closing(link.context, error)
+        remove_link(broker, link, connection.endpoint.held_by(link) if isinstance(link, OutLink) else [])
+        connection.endpoint.detach(link, closed=True, error=error)
+    except Exception:
+        broker.fail_connection(connection)  # it may be another than the one that is served
+        return
     broker.work.touch(connection)
 
 
@@ -110,7 +112,6 @@ def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held], *, ord
     `orderly`: the client ended the link itself, so nothing was lost and no delivery attempt counts.
     """
     context = link.context
-    link.context = None
     match context:
         case Consumer():
             queue = context.queue
@@ -124,8 +125,7 @@ def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held], *, ord
             context.after_reply = []
         case Browser():
             context.queue.links.browsers.remove(context)
-            broker.topology.disposal.add(context.pending)
-            context.pending = deque()
+            broker.topology.disposal.add(context.take_pending())
             context.is_active = False
         case Producer():
             match context.destination:
@@ -144,3 +144,4 @@ def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held], *, ord
             context.after_reply = []
         case _:
             broker.management.link_removed(context)
+    link.context = None  # last: if a step raises an exception, `severance` finds what the link was for

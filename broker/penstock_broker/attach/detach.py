@@ -7,12 +7,13 @@ docs/decisions/014-managed-subscriptions.md.
 
 from __future__ import annotations
 
+import logging
 from typing import assert_never
 
 from penstock_amqp.endpoint.events import AmqpError, Detached, Held, SessionEnded
 from penstock_amqp.endpoint.links import OutLink
 from penstock_broker.access.connection import Connection, Phase
-from penstock_broker.attach import close, temporary
+from penstock_broker.attach import close, severance, temporary
 from penstock_broker.errors import amqp_error
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer, SubscriptionLookup
@@ -25,6 +26,8 @@ from penstock_core.subscription_lifetime import SessionKey
 from penstock_core.terms import Durability
 
 __all__ = ["close_connection", "connection_ended", "detached", "session_ended"]
+
+logger = logging.getLogger(__name__)
 
 
 def detached(broker: Broker, connection: Connection, event: Detached) -> None:
@@ -139,7 +142,20 @@ def session_ended(broker: Broker, connection: Connection, event: SessionEnded) -
 
 
 def connection_ended(broker: Broker, connection: Connection, *, orderly: bool = False) -> None:
-    """The connection is closed (`orderly`: by its client) or lost: its links end, and what lives no longer than it."""
+    """The connection is closed (`orderly`: by its client) or lost: its links end, and what lives no longer than it.
+
+    Raises nothing: if a step fails, the connection is taken apart without looking at what the steps have done.
+    """
+    try:
+        _end(broker, connection, orderly=orderly)
+    except Exception:
+        logger.exception(
+            "Connection %d of %s did not end in order; it is taken apart", connection.number, connection.transport.peer
+        )
+        severance.sever(broker, connection)
+
+
+def _end(broker: Broker, connection: Connection, *, orderly: bool) -> None:
     broker.clients.counts.leave(connection)
     commit.roll_back_connection(broker, connection)
     held = _held_by_link(connection)
@@ -170,10 +186,15 @@ def _held_by_link(connection: Connection) -> dict[OutLink, list[Held]]:
 
 def close_connection(broker: Broker, connection: Connection, error: AmqpError) -> None:
     """Close a connection on the broker's own account, with the reason; the socket is closed once that is sent."""
+    if connection.phase is Phase.GONE:
+        return
     connection_ended(broker, connection)
-    if connection.phase is Phase.OPENING:
-        connection.endpoint.refuse_open(broker.instance.container_id, error)
-    elif connection.phase is Phase.OPEN:
-        connection.endpoint.close(error)
-    connection.phase = Phase.CLOSING
+    phase, connection.phase = connection.phase, Phase.CLOSING
+    try:
+        if phase is Phase.OPENING:
+            connection.endpoint.refuse_open(broker.instance.container_id, error)
+        elif phase is Phase.OPEN:
+            connection.endpoint.close(error)
+    except Exception:
+        logger.exception("Connection %d can't be told why it is closed: %s", connection.number, error.description)
     broker.work.touch(connection)

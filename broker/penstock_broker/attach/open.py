@@ -78,7 +78,7 @@ def _decide(broker: Broker, connection: Connection, probe: ProbeResult, steps: i
         case Probe():
             assert predecessor is not None
             predecessor.send_heartbeat()
-            broker.clock.after(PROBE_STEP_MS, lambda: _probed(broker, connection, predecessor, steps))
+            _probe_later(broker, connection, predecessor, steps)
         case ClosePredecessor():
             assert predecessor is not None
             if probe is ProbeResult.ALIVE:
@@ -99,6 +99,14 @@ def _decide(broker: Broker, connection: Connection, probe: ProbeResult, steps: i
             assert_never(decision)
 
 
+def _probe_later(broker: Broker, connection: Connection, predecessor: Connection, steps: int) -> None:
+    broker.clock.after(
+        PROBE_STEP_MS,
+        lambda: _probed(broker, connection, predecessor, steps),
+        failed=lambda: broker.fail_connection(connection),
+    )
+
+
 def _probed(broker: Broker, connection: Connection, predecessor: Connection, steps: int) -> None:
     if connection.phase is not Phase.OPENING:
         return
@@ -109,7 +117,7 @@ def _probed(broker: Broker, connection: Connection, predecessor: Connection, ste
     elif steps == 0:
         _decide(broker, connection, ProbeResult.DEAD, 0)
     else:
-        broker.clock.after(PROBE_STEP_MS, lambda: _probed(broker, connection, predecessor, steps - 1))
+        _probe_later(broker, connection, predecessor, steps - 1)
 
 
 def _admit(broker: Broker, connection: Connection) -> None:

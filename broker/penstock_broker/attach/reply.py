@@ -87,7 +87,7 @@ def reply_to_producer(broker: Broker, producer: Producer, plan: ProducePlan) -> 
         settles_second=frame.rcv_settle_mode == 1,
         peer_settles=frame.snd_settle_mode,
     )
-    connection.endpoint.credit(link, producer.window)
+    connection.endpoint.credit(link, producer.hold.first_credit(producer))
     _activate(broker, producer)
 
 

@@ -4,13 +4,25 @@ from penstock_broker.log.append import RecordTooLarge
 from penstock_broker.log.blocks import NewerFormat
 from penstock_broker.log.bodies import LargePayload, StagedBody
 from penstock_broker.log.commit import CommitAck, CommitPut
-from penstock_broker.log.files import FileLayer, FolderLocked, RealFiles
+from penstock_broker.log.damage import Damage
+from penstock_broker.log.files import (
+    FileLayer,
+    FolderLocked,
+    ReadOnlyFiles,
+    RealFiles,
+    lock_folder,
+    watch_folder,
+)
+from penstock_broker.log.inspection import Inspection, inspect_log
+from penstock_broker.log.listing import ListedRecord, UnknownQueue, Value, Wanted, list_records
 from penstock_broker.log.log import Log, LogOptions
 from penstock_broker.log.message_reader import Reading
 from penstock_broker.log.record_reader import Progress
 from penstock_broker.log.records import Document, EndReason
-from penstock_broker.log.recover import Damage, ForeignSegment, Recovered
+from penstock_broker.log.recover import Recovered
+from penstock_broker.log.repairs import NotSaved, Repair, carry_out, plan_repairs, plan_replacements
 from penstock_broker.log.replay import LiveMessage
+from penstock_broker.log.segment_files import ForeignSegment, Unreadable
 from penstock_broker.log.space import NoRoom
 from penstock_broker.log.syncers import SyncChoice, Syncer
 
@@ -23,18 +35,34 @@ __all__ = [
     "FileLayer",
     "FolderLocked",
     "ForeignSegment",
+    "Inspection",
     "LargePayload",
+    "ListedRecord",
     "LiveMessage",
     "Log",
     "LogOptions",
     "NewerFormat",
     "NoRoom",
+    "NotSaved",
     "Progress",
+    "ReadOnlyFiles",
     "Reading",
     "RealFiles",
     "RecordTooLarge",
     "Recovered",
+    "Repair",
     "StagedBody",
     "SyncChoice",
     "Syncer",
+    "UnknownQueue",
+    "Unreadable",
+    "Value",
+    "Wanted",
+    "carry_out",
+    "inspect_log",
+    "list_records",
+    "lock_folder",
+    "plan_repairs",
+    "plan_replacements",
+    "watch_folder",
 ]

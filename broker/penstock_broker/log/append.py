@@ -218,6 +218,26 @@ class Appender:
         self._checkpoint.end_queue(before)
         self._writer.routes.end_queue(before)
 
+    # For repairs ------------------------------------------------------------------------------------------------------
+
+    def put_this_turn(self) -> dict[int, set[int]]:
+        """The messages that were put and are not written yet, by incarnation."""
+        found: dict[int, set[int]] = {}
+        for route_set, numbers in self.pending.puts.items():
+            for incarnation in self._writer.routes.incarnations[route_set]:
+                found.setdefault(incarnation, set()).update(numbers)
+        return found
+
+    def acked_this_turn(self) -> dict[int, set[int]]:
+        """The messages that have left their queues for good in this turn, by incarnation."""
+        found: dict[int, set[int]] = {}
+        for incarnation, messages in (
+            *((key[0], acks) for key, acks in self.pending.acks.items()),
+            *self.committed_acks,
+        ):
+            found.setdefault(incarnation, set()).update(messages)
+        return found
+
     # The end of a turn ------------------------------------------------------------------------------------------------
 
     def take_turn(self) -> Turn | None:

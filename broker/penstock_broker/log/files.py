@@ -4,6 +4,7 @@ Nothing else in the log touches files. The interface `FileLayer` is narrow so th
 one in memory that forgets whatever no returned `fdatasync` covers. Every method raises OSError as the system does.
 """
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -107,11 +108,33 @@ class RealFiles:
         return handle
 
 
+class ReadOnlyFiles(RealFiles):
+    """The file system of the machine, of which nothing is changed: for tools that only look."""
+
+    def names(self, folder: Path) -> list[str]:
+        return sorted(os.listdir(folder)) if folder.is_dir() else []
+
+    def open(self, path: Path, *, create: bool) -> int:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def pwrite(self, handle: int, data: Buffer, offset: int) -> int:
+        raise OSError(errno.EROFS, "only reading is allowed here")
+
+    def rename(self, old: Path, new: Path) -> None:
+        raise OSError(errno.EROFS, "only reading is allowed here")
+
+    def unlink(self, path: Path) -> None:
+        raise OSError(errno.EROFS, "only reading is allowed here")
+
+
 def write_all(files: FileLayer, handle: int, data: Buffer, offset: int) -> None:
     """Write all of `data` at `offset`, by as many calls of `pwrite` as it takes. Raises OSError."""
     written = files.pwrite(handle, data, offset)
     while written < len(data):
-        written += files.pwrite(handle, memoryview(data)[written:], offset + written)
+        more = files.pwrite(handle, memoryview(data)[written:], offset + written)
+        if not more:
+            raise OSError(errno.EIO, "the file system took no byte of a write, and gave no error")
+        written += more
 
 
 def read_all(files: FileLayer, handle: int) -> bytes:
@@ -126,6 +149,19 @@ def read_all(files: FileLayer, handle: int) -> bytes:
     return b"".join(pieces) if len(pieces) != 1 else pieces[0]
 
 
+def watch_folder(folder: Path) -> int | None:
+    """Make sure that no broker serves the folder, without changing anything in it. Raises FolderLocked or OSError.
+
+    The returned descriptor keeps brokers out until it is closed; None if no broker has ever served the folder.
+    """
+    try:
+        descriptor = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    _take_lock(folder, descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
 def lock_folder(folder: Path) -> int:
     """Take the lock of the folder, so that one process at a time serves it. Raises FolderLocked.
 
@@ -134,14 +170,18 @@ def lock_folder(folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    _take_lock(folder, descriptor, fcntl.LOCK_EX)
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+    return descriptor
+
+
+def _take_lock(folder: Path, descriptor: int, how: int) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
         owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
         os.close(descriptor)
         raise FolderLocked(
             f"{folder} is in use by process {owner}: stop that broker, or give this one another folder"
         ) from None
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
-    return descriptor

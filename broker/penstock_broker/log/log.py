@@ -28,6 +28,7 @@ from penstock_broker.log.record_codec import ack_record, chunks, closed_record, 
 from penstock_broker.log.record_reader import Progress, unheard
 from penstock_broker.log.records import EndReason
 from penstock_broker.log.recover import Recovered, Restored, recover
+from penstock_broker.log.segment_files import names_of
 from penstock_broker.log.space import Space
 from penstock_broker.log.spare_segments import SpareSegments
 from penstock_broker.log.sync import Sync
@@ -100,7 +101,7 @@ class Log:
             clock=clock,
         )
         self._numbers = Numbers(replay, files.boot_id())
-        self._spares.adopt([name for name in files.names(folder) if name.startswith("spare-")])
+        self._spares.adopt(names_of("spare", files.names(folder)))
         if not usage.segments:
             self._writer.begin_segment(1, self._numbers.message)
         back_end = choose(files, usage.segments[-1].handle, options.sync) if syncer is None else syncer(files)
@@ -134,9 +135,9 @@ class Log:
     ) -> tuple["Log", Recovered]:
         """Lock and recover the folder (created if it does not exist), begin a new epoch, and sync it.
 
-        Raises FolderLocked, NewerFormat, ForeignSegment, or OSError. `clock` gives milliseconds since 1970. `syncer`
-        makes a back end of the caller's own instead of the one that `options.sync` chooses. `progress` is told, in
-        between, how far recovery is.
+        Raises FolderLocked, NewerFormat, ForeignSegment, Unreadable, or OSError. `clock` gives milliseconds since 1970.
+        `syncer` makes a back end of the caller's own instead of the one that `options.sync` chooses. `progress` is
+        told, in between, how far recovery is.
         """
         files, options = files or RealFiles(), options or LogOptions()
         lock = lock_folder(folder)
@@ -199,9 +200,19 @@ class Log:
         """Whether the last attempt to get more space from the disk failed."""
         return self._space.full
 
+    @property
+    def prepared_bytes(self) -> int:
+        """Bytes that publishers may still fill without more space from the disk, from which they are taken already."""
+        return self._space.prepared_bytes
+
     def accepts_publishing(self) -> bool:
         """False when the disk is full but for the reserve, which is kept for draining, and after a failure."""
         return self._space.accepts_publishing()
+
+    @property
+    def next_number(self) -> int:
+        """The number that the next message gets."""
+        return self._numbers.message
 
     # What a turn appends ----------------------------------------------------------------------------------------------
 
@@ -216,6 +227,14 @@ class Log:
     def remark(self, incarnation: int, message: int, text: bytes) -> bool:
         """Keep a remark about a message in one queue; False if it is too long. See `Appender.remark`."""
         return self._appender.remark(incarnation, message, text)
+
+    def put_this_turn(self) -> dict[int, set[int]]:
+        """The messages that were put and are not written yet, by incarnation."""
+        return self._appender.put_this_turn()
+
+    def acked_this_turn(self) -> dict[int, set[int]]:
+        """The messages that have left their queues for good in this turn, by incarnation."""
+        return self._appender.acked_this_turn()
 
     def next_incarnation(self) -> int:
         """A number for one life of a queue: never given twice, also over restarts."""

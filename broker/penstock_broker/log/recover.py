@@ -17,35 +17,21 @@ from penstock_broker.log.blocks import (
     SEGMENT_START,
     BlockFlag,
     BlockHeader,
-    decode_segment_header,
+    SegmentHeader,
+    encode_segment_header,
     seed_of,
 )
 from penstock_broker.log.bodies import fetch_bodies
-from penstock_broker.log.files import FileLayer, read_all, write_all
+from penstock_broker.log.damage import DAMAGED, Damage, copy_name, save_copy, set_aside
+from penstock_broker.log.files import FileLayer, write_all
 from penstock_broker.log.record_reader import Progress, RecordReader, unheard
 from penstock_broker.log.records import Document
 from penstock_broker.log.replay import LiveMessage, Replay, live_messages, lost_incarnations
-from penstock_broker.log.scan import Cut, Hole, ScanResult, SegmentData, scan
+from penstock_broker.log.scan import Cut, Hole, ScanResult, scan
+from penstock_broker.log.segment_files import FoundSegment, find_segments, refuse_unreadable_end
 from penstock_broker.log.segment_usage import Segment, SegmentUsage
-from penstock_broker.log.spare_segments import number_of, segment_name
 
 LOGGER = logging.getLogger(__name__)
-
-
-class ForeignSegment(Exception):
-    """A segment of another log lies in this folder. The message names the file to take away."""
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Synced data that can't be read: bytes [start, end) of a segment, the reason, and the file with their copy."""
-
-    segment: int
-    start: int
-    end: int
-    reason: str
-    copy: Path | None
-    """None if there was no space for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,27 +67,23 @@ class Restored:
     """Every delivered-up-to number that was written has been read."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    path: Path
-    handle: int
-    data: SegmentData
-
-
 def recover(files: FileLayer, folder: Path, inline_bytes: int, progress: Progress = unheard) -> Restored:
     """Read all segments, and make durable what counts. Payloads longer than `inline_bytes` stay in the segments.
 
-    Raises NewerFormat or ForeignSegment, which leave the folder unchanged, or OSError.
+    Raises NewerFormat, ForeignSegment or Unreadable, which leave the folder unchanged, or OSError.
     """
-    names = [name for name in files.names(folder) if name.startswith("segment-")]
-    found, log_id = _read(files, folder, sorted(names, key=number_of))
+    segments = find_segments(files, folder)
+    found, log_id = segments.found, segments.log_id
     reader = RecordReader([item.data for item in found], progress)
     result = scan([item.data for item in found], seed_of(log_id or b""), reader.accept)
+    if result.cut is not None:
+        refuse_unreadable_end(found, result.cut)
     replay, malformed = reader.replay, reader.malformed
     usage = SegmentUsage()
     damage = _copy_damaged(files, folder, found, [*_holes(result), *malformed])
+    damage += tuple(_set_aside_foreign(files, item) for item in segments.foreign)
     if result.cut is not None:
-        kept = _make_durable(files, folder, found, result, result.cut)
+        kept = _make_durable(files, folder, found, result, result.cut, log_id)
         _add_segments(usage, kept, result, reader)
     incomplete = fetch_bodies(replay, files, usage, inline_bytes)
     delivered_is_known = replay.closed or replay.boot_id == files.boot_id()
@@ -129,86 +111,55 @@ def _last(result: ScanResult) -> tuple[int, int]:
     return highest, max((block.epoch for block in blocks), default=0)
 
 
-def _read(files: FileLayer, folder: Path, names: Sequence[str]) -> tuple[list[_Found], bytes | None]:
-    found: list[_Found] = []
-    log_id: bytes | None = None
-    contents = _Contents(files)
-    for name in names:
-        path, number = folder / name, number_of(name)
-        handle = files.open(path, create=False)
-        contents.handles[number] = handle
-        header = decode_segment_header(files.pread(handle, SEGMENT_START, 0))
-        if header is not None:
-            if log_id is not None and header.log_id != log_id:
-                raise ForeignSegment(f"{path} belongs to another log: take it out of the folder")
-            log_id = header.log_id
-        found.append(_Found(path, handle, SegmentData(number, files.size(handle), contents.load)))
-    return found, log_id
-
-
-class _Contents:
-    """Reads segments and keeps one of them at a time: the whole log need not fit into memory."""
-
-    def __init__(self, files: FileLayer) -> None:
-        self.handles: dict[int, int] = {}
-        self._files = files
-        self._number, self._content = -1, b""
-
-    def load(self, number: int) -> bytes:
-        if number != self._number:
-            self._content = b""  # free one before the next is read
-            self._content, self._number = read_all(self._files, self.handles[number]), number
-        return self._content
-
-
 def _holes(result: ScanResult) -> list[tuple[Hole, str]]:
     holes = [item for item in result.accepted if isinstance(item, Hole)]
     return [(hole, f"blocks {hole.first} to {hole.last} were synced and cannot be read") for hole in holes]
 
 
 def _copy_damaged(
-    files: FileLayer, folder: Path, found: Sequence[_Found], holes: Sequence[tuple[Hole, str]]
+    files: FileLayer, folder: Path, found: Sequence[FoundSegment], holes: Sequence[tuple[Hole, str]]
 ) -> tuple[Damage, ...]:
     damage: list[Damage] = []
     by_number = {item.data.number: item for item in found}
     for hole, reason in holes:
         content = by_number[hole.segment].data.data[hole.start : hole.end]
-        name = f"{segment_name(hole.segment).removesuffix('.log')}-{hole.start}-{hole.end}.bin"
-        copy = _save(files, folder / "damaged", name, content)
+        copy = save_copy(files, folder / DAMAGED, copy_name(hole.segment, hole.start, hole.end), content)
         damage.append(Damage(hole.segment, hole.start, hole.end, reason, copy))
         LOGGER.error("the log is damaged: %s, bytes %d to %d: %s; copy: %s", by_number[hole.segment].path, hole.start,
                      hole.end, reason, copy or "none, the disk is full")  # fmt: skip
     return tuple(damage)
 
 
-def _save(files: FileLayer, folder: Path, name: str, content: bytes) -> Path | None:
-    try:
-        if name in files.names(folder):
-            return folder / name
-        handle = files.open(folder / name, create=True)
-        try:
-            write_all(files, handle, content, 0)
-            files.fdatasync(handle)
-        finally:
-            files.close(handle)
-        files.fsync_folder(folder)
-    except OSError as error:
-        LOGGER.error("the damaged bytes could not be copied to %s: %s", folder / name, error)
-        return None
-    return folder / name
+def _set_aside_foreign(files: FileLayer, item: FoundSegment) -> Damage:
+    reason = "it is a segment of another log"
+    files.close(item.handle)
+    moved = set_aside(files, item.path)
+    LOGGER.error("the log is damaged: %s: %s; it was moved to %s", item.path, reason, moved)
+    return Damage(item.data.number, 0, item.data.size, reason, moved)
 
 
 def _make_durable(
-    files: FileLayer, folder: Path, found: Sequence[_Found], result: ScanResult, cut: Cut
-) -> list[_Found]:
-    """Wipe what was not promised, rewrite what may be in memory only, and sync all. Returns the segments that stay."""
-    kept = [item for item in found if item.data.number <= cut.segment]
+    files: FileLayer, folder: Path, found: Sequence[FoundSegment], result: ScanResult, cut: Cut, log_id: bytes | None
+) -> list[FoundSegment]:
+    """Wipe what was not promised, rewrite what may be in memory only, and sync all. Returns the segments that stay.
+
+    Without a log id none does: the first start ended before it had promised anything.
+    """
+    kept = [item for item in found if item.data.number <= cut.segment and log_id is not None]
     for item in found:
-        if item.data.number > cut.segment:
+        if item not in kept:
             files.close(item.handle)
             files.unlink(item.path)
+    if log_id is None:
+        files.fsync_folder(folder)
+        return []
     by_number = {item.data.number: item for item in kept}
     last = by_number[cut.segment]
+    for item in kept:
+        if item.header is None:  # the next start must find the log's id, also if only this segment is left
+            size = max(item.data.size, SEGMENT_START)
+            page = encode_segment_header(SegmentHeader(item.data.number, size, log_id, 0))
+            write_all(files, item.handle, page, 0)
     if cut.end > cut.offset:
         write_all(files, last.handle, bytes(cut.end - cut.offset), cut.offset)
     for block in result.accepted:
@@ -221,7 +172,7 @@ def _make_durable(
     return kept
 
 
-def _add_segments(usage: SegmentUsage, kept: Sequence[_Found], result: ScanResult, reader: RecordReader) -> None:
+def _add_segments(usage: SegmentUsage, kept: Sequence[FoundSegment], result: ScanResult, reader: RecordReader) -> None:
     replay = reader.replay
     ends = {block.segment: block for block in result.accepted if isinstance(block, BlockHeader)}
     highest = 0

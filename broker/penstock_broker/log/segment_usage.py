@@ -20,6 +20,9 @@ from penstock_broker.log.blocks import BLOCK_HEADER
 
 LOGGER = logging.getLogger(__name__)
 
+_NEVER = 1 << 64
+"""More than the sequence of any block."""
+
 
 @dataclass(slots=True, eq=False)
 class Segment:
@@ -86,15 +89,22 @@ class SegmentUsage:
         self._holders: dict[int, _Holder] = {}  # by message
         self._firsts: list[int] = []
         self._moved: dict[int, int] = {}  # message -> segment, for copies that lie out of number order
+        self._changes = 0
+        """Grows whenever a segment may have become recyclable, but for what `recyclable` is asked with."""
+        self._none_until: tuple[int, int, int] | None = None
+        """Without a change in `_changes` (the first) and of `kept_from` (the second), no segment is recyclable before
+        this block (the third) is synced."""
 
     def add_segment(self, segment: Segment) -> None:
         """Segments come in ascending order, of numbers and of first messages."""
+        self._changes += 1
         self.segments.append(segment)
         self.by_number[segment.number] = segment
         self._firsts.append(segment.first_message)
 
     def remove_segment(self, segment: Segment) -> None:
         """Nothing is needed of the segment, and it will be recycled."""
+        self._changes += 1
         position = self.segments.index(segment)
         del self.segments[position], self._firsts[position], self.by_number[segment.number]
         if self._moved:
@@ -181,20 +191,33 @@ class SegmentUsage:
 
         Needed are: live messages; acks, while a put that they name is there; topology from segment `kept_from` on
         (older segments are covered by a synced checkpoint); and what was released by a block that is not `synced` yet.
+        The loop asks in each turn, so the segments are looked at only if something has changed since there was none.
         """
-        for segment in self.segments[:-1]:
-            if segment.number >= kept_from:
-                return None
-            if segment.live or segment.miscounted or segment.released_by > synced:
+        known = self._none_until
+        if known is not None and known[0] == self._changes and known[1] == kept_from and synced < known[2]:
+            return None
+        awaited = _NEVER
+        for segment in self.segments:
+            if segment.number >= kept_from or segment is self.segments[-1]:
+                break
+            if segment.live or segment.miscounted or not self.by_number.keys().isdisjoint(segment.acks_into):
                 continue
-            if self.by_number.keys().isdisjoint(segment.acks_into):
+            if segment.released_by <= synced:
                 return segment
+            awaited = min(awaited, segment.released_by)
+        self._none_until = (self._changes, kept_from, awaited)
         return None
+
+    def acks_moved(self) -> None:
+        """Acks were written once more: fewer segments are needed for them now."""
+        self._changes += 1
 
     def _release(self, segments: Iterable[Segment], sequence: int) -> None:
         for segment in segments:
             segment.live -= 1
             segment.released_by = max(segment.released_by, sequence)
+            if not segment.live:
+                self._changes += 1
 
     def _leave(self, incarnation: int, messages: Iterable[int], sequence: int) -> None:
         """Release the bodies of the messages that have left their last queue."""
@@ -211,6 +234,8 @@ class SegmentUsage:
         segment = self.by_number[number]
         segment.live -= count
         segment.released_by = max(segment.released_by, sequence)
+        if not segment.live:
+            self._changes += 1
         tally = tallies.get(number, _Tally())
         tally.count -= count
         tally.total -= total

@@ -50,6 +50,13 @@ class Space:
         current = self._writer.usage.segments[-1]
         return len(self._spares) == self._reserve and current.end < current.size - current.size // 8
 
+    @property
+    def prepared_bytes(self) -> int:
+        """Bytes that publishers may still fill without more space from the disk, from which they are taken already."""
+        spares, writer = self._spares, self._writer
+        ready = max(len(spares) - self._reserve, 0) * spares.size
+        return ready + spares.filled_bytes + max(writer.usage.segments[-1].room, 0)
+
     def has_room(self, size: int) -> bool:
         """Whether `size` more bytes fit without the reserve. Makes the spare segments that this takes, if it can."""
         writer = self._writer
@@ -71,7 +78,11 @@ class Space:
             return False
         if self._recyclable() is not None or self._compaction.wants_work(writer.schedule.kept_from, writer.synced):
             return True
-        return self._spares.lacking and (not self._spares.full or self._clock() >= self._fill_again_ms)
+        return self._spares.lacking and (not self._spares.full or self._is_time_to_fill())
+
+    def _is_time_to_fill(self) -> bool:
+        # More than the whole wait to go: the clock was put back, and the time noted before says nothing.
+        return not 0 < self._fill_again_ms - self._clock() <= _FULL_RETRY_MS
 
     def work(self, budget_ms: float, first_message: int) -> None:
         """Recycle one segment, or gather acks, or fill a spare segment, for about `budget_ms`. A failure fails the log.

@@ -52,6 +52,16 @@ class SpareSegments:
         return len(self._ready)
 
     @property
+    def size(self) -> int:
+        """Bytes of each."""
+        return self._size
+
+    @property
+    def filled_bytes(self) -> int:
+        """Bytes that are written of a spare that is not ready yet."""
+        return self._filling.written if self._filling is not None else 0
+
+    @property
     def lacking(self) -> bool:
         """Whether fewer are ready than wanted, so that `fill` has something to do."""
         return len(self._ready) < self._wanted

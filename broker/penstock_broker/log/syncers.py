@@ -9,6 +9,7 @@ page cache is unknown. Source: docs/decisions/042-failed-fdatasync.md.
 
 import contextlib
 import ctypes
+import errno
 import logging
 import os
 import platform
@@ -161,6 +162,8 @@ class AioSyncer:
 
     def _call(self, number: int, *arguments: object) -> int:
         result = int(self._syscall(ctypes.c_long(number), *arguments))
+        while result < 0 and ctypes.get_errno() == errno.EINTR:  # a signal came while it waited
+            result = int(self._syscall(ctypes.c_long(number), *arguments))
         if result < 0:
             error = ctypes.get_errno()
             raise OSError(error, os.strerror(error))

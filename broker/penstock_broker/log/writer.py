@@ -205,6 +205,7 @@ class SegmentWriter:
         for source in acks.sources:
             source.acks_into -= acks.held
             source.released_by = max(source.released_by, self.sequence)
+        self.usage.acks_moved()
 
     def note_synced(self, sequence: int) -> None:
         """Every block up to `sequence` is synced."""

@@ -5,6 +5,7 @@ Source: docs/decisions/023-bounded-turns.md.
 
 from __future__ import annotations
 
+import logging
 import select
 import socket
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from penstock_broker.loop.connections import READ, Connections
 from penstock_broker.state.broker import Broker
 
 __all__ = ["Acceptor"]
+
+logger = logging.getLogger(__name__)
 
 SLICE_SECONDS: Final = 0.001
 """What connections that have not logged in may take of a turn, beside the step of one of them."""
@@ -58,9 +61,13 @@ class Acceptor:
         if accepted is None:
             return
         sock, peer, peer_host = accepted
-        if self._lobby.admits(listener, peer, peer_host):
-            self.add(listener, sock, peer, listener.wrap(sock))
-        else:
+        try:
+            if self._lobby.admits(listener, peer, peer_host):
+                self.add(listener, sock, peer, listener.wrap(sock))
+            else:
+                sock.close()
+        except Exception:
+            logger.exception("A connection of %s to listener %s is closed after an internal error", peer, listener.name)
             sock.close()
 
     def add(self, listener: Listener, sock: socket.socket, peer: str, wrapping: Wrapping | None = None) -> None:
@@ -80,14 +87,19 @@ class Acceptor:
             if isinstance(who, Listener):
                 self.accept(who)
             else:
-                connection = self._connections.by_fd[who]
-                self._connections.serve(connection, mask)
-                self._connections.leave_lobby(connection)
+                self._serve(self._connections.by_fd[who], mask)
             if self._seconds() > deadline:
                 if self.others_have_work:
                     self._epoll.modify(self._lobby.descriptor, 0)
                     self._broker.clock.after(REST_MS, self._watch_lobby)
                 break
+
+    def _serve(self, connection: Connection, mask: int) -> None:
+        self._connections.serve(connection, mask)
+        try:
+            self._connections.leave_lobby(connection)
+        except Exception:
+            self._connections.fail(connection)
 
     def _watch_lobby(self) -> None:
         self._epoll.modify(self._lobby.descriptor, READ)

@@ -12,6 +12,7 @@ import logging
 import select
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError, Event
@@ -19,8 +20,8 @@ from penstock_amqp.sasl.mechanisms import CredentialAnswer
 from penstock_broker.access.connection import MAX_BACKLOG_BYTES, Connection, Phase
 from penstock_broker.access.lobby import Lobby
 from penstock_broker.access.rejections import RejectionReason
-from penstock_broker.attach import detach
-from penstock_broker.loop.events import handle
+from penstock_broker.attach import detach, severance
+from penstock_broker.loop.events import handle, rescue, serve
 from penstock_broker.messages import dispatch
 from penstock_broker.state.broker import Broker
 
@@ -33,6 +34,7 @@ SWEEP_MS: Final = 250
 READ: Final = select.EPOLLIN
 _WRITE: Final = select.EPOLLOUT
 _LOST: Final = select.EPOLLHUP | select.EPOLLERR
+INTERNAL_ERROR: Final = AmqpError("amqp:internal-error", "See the broker's log.")
 
 
 class Connections:
@@ -81,9 +83,12 @@ class Connections:
                 self.drop(connection)
             return
         events = self._events
-        alive = connection.receive(events)
         try:
+            alive = connection.receive(events)
             handle(self._broker, connection, events)
+        except Exception:
+            rescue(self._broker, events)
+            raise
         finally:
             events.clear()
         if not alive:
@@ -108,6 +113,8 @@ class Connections:
 
     def _note_behind(self, connection: Connection) -> None:
         """Serve it again in the next turn, or, if it is held or does not read what we answer, once that is over."""
+        if connection.phase is Phase.GONE:
+            return  # it was closed after an internal error, while its events were handled
         reading = connection.reading
         if reading.is_held:
             self._set_mask(connection)
@@ -124,26 +131,30 @@ class Connections:
                 continue
             # It was not read: its silence does not count.
             connection.due_ms = max(connection.due_ms, self._broker.clock.now_ms + IDLE_MS)
-            self._set_mask(connection)
-            self._note_behind(connection)
+            try:
+                self._set_mask(connection)
+                self._note_behind(connection)
+            except Exception:
+                self.fail(connection)
 
     def answered(self, connection: Connection, answer: CredentialAnswer) -> None:
         """A question of a connection's SASL dialogue was answered."""
         events: list[Event] = []
         try:
             alive = connection.answered(answer, events)
-            handle(self._broker, connection, events)
-        except Exception:
-            self.fail(connection)
-            return
-        if alive:
+            serve(self._broker, connection, events)
+            if not alive:
+                self.drop(connection)
+                return
             self.leave_lobby(connection)
             self._note_behind(connection)
-        else:
-            self.drop(connection)
+        except Exception:
+            self.fail(connection)
 
     def leave_lobby(self, connection: Connection) -> None:
         """Serve a connection with all the others if it has logged in."""
+        if connection.phase is Phase.GONE:
+            return
         if connection.transport.in_lobby and connection.login.is_authenticated:
             self._lobby.leave(connection)
             self._epoll.register(connection.transport.fd, connection.transport.events_mask)
@@ -225,12 +236,17 @@ class Connections:
         """
         self._broker.clock.after(SWEEP_MS, self.sweep)
         now_ms = self._broker.clock.now_ms
+        self._broker.warnings.flush()
+        self._broker.clients.login_lines.flush()
         self._lobby.resume(now_ms)
         for connection in [each for each in self._broker.clients.connections.values() if each.due_ms <= now_ms]:
-            if connection.phase in (Phase.SASL, Phase.OPENING) and connection.login.deadline_ms <= now_ms:
-                self._reject_slow(connection)
-            else:
-                self._tick(connection)
+            try:
+                if connection.phase in (Phase.SASL, Phase.OPENING) and connection.login.deadline_ms <= now_ms:
+                    self._reject_slow(connection)
+                else:
+                    self._tick(connection)
+            except Exception:
+                self.fail(connection)
 
     def _reject_slow(self, connection: Connection) -> None:
         self._broker.clients.rejections.warn(
@@ -252,13 +268,9 @@ class Connections:
             return
         events: list[Event] = []
         now_ms = broker.clock.now_ms
-        try:
-            due_ms = connection.endpoint.tick(now_ms, events)
-            if events:
-                handle(broker, connection, events)
-        except Exception:
-            self.fail(connection)
-            return
+        due_ms = connection.endpoint.tick(now_ms, events)
+        if events:
+            serve(broker, connection, events)
         broker.work.touch(connection)
         # 0: no time-out is known yet.
         connection.due_ms = due_ms if due_ms > 0 and connection.phase is Phase.OPEN else now_ms + IDLE_MS
@@ -266,34 +278,44 @@ class Connections:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def fail(self, connection: Connection) -> None:
-        """An exception was raised, which is a bug of ours. It costs this connection and no other."""
+        """An exception was raised, which is a bug of ours: it is being handled. It costs this connection and no other.
+
+        Also for a connection that is gone already: then something still led to it, and is removed. Raises nothing.
+        """
         number = connection.number
         logger.exception("Connection %d of %s is closed after an internal error", number, connection.transport.peer)
-        try:
-            detach.close_connection(self._broker, connection, AmqpError("amqp:internal-error", "See the broker's log."))
-            connection.flush()
-        except Exception:
-            logger.exception("Connection %d could not be closed with the internal error", number)
+        if connection.phase is not Phase.GONE:
+            try:
+                detach.close_connection(self._broker, connection, INTERNAL_ERROR)
+                connection.flush()
+            except Exception:
+                logger.exception("Connection %d could not be told of the internal error", number)
+        severance.sever(self._broker, connection)
         self._forget(connection)
 
     def drop(self, connection: Connection) -> None:
         """Forget a connection: its peer is gone, or our Close is sent."""
         if connection.phase is Phase.GONE:
             return
-        try:
-            detach.connection_ended(self._broker, connection)
-        except Exception:
-            logger.exception("Connection %d could not be removed completely", connection.number)
+        detach.connection_ended(self._broker, connection)
         self._forget(connection)
 
     def _forget(self, connection: Connection) -> None:
+        """Free a connection to which nothing leads any more. Each step is done, whatever becomes of the others."""
         if connection.phase is Phase.GONE:
             return
         fd = connection.transport.fd
-        del self._broker.clients.connections[connection.number]
-        del self.by_fd[fd]
+        self._broker.clients.connections.pop(connection.number, None)
+        self.by_fd.pop(fd, None)
+        for step in (partial(self._unregister, connection, fd), connection.free, connection.transport.close):
+            try:
+                step()
+            except Exception:
+                logger.exception("Connection %d was closed, but not everything of it is given back", connection.number)
+        connection.phase = Phase.GONE
+
+    def _unregister(self, connection: Connection, fd: int) -> None:
         if connection.transport.in_lobby:
             self._lobby.leave(connection)
         else:
             self._epoll.unregister(fd)
-        connection.free()

@@ -19,6 +19,7 @@ from penstock_amqp.endpoint.events import (
     Event,
     EventKind,
     Flowed,
+    Held,
     MessageAfterDetach,
     Opened,
     Other,
@@ -37,37 +38,80 @@ from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.open_transactions import Coordinator
 from penstock_broker.transactions import commit, coordinator, work
 
-__all__ = ["handle"]
+__all__ = ["handle", "rescue", "serve"]
 
 
 def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
-    """Handle `events` in order."""
-    for at, event in enumerate(events):
-        if event[0] is EventKind.MESSAGES:
-            producer = event[1].context
-            if isinstance(producer, Producer):
-                if not event[1].is_open:
-                    continue
-                # The second condition finds a client that names a transaction without having declared one.
-                if connection.transactions is not None or is_transactional(event[2][0][0]):
-                    work.publish(broker, producer, event[2])
-                else:
-                    publish.publish(broker, producer, event[2])
-                if producer.broken is not None:
-                    link_events.close_broken(broker, producer, producer.broken, events[at + 1 :])
-            elif isinstance(producer, Coordinator):
-                coordinator.receive(broker, producer, event[2])
-        elif event[0] is EventKind.ACCEPTED:
+    """Handle `events` in order. If that raises an exception, those that were handled are gone from the list."""
+    at = 0
+    try:
+        for at, event in enumerate(events):
+            if event[0] is EventKind.MESSAGES:
+                producer = event[1].context
+                if isinstance(producer, Producer):
+                    if not event[1].is_open:
+                        continue
+                    # The second condition finds a client that names a transaction without having declared one.
+                    if connection.transactions is not None or is_transactional(event[2][0][0]):
+                        work.publish(broker, producer, event[2])
+                    else:
+                        publish.publish(broker, producer, event[2])
+                    if producer.broken is not None:
+                        link_events.close_broken(broker, producer, producer.broken, events[at + 1 :])
+                elif isinstance(producer, Coordinator):
+                    coordinator.receive(broker, producer, event[2])
+            elif event[0] is EventKind.ACCEPTED:
+                consumer = event[1].context
+                if isinstance(consumer, Consumer):
+                    settle.accepted(broker, consumer, event[2])
+            else:
+                _other(broker, connection, event[2], events[at + 1 :])
+    except Exception:
+        del events[:at]
+        raise
+    broker.work.touch(connection)
+
+
+def serve(broker: Broker, connection: Connection, events: list[Event]) -> None:
+    """`handle`; if that raises an exception, nothing of the events is lost."""
+    try:
+        handle(broker, connection, events)
+    except Exception:
+        rescue(broker, events)
+        raise
+
+
+def rescue(broker: Broker, events: list[Event]) -> None:
+    """These events are not handled any more: an exception came with the first of them, or before. What the peer has
+    settled with them is in no list: what it accepted stays accepted, everything else goes back.
+    """
+    ends = broker.loose_ends
+    for event in events:
+        if event[0] is EventKind.ACCEPTED:
             consumer = event[1].context
             if isinstance(consumer, Consumer):
-                settle.accepted(broker, consumer, event[2])
-        else:
-            _other(broker, connection, event[2], events[at + 1 :])
-    broker.work.touch(connection)
+                ends.leave(consumer.queue, [held[1] for held in event[2]])
+        elif event[0] is EventKind.OTHER:
+            for held in _ended_by(event[2]):
+                consumer = held[0].context
+                if isinstance(consumer, Consumer):
+                    ends.take(consumer.queue, (held[1],))
+
+
+def _ended_by(event: Other) -> list[Held]:
+    match event:
+        case AcceptedUnsettled() | Settled():
+            return [event.held]
+        case Enlisted():
+            return [held for _, held in event.deliveries]
+        case _:
+            return []
 
 
 def _other(broker: Broker, connection: Connection, event: Other, behind: list[Event]) -> None:
     """`behind`: what the same read brought after it."""
+    if connection.phase is Phase.GONE:
+        return  # it was closed after an internal error, while an event before this one was handled
     match event:
         case Opened():
             open.opened(broker, connection, event)

@@ -162,6 +162,9 @@ def unstored(broker: Broker, connection: Connection, event: Unstored, behind: li
     if not isinstance(producer, Producer) or not event.link.is_open:
         commit.set_rollback_only(connection, event.txn_id, commit.refuse_of(event.error))
         return
+    if commit.refuse_of(event.error).reason is Reason.STORAGE_FULL:
+        producer.stores = True
+        broker.storage.refused += 1
     if event.txn_id is not None and connection.transactions is not None:
         work.refuse_unstored(producer, event)
     elif event.error.condition == UNREADABLE:

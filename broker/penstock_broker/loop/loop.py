@@ -11,12 +11,12 @@ docs/decisions/023-bounded-turns.md.
 
 from __future__ import annotations
 
-import gc
 import logging
 import select
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError
@@ -32,6 +32,7 @@ from penstock_broker.clock import SYSTEM_CLOCK, Clock
 from penstock_broker.errors import amqp_error
 from penstock_broker.loop.acceptor import Acceptor
 from penstock_broker.loop.connections import IDLE_MS, READ, SWEEP_MS, Connections
+from penstock_broker.loop.garbage import YoungCollection
 from penstock_broker.messages import dispatch, paging
 from penstock_broker.messages.browse import serve_browser
 from penstock_broker.queue.queue import Queue
@@ -46,11 +47,12 @@ TURN_SECONDS: Final = 0.002
 DISPATCH_SECONDS: Final = 0.001
 """What queues get of a turn at least. Without it, reading could make queues ready faster than they are served."""
 MAX_EVENTS: Final = 16
+QUEUE_AGAIN_MS: Final = 1_000
+"""When a queue is looked at again that could not be served."""
 CLOSE_MS: Final = 5_000
 """How long clients get, when the broker stops, to take what we still have for them."""
 LAZY_SYNC_MS: Final = 5
 MAINTENANCE_MS: Final = 1.0
-COLLECT_MS: Final = 10_000
 
 
 class Loop:
@@ -61,11 +63,12 @@ class Loop:
         self._listeners = listeners
         self._clock = clock
         self._epoll = select.epoll()
-        self._readers: dict[int, Callable[[], None]] = {}
-        """By descriptor, those that are no connections: the lobby, the log, signals, probes."""
+        self._readers: dict[int, tuple[Callable[[], None], Callable[[], None] | None]] = {}
+        """By descriptor, those that are no connections: the lobby, the log, signals, probes; see `watch`."""
         clients, warnings = broker.clients, broker.warnings
         self._lobby = Lobby(broker.settings.limits, warnings, clients.rejections)
         self.connections = Connections(broker, self._epoll, self._lobby, clock.seconds)
+        broker.fail_connection = self.connections.fail
         self._login_thread = LoginThread()
         self.login_revalidation = LoginRevalidation(
             broker.clock, clients.connections, self._login_thread, warnings, close=self._close_for
@@ -75,6 +78,7 @@ class Loop:
             clients.connections,
             self._login_thread,
             clients.rejections,
+            clients.login_lines,
             deliver=self.connections.answered,
             logged_in=self.login_revalidation.logged_in,
         )
@@ -83,7 +87,6 @@ class Loop:
         self._left: list[tuple[int, int]] = []
         """Descriptors of connections that were ready when a turn's time was over, and their events."""
         self._lazy_sync_ms = 0
-        self._collect_ms = clock.now_ms() + COLLECT_MS
         self.watch(self._lobby.descriptor, self._acceptor.serve_lobby)
         self.watch(self._login_thread.descriptor, self._login_thread.collect)
         if any(listener.has_revocable_logins for listener in listeners):
@@ -92,9 +95,13 @@ class Loop:
     def _close_for(self, connection: Connection, refuse: Refuse) -> None:
         detach.close_connection(self.broker, connection, amqp_error(refuse))
 
-    def watch(self, fd: int, action: Callable[[], None]) -> None:
-        """Call `action` whenever `fd` is readable."""
-        self._readers[fd] = action
+    def watch(self, fd: int, action: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
+        """Call `action` whenever `fd` is readable.
+
+        `failed` is called if it raises an exception, while that is handled: it closes what the descriptor belongs to.
+        Without it the descriptor belongs to the broker, which ends with the exception: a start recovers everything.
+        """
+        self._readers[fd] = (action, failed)
         self._epoll.register(fd, READ)
 
     def unwatch(self, fd: int) -> None:
@@ -122,15 +129,15 @@ class Loop:
     def run(self) -> None:
         """Run the event loop until `stop` has sent a Close to every client, and all output is sent."""
         sys.setswitchinterval(0.0005)
-        gc.collect()
-        gc.freeze()
-        gc.disable()
+        log, garbage = self.broker.log, YoungCollection()
+        garbage.begin()
         self._running = True
         try:
             while self._running:
                 self.turn()
+                garbage.step(log.next_number)
         finally:
-            gc.enable()
+            garbage.end()
 
     # -- one turn -----------------------------------------------------------------------------------------------------
 
@@ -158,7 +165,7 @@ class Loop:
         deadline = clock() + TURN_SECONDS
         self._set_clock()
         broker.clock.turns += 1
-        broker.clock.timers.run(broker.clock.now_ms)
+        broker.clock.timers.run(broker.clock.now_ms, lambda: clock() < deadline)
         self._acceptor.others_have_work = has_work or len(ready) > 1
         self._serve(ready, deadline)
         if broker.work.held and not broker.is_behind_disk:
@@ -173,8 +180,6 @@ class Loop:
             disposal.free_slice()
         if log.wants_maintenance:
             log.maintain(MAINTENANCE_MS)
-        if not ready and not has_work:
-            self._collect_garbage()
 
     def _set_clock(self) -> None:
         self.broker.clock.now_us = self._clock.now_us()
@@ -195,12 +200,20 @@ class Loop:
             if connection is None:
                 reader = self._readers.get(fd)
                 if reader is not None:
-                    reader()
+                    self._call(*reader)
             elif is_late:
                 self._left.append((fd, mask))
             else:
                 connections.serve(connection, mask)
                 is_late = clock() > deadline
+
+    def _call(self, action: Callable[[], None], failed: Callable[[], None] | None) -> None:
+        try:
+            action()
+        except Exception:
+            if failed is None:
+                raise
+            failed()
 
     def _dispatch(self, deadline: float) -> None:
         broker = self.broker
@@ -216,13 +229,18 @@ class Loop:
                     queue.is_scheduled = True
                     again.append(queue)
             except Exception:
-                logger.exception("Queue %r could not be served; it is tried again when something changes", queue.name)
+                logger.exception("Queue %r could not be served; it is tried again in a second", queue.name)
+                broker.clock.after(QUEUE_AGAIN_MS, partial(broker.work.schedule, queue))
             if clock() > deadline:
                 break
         ready.extend(again)
         browsing = broker.work.browsing
         for _ in range(len(browsing)):
-            serve_browser(broker, browsing.popleft())
+            browser = browsing.popleft()
+            try:
+                serve_browser(broker, browser)
+            except Exception:
+                self.connections.fail(browser.connection)
         if broker.work.draining:
             dispatch.finish_drains(broker)
         if broker.work.streaming:
@@ -238,7 +256,7 @@ class Loop:
             broker.work.delivered.clear()
         broker.sync.write()
         if broker.sync.has_synced_waiting:
-            broker.sync.release()
+            broker.sync.release(broker.fail_connection)
         if log.failed is not None and broker.sync.is_awaited:
             self._abandon()
         self.connections.flush()
@@ -252,12 +270,6 @@ class Loop:
         for connection in self.broker.sync.abandon():
             if connection.phase in (Phase.OPENING, Phase.OPEN):
                 detach.close_connection(self.broker, connection, self.broker.storage_refusal())
-
-    def _collect_garbage(self) -> None:
-        """Collect reference cycles, once in a while, when there is nothing else to do."""
-        if self.broker.clock.now_ms >= self._collect_ms:
-            gc.collect()
-            self._collect_ms = self.broker.clock.now_ms + COLLECT_MS
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

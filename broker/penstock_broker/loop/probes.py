@@ -6,11 +6,14 @@ what is alive or ready: it asks. Source: docs/decisions/026-probes.md.
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 __all__ = ["ProbeState", "Probes", "Watcher"]
+
+logger = logging.getLogger(__name__)
 
 MAX_REQUEST: Final = 4096
 REQUEST_MS: Final = 5_000
@@ -28,8 +31,8 @@ class ProbeState(NamedTuple):
 class Watcher(Protocol):
     """What calls back when a descriptor is readable, or a time has passed."""
 
-    def watch(self, fd: int, action: Callable[[], None]) -> None:
-        """Call `action` whenever `fd` is readable."""
+    def watch(self, fd: int, action: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
+        """Call `action` whenever `fd` is readable, and `failed` if that raises an exception."""
         ...
 
     def unwatch(self, fd: int) -> None:
@@ -64,7 +67,7 @@ class Probes:
         sock.setblocking(False)
         fd = sock.fileno()
         self._requests[fd] = (sock, b"")
-        self._watcher.watch(fd, lambda: self._read(fd))
+        self._watcher.watch(fd, lambda: self._read(fd), failed=lambda: self._failed(fd, sock))
         self._watcher.after(REQUEST_MS, lambda: self._forget(fd, sock))
 
     def _read(self, fd: int) -> None:
@@ -104,6 +107,10 @@ class Probes:
             case _:
                 return "404 Not Found", "GET /livez or /readyz"
         return ("200 OK" if good else "503 Service Unavailable"), text
+
+    def _failed(self, fd: int, sock: socket.socket) -> None:
+        logger.exception("A request to the probe port failed, and is closed")
+        self._forget(fd, sock)
 
     def _forget(self, fd: int, sock: socket.socket) -> None:
         if self._requests.get(fd, (None, b""))[0] is sock:

@@ -47,7 +47,7 @@ class _Thread:
     def __init__(self, sock: socket.socket | None, progress: StartProgress, line_seconds: float) -> None:
         self._sock, self._progress, self._line_seconds = sock, progress, line_seconds
         self._poll = select.epoll()
-        self._readers: dict[int, Callable[[], None]] = {}
+        self._readers: dict[int, tuple[Callable[[], None], Callable[[], None] | None]] = {}
         self._due: list[tuple[float, Callable[[], None]]] = []
         self._wake, self._wakened = os.pipe2(os.O_CLOEXEC)
         self._running = True
@@ -65,8 +65,8 @@ class _Thread:
 
     # What `Probes` needs of a watcher
 
-    def watch(self, fd: int, action: Callable[[], None]) -> None:
-        self._readers[fd] = action
+    def watch(self, fd: int, action: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
+        self._readers[fd] = action, failed
         self._poll.register(fd, select.EPOLLIN)
 
     def unwatch(self, fd: int) -> None:
@@ -83,9 +83,7 @@ class _Thread:
         while self._running:
             first = min(when for when, _ in self._due)  # `_say` is always among them
             for fd, _ in self._poll.poll(max(0.0, first - time.monotonic())):
-                reader = self._readers.get(fd)
-                if reader is not None:
-                    reader()
+                self._read(fd)
             now = time.monotonic()
             due = [action for when, action in self._due if when <= now]
             self._due = [each for each in self._due if each[0] > now]
@@ -93,6 +91,17 @@ class _Thread:
                 action()
         if probes is not None:
             probes.close()
+
+    def _read(self, fd: int) -> None:
+        action, failed = self._readers.get(fd, (None, None))
+        if action is None:
+            return
+        try:
+            action()
+        except Exception:
+            logger.exception("Descriptor %d could not be served while the broker starts", fd)
+            if failed is not None:
+                failed()
 
     def _end(self) -> None:
         self._running = False

@@ -12,24 +12,30 @@ Source: docs/reference/management.md, "States that changed".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
 
 from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.management import StatusCode
-from penstock_broker.access.connection import Connection
 from penstock_broker.management import entity_states
 from penstock_broker.management.encoded_states import ATTRIBUTES, encoded_state
 from penstock_broker.management.entity_states import subscription_state
+from penstock_broker.management.in_flight import InFlight, InFlightSearch, add_waiting, connections_of
 from penstock_broker.management.responses import ManagementResponse, query_body
+from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import Subscription
 from penstock_broker.topology.state_changes import Changes
 from penstock_core.identity import parse_queue_name
 
-__all__ = ["ChangedStatesTask", "begin"]
+__all__ = ["NAMED_PER_STEP", "ChangedStatesTask", "begin"]
+
+NAMED_PER_STEP: Final = 200
+"""Subscriptions that are looked up in one step: about a millisecond."""
 
 
 @dataclass(slots=True)
@@ -40,18 +46,39 @@ class ChangedStatesTask:
     changes: Changes
     is_whole: bool
     attributes: list[str]
-    subscriptions: Iterator[Subscription]
-    held: entity_states.InFlight
-    encoded: list[bytes]
+    names: Iterator[str]
+    """Of the subscriptions that changed; the first steps look them up."""
+    held: InFlight = field(default_factory=dict[Queue, tuple[int, int]])
+    chosen: list[Subscription] = field(default_factory=list[Subscription])
+    search: InFlightSearch | None = None
+    """For the oldest deliveries, once all subscriptions are looked up."""
+    subscriptions: Iterator[Subscription] = field(default_factory=lambda: iter(()))
+    encoded: list[bytes] = field(default_factory=list[bytes])
 
     def step(self, count: int) -> ManagementResponse | None:
-        """Encode up to `count` states more; the response once all are encoded."""
+        """Prepare, or encode up to `count` states more; the response once all are encoded."""
+        if not self.prepare():
+            return None
         for _ in range(count):
             row = self.next_row()
             if row is None:
                 return self._response()
             self.encoded.append(row)
         return None
+
+    def prepare(self) -> bool:
+        """Look subscriptions up, then at deliveries in flight: the next slice of that. True if nothing is left."""
+        if self.search is None:
+            names = list(islice(self.names, NAMED_PER_STEP))
+            found = [each for each in (_named(self.broker, name) for name in names) if each is not None]
+            add_waiting(self.held, (each.queue for each in found), self.broker.clock.now_us)
+            self.chosen += found
+            if len(names) < NAMED_PER_STEP:
+                queues = [each.queue for each in self.chosen if each.queue.in_flight]
+                self.search = InFlightSearch(connections_of(self.broker, queues), self.held)
+                self.subscriptions = iter(self.chosen)
+            return False
+        return self.search.step()
 
     def next_row(self) -> bytes | None:
         """As `next_state`, encoded: the values of `attributes`."""
@@ -68,6 +95,8 @@ class ChangedStatesTask:
 
     def _next(self) -> Subscription | None:
         topology = self.broker.topology
+        while not self.prepare():
+            pass  # only if nobody took the steps
         for subscription in self.subscriptions:
             if topology.subscriptions.get(subscription.identity) is not subscription:
                 continue  # it has ended since the first step: the next request is told so
@@ -98,15 +127,13 @@ class ChangedStatesTask:
 def begin(broker: Broker, token: str, attributes: list[str], most: int) -> ChangedStatesTask:
     """Find what changed since the reply that had this token; `most`: states in one response."""
     record = broker.topology.state_changes
-    record.number()
+    record.number(max(most, 1))
     version = _version(broker, token)
     is_whole = version is None or not record.knows(version)
     changes = record.since(0 if version is None or is_whole else version, max(most, 1))
-    named = [_named(broker, name) for name in changes.states]
-    subscriptions = [each for each in named if each is not None]
-    held = entity_states.in_flight(_connections(broker, subscriptions))
-    entity_states.add_waiting(held, (each.queue for each in subscriptions), broker.clock.now_us)
-    return ChangedStatesTask(broker, changes, is_whole, attributes, iter(subscriptions), held, [])
+    task = ChangedStatesTask(broker, changes, is_whole, attributes, iter(changes.states))
+    task.prepare()
+    return task
 
 
 def _life(broker: Broker) -> str:
@@ -123,14 +150,3 @@ def _version(broker: Broker, token: str) -> int | None:
 def _named(broker: Broker, name: str) -> Subscription | None:
     identity = parse_queue_name(name)
     return None if identity is None else broker.topology.subscriptions.get(identity)
-
-
-def _connections(broker: Broker, subscriptions: Iterable[Subscription]) -> list[Connection]:
-    """The connections that may hold messages of these subscriptions: those of their consumers, and those that have
-    transactions, in which a delivery stays when its link goes.
-    """
-    found = {each.number: each for each in broker.clients.connections.values() if each.transactions is not None}
-    for subscription in subscriptions:
-        for consumer in subscription.queue.links.consumers:
-            found[consumer.connection.number] = consumer.connection
-    return list(found.values())

@@ -267,14 +267,19 @@ def _keep(
             outcome, blocked_by = DeclarationOutcome.REBIND_BLOCKED, reason.value
         case _:
             assert_never(decision.rebinding)
-    broker.routes.forget()
-    due_times.recheck_expiry(broker, subscription.queue)
-    broker.work.schedule(subscription.queue)  # others may get what waits now
-    return _response(
-        outcome,
-        entity_states.subscription_state(subscription, entity_states.in_flight(broker.clients.connections.values())),
-        blocked_by,
-    )
+    if outcome is not DeclarationOutcome.UNCHANGED:
+        broker.routes.forget()
+        due_times.recheck_expiry(broker, subscription.queue)
+        broker.work.schedule(subscription.queue)  # others may get what waits now
+    state = entity_states.subscription_state(subscription, {})
+    return _response(outcome, _without_ages(state, subscription.queue), blocked_by)
+
+
+def _without_ages(state: entity_states.StateDocument, queue: Queue) -> entity_states.StateDocument:
+    """The state without the two times that only a look at all deliveries in flight could tell, if there are any: an
+    operator declares thousands of subscriptions again and again, and READ tells them.
+    """
+    return {**state, "oldestAvailableMs": None, "oldestHoldMs": None} if queue.in_flight else state
 
 
 def _put_policies(
@@ -324,7 +329,9 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
         return refusal(refused)
     persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None
     if existing is not None and _queue_policies(existing) == (persistence, wanted.limits, wanted.delivery, False):
-        return _response(DeclarationOutcome.UNCHANGED, entity_states.queue_state(existing, {}))
+        return _response(
+            DeclarationOutcome.UNCHANGED, _without_ages(entity_states.queue_state(existing, {}), existing.queue)
+        )
     node = existing
     if node is None:
         queue = Queue(name, broker.log.next_incarnation(), is_logged=wanted.durable, now_us=broker.clock.now_us)
@@ -336,7 +343,7 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
     broker.work.schedule(node.queue)  # others may get what waits now
     return _response(
         DeclarationOutcome.CREATED if existing is None else DeclarationOutcome.UPDATED,
-        entity_states.queue_state(node, {}),
+        _without_ages(entity_states.queue_state(node, {}), node.queue),
     )
 
 

@@ -17,7 +17,8 @@ from penstock_api.management import EntityType, StatusCode
 from penstock_api.validation_messages import validation_messages
 from penstock_broker.attach import close, detach, temporary
 from penstock_broker.errors import amqp_error
-from penstock_broker.management import entity_states
+from penstock_broker.management import acts, entity_states
+from penstock_broker.management.acts import Caller
 from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
@@ -28,8 +29,8 @@ from penstock_core.reason import Reason, Refuse
 __all__ = ["delete"]
 
 
-def delete(broker: Broker, kind: EntityType, name: str | None, body: Value) -> ManagementResponse:
-    """DELETE one entity; to delete one that is not there succeeds."""
+def delete(broker: Broker, caller: Caller, kind: EntityType, name: str | None, body: Value) -> ManagementResponse:
+    """DELETE one entity; to delete one that is not there succeeds. What `caller` deletes is told in the log."""
     try:
         wanted = management.Deletion.model_validate(body if body is not None else {})
     except ValidationError as error:
@@ -38,13 +39,13 @@ def delete(broker: Broker, kind: EntityType, name: str | None, body: Value) -> M
         )
     match kind:
         case EntityType.EXCHANGE:
-            return _delete_exchange(broker, name or "", wanted)
+            return _delete_exchange(broker, caller, name or "", wanted)
         case EntityType.SUBSCRIPTION:
-            return _delete_subscription(broker, name or "", wanted)
+            return _delete_subscription(broker, caller, name or "", wanted)
         case EntityType.QUEUE:
-            return _delete_queue(broker, name or "", wanted)
+            return _delete_queue(broker, caller, name or "", wanted)
         case EntityType.CONNECTION:
-            return _close_connection(broker, name or "")
+            return _close_connection(broker, caller, name or "")
         case EntityType.BROKER | EntityType.LINK:
             return refusal(Refuse(Reason.NOT_IMPLEMENTED, f"A {kind.value} can't be deleted."))
         case _:
@@ -54,7 +55,7 @@ def delete(broker: Broker, kind: EntityType, name: str | None, body: Value) -> M
 _DELETED = ManagementResponse(status=int(StatusCode.DELETED), description="Gone")
 
 
-def _delete_exchange(broker: Broker, name: str, wanted: management.Deletion) -> ManagementResponse:
+def _delete_exchange(broker: Broker, caller: Caller, name: str, wanted: management.Deletion) -> ManagementResponse:
     exchange = broker.topology.exchanges.get(name)
     if exchange is None:
         return _DELETED
@@ -64,6 +65,7 @@ def _delete_exchange(broker: Broker, name: str, wanted: management.Deletion) -> 
     refused = decide_exchange_deletion(name, bound, if_unused=wanted.if_unused)
     if refused is not None:
         return refusal(refused, {"boundSubscriptions": bound})
+    acts.tell_deleted(caller, "exchange", name)
     if exchange.temporary is not None:
         temporary.delete(broker, exchange)
         return _DELETED
@@ -74,7 +76,7 @@ def _delete_exchange(broker: Broker, name: str, wanted: management.Deletion) -> 
     return _DELETED
 
 
-def _delete_subscription(broker: Broker, name: str, wanted: management.Deletion) -> ManagementResponse:
+def _delete_subscription(broker: Broker, caller: Caller, name: str, wanted: management.Deletion) -> ManagementResponse:
     identity = parse_queue_name(name)
     if identity is None:
         return invalid_request(f"{name!r} is not the queue name of a subscription.")
@@ -94,6 +96,7 @@ def _delete_subscription(broker: Broker, name: str, wanted: management.Deletion)
             return refusal(decision, _users_of(subscription.queue))
         case DeleteExisting():
             assert subscription is not None
+            acts.tell_deleted(caller, "subscription", name, subscription.queue.depth)
             close.end_subscription(broker, subscription)
             return _DELETED
         case _:
@@ -106,7 +109,7 @@ def _users_of(queue: Queue) -> Value:
     return {"containers": containers[: entity_states.MAX_CONTAINERS], "depth": queue.depth}
 
 
-def _delete_queue(broker: Broker, name: str, wanted: management.Deletion) -> ManagementResponse:
+def _delete_queue(broker: Broker, caller: Caller, name: str, wanted: management.Deletion) -> ManagementResponse:
     node = broker.topology.queues.get(name)
     if node is None:
         return _DELETED
@@ -118,6 +121,7 @@ def _delete_queue(broker: Broker, name: str, wanted: management.Deletion) -> Man
             Reason.NOT_EMPTY, f"The queue {name!r} holds {node.queue.depth} message(s); consume them first."
         )
         return refusal(reason, _users_of(node.queue))
+    acts.tell_deleted(caller, "queue", name, node.queue.depth)
     if node.temporary is not None:
         temporary.delete(broker, node)
     else:
@@ -125,8 +129,9 @@ def _delete_queue(broker: Broker, name: str, wanted: management.Deletion) -> Man
     return _DELETED
 
 
-def _close_connection(broker: Broker, name: str) -> ManagementResponse:
+def _close_connection(broker: Broker, caller: Caller, name: str) -> ManagementResponse:
     connection = broker.clients.connections.get(int(name)) if name.isdigit() else None
     if connection is not None:
+        acts.tell_deleted(caller, "connection", f"{name} of {connection.transport.peer}")
         detach.close_connection(broker, connection, AmqpError("amqp:connection:forced", "Closed by the administrator."))
     return _DELETED

@@ -14,7 +14,7 @@ from typing import Final
 from penstock_amqp.types.encoder import encode
 from penstock_api import state_documents
 from penstock_broker.management import entity_states
-from penstock_broker.management.entity_states import InFlight
+from penstock_broker.management.in_flight import InFlight
 from penstock_broker.queue.totals import Histogram
 from penstock_broker.topology.records import KeptEncoding, Subscription
 

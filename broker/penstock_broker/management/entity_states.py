@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias, cast
 
-from penstock_amqp.endpoint.events import AVAILABLE
+from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.types.values import Value
 from penstock_api import release_terms
 from penstock_broker.access.connection import Connection
 from penstock_broker.management.consumer_totals import consumer_totals
+from penstock_broker.management.in_flight import InFlight
 from penstock_broker.management.repeated_messages import repeated_messages
 from penstock_broker.messages import due_times, takers
 from penstock_broker.queue.queue import Queue
@@ -29,61 +30,27 @@ from penstock_broker.version import VERSION
 from penstock_core.header_bindings import HeaderBinding, ordered_bindings
 
 __all__ = [
-    "InFlight",
     "StateDocument",
-    "add_waiting",
     "broker_state",
     "connection_state",
     "counters",
     "declared",
     "exchange_state",
-    "in_flight",
-    "link_states",
+    "is_told",
+    "link_id",
+    "link_state",
+    "queue_name_of",
     "queue_state",
     "subscription_state",
 ]
 
 StateDocument: TypeAlias = dict[Value, Value]
 """One state document."""
-InFlight: TypeAlias = dict[Queue, tuple[int, int]]
-"""By queue: when the oldest delivery in flight became available, and when the longest-held one was sent (us)."""
 
 MAX_CONTAINERS: Final = 20
 """Container-ids that a document lists; the others are left out."""
 
 _VOCABULARY: Final[list[Value]] = [*release_terms.vocabulary(), *release_terms.settings_vocabulary(BrokerSettings)]
-
-
-def in_flight(connections: Iterable[Connection]) -> InFlight:
-    """The oldest deliveries in flight of all queues, found in one pass over the connections."""
-    oldest: InFlight = {}
-    for connection in connections:
-        for link, entry, sent_us in connection.endpoint.all_held():
-            if isinstance(link.context, Consumer):
-                _add_delivery(oldest, link.context.queue, entry[AVAILABLE], sent_us)
-        ledger = transactions_of(connection)
-        if ledger is not None:
-            for settlement in ledger.settlements():
-                _, entry, sent_us = settlement.held
-                _add_delivery(oldest, settlement.consumer.queue, entry[AVAILABLE], sent_us)
-    return oldest
-
-
-def _add_delivery(oldest: InFlight, queue: Queue, available_us: int, sent_us: int) -> None:
-    so_far = oldest.get(queue)
-    if so_far is None:
-        oldest[queue] = (available_us, sent_us)
-    elif available_us < so_far[0] or sent_us < so_far[1]:
-        oldest[queue] = (min(available_us, so_far[0]), min(sent_us, so_far[1]))
-
-
-def add_waiting(held: InFlight, queues: Iterable[Queue], now_us: int) -> None:
-    """Add the oldest message that waits in each queue now, so that its age is known when it is sent while a reply is
-    made. What comes after that counts as come, and what is sent as sent, at this time.
-    """
-    for queue in queues:
-        available_us, hold_us = held.get(queue, (now_us, now_us))
-        held[queue] = (min(available_us, queue.oldest_available_us() or now_us), hold_us)
 
 
 def subscription_state(subscription: Subscription, held: InFlight) -> StateDocument:
@@ -219,6 +186,19 @@ def broker_state(broker: Broker) -> StateDocument:
         "exchanges": len(topology.exchanges),
         "queues": len(topology.queues),
         "durableWork": durable_work,
+        "storageLevel": broker.storage.level.value,
+        "volumeBytes": broker.storage.total_bytes,
+        "volumeUsedBytes": broker.storage.used_bytes,
+        "storageRefused": broker.storage.refused,
+        "largestQueues": [
+            {
+                "queueName": each.name,
+                "isSubscription": each.is_subscription,
+                "depthBytes": each.depth_bytes,
+                "consumers": each.consumers,
+            }
+            for each in broker.storage.largest
+        ],
         "logBytes": log.segments * broker.settings.log.segment_bytes,
         "logSegments": log.segments,
         "logSyncs": broker.sync.syncs,
@@ -266,43 +246,54 @@ def _selector(receiver: Consumer | Browser) -> str | None:
     return selector.text if selector is not None else None
 
 
-def link_states(connection: Connection) -> list[StateDocument]:
-    """The `penstock.link`s of a connection that publish, consume or browse."""
-    states: list[StateDocument] = []
-    for number, link in enumerate(connection.endpoint.all_links()):
-        context = link.context
-        state: StateDocument = {
-            "id": f"{connection.number}-{number}",
-            "connection": str(connection.number),
-            "name": link.name,
-        }
-        match context:
-            case Consumer() | Browser():
-                state |= {
-                    "role": "Receiver",
-                    "address": context.queue.name,
-                    "queueName": context.queue.name,
-                    "credit": max(context.link.credit, 0),
-                    "unsettled": len(connection.endpoint.held_by(context.link)),
-                    "transfers": context.link.transfers,
-                    "selector": _selector(context),
-                    "priority": context.priority if isinstance(context, Consumer) else 0,
-                }
-            case Producer():
-                state |= {
-                    "role": "Sender",
-                    "address": _target(context),
-                    "queueName": None,
-                    "credit": context.window - context.owed_credit,
-                    "unsettled": 0,
-                    "transfers": context.transfers,
-                    "selector": None,
-                    "priority": 0,
-                }
-            case _:
-                continue
-        states.append(state)
-    return states
+def link_id(connection: Connection, number: int) -> str:
+    """The id of a link: the connection's, and its place among the links of that connection."""
+    return f"{connection.number}-{number}"
+
+
+def is_told(link: InLink | OutLink) -> bool:
+    """True of links that publish, consume or browse; the others have no state document."""
+    return isinstance(link.context, Consumer | Browser | Producer)
+
+
+def queue_name_of(link: InLink | OutLink) -> str | None:
+    """The queue from which a link receives; None if it does not."""
+    return link.context.queue.name if isinstance(link.context, Consumer | Browser) else None
+
+
+def link_state(connection: Connection, number: int, link: InLink | OutLink) -> StateDocument | None:
+    """A `penstock.link`; None if it has ended. `number`: its place among the links of its connection."""
+    context = link.context
+    state: StateDocument = {
+        "id": link_id(connection, number),
+        "connection": str(connection.number),
+        "name": link.name,
+    }
+    match context:
+        case Consumer() | Browser():
+            return state | {
+                "role": "Receiver",
+                "address": context.queue.name,
+                "queueName": context.queue.name,
+                "credit": max(context.link.credit, 0),
+                "unsettled": connection.endpoint.unsettled_on(context.link),
+                "transfers": context.link.transfers,
+                "selector": _selector(context),
+                "priority": context.priority if isinstance(context, Consumer) else 0,
+            }
+        case Producer():
+            return state | {
+                "role": "Sender",
+                "address": _target(context),
+                "queueName": None,
+                "credit": context.window - context.owed_credit,
+                "unsettled": 0,
+                "transfers": context.transfers,
+                "selector": None,
+                "priority": 0,
+            }
+        case _:
+            return None
 
 
 def _target(producer: Producer) -> str:

@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 PER_SLICE: Final = 10
 """Rows or changes of a task that are done in one turn."""
+LONGEST_LIST: Final = 16_384
+"""Bytes of a list of changes that is decoded at once, in about a millisecond."""
 MAX_UNSENT: Final = 1000
 """Responses that may wait for one reply-to."""
 
@@ -97,7 +99,7 @@ class ManagementNode:
         connection = producer.connection
         for delivery, data, settled in batch:
             try:
-                request = decode_message(data)
+                request = decode_message(data, LONGEST_LIST)
                 receiver = self._receiver_of(connection, request)
             except (WireError, LookupError) as error:
                 if not settled:
@@ -146,9 +148,17 @@ class ManagementNode:
         task: requests.Task,
     ) -> None:
         """Do a slice of a task per turn. A task is finished even if its client no longer waits for the response."""
-        done = task.step(PER_SLICE)
+        try:
+            done = task.step(PER_SLICE)
+        except Exception:
+            logger.exception("A management request failed: %r", dict(request.application_properties))
+            done = refusal(Refuse(Reason.INTERNAL_ERROR, "The request failed; see the broker's log."))
         if done is None:
-            self._broker.clock.after(0, lambda: self._slice(receiver, slot, request, task))
+            self._broker.clock.after(
+                0,
+                lambda: self._slice(receiver, slot, request, task),
+                failed=lambda: self._broker.fail_connection(receiver.connection),
+            )
         elif isinstance(task, queue_messages.MessagesTask):
             self._broker.sync.after_sync(receiver.connection, lambda: self._fill(receiver, slot, request, done))
         else:
@@ -213,3 +223,10 @@ class ManagementNode:
         if isinstance(context, ResponseLink):
             self._links.pop((context.connection.number, context.address), None)
             context.slots.clear()
+
+    def connection_removed(self, connection: Connection) -> None:
+        """A connection is taken apart: nothing is sent on it any more."""
+        for key in [key for key, each in self._links.items() if each.connection is connection]:
+            self._links.pop(key).slots.clear()
+        for key in [key for key, each in self._queues.items() if each.connection is connection]:
+            self._queues.pop(key).slots.clear()

@@ -23,6 +23,7 @@ from penstock_api.management import EntityType, Operation, StatusCode
 from penstock_api.message_operations import HandledMessages, MessageSelection, PeekRequest
 from penstock_api.validation_messages import validation_messages
 from penstock_broker.management import message_view
+from penstock_broker.management.acts import Caller, tell_handled
 from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal, to_value
 from penstock_broker.messages import due_times, move
 from penstock_broker.messages.deposit import destination_of
@@ -42,9 +43,9 @@ Matches = Callable[[Entry], bool]
 
 
 def handle(
-    broker: Broker, operation: Operation, kind: EntityType, name: str | None, body: Value
+    broker: Broker, caller: Caller, operation: Operation, kind: EntityType, name: str | None, body: Value
 ) -> ManagementResponse | PeekTask | MessagesTask:
-    """Begin a PEEK, PURGE, MOVE or REDRIVE; or refuse it."""
+    """Begin a PEEK, PURGE, MOVE or REDRIVE; or refuse it. What `caller` does to messages is told in the log."""
     queue = _queue(broker, kind, name or "")
     if isinstance(queue, Refuse):
         return refusal(queue)
@@ -58,11 +59,11 @@ def handle(
         return invalid_request(
             f"The body does not fit {operation.value}: {'; '.join(validation_messages(error, whole='body'))}."
         )
-    return _selected(broker, operation, queue, selection)
+    return _selected(broker, caller, operation, queue, selection)
 
 
 def _selected(
-    broker: Broker, operation: Operation, queue: Queue, selection: MessageSelection
+    broker: Broker, caller: Caller, operation: Operation, queue: Queue, selection: MessageSelection
 ) -> ManagementResponse | MessagesTask:
     matches = _matcher(selection.selector)
     if isinstance(matches, Refuse):
@@ -76,7 +77,7 @@ def _selected(
         return refusal(Refuse(Reason.INVALID_ADDRESS, "The messages are there already; name another destination."))
     if broker.log.failed is not None:
         return refusal(broker.storage_refuse())
-    return MessagesTask(broker, operation, queue, selection.count, matches, target)
+    return MessagesTask(broker, caller, operation, queue, selection.count, matches, target, selection.destination)
 
 
 def _queue(broker: Broker, kind: EntityType, name: str) -> Queue | Refuse:
@@ -141,11 +142,14 @@ class MessagesTask:
     """A PURGE, MOVE or REDRIVE in progress: each `step` handles some messages, until one returns the response."""
 
     broker: Broker
+    caller: Caller
     operation: Operation
     queue: Queue
     count: int | None
     matches: Matches
     target: ExchangeTarget | QueueTarget | None
+    destination: str | None
+    """The address of `target`."""
     done: int = 0
     left: int = 0
     """Messages that have to stay."""
@@ -174,6 +178,7 @@ class MessagesTask:
         self._handle(self.queue.take_out(chosen, passed))
         if not self.is_over:
             return None
+        tell_handled(self.caller, self.operation, self.queue.name, self.done, self.left, self.why, self.destination)
         handled = HandledMessages(messages=self.done, left=self.left, why=self.why)
         return ManagementResponse(status=int(StatusCode.OK), description="OK", body=to_value(handled))
 

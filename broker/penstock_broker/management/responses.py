@@ -16,7 +16,15 @@ from penstock_api import management
 from penstock_api.management import StatusCode
 from penstock_core.reason import ErrorCondition, Reason, Refuse
 
-__all__ = ["ManagementResponse", "encode_response", "invalid_request", "query_body", "refusal", "to_value"]
+__all__ = [
+    "ManagementResponse",
+    "encode_response",
+    "encoded_list",
+    "invalid_request",
+    "query_body",
+    "refusal",
+    "to_value",
+]
 
 _STATUS: Final = {
     ErrorCondition.NOT_FOUND: StatusCode.NOT_FOUND,
@@ -58,14 +66,14 @@ def query_body(attributes: list[str], rows: list[bytes], more: Mapping[str, Valu
     """The body of the response to a QUERY, encoded. `rows`: one list of values each, encoded already; `more`: what else
     it tells.
     """
-    pairs = [encode("attributeNames"), encode(list[Value](attributes)), encode("results"), _raw_list(rows)]
+    pairs = [encode("attributeNames"), encode(list[Value](attributes)), encode("results"), encoded_list(rows)]
     for key, value in (more or {}).items():
         pairs += (encode(key), encode(value))
     joined = b"".join(pairs)
     return b"\xd1" + (len(joined) + 4).to_bytes(4, "big") + len(pairs).to_bytes(4, "big") + joined
 
 
-def _raw_list(items: list[bytes]) -> bytes:
+def encoded_list(items: list[bytes]) -> bytes:
     """A list32 of values that are encoded already."""
     joined = b"".join(items)
     return b"\xd0" + (len(joined) + 4).to_bytes(4, "big") + len(items).to_bytes(4, "big") + joined

@@ -154,12 +154,16 @@ def _try(broker: Broker, queue: Queue, condemned: Stranded, address: str) -> Amq
     refused = deposit(broker, target, _told(broker, queue, condemned), keep=bool(entry[FLAGS] & LOGGED))
     if refused is not None:
         return refused
-    if cause is DeathReason.EXPIRED:
-        queue.totals.expired += 1
-        remove(broker, queue, entry, EndReason.EXPIRED)
-    else:
-        queue.totals.dead_lettered += 1
-        remove(broker, queue, entry, EndReason.DEAD_LETTERED)
+    try:
+        if cause is DeathReason.EXPIRED:
+            queue.totals.expired += 1
+            remove(broker, queue, entry, EndReason.EXPIRED)
+        else:
+            queue.totals.dead_lettered += 1
+            remove(broker, queue, entry, EndReason.DEAD_LETTERED)
+    except Exception:
+        broker.loose_ends.leave(queue, (entry,))  # it is at its destination
+        raise
     return None
 
 

@@ -62,7 +62,7 @@ def put_into(broker: Broker, queue: Queue, data: bytes, *, keep: bool) -> AmqpEr
     route = broker.routes.route_of((queue,))
     if route.logged_set and not broker.log.accepts_publishing():
         return broker.storage_refusal()
-    if queue.policy.overflow is Overflow.REJECT and queue_limits.is_full(queue, len(data)):
+    if queue.policy.overflow is Overflow.REJECT and queue_limits.refuses(broker, queue, len(data)):
         return amqp_error(Refuse(Reason.LIMIT_EXCEEDED, f"The queue {queue.name!r} is full and rejects."))
     store.put(broker, route, (message_head.forwarded(data, message_head.read_head(data)),), keep=keep)
     return None

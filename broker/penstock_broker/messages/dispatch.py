@@ -114,21 +114,25 @@ def serve(broker: Broker, queue: Queue) -> bool:
                 queue.links.turn = 0
             consumer = consumers[queue.links.turn]
             queue.links.turn += 1
-            link = consumer.link
-            connection = consumer.connection
-            if link.credit <= 0 or not consumer.is_active or connection.is_blocked:
-                idle += 1
-                continue
-            if connection.turn_bytes > TURN_BYTES:
-                idle += 1
-                over_budget = True
-                continue
-            if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
-                idle += 1
-                connection.is_congested = True
-                continue
-            share = left if count == 1 else min(left, _fair_share(queue, count))
-            sent = _send(broker, queue, consumer, min(share, link.credit))
+            try:
+                link = consumer.link
+                connection = consumer.connection
+                if link.credit <= 0 or not consumer.is_active or connection.is_blocked:
+                    idle += 1
+                    continue
+                if connection.turn_bytes > TURN_BYTES:
+                    idle += 1
+                    over_budget = True
+                    continue
+                if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
+                    idle += 1
+                    connection.is_congested = True
+                    continue
+                share = left if count == 1 else min(left, _fair_share(queue, count))
+                sent = _send(broker, queue, consumer, min(share, link.credit))
+            except Exception:
+                broker.fail_connection(consumer.connection)
+                return True  # the consumers are others now
             left -= sent
             idle = 0 if sent else idle + 1
             if not is_plain and backlog.examination.budget <= 0:
@@ -169,31 +173,35 @@ def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> 
     else:
         take = ready.popleft
         entries = [take() for _ in range(count)]
-    sent = len(entries)
-    connection.endpoint.send(link, entries, now)
-    # Messages of one turn became available together: one histogram entry per run.
-    since, run, size = entries[0][AVAILABLE], 0, 0
-    for entry in entries:
-        size += len(entry[DATA])
-        if entry[AVAILABLE] == since:
-            run += 1
+    try:
+        sent = len(entries)
+        connection.endpoint.send(link, entries, now)
+        # Messages of one turn became available together: one histogram entry per run.
+        since, run, size = entries[0][AVAILABLE], 0, 0
+        for entry in entries:
+            size += len(entry[DATA])
+            if entry[AVAILABLE] == since:
+                run += 1
+            else:
+                queue.totals.wait.add(now - since, run)
+                since, run = entry[AVAILABLE], 1
+        queue.totals.wait.add(now - since, run)
+        link.credit -= sent
+        link.transfers += sent
+        connection.turn_bytes += size
+        queue.totals.delivered += sent
+        if link.presettled:
+            _sent_settled(broker, queue, entries)
         else:
-            queue.totals.wait.add(now - since, run)
-            since, run = entry[AVAILABLE], 1
-    queue.totals.wait.add(now - since, run)
-    link.credit -= sent
-    link.transfers += sent
-    connection.turn_bytes += size
-    queue.totals.delivered += sent
-    if link.presettled:
-        _sent_settled(broker, queue, entries)
-    else:
-        queue.in_flight += sent
-    last = entries[-1][NUMBER]
-    if last > queue.delivered_up_to:
-        queue.delivered_up_to = last
-        if queue.is_logged:
-            broker.work.delivered.add(queue)
+            queue.in_flight += sent
+        last = entries[-1][NUMBER]
+        if last > queue.delivered_up_to:
+            queue.delivered_up_to = last
+            if queue.is_logged:
+                broker.work.delivered.add(queue)
+    except Exception:
+        broker.loose_ends.take(queue, entries)
+        raise
     if not connection.is_dirty:
         connection.is_dirty = True
         broker.work.dirty.append(connection)
@@ -204,9 +212,13 @@ def _send_in_order(broker: Broker, queue: Queue, consumer: ReceivingLink, count:
     """The same where priorities, groups or selectors have a say, or something is known of single messages."""
     sent = 0
     while sent < count and (entries := queue.backlog.take_many(consumer, count - sent)):
-        if consumer.link.max_bytes:
-            entries = entries_that_fit(broker, queue, consumer, entries)
-        sent += _send_taken(broker, queue, consumer, entries)
+        try:
+            if consumer.link.max_bytes:
+                entries = entries_that_fit(broker, queue, consumer, entries)
+            sent += _send_taken(broker, queue, consumer, entries)
+        except Exception:
+            broker.loose_ends.take(queue, entries)
+            raise
     if sent and not consumer.connection.is_dirty:
         consumer.connection.is_dirty = True
         broker.work.dirty.append(consumer.connection)
@@ -265,7 +277,7 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
     connection.turn_bytes += size
     queue.totals.delivered += sent
     if gone:
-        entries = [entry for entry in entries if entry not in gone]
+        entries[:] = [entry for entry in entries if entry not in gone]
     if queue.audit is not None:
         queue.audit.delivered(entries)
     if link.presettled:
@@ -289,10 +301,15 @@ def _rewritten(data: bytes, delivery_count: int, expires_us: int, now_us: int) -
 def _sent_settled(broker: Broker, queue: Queue, entries: list[Entry]) -> None:
     """Deliveries that nothing is heard of again count as accepted."""
     now = broker.clock.now_us
-    for entry in entries:
-        queue.totals.acked += 1
-        queue.totals.sojourn.add(now - entry[AVAILABLE], 1)
-        remove(broker, queue, entry, EndReason.ACCEPTED)
+    ahead = iter(entries)
+    for entry in ahead:
+        try:
+            queue.totals.acked += 1
+            queue.totals.sojourn.add(now - entry[AVAILABLE], 1)
+            remove(broker, queue, entry, EndReason.ACCEPTED)
+        except Exception:
+            entries[:] = [entry, *ahead]  # those before have left
+            raise
 
 
 def link_unblocked(broker: Broker, link: InLink | OutLink) -> None:
@@ -316,7 +333,11 @@ def finish_drains(broker: Broker) -> None:
         if link.credit > 0 and queue.is_scheduled and queue.waiting and _may_get_more(queue, consumer):
             broker.work.draining.append(consumer)
             continue
-        connection.endpoint.drained(link)
+        try:
+            connection.endpoint.drained(link)
+        except Exception:
+            broker.fail_connection(connection)
+            continue
         queue.note_change()
         broker.work.touch(connection)
 

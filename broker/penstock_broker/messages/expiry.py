@@ -10,6 +10,7 @@ Source: docs/decisions/027-timers.md; `penstock_core` has the rules of a message
 
 from __future__ import annotations
 
+import logging
 from itertools import islice
 from typing import Final
 
@@ -22,11 +23,16 @@ from penstock_broker.state.broker import Broker
 
 __all__ = ["keep_time"]
 
+logger = logging.getLogger(__name__)
+
 PASSED: Final = 4000
 """Messages that a pass looks at in one turn: about two milliseconds."""
 
 SLICE: Final = 500
 """Messages that become available, or leave, in one turn."""
+
+UNREAD_US: Final = 5_000_000
+"""Until a queue whose messages can't be read is looked through again."""
 
 PAUSE_US_PER_MESSAGE: Final = 2
 """Between two passes, for each message that waits: twenty times what looking at it takes."""
@@ -42,7 +48,13 @@ def keep_time(broker: Broker, queue: Queue) -> None:
         queue.expiry.passing = _begin(queue, now)
         queue.expiry.next_due = 0
     if queue.expiry.passing is not None:
-        _pass(queue, queue.expiry.passing, now)
+        try:
+            _pass(queue, queue.expiry.passing, now)
+        except OSError as error:  # what has expired and can't be read waits; no consumer gets it either
+            queue.expiry.passing = None
+            queue.expiry.next_due, queue.expiry.next_pass = now, now + UNREAD_US
+            if broker.warnings.may_warn(f"expiry {queue.name}"):
+                logger.error("Queue %r can't be looked through for expired messages: %s", queue.name, error)
     for _ in range(min(SLICE, len(queue.expiry.expired))):
         dead_letters.expired(broker, queue, queue.expiry.expired.popleft())
     dues = [queue.delayed.next_due()] if queue.delayed else []

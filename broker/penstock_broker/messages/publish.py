@@ -85,6 +85,8 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
     logged_set, kept_set = route.logged_set, route.kept_set
     if logged_set and not log.accepts_publishing():
         told = broker.storage_refusal()
+        producer.stores = True
+        broker.storage.refused += len(batch)
         for delivery, _, settled in batch:
             refuse(producer, delivery, settled, told)
         return
@@ -296,9 +298,10 @@ def _alternate(
 def _refusal(broker: Broker, destination: ExchangeTarget | QueueTarget, route: Route, size: int) -> AmqpError | None:
     """Why this message is not taken; None if it is."""
     if route.logged_set and not broker.log.accepts_publishing():
+        broker.storage.refused += 1
         return broker.storage_refusal()
     for queue in route.rejecting:
-        if queue_limits.is_full(queue, size):
+        if queue_limits.refuses(broker, queue, size):
             return amqp_error(
                 Refuse(Reason.LIMIT_EXCEEDED, f"The queue {queue.name!r} is full and rejects; consume from it first.")
             )
@@ -335,6 +338,7 @@ def _relay(broker: Broker, producer: Producer, relay: RelayTarget, batch: list[A
 
 def _accept(broker: Broker, producer: Producer, deliveries: list[Ptr], logged: bool) -> None:
     if logged:
+        producer.stores = True
         broker.sync.after_sync(producer.connection, lambda: _accept_synced(broker, producer, deliveries))
         return
     producer.connection.endpoint.accept(deliveries)

@@ -13,14 +13,12 @@ from typing import Final, assert_never
 from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Entry
 from penstock_api.message_audit import EventKind
 from penstock_broker.log import EndReason
-from penstock_broker.queue.queue import LOGGED, Queue
+from penstock_broker.queue.queue import LOGGED, UNLIMITED_BYTES, Queue
 from penstock_broker.state.broker import Broker
+from penstock_broker.state.overflow_episodes import DROPS, REFUSES
 from penstock_core.terms import Overflow
 
-__all__ = ["enforce", "is_full", "remove"]
-
-logger = logging.getLogger(__name__)
-
+__all__ = ["enforce", "is_full", "refuses", "remove"]
 
 _AUDITED: Final = {
     EndReason.ACCEPTED: EventKind.ACCEPTED,
@@ -30,6 +28,9 @@ _AUDITED: Final = {
     EndReason.DEAD_LETTERED: EventKind.DEAD_LETTERED,
     EndReason.DROPPED: EventKind.DROPPED,
 }
+
+
+logger = logging.getLogger(__name__)
 
 
 def remove(broker: Broker, queue: Queue, entry: Entry, outcome: EndReason, *, is_moved: bool = False) -> None:
@@ -59,29 +60,54 @@ def enforce(broker: Broker, queue: Queue) -> None:
     """
     dropped = queue.totals.dropped
     _drop(broker, queue)
-    if queue.totals.dropped > dropped and broker.warnings.may_warn(f"full {queue.name}"):
-        logger.warning(
-            "The queue %r is full (%s of %s bytes, %s messages) and drops by its overflow %s: "
-            "consume from it, raise its limits, or let it Reject",
-            queue.name, queue.depth_bytes, queue.policy.max_bytes, queue.depth, queue.policy.overflow.value,
-        )  # fmt: skip
+    if queue.totals.dropped > dropped:
+        broker.overflow.note(queue.name, DROPS, queue.totals.dropped - dropped, _limits(queue))
+
+
+def refuses(broker: Broker, queue: Queue, size: int, coming: int = 0, coming_bytes: int = 0) -> bool:
+    """Whether a queue that rejects has no room for a message, as `is_full`; if so, the log tells of it."""
+    if not is_full(queue, size, coming, coming_bytes):
+        return False
+    broker.overflow.note(queue.name, REFUSES, 1, _limits(queue))
+    return True
+
+
+def _limits(queue: Queue) -> str:
+    """How full a queue is, and by which overflow it goes."""
+    policy = queue.policy
+    sizes = [f"{queue.depth_bytes} of {policy.max_bytes} bytes"] if policy.max_bytes < UNLIMITED_BYTES else []
+    if policy.max_messages:
+        sizes.append(f"{queue.depth} of {policy.max_messages} messages")
+    return f"{', '.join(sizes)}, overflow {policy.overflow.value}"
 
 
 def _drop(broker: Broker, queue: Queue) -> None:
     while queue.depth_bytes > queue.policy.max_bytes or 0 < queue.policy.max_messages < queue.depth:
-        match queue.policy.overflow:
-            case Overflow.DROP_OLDEST:
-                entry = queue.drop_oldest() or _next_delayed(queue)
-            case Overflow.DROP_NEWEST:
-                entry = _newest(queue)
-            case Overflow.REJECT:
-                return
-            case _:
-                assert_never(queue.policy.overflow)
+        try:
+            entry = _dropped(queue)
+        except OSError as error:  # what is to go can't be read now: the queue stays over its limit until the next put
+            if broker.warnings.may_warn(f"drop {queue.name}"):
+                logger.error(
+                    "Queue %r is full and can't drop a message, because it can't be read: %s", queue.name, error
+                )
+            return
         if entry is None:
             return
         queue.totals.dropped += 1
         remove(broker, queue, entry, EndReason.DROPPED)
+
+
+def _dropped(queue: Queue) -> Entry | None:
+    """Take out the message that goes next; None if none does. Raises OSError."""
+    match queue.policy.overflow:
+        case Overflow.DROP_OLDEST:
+            return queue.drop_oldest() or _next_delayed(queue)
+        case Overflow.DROP_NEWEST:
+            return _newest(queue)
+        case Overflow.REJECT:
+            return None
+        case _:
+            assert_never(queue.policy.overflow)
 
 
 def _next_delayed(queue: Queue) -> Entry | None:

@@ -27,51 +27,15 @@ from penstock_broker.queue.disposal import Pile
 from penstock_broker.queue.flags import GROUPED, ORDERED, priority_of
 from penstock_broker.queue.groups import Group, Groups
 from penstock_broker.queue.priority_level import PriorityLevel
+from penstock_broker.queue.snapshots import LazyCopy, snapshot
 from penstock_broker.queue.sorted_messages import SortedMessages
 from penstock_core.dispatch_order import NORMAL_LEVEL
 from penstock_core.selector import Selector
 
-__all__ = ["EXAMINED_PER_VISIT", "Backlog", "LazyCopy"]
+__all__ = ["EXAMINED_PER_VISIT", "Backlog"]
 
 EXAMINED_PER_VISIT: Final = 200
 """Messages that a visit looks at for consumers that don't take everything: about a millisecond."""
-
-PULLED: Final = 64
-"""Messages that are read at once where the oldest is dropped and none is in memory."""
-
-PULLED_BYTES: Final = 262_144
-
-
-class LazyCopy:
-    """A snapshot of which parts are read from the log only when it is their turn; taken from as from a deque."""
-
-    __slots__ = ("_entries", "_next")
-
-    def __init__(self, entries: Iterator[Entry]) -> None:
-        self._entries = entries
-        self._next = next(entries, None)
-
-    def __bool__(self) -> bool:
-        return self._next is not None
-
-    def __iter__(self) -> Iterator[Entry]:
-        while self:
-            yield self.popleft()
-
-    def popleft(self) -> Entry:
-        """Take the first entry. Raises `IndexError` if there is none, and OSError."""
-        entry = self._next
-        if entry is None:
-            raise IndexError("nothing is left of the snapshot")
-        self._next = next(self._entries, None)
-        return entry
-
-
-def _given(copied: deque[Entry]) -> Iterator[Entry]:
-    """Yield the entries and drop each with the next: what was consumed meanwhile is not freed all at once at the
-    end."""
-    while copied:
-        yield copied.popleft()
 
 
 class Backlog:
@@ -111,25 +75,11 @@ class Backlog:
     def in_memory(self) -> Iterator[Entry]:
         """All that waits and whose body is in memory, in no order; nothing may change meanwhile."""
         for level in self._levels:
-            yield from chain(level.back, *self._reserved_at(level.priority), level.fresh)
-            if level.tail is not None:
-                yield from level.tail.in_memory()
+            yield from chain(level.back, *self._reserved_at(level.priority), level.in_memory())
 
     def snapshot(self, due_us: int = 0) -> Iterator[Entry]:
-        """The same, as it is now, whatever changes while it is gone through. Copied at once: a million in 10 ms.
-
-        What is not in memory is read on the way; of that, `due_us` leaves out what does not expire up to then, if it is
-        not 0. Raises OSError.
-        """
-        parts: list[Iterable[Entry]] = []
-        for level in self._levels:
-            reserved = [messages for messages in (level.back, *self._reserved_at(level.priority)) if messages.blocks]
-            copies = [_given(deque(chain.from_iterable(messages.blocks))) for messages in reserved]
-            parts += copies if len(copies) < 2 else [merge(*copies)]
-            parts.append(_given(level.fresh.copy()))
-            if level.tail is not None:
-                parts.append(level.tail.snapshot(due_us))
-        return chain.from_iterable(parts)
+        """The same, as it is now, whatever changes while it is gone through; see `snapshots`. Raises OSError."""
+        return snapshot(((level, self._reserved_at(level.priority)) for level in self._levels), due_us)
 
     def copy(self) -> deque[Entry] | LazyCopy:
         """A snapshot to take from."""
@@ -151,11 +101,8 @@ class Backlog:
 
     def ends(self) -> tuple[Entry, Entry] | None:
         """The entries that are handed out first and last, left where they are; None if none waits, if the order is not
-        simply that of arrival, or if the last is not in memory.
-        """
+        that of arrival, or if the last is not in memory."""
         if not self.is_plain:
-            return None
-        if self.normal.tail is not None and not self.normal.tail.arrivals:
             return None
         first, last = self.normal.first(), self.normal.newest()
         return None if first is None or last is None else (first, last)
@@ -171,7 +118,7 @@ class Backlog:
         for level in self._levels:
             fresh = level.fresh
             if level.tail is not None:
-                taken += self._picked_from_window(level, chosen)
+                taken += level.pick_window(chosen)
                 continue
             while fresh and fresh[0][0] in passed:
                 entry = fresh.popleft()
@@ -191,20 +138,8 @@ class Backlog:
                     taken += [found for number in missing if (found := messages.remove(number)) is not None]
             for level in self._levels:
                 if level.tail is not None:
-                    gone = {entry[NUMBER] for entry in taken}
-                    rest = (chosen[number] for number in missing if number not in gone)
-                    taken += [found for entry in rest if (found := level.tail.remove(entry)) is not None]
+                    taken += level.tail.remove_all(chosen[number] for number in missing)
         return sorted(taken)
-
-    def _picked_from_window(self, level: PriorityLevel, chosen: Mapping[int, Entry]) -> list[Entry]:
-        """Take `chosen` out of the fresh messages before a tail, which are few; the others keep their places."""
-        fresh = level.fresh
-        taken = [entry for entry in fresh if entry[NUMBER] in chosen]
-        if taken:
-            left = [entry for entry in fresh if entry[NUMBER] not in chosen]
-            fresh.clear()
-            fresh.extend(left)
-        return taken
 
     def first(self) -> tuple[Entry, BacklogConsumer | None] | None:
         """The message with which all that waits begins, left where it is, and the consumer for which it is reserved."""
@@ -229,25 +164,19 @@ class Backlog:
             )
             if messages is not None:
                 return messages.pop_first()
-            if not level.fresh:
-                level.pull(PULLED, PULLED_BYTES)
-            if level.fresh:
-                return level.fresh.popleft()
+            if (entry := level.pop_fresh()) is not None:
+                return entry
         return None
 
     def drop_newest(self) -> Entry | None:
         """Take out the message that came last. Raises OSError, as `drop_oldest` does."""
         for level in self._levels:
-            if level.tail is not None and not level.tail.arrivals and (entry := level.tail.pop_newest()) is not None:
-                level.tail.arrivals.append(entry)  # where the others are compared with it
+            level.read_newest()
         newest = [(entry, level) for level in self._levels if (entry := level.newest()) is not None]
         if not newest:
             return None
         entry, level = max(newest, key=lambda pair: pair[0][NUMBER])
-        if level.tail is not None and level.tail.arrivals:
-            level.tail.arrivals.pop()
-        else:
-            level.remove(entry)
+        level.remove(entry)
         return entry
 
     def take_all(self) -> list[Pile]:
@@ -335,13 +264,13 @@ class Backlog:
             taken += fresh
             fresh.clear()
             if level.tail is not None:
-                break  # lower priorities have to wait until what is behind the window has been read
+                break  # lower priorities wait until what is behind the window has been read
         return taken
 
     def has_for(self, consumer: BacklogConsumer) -> bool:
         """True if `take` may find something, now or in a later visit."""
         self.examination.budget = EXAMINED_PER_VISIT
-        found = any(self._find(level, consumer) is not None or level.tail is not None for level in self._levels)
+        found = any(level.tail is not None or self._find(level, consumer) for level in self._levels)
         return found or self.examination.budget <= 0
 
     def _find(self, level: PriorityLevel, consumer: BacklogConsumer) -> Entry | None:

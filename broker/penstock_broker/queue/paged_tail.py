@@ -10,21 +10,15 @@ until the run has been read. Must not know links or the log: `Source` reads. Sou
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
-from penstock_amqp.endpoint.events import DATA, EXPIRES, NUMBER, Entry
+from penstock_amqp.endpoint.events import DATA, NUMBER, Entry
+from penstock_broker.queue.run import Run
 
 __all__ = ["PagedTail", "Source", "Stretch"]
-
-EXPIRING_RUN: Final = 4096
-"""A run of messages that expire stands for no more than these, so that those that are not due are not read."""
-
-MOST_STRETCHES: Final = 4096
-"""A run has no more stretches of consecutive numbers; each takes 16 bytes."""
 
 READ_MESSAGES: Final = 256
 """What is read at a time where messages are looked through."""
@@ -47,83 +41,6 @@ class Source(Protocol):
         ...
 
 
-class _Run:
-    """Messages of the queue that are in the log, by number: stretches of consecutive numbers.
-
-    Numbers between two stretches may be of messages that were this queue's too, and have left it.
-    """
-
-    __slots__ = ("_firsts", "_lasts", "_removed", "bytes", "count", "expires", "first")
-
-    def __init__(self, entry: Entry) -> None:
-        self.first = entry[NUMBER]
-        """Those with lower numbers have left."""
-        self.count = 1
-        self.bytes = len(entry[DATA])
-        self.expires = entry[EXPIRES]
-        """When the first of them expires, or before; 0: none does."""
-        self._firsts = array("Q", (self.first,))
-        self._lasts = array("Q", (self.first,))
-        self._removed: array[int] | None = None
-        """Ascending numbers that have left from the middle."""
-
-    @property
-    def last(self) -> int:
-        """None has a higher number."""
-        return self._lasts[-1]
-
-    def takes(self, entry: Entry) -> bool:
-        """Whether the run may become longer by this message, whose number is higher than all here."""
-        if (self.expires or entry[EXPIRES]) and self.count >= EXPIRING_RUN:
-            return False
-        return entry[NUMBER] == self._lasts[-1] + 1 or len(self._firsts) < MOST_STRETCHES
-
-    def add(self, entry: Entry) -> None:
-        """The message is the last of the run."""
-        number = entry[NUMBER]
-        if number == self._lasts[-1] + 1:
-            self._lasts[-1] = number
-        else:
-            self._firsts.append(number)
-            self._lasts.append(number)
-        self.count += 1
-        self.bytes += len(entry[DATA])
-        if entry[EXPIRES] and (not self.expires or entry[EXPIRES] < self.expires):
-            self.expires = entry[EXPIRES]
-
-    def holds(self, number: int) -> bool:
-        """Whether the message is one of the run and has not left it from the middle."""
-        at = bisect_right(self._firsts, number) - 1
-        if at < 0 or number > self._lasts[at]:
-            return False
-        removed = self._removed
-        if removed is None:
-            return True
-        at = bisect_left(removed, number)
-        return at == len(removed) or removed[at] != number
-
-    def own(self, entries: list[Entry]) -> list[Entry]:
-        """Those of the entries that are of the run."""
-        if self._removed is None and len(self._firsts) == 1:
-            return entries
-        return [entry for entry in entries if self.holds(entry[NUMBER])]
-
-    def remove(self, number: int) -> None:
-        """The message leaves from the middle; `count` and `bytes` are the caller's."""
-        if self._removed is None:
-            self._removed = array("Q")
-        if not self._removed or number > self._removed[-1]:
-            self._removed.append(number)
-        else:
-            insort(self._removed, number)
-
-    def end_before(self, number: int) -> None:
-        """The messages from this number on are the run's no longer; `count` and `bytes` are the caller's."""
-        at = bisect_left(self._firsts, number)
-        del self._firsts[at:], self._lasts[at:]
-        self._lasts[-1] = min(self._lasts[-1], number - 1)
-
-
 class _Kept:
     """Messages that stay in memory, by number. `key`: no run before them has so high a number."""
 
@@ -134,11 +51,11 @@ class _Kept:
         self.numbers: deque[int] = deque()
 
 
-_Piece = _Run | _Kept
+_Piece = Run | _Kept
 
 
 def _key(piece: _Piece) -> int:
-    return piece.first if isinstance(piece, _Run) else piece.key
+    return piece.first if isinstance(piece, Run) else piece.key
 
 
 class PagedTail:
@@ -182,10 +99,10 @@ class PagedTail:
             if number >= ceiling and can_page(entry):
                 if number >= written_below:
                     return
-                if isinstance(last, _Run) and last.takes(entry):
+                if isinstance(last, Run) and last.takes(entry):
                     last.add(entry)
                 else:
-                    last = _Run(entry)
+                    last = Run(entry)
                     pieces.append(last)
                 ceiling = number + 1
                 self.runs_count += 1
@@ -207,10 +124,10 @@ class PagedTail:
             number = entry[NUMBER]
             last = added[-1] if added else None
             if can_page(entry) and (floor is None or number < floor) and number >= self._ceiling(last):
-                if isinstance(last, _Run) and last.takes(entry):
+                if isinstance(last, Run) and last.takes(entry):
                     last.add(entry)
                 else:
-                    added.append(_Run(entry))
+                    added.append(Run(entry))
                 self.runs_count += 1
                 self.bytes += len(entry[DATA])
             else:
@@ -233,7 +150,7 @@ class PagedTail:
         """The lowest number that may follow."""
         if last is None:
             return 0
-        return last.last + 1 if isinstance(last, _Run) else last.key
+        return last.last + 1 if isinstance(last, Run) else last.key
 
     # -- going out --------------------------------------------------------------------------------------------------
 
@@ -247,7 +164,7 @@ class PagedTail:
         pieces = self._pieces
         while pieces and len(taken) < most and size < most_bytes:
             piece = pieces[0]
-            if isinstance(piece, _Run):
+            if isinstance(piece, Run):
                 try:
                     entries = self._read_first(piece, most - len(taken), most_bytes - size)
                 except OSError:
@@ -263,7 +180,7 @@ class PagedTail:
             size += sum(len(entry[DATA]) for entry in entries)
         return taken
 
-    def _read_first(self, run: _Run, most: int, most_bytes: int) -> list[Entry]:
+    def _read_first(self, run: Run, most: int, most_bytes: int) -> list[Entry]:
         found, following = self._source(run.first, run.last, most, most_bytes)
         entries = run.own(found)
         self._shrink(run, len(entries), sum(len(entry[DATA]) for entry in entries))
@@ -276,11 +193,22 @@ class PagedTail:
             run.first = following
         return entries
 
-    def _shrink(self, run: _Run, count: int, size: int) -> None:
+    def _shrink(self, run: Run, count: int, size: int) -> None:
         run.count -= count
         run.bytes -= size
         self.runs_count -= count
         self.bytes -= size
+
+    def remove_all(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Take messages out of the middle; those that were here."""
+        wanted = {entry[NUMBER]: entry for entry in entries}
+        taken = [entry for entry in self.arrivals if wanted.pop(entry[NUMBER], None) is not None]
+        if taken:
+            gone = {entry[NUMBER] for entry in taken}
+            left = [entry for entry in self.arrivals if entry[NUMBER] not in gone]
+            self.arrivals.clear()
+            self.arrivals.extend(left)
+        return taken + [found for entry in wanted.values() if (found := self.remove(entry)) is not None]
 
     def remove(self, entry: Entry) -> Entry | None:
         """Take a message out of the middle; None if it is not here. Costs the logarithm of the number of runs."""
@@ -290,10 +218,10 @@ class PagedTail:
             return kept
         pieces = self._pieces
         at = bisect_right(pieces, number, key=_key) - 1
-        while at >= 0 and not isinstance(pieces[at], _Run):
+        while at >= 0 and not isinstance(pieces[at], Run):
             at -= 1
         run = pieces[at] if at >= 0 else None
-        if not isinstance(run, _Run) or number < run.first or not run.holds(number):
+        if not isinstance(run, Run) or number < run.first or not run.holds(number):
             return None
         run.remove(number)
         self._shrink(run, 1, len(entry[DATA]))
@@ -318,7 +246,7 @@ class PagedTail:
             self._bring_back(piece)
         return None
 
-    def _bring_back(self, run: _Run) -> None:
+    def _bring_back(self, run: Run) -> None:
         """Read the end of the last run into memory."""
         span = READ_MESSAGES
         while True:
@@ -356,7 +284,7 @@ class PagedTail:
 
         `due_us`: leave out runs of which no message expires up to then; 0: leave out none. Raises OSError.
         """
-        parts: list[tuple[_Run, int, int] | list[Entry]] = []
+        parts: list[tuple[Run, int, int] | list[Entry]] = []
         for piece in self._pieces:
             if isinstance(piece, _Kept):
                 found = [self._in_memory[number] for number in piece.numbers if number in self._in_memory]
@@ -366,7 +294,7 @@ class PagedTail:
         parts.append(list(self.arrivals))
         return self._given(deque(parts))
 
-    def _given(self, parts: deque[tuple[_Run, int, int] | list[Entry]]) -> Iterator[Entry]:
+    def _given(self, parts: deque[tuple[Run, int, int] | list[Entry]]) -> Iterator[Entry]:
         while parts:
             part = parts.popleft()
             if isinstance(part, list):
@@ -379,7 +307,7 @@ class PagedTail:
 
     def next_expiry(self, due_us: int) -> int:
         """When the first message expires of those runs that `snapshot` leaves out; 0: none does."""
-        expiries = [piece.expires for piece in self._pieces if isinstance(piece, _Run) and piece.expires > due_us]
+        expiries = [piece.expires for piece in self._pieces if isinstance(piece, Run) and piece.expires > due_us]
         return min(expiries, default=0)
 
     def in_memory(self) -> Iterator[Entry]:

@@ -6,7 +6,8 @@ Must not know queues or links.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from penstock_amqp.endpoint.events import NUMBER, Entry
 from penstock_broker.queue.disposal import Pile
@@ -14,6 +15,11 @@ from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.sorted_messages import SortedMessages
 
 __all__ = ["PriorityLevel"]
+
+PULLED: Final = 64
+"""Messages that are read at once where the oldest is dropped and none is in memory."""
+
+PULLED_BYTES: Final = 262_144
 
 
 class PriorityLevel:
@@ -77,17 +83,45 @@ class PriorityLevel:
         return self.fresh[0] if self.fresh else None
 
     def newest(self) -> Entry | None:
-        """The entry that came last, left where it is; of those in memory, if there is a tail."""
-        if self.tail is not None and self.tail.arrivals:
-            return self.tail.arrivals[-1]
+        """The entry that came last, left where it is; None also if it is not in memory."""
+        if self.tail is not None and len(self.tail):
+            return self.tail.arrivals[-1] if self.tail.arrivals else None
         return self.fresh[-1] if self.fresh else self.back.last()
+
+    def in_memory(self) -> Iterator[Entry]:
+        """The fresh messages and those of the tail whose bodies are in memory; nothing may change meanwhile."""
+        yield from self.fresh
+        if self.tail is not None:
+            yield from self.tail.in_memory()
 
     def remove(self, entry: Entry) -> None:
         """Take out an entry that is the first or last of the fresh ones, or one of the others."""
         fresh = self.fresh
-        if fresh and fresh[0] is entry:
+        if self.tail is not None and self.tail.arrivals and self.tail.arrivals[-1] is entry:
+            self.tail.arrivals.pop()
+        elif fresh and fresh[0] is entry:
             fresh.popleft()
         elif fresh and fresh[-1] is entry:
             fresh.pop()
         else:
             self.back.remove(entry[NUMBER])
+
+    def pop_fresh(self) -> Entry | None:
+        """Take out the oldest of the fresh messages and the tail. Raises OSError."""
+        if not self.fresh:
+            self.pull(PULLED, PULLED_BYTES)
+        return self.fresh.popleft() if self.fresh else None
+
+    def read_newest(self) -> None:
+        """See that the message that came last is in memory. Raises OSError."""
+        if self.tail is not None and not self.tail.arrivals and (entry := self.tail.pop_newest()) is not None:
+            self.tail.arrivals.append(entry)
+
+    def pick_window(self, chosen: Mapping[int, Entry]) -> list[Entry]:
+        """Take `chosen` out of the fresh messages before a tail, which are few; the others keep their places."""
+        taken = [entry for entry in self.fresh if entry[NUMBER] in chosen]
+        if taken:
+            left = [entry for entry in self.fresh if entry[NUMBER] not in chosen]
+            self.fresh.clear()
+            self.fresh.extend(left)
+        return taken

@@ -10,6 +10,7 @@ link takes messages from it, nor sockets or the log.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from penstock_broker.queue.totals import QueueTotals
 from penstock_core.dead_letters import DeathReason
 from penstock_core.terms import Overflow
 
-__all__ = ["ANNOTATED", "LOGGED", "SCHEDULED", "Queue", "QueuePolicy", "Stranded"]
+__all__ = ["ANNOTATED", "LOGGED", "SCHEDULED", "UNLIMITED_BYTES", "Queue", "QueuePolicy", "Stranded"]
 
 LOGGED: Final = 1
 """Flag of an entry: it was put into the log, so its end has to be."""
@@ -39,6 +40,9 @@ SCHEDULED: Final = 2
 
 ANNOTATED: Final = 4
 """Flag of an entry: a consumer has changed its annotations in this queue, so its record in the log says less."""
+
+UNLIMITED_BYTES: Final = sys.maxsize
+"""`QueuePolicy.max_bytes` of a queue that nobody has limited; the forwarding path compares with it as with others."""
 
 WaitingState: TypeAlias = Literal["Ready", "Scheduled", "Stranded"]
 """How a message that is not in flight waits."""
@@ -72,7 +76,7 @@ class QueuePolicy:
     def __init__(self) -> None:
         self.keeps_all = False
         """Messages sent as not durable are kept as well."""
-        self.max_bytes = 0
+        self.max_bytes = UNLIMITED_BYTES
         self.max_messages = 0
         """0: any number."""
         self.overflow = Overflow.DROP_OLDEST
@@ -86,6 +90,11 @@ class QueuePolicy:
         """The longest time to live, and that of messages that say none, microseconds; 0: none."""
         self.exclusive_consumer = False
         """One link at a time gets the messages."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Somebody has written a limit, so that `overflow` may come to count."""
+        return self.max_bytes < UNLIMITED_BYTES or self.max_messages > 0
 
 
 class Queue:

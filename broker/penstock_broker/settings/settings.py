@@ -27,6 +27,7 @@ from penstock_api.settings.transaction_limits import TransactionSettings
 from penstock_api.validation_messages import validation_messages
 from penstock_broker.settings.addresses import UNIX, Address, HostPort, split
 from penstock_broker.settings.security import MECHANISM_NAMES, Authentication, Tls
+from penstock_core.terms import Overflow
 
 __all__ = [
     "CLEARTEXT_MECHANISMS",
@@ -166,7 +167,9 @@ class BrokerSettings(Spec):
     max_frame_bytes: Annotated[int, Field(ge=4096, le=65_536)] = 65_536
     idle_timeout_seconds: int = Field(default=60, ge=0)
     queue_max_bytes: int | None = Field(default=None, ge=1)
-    """Largest size of a queue without limits of its own; absent: a quarter of the volume of the data folder."""
+    """Largest size of a queue without `maxBytes` of its own; absent: nothing but the volume limits it."""
+    queue_overflow: Overflow = Overflow.REJECT
+    """What a queue without limits of its own does at `queue_max_bytes`."""
     link_credit: int = Field(default=1000, ge=2)
     """Messages that a producer may send ahead."""
 

@@ -7,6 +7,7 @@ cycles are not collected while the broker serves.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -27,10 +28,13 @@ from penstock_broker.log import Log
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.audits import Audit
-from penstock_broker.state.links import Browser, Consumer, Producer
+from penstock_broker.state.links import Browser, Consumer, CreditHold, Producer
+from penstock_broker.state.loose_ends import LooseEnds
 from penstock_broker.state.open_transactions import Transactions
+from penstock_broker.state.overflow_episodes import OverflowEpisodes
 from penstock_broker.state.paging import DEFAULT_BACKLOG_BYTES, Paging
 from penstock_broker.state.routes import Routes
+from penstock_broker.state.storage import Storage
 from penstock_broker.state.sync_queue import SyncQueue
 from penstock_broker.topology.store import Topology
 from penstock_broker.warning_throttle import WarningThrottle
@@ -59,6 +63,10 @@ class ManagementLinks(Protocol):
         """A link has ended."""
         ...
 
+    def connection_removed(self, connection: Connection) -> None:
+        """A connection is taken apart: nothing is sent on it any more."""
+        ...
+
 
 class Instance:
     """Who this broker is: the id was made with the data folder, so another id means an empty broker."""
@@ -82,11 +90,12 @@ class Clients:
         "contests",
         "counts",
         "live_links",
+        "login_lines",
         "next_connection",
         "rejections",
     )
 
-    def __init__(self, settings: BrokerSettings, warnings: WarningThrottle) -> None:
+    def __init__(self, settings: BrokerSettings, warnings: WarningThrottle, login_lines: WarningThrottle) -> None:
         self.connections: dict[int, Connection] = {}
         """By number."""
         self.next_connection = 0
@@ -98,6 +107,8 @@ class Clients:
         self.contests = ContainerContests()
         self.counts = ConnectionCounts(settings.limits)
         self.rejections = Rejections(warnings)
+        self.login_lines = login_lines
+        """Bounds the lines about logins that succeeded."""
 
 
 class PendingWork:
@@ -156,11 +167,16 @@ class Broker:
         self.instance = Instance(instance_id)
         self.clock = TurnClock()
         self.warnings = WarningThrottle(lambda: self.clock.now_ms)
-        self.clients = Clients(settings, self.warnings)
+        self.clients = Clients(
+            settings, self.warnings, WarningThrottle(lambda: self.clock.now_ms, logging.INFO, "logins")
+        )
         self.permissions = PermissionCheck(settings)
+        self.overflow = OverflowEpisodes(self.clock, self.warnings)
         self.work = PendingWork()
         self.sync = SyncQueue(log, topology)
         self.routes = Routes(log.route_set)
+        self.storage = Storage()
+        self.credit_hold = CreditHold()
         self.temporary = TemporaryNodes()
         self.paging = Paging(DEFAULT_BACKLOG_BYTES)
         self.transactions = Transactions(
@@ -173,10 +189,14 @@ class Broker:
         self.audits: dict[str, Audit] = {}
         """Audits that are on, or whose records may still be fetched, by the name of the queue."""
         self.is_stopping = False
+        self.loose_ends = LooseEnds()
+        """What was in hand when an exception came."""
         self.management: ManagementLinks
-        """The management node. This and the two below stand in rooms above; `assembly` fills them in."""
+        """The management node. This and those below stand in rooms above; `assembly` fills them in."""
         self.serve_events: Callable[[Connection, list[Event]], None]
-        """`loop.events.handle` of this broker."""
+        """`loop.events.serve` of this broker."""
+        self.fail_connection: Callable[[Connection], None]
+        """`fail` of the loop's connections: an exception is being handled that came while this one was served."""
         self.keep_time: Callable[[Queue], None]
         """`messages.expiry.keep_time` of this broker, for timers."""
 

@@ -7,24 +7,28 @@ reference cycles are not collected in the broker process.
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import AmqpError, Entry
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.messages.message_head import Head
 from penstock_broker.access.connection import Connection
-from penstock_broker.queue.backlog import LazyCopy
 from penstock_broker.queue.consumer import Link, ReceivingLink, SendingLink
 from penstock_broker.queue.cursor import Examination, SelectorCursor
 from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
 from penstock_broker.queue.queue import Queue
+from penstock_broker.queue.snapshots import LazyCopy
 from penstock_broker.state.routes import Destination
 from penstock_core.existing_subscription import LinkKind
 from penstock_core.identity import Identity, LinkKey
 from penstock_core.selector import Selector
 from penstock_core.terms import Durability
 
-__all__ = ["Browser", "Consumer", "Producer", "SubscriptionLookup"]
+__all__ = ["HELD_WINDOW", "Browser", "Consumer", "CreditHold", "Producer", "SubscriptionLookup"]
+
+HELD_WINDOW: Final = 10
+"""Messages that a producer may send ahead while producers are held back, or its whole window if that is less."""
 
 
 class Consumer(ReceivingLink):
@@ -79,6 +83,11 @@ class Browser(ReceivingLink):
             examination.ask_for((selector,))
             self.cursor = SelectorCursor(selector, examination, {})
 
+    def take_pending(self) -> deque[Entry]:
+        """Hand over what is left of its copies and is in memory; it gets nothing more."""
+        pending, self.pending = self.pending, deque()
+        return pending if isinstance(pending, deque) else deque()
+
 
 class Producer(SendingLink):
     """A link that brings messages. `destination` is where they go."""
@@ -87,17 +96,27 @@ class Producer(SendingLink):
         "broken",
         "can_reject",
         "destination",
+        "hold",
+        "is_held",
         "known_prefixes",
         "message_prefix",
         "owed_credit",
+        "stores",
         "transfers",
         "waiting",
         "window",
     )
 
-    def __init__(self, connection: Connection, link: InLink, destination: Destination, window: int) -> None:
+    def __init__(
+        self, connection: Connection, link: InLink, destination: Destination, window: int, hold: CreditHold
+    ) -> None:
         super().__init__(connection, link)
         self.destination = destination
+        self.hold = hold
+        self.is_held = False
+        """It is in `hold.waiting`."""
+        self.stores = False
+        """Something that it sent was for the volume, so it is held back when that is nearly full."""
         self.can_reject = True
         """The link's outcomes have `rejected`; if not, a message that is not taken closes the link."""
         self.broken: AmqpError | None = None
@@ -113,3 +132,27 @@ class Producer(SendingLink):
         self.transfers = 0
         self.waiting: list[Ptr] = []
         """Deliveries of this turn whose accept waits for the log."""
+
+
+class CreditHold:
+    """The producers that wait for credit because the volume is nearly full. One per broker."""
+
+    __slots__ = ("is_on", "waiting")
+
+    def __init__(self) -> None:
+        self.is_on = False
+        """Producers are held back."""
+        self.waiting: deque[Producer] = deque()
+        """In the order in which they get credit. Some may be gone: whoever takes one looks whether its link is open."""
+
+    def first_credit(self, producer: Producer) -> int:
+        """What a new producer gets: its window, or a small part of it while producers are held back."""
+        credit = min(producer.window, HELD_WINDOW) if self.is_on else producer.window
+        producer.owed_credit = producer.window - credit
+        return credit
+
+    def keep(self, producer: Producer) -> None:
+        """Have a producer wait, unless it does already or may still send what it may send ahead."""
+        if not producer.is_held and producer.owed_credit >= producer.window - min(producer.window, HELD_WINDOW):
+            producer.is_held = True
+            self.waiting.append(producer)

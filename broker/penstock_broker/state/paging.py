@@ -39,6 +39,7 @@ class Paging:
         "asked_bytes",
         "asked_count",
         "least_window_bytes",
+        "least_window_messages",
         "queue_bytes",
         "queues",
         "retry_ms",
@@ -54,6 +55,7 @@ class Paging:
         self.window_bytes = WINDOW_BYTES
         """What is in memory of a queue with a tail."""
         self.least_window_bytes = LEAST_WINDOW_BYTES
+        self.least_window_messages = LEAST_WINDOW_MESSAGES
         self.queues: deque[Queue] = deque()
         """Those with a tail."""
         self.unasked: list[Queue] = []
@@ -77,4 +79,4 @@ class Paging:
     def window_messages(self, queue: Queue) -> int:
         """How many messages make a window of this queue."""
         each = queue.depth_bytes // max(queue.depth, 1) + 1
-        return max(min(WINDOW_MESSAGES, self.window_bytes // each), LEAST_WINDOW_MESSAGES)
+        return max(min(WINDOW_MESSAGES, self.window_bytes // each), self.least_window_messages)

@@ -57,9 +57,7 @@ class Route:
         """Queues that take some messages only."""
         self.open_queues = tuple(queue for queue in queues if queue.admits is None)
         self.rejecting = tuple(
-            queue
-            for queue in queues
-            if queue.policy.overflow is Overflow.REJECT and (queue.policy.max_bytes or queue.policy.max_messages)
+            queue for queue in queues if queue.policy.overflow is Overflow.REJECT and queue.policy.is_limited
         )
         logged = tuple(queue.incarnation for queue in queues if queue.is_logged)
         kept = tuple(queue.incarnation for queue in queues if queue.is_logged and queue.policy.keeps_all)

@@ -61,17 +61,20 @@ class SyncQueue:
             self._this_turn = []
         return sequence
 
-    def release(self) -> None:
-        """Run the actions whose blocks are synced by now."""
+    def release(self, fail: Callable[[Connection], None]) -> None:
+        """Run the actions whose blocks are synced by now. `fail` closes a connection whose action fails."""
         self.syncs += 1
         synced = self._log.synced
         waiting = self._waiting
         while waiting and waiting[0][0] <= synced:
-            for _, action in waiting.popleft()[1]:
+            for connection, action in waiting.popleft()[1]:
                 try:
                     action()
                 except Exception:
-                    logger.exception("An action that waited for the log has failed")
+                    if connection is not None:
+                        fail(connection)
+                    else:
+                        logger.exception("What the broker itself waits for the log with has failed: %r", action)
 
     def abandon(self) -> set[Connection]:
         """Forget every action that waits; returns the connections that they concern."""

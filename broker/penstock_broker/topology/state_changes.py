@@ -13,7 +13,7 @@ docs/reference/management.md, "States that changed".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Final
 
 from penstock_broker.queue.queue import Queue
@@ -82,15 +82,16 @@ class StateChanges:
         """True if all is known that happened after a version."""
         return self._forgotten <= version <= self._version
 
-    def number(self) -> None:
-        """Give versions to what changed since the last call."""
+    def number(self, most: int) -> None:
+        """Give versions to what changed since the last call, to so many subscriptions at most: `since` counts the
+        others as left."""
         order, changed = self._order, self._changed
-        for queue in changed:
+        for queue in list(islice(changed, most)):
             self._version += 1
             order.pop(queue.name, None)
             order[queue.name] = self._version
             queue.changes = changed
-        changed.clear()
+            del changed[queue]
 
     def since(self, version: int, most: int) -> Changes:
         """What changed after a version that is known, 0 for everything; `most`: how many states at most.
@@ -107,5 +108,5 @@ class StateChanges:
             states=tuple(name for name, _ in chosen),
             removed=tuple(name for name, _ in removed)[::-1],
             version=chosen[-1][1] if left else self._version,
-            left=left,
+            left=left + len(self._changed),
         )

@@ -13,7 +13,7 @@ from penstock_api.management import DeliveryPolicy
 from penstock_broker.log import Log
 from penstock_broker.queue.admission import Admission, IsForeign
 from penstock_broker.queue.disposal import Disposal
-from penstock_broker.queue.queue import Queue
+from penstock_broker.queue.queue import UNLIMITED_BYTES, Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, Temporary, new_router
 from penstock_broker.topology.state_changes import StateChanges
@@ -59,9 +59,17 @@ DEFAULT_EXCHANGES: Final = tuple(PREDEFINED.items())
 class Topology:
     """All that exists on this broker. Names are looked up here (`penstock_core.address.Directory`)."""
 
-    def __init__(self, log: Log, default_max_bytes: int, default_delivery: DeliveryPolicy | None = None) -> None:
+    def __init__(
+        self,
+        log: Log,
+        default_max_bytes: int = UNLIMITED_BYTES,
+        default_delivery: DeliveryPolicy | None = None,
+        default_overflow: Overflow = Overflow.REJECT,
+    ) -> None:
+        """The defaults are for queues without limits, and without a delivery policy, of their own."""
         self._log = log
         self._default_max_bytes = default_max_bytes
+        self._default_overflow = default_overflow
         self._default_delivery = default_delivery or DeliveryPolicy()
         self.exchanges: dict[str, Exchange] = {}
         self.subscriptions: dict[Identity, Subscription] = {}
@@ -346,7 +354,9 @@ class Topology:
         queue, limits = record.queue, record.limits
         queue.policy.max_bytes = limits.max_bytes or self._default_max_bytes
         queue.policy.max_messages = limits.max_messages or 0
-        queue.policy.overflow = Overflow(limits.overflow)
+        # What was declared without a limit says nothing of its overflow: the word is there only as the default.
+        is_declared = limits.max_bytes is not None or limits.max_messages is not None
+        queue.policy.overflow = Overflow(limits.overflow) if is_declared else self._default_overflow
         delivery = record.delivery or self._default_delivery
         queue.policy.max_deliveries = delivery.max_deliveries or 0
         queue.policy.dead_letter = delivery.dead_letter

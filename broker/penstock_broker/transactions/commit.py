@@ -73,15 +73,18 @@ def commit(broker: Broker, ledger: ConnectionTransactions, transaction: Transact
         assert refused is not None
         roll_back(broker, ledger, transaction)
         return rules.failed_commit(refused)
-    _remove(broker, ledger, transaction)
-    broker.transactions.committed += 1
+    first = broker.log.next_message()
     broker.log.begin_unit()
     try:
+        _remove(broker, ledger, transaction)
+        broker.transactions.committed += 1
         _settle(broker, connection, settlements)
         for part in parts:
             is_logged |= publish.store_routed(broker, connection, part.destination, part.route, part.messages)
     except BaseException:
         broker.log.abandon_unit()
+        _give_back(broker, settlements)
+        broker.loose_ends.undone_from = first
         raise
     broker.log.end_unit()
     return is_logged
@@ -101,7 +104,7 @@ def _parts(
 ) -> list[_Part] | Refuse:
     """The messages in sending order, by their present routes, or why one of them is refused."""
     parts: list[_Part] = []
-    room = _QueueRoom(settlements)
+    room = _QueueRoom(broker, settlements)
     for destination, sent in groupby(postings, itemgetter(0)):
         messages = [data for _, data in sent]
         refused = _check_exists(broker.topology, destination)
@@ -141,6 +144,7 @@ def _check_log(broker: Broker, parts: list[_Part], settlements: list[Settlement]
     try:
         log.check_unit(puts, acks)
     except NoRoom:
+        broker.storage.refused += len(puts)
         return broker.storage_refuse()
     except RecordTooLarge as error:
         cause = f"The transaction is too large for the broker's log ({error}); commit more often, or raise"
@@ -151,7 +155,8 @@ def _check_log(broker: Broker, parts: list[_Part], settlements: list[Settlement]
 class _QueueRoom:
     """Counts what a commit adds to the queues that reject when full."""
 
-    def __init__(self, settlements: list[Settlement]) -> None:
+    def __init__(self, broker: Broker, settlements: list[Settlement]) -> None:
+        self._broker = broker
         self._settlements = settlements
         self._added: dict[Queue, tuple[int, int]] | None = None
 
@@ -163,7 +168,7 @@ class _QueueRoom:
                 if each.end is None:
                     self._count(each.consumer.queue, -1, -len(each.held[1][DATA]))
         messages, bytes_added = self._added.get(queue, (0, 0))
-        if queue_limits.is_full(queue, size, messages, bytes_added):
+        if queue_limits.refuses(self._broker, queue, size, messages, bytes_added):
             return False
         self._count(queue, 1, size)
         return True
@@ -212,15 +217,29 @@ def roll_back(broker: Broker, ledger: ConnectionTransactions, transaction: Trans
     settlements = list(transaction.settlements)
     if not transaction.state.is_over:
         broker.transactions.rolled_back += 1
-    _remove(broker, ledger, transaction)
-    return_deliveries(broker, settlements)
+    try:
+        _remove(broker, ledger, transaction)
+        return_deliveries(broker, settlements)
+    except Exception:
+        _give_back(broker, settlements)
+        raise
+
+
+def _give_back(broker: Broker, settlements: list[Settlement]) -> None:
+    """An exception came while these were settled or returned: what is in no list goes back to its queue."""
+    for each in settlements:
+        broker.loose_ends.take(each.consumer.queue, (each.held[1],))
 
 
 def return_deliveries(broker: Broker, settlements: list[Settlement]) -> None:
     """Return the deliveries that the client has settled to their queues. The others stay with the client."""
-    for each in settlements:
-        if each.unsettled is None and _has_queue(broker.topology, each.consumer.queue):
-            settle.settled(broker, each.consumer, Settled(each.held, Outcome.MODIFIED, failed=True))
+    try:
+        for each in settlements:
+            if each.unsettled is None and _has_queue(broker.topology, each.consumer.queue):
+                settle.settled(broker, each.consumer, Settled(each.held, Outcome.MODIFIED, failed=True))
+    except Exception:
+        _give_back(broker, settlements)
+        raise
 
 
 def roll_back_coordinator(broker: Broker, coordinator: Coordinator) -> None:

@@ -90,6 +90,7 @@ def _add_run(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arriva
         return
     producer.transfers += len(run)
     producer.owed_credit += len(run)
+    producer.stores = True
     if _add_all(broker, ledger, transaction, producer, run):
         _accept(producer, txn_id, run)
         return
@@ -247,14 +248,17 @@ def _expire(broker: Broker) -> None:
             transactions.is_watched = True
             broker.clock.timers.at(deadline_ms, lambda: _expire(broker))
             return
-        _time_out(broker, transaction)
+        try:
+            _time_out(broker, transaction)
+        except Exception:
+            broker.fail_connection(transaction.coordinator.connection)
 
 
 def _time_out(broker: Broker, transaction: Transaction) -> None:
     ledger = transactions_of(transaction.coordinator.connection)
     assert ledger is not None
-    settlements, transaction.settlements = transaction.settlements, []
     ledger.move(transaction, rules.time_out(transaction.state, broker.transactions.limits))
-    del broker.transactions.working[transaction]
+    settlements, transaction.settlements = transaction.settlements, []
+    broker.transactions.working.pop(transaction, None)
     broker.transactions.rolled_back += 1
     commit.return_deliveries(broker, settlements)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from penstock_cli.extras import needs_extra
-from penstock_cli.logs import log_level
+from penstock_cli.logs import log_options
 from penstock_cli.verbs.host_port import HOST_PORT
 
 __all__ = ["broker"]
@@ -41,7 +41,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--ready-file", type=FILE, help="File to which the addresses are written, as JSON, once clients can connect."
 )
-@log_level
+@log_options
 def broker(
     data: Path,
     listen: tuple[str, ...],

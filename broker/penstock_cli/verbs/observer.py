@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from penstock_cli.extras import needs_extra
-from penstock_cli.logs import log_level
+from penstock_cli.logs import log_options
 from penstock_cli.verbs.host_port import HOST_PORT, split
 
 __all__ = ["observer"]
@@ -120,7 +120,7 @@ def _own_api_server() -> str:
     show_default="256 MiB",
     help="Bytes of the records of audits to keep; at most a quarter of the volume.",
 )
-@log_level
+@log_options
 def observer(listen: str, interval: float, **settings: object) -> int:
     """Serve metrics, the states of queues, the ledger and the lag results of one broker over HTTP.
 

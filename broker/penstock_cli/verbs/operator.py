@@ -9,7 +9,7 @@ import os
 import click
 
 from penstock_cli.extras import needs_extra
-from penstock_cli.logs import LEVELS
+from penstock_cli.logs import FORMATS, LEVELS
 
 __all__ = ["operator"]
 
@@ -31,6 +31,9 @@ __all__ = ["operator"]
 @click.option("--poll-seconds", show_default="5", help="Seconds between two checks of each broker and its lag.")
 @click.option(
     "--log-level", type=click.Choice(LEVELS), show_default="info", help="Least severe messages that are logged."
+)
+@click.option(
+    "--log-format", type=click.Choice(FORMATS), show_default="text", help="Form of the lines that are logged."
 )
 def operator(**options: str | None) -> int:
     """Run the operator: it makes brokers, exchanges and subscriptions as the resources of a cluster describe them.

@@ -35,7 +35,7 @@ one: it never lists or watches them.
   verbs: [get, list, watch, create, patch]
 - apiGroups: [""]
   resources: [secrets, serviceaccounts]
-  verbs: [get, create, patch]
+  verbs: [get, create, patch, delete]
 - apiGroups: [""]
   resources: [pods]
   verbs: [get]

@@ -27,6 +27,7 @@ from penstock_operator.brokers.management import (
 from penstock_operator.plans.broker_health import contested_containers
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
 from penstock_operator.plans.orphans import MarkedEntity
+from penstock_operator.plans.storage_filling import storage_facts
 
 __all__ = ["BrokerSession", "BrokerSessions", "SessionChange"]
 
@@ -216,7 +217,9 @@ class BrokerSession:
         known = before is not None and (before.instance_id, before.epoch, before.durable_work) == identity
         if self.reach is Reach.CONNECTED and known:
             assert before is not None
-            if contested_containers(before) != contested_containers(state):
+            if contested_containers(before) != contested_containers(state) or storage_facts(before) != storage_facts(
+                state
+            ):
                 self._changed(SessionChange.STATE)
             return
         if before is not None and before.instance_id != state.instance_id:

@@ -14,6 +14,7 @@ from penstock_operator.plans.broker_acceptance import accepted
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import Reach, Report, Retry
+from penstock_operator.plans.storage_filling import storage_filling
 
 __all__ = ["report_broker"]
 
@@ -43,6 +44,7 @@ def _further(view: BrokerReportView) -> tuple[StatusCondition | None, ...]:
     connected_state = view.state if view.reach is Reach.CONNECTED else None
     return (
         broker_health.storage(view),
+        None if connected_state is None else storage_filling(connected_state),
         _version_aligned(view),
         _insecure_plain(view),
         None if connected_state is None else broker_health.contested(connected_state),

@@ -144,6 +144,9 @@ class ConditionReason(StrEnum):
     CLIENT_CA_NOT_FOUND = "ClientCaNotFound"
     TOKEN_KEYS_NOT_FOUND = "TokenKeysNotFound"
     CLUSTER_ISSUER_UNKNOWN = "ClusterIssuerUnknown"
+    # StorageFilling
+    STORAGE_HIGH = "StorageHigh"
+    STORAGE_CRITICAL = "StorageCritical"
     # ContainersContested, InsecurePlain
     TAKEOVERS_REPEATED = "TakeoversRepeated"
     TAKEOVERS_ENDED = "TakeoversEnded"

@@ -40,14 +40,20 @@ class History:
     run_name: str
     run_time: datetime
     """End of the run's window."""
-    sojourn_p95_millis: int
+    sojourn_p95_millis: int | None
+    changes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, entry: SubscriptionLag | None, result: LagResult | None) -> Self | None:
         """That of an entry of a run's result; None if the run found nothing of it, or if there is none."""
-        if entry is None or result is None or entry.sojourn_p95_millis is None:
+        if entry is None or result is None or (entry.sojourn_p95_millis is None and not entry.changes):
             return None
-        return cls(run_name=result.run_name, run_time=result.window_end, sojourn_p95_millis=entry.sojourn_p95_millis)
+        return cls(
+            run_name=result.run_name,
+            run_time=result.window_end,
+            sojourn_p95_millis=entry.sojourn_p95_millis,
+            changes=entry.changes,
+        )
 
 
 def lag_status(
@@ -56,10 +62,12 @@ def lag_status(
     """`status.lag` of a Subscription from its entry in the result of `source`. `history`: what a live entry lacks."""
     if source is LagSource.RUN:
         run_name, run_time, p95 = result.run_name, result.window_end, entry.sojourn_p95_millis
+        changes = entry.changes
     elif history is not None:
         run_name, run_time, p95 = history.run_name, history.run_time, history.sojourn_p95_millis
+        changes = history.changes
     else:
-        run_name, run_time, p95 = LIVE_RUN, None, None
+        run_name, run_time, p95, changes = LIVE_RUN, None, None, ()
     return Lag(
         messages=entry.messages,
         ready=entry.ready,
@@ -82,6 +90,8 @@ def lag_status(
             RepeatedMessage(id=each.id, delivery_count=each.delivery_count, age_seconds=each.age_seconds)
             for each in entry.repeated
         ),
+        expiry_risk_percent=entry.expiry_risk_percent,
+        changes=changes,
         state=entry.state.value,
         message=entry.message,
         since_caught_up_seconds=entry.since_caught_up_seconds,

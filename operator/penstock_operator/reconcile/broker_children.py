@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from penstock_api.resources import Broker
 from penstock_operator.children import cluster_issuer, lag_job, lag_schedules, page_account
@@ -32,6 +33,9 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+_OF_THE_PAGE: Final = (("Secret", "observer-messages"), ("ServiceAccount", "observer"))
+"""What only some choices in `spec.page` need: kind, and name after `<broker>-`."""
 
 
 @dataclass(slots=True)
@@ -130,8 +134,8 @@ def foreign_children(
 async def apply_children(
     kube: ApiServer, broker: Broker, wanted: Sequence[Manifest], observed: ObservedChildren, now: datetime
 ) -> None:
-    """Apply the children in this order, and delete a lag schedule that is not wanted any more, unless a run of it is
-    under way; updates `observed`.
+    """Apply the children in this order, and delete those that are not wanted any more: what the page needed for a
+    choice that was taken back, and a lag schedule, unless a run of it is under way. Updates `observed`.
 
     Raises:
         KubeError: the API server refused.
@@ -145,6 +149,12 @@ async def apply_children(
             await kube.delete(before)
         observed.found[kind, name] = await kube.apply(manifest)
         applied.add((kind, name))
+    for kind, name in _OF_THE_PAGE:
+        full_name = f"{broker.metadata.name}-{name}"
+        before = observed.get(kind, full_name)
+        if before is not None and (kind, full_name) not in applied and is_ours(before, broker.metadata.uid):
+            await _delete(kube, before)
+            observed.found[kind, full_name] = None
     for kind in lag_schedules.KINDS:
         before = observed.get(kind, f"{broker.metadata.name}-lag")
         unwanted = (kind, f"{broker.metadata.name}-lag") not in applied
@@ -156,6 +166,17 @@ async def apply_children(
                 continue
             await kube.delete(before)
             observed.found[kind, f"{broker.metadata.name}-lag"] = None
+
+
+async def _delete(kube: ApiServer, unwanted: Manifest) -> None:
+    """Without the right to delete it, which roles of one's own may lack, it stays: its token is good for nothing."""
+    try:
+        await kube.delete(unwanted)
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        about = (unwanted["kind"], text_at(unwanted, "metadata", "namespace"), text_at(unwanted, "metadata", "name"))
+        logger.warning("%s %s/%s is not needed any more, and stays: %s", *about, error)
 
 
 def own_schedule(broker: Broker, kind: str, observed: ObservedChildren) -> ScheduleView:

@@ -31,7 +31,9 @@ def write_at(content: bytearray, offset: int, data: bytes) -> None:
 
 
 class SimulatedFiles:
-    """`space`: bytes for all files together; `steps_left`: changes until the power fails; `broken`: calls that fail."""
+    """`space`: bytes for all files together; `steps_left`: changes until the power fails; `broken`: calls that fail;
+    `unreadable`: bytes [start, end) of a file that can't be read.
+    """
 
     def __init__(self) -> None:
         self._names: dict[Path, _Inode] = {}
@@ -44,6 +46,7 @@ class SimulatedFiles:
         self.steps_left = 1 << 40
         self.steps = 0
         self.broken: set[str] = set()
+        self.unreadable: dict[Path, tuple[int, int]] = {}
         self.synced_calls = 0
 
     # What tests do --------------------------------------------------------------------------------------------------
@@ -99,7 +102,7 @@ class SimulatedFiles:
         twin._name_changes = [
             {path: inodes[id(inode)] for path, inode in state.items()} for state in self._name_changes
         ]
-        twin._boot, twin.space = self._boot, self.space
+        twin._boot, twin.space, twin.unreadable = self._boot, self.space, dict(self.unreadable)
         return twin
 
     def _all_inodes(self) -> list[_Inode]:
@@ -139,6 +142,10 @@ class SimulatedFiles:
         return len(self._handles[handle].current)
 
     def pread(self, handle: int, length: int, offset: int) -> bytes:
+        for path, (start, end) in self.unreadable.items():
+            is_it = self._names.get(path) is self._handles[handle]
+            if is_it and offset < end and offset + length > start:
+                raise OSError(errno.EIO, "the disk can't read this")
         return bytes(self._handles[handle].current[offset : offset + length])
 
     def pwrite(self, handle: int, data: Buffer, offset: int) -> int:

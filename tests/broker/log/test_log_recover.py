@@ -8,7 +8,7 @@ import pytest
 from broker.log.log_steps import end_of_log
 from broker.log.simulated_files import PowerCut, SimulatedFiles
 
-from penstock_broker.log import ForeignSegment, Log, LogOptions, NewerFormat, Recovered, SyncChoice, record_reader
+from penstock_broker.log import Log, LogOptions, NewerFormat, Recovered, SyncChoice, record_reader
 from penstock_broker.log.blocks import BlockFlag, BlockHeader, seal_block, seed_of
 
 LOG_ID = b"\7" * 16
@@ -244,18 +244,6 @@ def test_a_lost_seal_before_a_recycled_segment_is_damage(tmp_path: Path) -> None
     files.content(segment(tmp_path, 1))[filled.ends[2] :] = bytes(16384 - filled.ends[2])
     [damage] = filled.reopened().damage
     assert (damage.segment, damage.start) == (1, filled.ends[2])
-
-
-def test_a_segment_of_another_log_is_refused(tmp_path: Path) -> None:
-    filled = Filled(tmp_path, blocks=1, synced=1)
-    other = SimulatedFiles()
-    log, _ = open_log(tmp_path, other, log_id=b"\x08" * 16)
-    log.close()
-    handle = filled.files.open(segment(tmp_path, 2), create=True)
-    filled.files.pwrite(handle, bytes(other.content(segment(tmp_path))), 0)
-    filled.files.close(handle)
-    with pytest.raises(ForeignSegment, match="belongs to another log"):
-        open_log(tmp_path, filled.files)
 
 
 def test_a_record_of_a_newer_version_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Which segment is dead: the counts, and each reason to keep one."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -123,3 +123,33 @@ def test_a_message_acknowledged_twice_costs_space_and_no_other_message(caplog: p
         state.ack(QUEUE, [1], 6)
     assert recyclable(state) is None
     assert "acknowledged twice" in caplog.text
+
+
+class Looks(list[Segment]):
+    """Counts how many segments are looked at."""
+
+    looked = 0
+
+    def __iter__(self) -> Iterator[Segment]:
+        for each in super().__iter__():
+            self.looked += 1
+            yield each
+
+
+def test_segments_are_looked_at_again_only_when_something_has_changed() -> None:
+    state = usage_of(1, 10, 20)
+    put(state, 1, [1, 2])
+    put(state, 2, [10, 11])
+    state.ack(QUEUE, [1, 2], 7)
+    looks = Looks(state.segments)
+    state.segments = looks
+    assert recyclable(state, synced=6) is None
+    assert looks.looked == 3
+    state.ack(QUEUE, [10], 8)
+    assert (recyclable(state, synced=6), looks.looked) == (None, 3)
+    assert (recyclable(state, synced=7), looks.looked) == (1, 4)  # block 7 emptied it
+    state.remove_segment(state.by_number[1])
+    looks.looked = 0
+    assert (recyclable(state, synced=7), looks.looked) == (None, 2)
+    state.ack(QUEUE, [11], 9)
+    assert (recyclable(state, synced=9), looks.looked) == (2, 3)

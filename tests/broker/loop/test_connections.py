@@ -12,7 +12,11 @@ from support.raw_client import RawClient
 from support.stepped_broker import SteppedBroker, SteppedStream
 
 from penstock_amqp.frames.performatives import Close, Source, Target, Transfer
+from penstock_amqp.types.values import Described, Symbol
+from penstock_broker.attach import close
+from penstock_core.reason import Reason, Refuse
 
+SELECTOR = {Symbol("s"): Described(Symbol("apache.org:selector-filter:string"), "color = 'red'")}
 MESSAGE = b"\x00\x53\x75\xa0\x01x"
 
 
@@ -65,3 +69,47 @@ def test_clients_that_come_and_go_leave_nothing_behind() -> None:
         assert ours() - before == Counter()
         assert not timed.broker.clients.connections
     timed.close()
+
+
+def test_clients_queues_and_subscriptions_that_end_leave_no_reference_cycles() -> None:
+    """The loop collects young objects only: a cycle that comes with a client would never be freed."""
+    timed = SteppedBroker()
+    come_and_go(timed, 0)
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        for number in range(3, 9):
+            come_and_go(timed, number)
+            queue = timed.make_queue(f"q{number}")
+            with RawClient(0, f"user-{number}", stream=SteppedStream(timed)) as client:
+                client.begin()
+                client.attach_receiver("c", Source(address=queue.name, filter=SELECTOR if number % 2 else None))
+                client.attach_receiver("b", Source(address=queue.name, distribution_mode=Symbol("copy")))
+                client.attach_receiver(
+                    f"sub{number}|global",
+                    Source(
+                        address="amq.topic/x",
+                        durable=2,
+                        expiry_policy=Symbol("never"),
+                        capabilities=(Symbol("topic"), Symbol("shared"), Symbol("global")),
+                    ),
+                )
+                timed.turn()
+            timed.turn()
+            topology = timed.broker.topology
+            for subscription in list(topology.subscriptions.values()):
+                close.end_subscription(timed.broker, subscription)
+            close.end_queue(timed.broker, topology.queues[queue.name], Refuse(Reason.QUEUE_NOT_FOUND, "It ends."))
+            del queue, topology, client
+            for _ in range(3):
+                timed.turn()
+        gc.collect()
+        kinds = [type(each) for each in cast("list[object]", gc.garbage)]
+        found = Counter(kind.__qualname__ for kind in kinds if str(kind.__module__).startswith("penstock_"))
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    timed.close()
+    assert found == Counter()

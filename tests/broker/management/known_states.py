@@ -10,7 +10,8 @@ from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.state_documents import SubscriptionState
 from penstock_broker.management import changed_states
-from penstock_broker.management.entity_states import StateDocument, in_flight, subscription_state
+from penstock_broker.management.entity_states import StateDocument, subscription_state
+from penstock_broker.management.in_flight import in_flight
 from penstock_broker.state.broker import Broker
 
 __all__ = ["KnownStates", "all_documents"]

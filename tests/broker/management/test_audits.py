@@ -29,10 +29,13 @@ from penstock_api.message_audit import AuditRead, AuditStart, EventKind
 from penstock_api.message_operations import MessageSelection
 from penstock_api.state_documents import BrokerState
 from penstock_broker.management import audits, declare, queue_messages
+from penstock_broker.management.acts import Caller
 from penstock_broker.management.responses import ManagementResponse, to_value
 from penstock_broker.queue import audit as queue_audit
 from penstock_broker.queue.queue import Queue
 from penstock_core.binding import Binding
+
+CALLER = Caller("ann", "here", "amqp")
 
 NAME = "psub:durable:global:jobs"
 
@@ -81,7 +84,7 @@ def consumer(timed: SteppedBroker, credit: int) -> tuple[Peer, Receiver]:
 
 def work(timed: SteppedBroker, operation: Operation, **selection: object) -> None:
     body = to_value(MessageSelection.model_validate(selection))
-    task = queue_messages.handle(timed.broker, operation, EntityType.SUBSCRIPTION, NAME, body)
+    task = queue_messages.handle(timed.broker, CALLER, operation, EntityType.SUBSCRIPTION, NAME, body)
     assert isinstance(task, queue_messages.MessagesTask)
     while task.step(0) is None:
         timed.turn()

@@ -17,6 +17,7 @@ from support.stepped_broker import SteppedBroker
 from penstock_api.management import DeliveryPolicy, EntityType, QueueLimits, SubscriptionDeclaration
 from penstock_api.state_documents import SubscriptionState
 from penstock_broker.management import changed_states, declare, entity_states
+from penstock_broker.management.in_flight import in_flight
 from penstock_broker.management.responses import to_value
 from penstock_broker.topology import state_changes
 
@@ -46,7 +47,7 @@ def ended(site: SteppedBroker, name: str) -> None:
 def whole(site: SteppedBroker) -> dict[str, SubscriptionState]:
     """What a full read tells."""
     broker = site.broker
-    held = entity_states.in_flight(broker.clients.connections.values())
+    held = in_flight(broker.clients.connections.values())
     documents = [entity_states.subscription_state(each, held) for each in broker.topology.subscriptions.values()]
     found = [{key: value for key, value in each.items() if value is not None} for each in documents]
     return {state.queue_name: state for state in map(SubscriptionState.read, found)}

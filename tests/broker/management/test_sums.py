@@ -34,11 +34,15 @@ from penstock_api.management import (
 from penstock_api.message_operations import MessageSelection
 from penstock_api.state_documents import SubscriptionState
 from penstock_broker.management import declare, entity_states, queue_messages
+from penstock_broker.management.acts import Caller
+from penstock_broker.management.in_flight import in_flight
 from penstock_broker.management.responses import to_value
 from penstock_broker.messages import restore
 from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.topology.records import Subscription
 from penstock_core.binding import Binding
+
+CALLER = Caller("ann", "here", "amqp")
 
 NO_BINDING: entity_states.StateDocument = {
     "queueName": "jobs", "subscriptionName": "", "scope": "", "sharing": "", "expiryPolicy": "", "exchange": "",
@@ -283,7 +287,7 @@ class Sums(RuleBasedStateMachine):
         kind, name = EntityType.SUBSCRIPTION, f"psub:durable:global:{source}"
         if source == "jobs" and self.is_queue:
             kind, name = EntityType.QUEUE, "jobs"
-        task = queue_messages.handle(self.timed.broker, operation, kind, name, to_value(body))
+        task = queue_messages.handle(self.timed.broker, CALLER, operation, kind, name, to_value(body))
         if isinstance(task, queue_messages.MessagesTask):
             while task.step(0) is None:
                 self.timed.turn()
@@ -341,7 +345,7 @@ class Sums(RuleBasedStateMachine):
 
     def _states(self) -> dict[str, SubscriptionState]:
         broker = self.timed.broker
-        held = entity_states.in_flight(broker.clients.connections.values())
+        held = in_flight(broker.clients.connections.values())
         documents = [entity_states.subscription_state(each, held) for each in broker.topology.subscriptions.values()]
         if self.is_queue:
             documents.append(NO_BINDING | entity_states.queue_state(broker.topology.queues["jobs"], held))

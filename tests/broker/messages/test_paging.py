@@ -1,15 +1,17 @@
-"""Deep queues with windows of sixteen messages: nothing that clients or administrators see differs from small queues."""
+"""Deep queues with windows of sixteen messages: nothing that clients or administrators see differs from others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 from proton import Delivery, Described, Message, Terminus, symbol, ulong
 from support.stepped_broker import Peer, SteppedBroker
+from support.tight_memory import tighten
 
 from penstock_api.management import DeliveryPolicy, QueueLimits
-from penstock_broker.messages import paging
+from penstock_broker.messages import move, paging
 
 DEEP = 300
 
@@ -23,11 +25,7 @@ def broker() -> Iterator[SteppedBroker]:
 
 def page(broker: SteppedBroker) -> None:
     """From now on each queue that holds something is paged."""
-    limits = broker.broker.paging
-    limits.all_bytes = 0
-    limits.least_window_bytes = 1
-    limits.rate(1, 1)
-    assert limits.queue_bytes == 2
+    tighten(broker.broker, window=16)
     settle_down(broker)
 
 
@@ -196,7 +194,9 @@ def test_messages_expire_though_they_are_not_in_memory(broker: SteppedBroker) ->
 
 
 @pytest.mark.parametrize(("overflow", "kept"), [("DropOldest", range(200, 300)), ("DropNewest", range(100))])
-def test_a_limit_holds_though_what_it_drops_is_not_in_memory(broker: SteppedBroker, overflow: str, kept: range) -> None:
+def test_a_limit_holds_though_what_it_drops_is_not_in_memory(
+    broker: SteppedBroker, overflow: Literal["DropOldest", "DropNewest"], kept: range
+) -> None:
     broker.make_queue("q", limits=QueueLimits(max_messages=100, overflow=overflow))
     page(broker)
     fill(broker, "q")
@@ -212,8 +212,6 @@ def test_a_limit_holds_though_what_it_drops_is_not_in_memory(broker: SteppedBrok
 def test_what_is_purged_from_the_middle_is_gone_also_after_a_restart(broker: SteppedBroker) -> None:
     deep(broker)
     queue = broker.queue("q")
-    from penstock_broker.messages import move
-
     entries = list(queue.everything())
     passed = {entry[0] for _, entry in entries}
     chosen = {entry[0]: entry for at, (_, entry) in enumerate(entries) if at % 2}
@@ -251,7 +249,7 @@ def test_what_a_consumer_added_is_not_lost_by_paging(broker: SteppedBroker) -> N
     notes: dict[object, object] = {}
     while again.got:
         message = again.take()
-        notes[message.body] = (message.annotations or {}).get(symbol("x-opt-note"))
+        notes[message.body] = dict(message.annotations or {}).get(symbol("x-opt-note"))
     assert len(notes) == 100
     assert [body for body, note in notes.items() if note == "seen"] == [29]
 

@@ -1,4 +1,6 @@
-"""A queue at its limit says in the log that it loses messages. Source: docs/decisions/045-queue-limits.md."""
+"""A queue drops or refuses only at a limit that is written, and says so in the log. Source:
+docs/decisions/045-queue-limits.md.
+"""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # proton's own types are not complete.
@@ -22,20 +24,84 @@ def timed() -> Iterator[SteppedBroker]:
 
 
 @pytest.mark.parametrize(
-    ("overflow", "outcomes", "told"),
+    ("overflow", "outcomes", "does", "done"),
     [
-        ("DropOldest", ["accepted", "accepted", "accepted"], 2),
-        ("DropNewest", ["accepted", "accepted", "accepted"], 2),
-        ("Reject", ["accepted", "amqp:resource-limit-exceeded", "amqp:resource-limit-exceeded"], 0),
+        ("DropOldest", ["accepted", "accepted", "accepted"], "drops messages", "dropped"),
+        ("DropNewest", ["accepted", "accepted", "accepted"], "drops messages", "dropped"),
+        (
+            "Reject",
+            ["accepted", "amqp:resource-limit-exceeded", "amqp:resource-limit-exceeded"],
+            "refuses messages",
+            "refused",
+        ),
     ],
 )
-def test_what_is_dropped_is_told_once_a_minute(
-    timed: SteppedBroker, caplog: pytest.LogCaptureFixture, overflow: str, outcomes: list[str], told: int
+def test_the_log_says_when_a_queue_begins_and_when_it_has_stopped(
+    timed: SteppedBroker, caplog: pytest.LogCaptureFixture, overflow: str, outcomes: list[str], does: str, done: str
 ) -> None:
+    """Two are lost at once and two after half a minute; then none for a minute."""
     timed.make_queue("jobs", limits=QueueLimits.model_validate({"max_messages": 1, "overflow": overflow}))
     peer = timed.connect()
     assert peer.send("jobs", *(Message(body=body, durable=True) for body in ("a", "b", "c"))) == outcomes
-    timed.pass_ms(60_000)
+    timed.pass_ms(30_000)
     peer.send("jobs", Message(body="d", durable=True), Message(body="e", durable=True))
-    assert caplog.text.count("The queue 'jobs' is full") == told
-    assert caplog.text.count(f"drops by its overflow {overflow}:") == told
+    timed.pass_ms(50_000)
+    (begins,) = told(caplog)
+    assert f"messages, overflow {overflow}) and {does} from now on: consume from it" in begins
+    for _ in range(3):
+        timed.pass_ms(10_000)
+    _, ends = told(caplog)
+    assert ends == f"The queue 'jobs' has {done} nothing for a minute; before it {done} 4 messages within 30 s"
+    peer.send("jobs", Message(body="f", durable=True))
+    assert len(told(caplog)) == 3, "it has begun again"
+
+
+def test_a_queue_that_drops_for_days_is_told_every_hour(timed: SteppedBroker, caplog: pytest.LogCaptureFixture) -> None:
+    timed.make_queue("jobs", limits=QueueLimits(max_messages=1))
+    peer = timed.connect()
+    for _ in range(250):
+        peer.send("jobs", Message(body="a", durable=True))
+        timed.pass_ms(30_000)
+    assert [text.partition(":")[0] for text in told(caplog)[1:]] == ["The queue 'jobs' still drops messages"] * 2
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if "The queue" in each.getMessage()]
+
+
+def test_without_a_limit_nothing_is_dropped_whatever_the_overflow_says(timed: SteppedBroker) -> None:
+    """Documents of release 0.1 say DropOldest of every queue, because it was the default."""
+    for name, limits in (("old", QueueLimits(overflow="DropOldest")), ("new", QueueLimits(overflow="Reject"))):
+        timed.make_queue(name, limits=limits)
+        peer = timed.connect(name)
+        for _ in range(20):
+            assert peer.send(name, *(Message(body="x" * 1000, durable=True) for _ in range(100))) == ["accepted"] * 100
+        assert (timed.queue(name).depth, timed.queue(name).totals.dropped) == (2000, 0)
+    timed.restart()
+    assert [timed.queue(name).depth for name in ("old", "new")] == [2000, 2000]
+
+
+@pytest.mark.parametrize(
+    ("settings", "own", "outcome", "left"),
+    [
+        pytest.param({}, None, "amqp:resource-limit-exceeded", ["a", "b"], id="the default loses nothing"),
+        pytest.param({"queueOverflow": "DropOldest"}, None, "accepted", ["b", "c"], id="as somebody wrote"),
+        pytest.param(
+            {"queueOverflow": "DropOldest"}, {"max_messages": 2, "overflow": "DropNewest"}, "accepted", ["a", "b"],
+            id="limits of its own",
+        ),
+    ],
+)  # fmt: skip
+def test_the_configured_limit_of_queues_without_limits(
+    settings: dict[str, object], own: dict[str, object] | None, outcome: str, left: list[str]
+) -> None:
+    broker = SteppedBroker({"queueMaxBytes": 2500, **settings})
+    try:
+        broker.make_queue("jobs", limits=QueueLimits.model_validate(own or {}))
+        peer = broker.connect()
+        told = [peer.send("jobs", Message(body=body * 1000, durable=True))[0] for body in "abc"]
+        assert told == ["accepted", "accepted", outcome]
+        peer.receive("jobs")
+        assert [str(body)[0] for body in peer.bodies()] == left
+    finally:
+        broker.close()

@@ -69,6 +69,13 @@ def test_roles_of_the_cluster_decide_who_sees_the_page_and_who_sees_messages(ins
         assert page(team, team.kube.secret("main-observer-messages", "token") or "", messages)[0] == 200
         team.kube.kubectl("delete", "rolebinding", "ann")
         wait_for("ann to be refused", lambda: page(team, ann)[0] == 403, MINUTE)
+        team.apply_whole(page={"serviceAccountLogin": False, "showMessages": False})
+        wait_for(
+            "the token for messages to go", lambda: team.kube.get("secret", "main-observer-messages") is None, MINUTE
+        )
+        wait_for(
+            "the observer's account to go", lambda: team.kube.get("serviceaccount", "main-observer") is None, MINUTE
+        )
 
 
 def sees(team: Team, token: str, path: str) -> bool:

@@ -105,6 +105,12 @@ def test_its_status() -> None:
         ({"state": state("Full")}, "StorageHealthy", ("False", "StorageFull")),
         ({"state": state("Failed")}, "StorageHealthy", ("False", "StorageFailed")),
         ({"state": state("Full")}, "Ready", ("True", "Ready")),
+        (
+            {"state": state().model_copy(update={"storage_level": "Critical"})},
+            "StorageFilling",
+            ("True", "StorageCritical"),
+        ),
+        ({"state": state().model_copy(update={"storage_level": "Critical"})}, "Ready", ("True", "Ready")),
         ({"default_image": "r/broker:2"}, "VersionAligned", ("False", "UpdateAvailable")),
         ({"default_image": "r/broker:2"}, "Ready", ("True", "Ready")),
         ({"spec": {"replicas": 0}, "pod": None}, "Ready", ("True", "ScaledToZero")),

@@ -10,6 +10,7 @@ from support.resources import NOW, subscription
 
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_operator.plans import lag_status
+from penstock_operator.plans.lag_sources import LagSource
 
 
 def entry(state: str = "OK", **figures: Any) -> SubscriptionLag:
@@ -62,6 +63,9 @@ def test_what_is_written() -> None:
         "consumers": 4,
         "suggested_consumers": 5,
         "capacity_per_minute": 90,
+        "expiring_soon": 4,
+        "expiry_risk_percent": 40,
+        "changes": ("the consumers fell from 6 to 4", "4 times as many messages arrive"),
         "expired": 1,
         "dead_lettered": 2,
         "dropped": 0,
@@ -96,6 +100,8 @@ def test_what_is_written() -> None:
         "consumers": 4,
         "suggestedConsumers": 5,
         "capacityPerMinute": 90,
+        "expiryRiskPercent": 40,
+        "changes": ["the consumers fell from 6 to 4", "4 times as many messages arrive"],
         "state": "Losing",
         "message": "It is so.",
         "sinceCaughtUpSeconds": 120,
@@ -105,6 +111,24 @@ def test_what_is_written() -> None:
         "runTime": "2026-03-01T12:00:00Z",
         "brokersReporting": "1/2",
     }
+
+
+@pytest.mark.parametrize(
+    ("of_run", "expected"),
+    [
+        ({"sojourn_p95_millis": 900}, (900, (), "main-lag-17", NOW)),
+        ({"changes": ("no messages arrive",)}, (None, ("no messages arrive",), "main-lag-17", NOW)),
+        ({"expiry_risk_percent": 9}, (None, (), "live", None)),
+    ],
+)
+def test_what_a_run_adds_to_a_live_entry(of_run: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    """Percentile and changes need history; the expiry risk is that of the live entry."""
+    past = entry(**of_run)
+    live = lag_status.lag_status(
+        entry(expiry_risk_percent=1), result(), LagSource.LIVE, lag_status.History.of(past, result(past))
+    )
+    assert (live.sojourn_p95_millis, live.changes, live.run_name, live.run_time) == expected
+    assert live.expiry_risk_percent == 1
 
 
 NO_LOSS = {"expired": 0, "dead_lettered": 0, "dropped": 0, "lost_at_restart": 0, "moved": 0, "stranded": 0}

@@ -145,6 +145,23 @@ def test_a_subscription_in_which_nothing_happens_is_never_written(changes: dict[
     assert how_soon(changes, 86_400, {"state": "Idle"}) is NONE
 
 
+SAYS = {"changes": ["no messages arrive; 120 a minute did in the 24 hours before 15:00 UTC"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"runName": "r-2", "runTime": NOW}, NONE),
+        ({"changes": ["no messages arrive; 120 a minute did in the 24 hours before 16:00 UTC"]}, FIGURES),
+        ({"changes": []}, FIGURES),
+    ],
+)
+def test_what_changed_is_written_again_if_it_is_another_sentence(changes: dict[str, Any], expected: Urgency) -> None:
+    """Not with each run that says the same."""
+    assert how_soon(changes, 60, SAYS) is expected
+    assert how_soon(changes, 59, SAYS) is NONE
+
+
 def test_percentiles_of_a_newer_run_are_shown_with_its_time() -> None:
     assert how_soon({"runName": "r-2"}, 60, {"sojournP95Millis": 40}) is FIGURES
 

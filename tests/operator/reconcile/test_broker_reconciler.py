@@ -20,8 +20,9 @@ from penstock_broker.settings.settings import BrokerSettings as BrokerSettings
 from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.children.cluster_issuer import DISCOVERY, KEYS
 from penstock_operator.children.shared_lag_job import BrokerName
+from penstock_operator.cluster.api_server import KubeError
 from penstock_operator.cluster.cache import Cache, ResourceKey
-from penstock_operator.manifest import dig
+from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans.decisions import Report
 from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
 from penstock_operator.reconcile.shared_lag import SharedLag
@@ -109,6 +110,40 @@ async def test_what_the_running_broker_knows_is_applied(place: Place) -> None:
     place.broker_says(says(KNOWS))
     assert (await place.run(broker(announce={"prefixes": True})))["Accepted"][0] == "True"
     assert place.template() != before
+
+
+PAGE = (("Secret", "shop", "main-observer-messages"), ("ServiceAccount", "shop", "main-observer"))
+
+
+async def test_what_the_page_does_not_need_any_more_is_deleted(place: Place) -> None:
+    await place.run(broker(page={"showMessages": True, "serviceAccountLogin": True}))
+    assert all(name in place.api.objects for name in PAGE)
+    await place.run(broker(page={"showMessages": False, "serviceAccountLogin": True}))
+    assert [name in place.api.objects for name in PAGE] == [False, True]
+    await place.run(broker())
+    assert [name in place.api.objects for name in PAGE] == [False, False]
+    assert ("Secret", "shop", "main-observer-scrape") in place.api.objects
+
+
+async def test_an_account_that_is_not_the_operator_s_stays(place: Place) -> None:
+    place.api.user_applies(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "shop", "name": "main-observer"}}
+    )
+    await place.run(broker())
+    assert PAGE[1] in place.api.objects
+
+
+async def test_without_the_right_to_delete_everything_else_goes_on(
+    place: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.run(broker(page={"showMessages": True}))
+
+    async def forbidden(_api: ApiServerInMemory, manifest: Manifest) -> None:
+        raise KubeError(403, f"{manifest['kind']} is forbidden")
+
+    monkeypatch.setattr(ApiServerInMemory, "delete", forbidden)
+    assert (await place.run(broker()))["Accepted"][0] == "True"
+    assert "Secret shop/main-observer-messages is not needed any more, and stays: " in caplog.text
 
 
 async def test_a_release_that_does_not_tell_gets_what_the_spec_says(place: Place) -> None:

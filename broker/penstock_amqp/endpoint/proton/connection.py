@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from penstock_amqp.endpoint.buffers import Ptr
+from penstock_amqp.endpoint.buffers import FREED, Ptr
 from penstock_amqp.endpoint.events import AmqpError, Opened
 from penstock_amqp.endpoint.proton import data_objects, ffi
 from penstock_amqp.types.values import Array, Symbol, Value
@@ -80,13 +80,17 @@ class ProtonConnection:
         return ffi.transport_tick(self.transport, now_ms)
 
     def free(self) -> None:
-        """Free the connection with its sessions, links and deliveries."""
-        ffi.transport_unbind(self.transport)
-        ffi.collector_release(self.collector)
-        ffi.connection_release(self._connection)
-        ffi.decref(self.transport)
-        ffi.decref(self._connection)
-        ffi.collector_free(self.collector)
+        """Free the connection with its sessions, links and deliveries. Nothing can be called on it afterwards."""
+        transport, connection, collector = self.transport, self._connection, self.collector
+        if transport is FREED:
+            return
+        self.transport = self._connection = self.collector = FREED
+        ffi.transport_unbind(transport)
+        ffi.collector_release(collector)
+        ffi.connection_release(connection)
+        ffi.decref(transport)
+        ffi.decref(connection)
+        ffi.collector_free(collector)
 
 
 def _names(value: Value) -> tuple[str, ...]:

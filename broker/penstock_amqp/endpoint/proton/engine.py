@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from penstock_amqp.endpoint.buffers import MESSAGE, NULL, OUTPUT, OUTPUT_BYTES, Ptr, at
+from penstock_amqp.endpoint.buffers import FREED, MESSAGE, NULL, OUTPUT, OUTPUT_BYTES, Ptr, at
 from penstock_amqp.endpoint.engine import BareKind, Notice, NoticeKind, Unsent
 from penstock_amqp.endpoint.events import DATA, Arrival, Entry, Event, EventKind, Held
 from penstock_amqp.endpoint.links import InLink, OutLink
@@ -110,6 +110,15 @@ class ProtonEngine:
         self.frame_bytes = 0
         self.unwritten_sessions = 0
         self.has_failed = False
+
+    def free(self) -> None:
+        """The connection is about to be freed: forget every pointer."""
+        self._transport = self._collector = FREED
+        self.room = partial(ffi.transport_capacity, FREED)
+        self.push = partial(ffi.transport_push, FREED)
+        self.receivers.clear()
+        self.unsettled.clear()
+        self.unconfirmed.clear()
 
     def drain(self, out: list[Event]) -> Notice | None:
         """Append the events of the pushed bytes to `out` up to the next notice, and return the notice; None if there is

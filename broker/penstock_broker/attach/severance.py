@@ -1,0 +1,236 @@
+"""Takes a connection apart after an exception, when its orderly end can't be trusted any more.
+
+Nothing here builds on what the interrupted code has done or left: it looks at what is there. Every list of the broker
+is searched for links of the connection, what they had in their hands goes back to its queues, and the counters of these
+queues are counted anew. So it may be called after any step, and more than once. It costs a look at every queue, and at
+every message of the queues concerned: that is the price of a mistake in the code, and never paid without one. Each step
+is guarded: if one fails too, that is logged and the others are done.
+
+Afterwards no queue, exchange, timer or list leads to the connection, so that its engine can be freed. Source:
+docs/decisions/077-internal-errors.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Held
+from penstock_broker.access.connection import Connection
+from penstock_broker.attach import close, temporary
+from penstock_broker.log import EndReason
+from penstock_broker.messages import due_times
+from penstock_broker.queue.queue import LOGGED, Queue
+from penstock_broker.state.broker import Broker
+from penstock_broker.state.links import Browser, Consumer
+from penstock_broker.state.loose_ends import NOTHING
+from penstock_broker.state.open_transactions import ConnectionTransactions
+from penstock_broker.topology.records import Exchange, PointToPointQueue
+
+__all__ = ["sever"]
+
+logger = logging.getLogger(__name__)
+
+
+def sever(broker: Broker, connection: Connection) -> None:
+    """Remove every trace of a connection; its links, messages and transactions are given back. Raises nothing."""
+    number = connection.number
+    concerned: dict[Queue, None] = {}
+    for what, step in (
+        ("its counting", partial(broker.clients.counts.leave, connection)),
+        ("its transactions", partial(_drop_transactions, broker, connection)),
+        ("its deliveries", partial(_collect_deliveries, broker, connection)),
+        ("its consumers", partial(_drop_receivers, broker, connection, concerned)),
+        ("its producers", partial(_drop_producers, broker, connection)),
+        ("its pending work", partial(_drop_work, broker, connection)),
+        ("its management links", partial(broker.management.connection_removed, connection)),
+        ("its place in its container", partial(_leave_container, broker, connection)),
+    ):
+        _guarded(number, what, step)
+    for link in connection.endpoint.all_links():
+        link.context = None
+    ends = broker.loose_ends
+    concerned.update(ends.doubtful)
+    for incarnation in broker.log.put_this_turn():
+        record = broker.topology.by_incarnation.get(incarnation)
+        if record is not None:
+            concerned[record.queue] = None
+    _guarded(number, "an interrupted commit", partial(_undo_commit, broker, concerned))
+    in_flight = _deliveries_in_flight(broker, connection)
+    for queue in concerned:
+        _guarded(number, f"the queue {queue.name!r}", partial(_set_right, broker, queue, in_flight.get(queue, {})))
+    ends.clear()
+    _guarded(number, "its subscriptions", partial(_end_subscriptions, broker, connection))
+    _guarded(number, "its temporary nodes", partial(temporary.connection_ended, broker, connection))
+    _guarded(number, "temporary nodes that nobody uses", partial(temporary.links_ended, broker, ()))
+
+
+def _guarded(number: int, what: str, step: Callable[[], None]) -> None:
+    try:
+        step()
+    except Exception:
+        logger.exception("Connection %d is taken apart, but %s could not be removed", number, what)
+
+
+# -- who leads to the connection --------------------------------------------------------------------------------------
+
+
+def _queues(broker: Broker) -> Iterator[Queue]:
+    return (record.queue for record in list(broker.topology.by_incarnation.values()))
+
+
+def _drop_transactions(broker: Broker, connection: Connection) -> None:
+    """Roll its transactions back: what it settled in them goes back, unless the engine still has it."""
+    ledger, connection.transactions = connection.transactions, None
+    if not isinstance(ledger, ConnectionTransactions):
+        return
+    for transaction in list(ledger.by_id.values()):
+        for each in transaction.settlements:
+            broker.loose_ends.take(each.consumer.queue, (each.held[1],))
+        broker.transactions.rolled_back += not transaction.state.is_over
+        broker.transactions.working.pop(transaction, None)
+        ledger.remove(transaction)
+
+
+def _collect_deliveries(broker: Broker, connection: Connection) -> None:
+    """What it has not settled goes back."""
+    for link, entry, _ in connection.endpoint.all_held():
+        if isinstance(link.context, Consumer):
+            broker.loose_ends.take(link.context.queue, (entry,))
+
+
+def _drop_receivers(broker: Broker, connection: Connection, concerned: dict[Queue, None]) -> None:
+    """Its consumers and browsers leave every queue. `concerned`: where the queues are entered that had some."""
+    for queue in _queues(broker):
+        links = queue.links
+        leaving = [each for each in links.consumers if each.connection is connection]
+        if leaving:
+            concerned[queue] = None
+            links.consumers[:] = [each for each in links.consumers if each.connection is not connection]
+            links.turn = 0
+            for each in leaving:
+                _guarded(connection.number, f"what {queue.name!r} reserved", partial(queue.backlog.left, each))
+            if not links.consumers:
+                links.unused_since_us = broker.clock.now_us
+            queue.rank()
+            queue.note_change()
+        for each in [each for each in links.browsers if each.connection is connection]:
+            links.browsers.remove(each)
+            if isinstance(each, Browser):
+                broker.topology.disposal.add(each.take_pending())
+    for link in connection.endpoint.all_links():
+        context = link.context
+        if isinstance(context, Consumer):
+            concerned[context.queue] = None  # also one that has ended, or that its consumer has left
+        if isinstance(context, Consumer | Browser):
+            context.is_active = False
+            context.after_reply = []
+    live_links = broker.clients.live_links
+    for key in [key for key, consumer in live_links.items() if consumer.connection is connection]:
+        del live_links[key]
+
+
+def _drop_producers(broker: Broker, connection: Connection) -> None:
+    nodes: list[Exchange | PointToPointQueue] = [*broker.topology.exchanges.values(), *broker.topology.queues.values()]
+    for node in nodes:
+        for producer in [each for each in node.producers if each.connection is connection]:
+            node.producers.discard(producer)
+            producer.is_active = False
+            producer.after_reply = []
+
+
+def _drop_work(broker: Broker, connection: Connection) -> None:
+    work = broker.work
+    work.browsing = deque(each for each in work.browsing if each.connection is not connection)
+    work.draining = [each for each in work.draining if each.connection is not connection]
+    work.streaming = [each for each in work.streaming if each is not connection]
+    work.held = [each for each in work.held if each is not connection]
+
+
+def _leave_container(broker: Broker, connection: Connection) -> None:
+    containers, name = broker.clients.containers, connection.client.container_id
+    rest = [each for each in containers.get(name, ()) if each is not connection]
+    if rest:
+        containers[name] = rest
+    else:
+        containers.pop(name, None)
+
+
+def _end_subscriptions(broker: Broker, connection: Connection) -> None:
+    """It uses no subscription any more; those whose lifetime is over end."""
+    for identity in list(connection.subscriptions):
+        subscription = broker.topology.subscriptions.get(identity)
+        if subscription is not None:
+            subscription.users = subscription.users.connection_closed(connection.number)
+            close.end_if_over(broker, identity)
+    connection.subscriptions.clear()
+
+
+# -- what was in its hands --------------------------------------------------------------------------------------------
+
+
+def _undo_commit(broker: Broker, concerned: dict[Queue, None]) -> None:
+    """Take out what an interrupted commit has put into queues: the log has nothing of it."""
+    first = broker.loose_ends.undone_from
+    if first == NOTHING:
+        return
+    for queue in _queues(broker):
+        late = {entry[NUMBER]: entry for _, entry in queue.everything() if entry[NUMBER] >= first}
+        if late:
+            concerned[queue] = None
+            queue.take_out(late, {entry[NUMBER] for entry in queue})
+            for each in late:
+                queue.forget(each)
+
+
+def _deliveries_in_flight(broker: Broker, severed: Connection) -> dict[Queue, dict[int, Held]]:
+    """What the other connections have not settled, and what is settled in their transactions, by number."""
+    found: dict[Queue, dict[int, Held]] = {}
+    for connection in broker.clients.connections.values():
+        if connection is severed:
+            continue
+        for held in connection.endpoint.all_held():
+            consumer = held[0].context
+            if isinstance(consumer, Consumer):
+                found.setdefault(consumer.queue, {})[held[1][NUMBER]] = held
+        ledger = connection.transactions
+        if isinstance(ledger, ConnectionTransactions):
+            for each in ledger.settlements():
+                found.setdefault(each.consumer.queue, {})[each.held[1][NUMBER]] = each.held
+    return found
+
+
+def _set_right(broker: Broker, queue: Queue, in_flight: dict[int, Held]) -> None:
+    """Give back to a queue what was lost between two lists, and count what it holds."""
+    ends = broker.loose_ends
+    record = broker.topology.by_incarnation.get(queue.incarnation)
+    if record is None or record.queue is not queue:
+        return  # it has ended, with all its messages
+    acked = broker.log.acked_this_turn().get(queue.incarnation, set())
+    left = {entry[NUMBER]: entry for each, entry in ends.left if each is queue}
+    present = {entry[NUMBER]: entry for _, entry in queue.everything()}
+    present.update({entry[NUMBER]: entry for entry in queue.expiry.expired})
+    # A message that was put into the log and reached no queue: its sender was not told that it is accepted.
+    gone = broker.log.put_this_turn().get(queue.incarnation, set()) - present.keys() - in_flight.keys()
+    for number, entry in left.items():
+        queue.forget(number)
+        if entry[FLAGS] & LOGGED:
+            gone.add(number)
+    lost = {entry[NUMBER]: entry for each, entry in ends.taken if each is queue}
+    for number, entry in sorted(lost.items()):
+        if number in present or number in in_flight or number in left or number in acked:
+            continue
+        gone.discard(number)
+        queue.redelivery.seen.add(number)
+        present[number] = entry
+        due_times.put_in_place(broker, queue, entry)
+    if gone - acked:
+        broker.log.ack_many(queue.incarnation, sorted(gone - acked), EndReason.ACCEPTED)
+    queue.in_flight = len(in_flight)
+    queue.depth_bytes = sum(len(entry[DATA]) for entry in present.values())
+    queue.depth_bytes += sum(len(held[1][DATA]) for held in in_flight.values())
+    queue.note_change()
+    if queue.links.consumers:
+        broker.work.schedule(queue)

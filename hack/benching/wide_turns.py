@@ -1,0 +1,375 @@
+"""`hack/bench turns`, second part: the longest turn that very many subscriptions, unsettled deliveries, connections or
+log segments bring about, in milliseconds.
+
+A whole broker runs in this process, on simulated files and a clock that stands still; clients are proton's engine on
+socket pairs. Only the broker's turns are timed, by the processor's time. The last part times the log on real files, by
+wall time: there the disk is what a turn would wait for.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benching.scenarios import TWO_PROPERTIES
+from proton import Endpoint
+
+from penstock_amqp.messages.message_codec import decode_message
+from penstock_broker.settings.settings import Role
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tests"))
+
+if TYPE_CHECKING:
+    from proton import Event, Receiver
+    from support.stepped_broker import SteppedBroker
+
+    from penstock_broker.queue.queue import Queue
+
+LIMIT_MS = 5.0
+"""No turn may take longer."""
+
+
+class Turns:
+    """How long the turns of one kind of work took."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._took: list[float] = []
+
+    def time(self, work: Callable[[], object]) -> None:
+        """Do what is one turn's work."""
+        begun = time.process_time()
+        work()
+        self._took.append((time.process_time() - begun) * 1000)
+
+    def show(self) -> None:
+        longest = max(self._took, default=0.0)
+        late = "" if longest <= LIMIT_MS else "  <- too long"
+        print(f"{self._what:58} {len(self._took):6,} turns, the longest {longest:7.1f} ms{late}", flush=True)
+
+
+class _Client:
+    """A client that takes what comes and settles nothing."""
+
+    def __init__(self, timed: SteppedBroker, container_id: str) -> None:
+        from support.engine_client import EngineClient
+
+        self._timed = timed
+        self._engine = EngineClient(timed.connect_socket(), container_id, self._look)
+        self.connection, self.session = self._engine.connection, self._engine.session
+        self.answers: list[bytes] = []
+        self.turns: Turns | None = None
+        self.pump()
+
+    def _look(self, events: Iterator[Event]) -> None:
+        for event in events:
+            if event.link is not None and event.link.is_receiver and event.type.name == "PN_DELIVERY":
+                delivery = event.delivery
+                if delivery.partial:
+                    continue
+                if event.link.state & Endpoint.REMOTE_CLOSED or event.link.state & Endpoint.LOCAL_CLOSED:
+                    continue
+                if event.link.name == "answers":
+                    self.answers.append(event.link.recv(delivery.pending) or b"")
+                    delivery.settle()
+                event.link.advance()
+
+    def turn(self) -> None:
+        if self.turns is not None:
+            self.turns.time(self._timed.turn)
+        else:
+            self._timed.turn()
+
+    def pump(self, quiet_turns: int = 3) -> None:
+        quiet = 0
+        while quiet < quiet_turns:
+            moved = self._engine.flush()
+            self.turn()
+            moved += self._engine.receive(BlockingIOError)
+            quiet = 0 if moved else quiet + 1
+
+    def receiver(self, address: str, credit: int, name: str = "") -> Receiver:
+        link = self.session.receiver(name or f"from {address}")
+        link.source.address = address
+        link.open()
+        self.pump()
+        link.flow(credit)
+        self.pump()
+        return link
+
+    def ask(self, what: str, request: bytes) -> None:
+        """Send a management request, and show the turns until its answer has come."""
+        self.turns = Turns(what)
+        delivery = self._requests.delivery(str(time.monotonic_ns()))
+        self._requests.stream(request)
+        self._requests.advance()
+        self.answers.clear()
+        while not self.answers:
+            self.pump(1)
+        delivery.settle()
+        status = decode_message(self.answers[0]).application_properties["statusCode"]
+        assert status in (200, 201), self.answers[0][:1000]
+        self.turns.show()
+        self.turns = None
+
+    def manage(self) -> None:
+        """Attach what requests and their answers need; the broker takes the client for one that may manage."""
+        served = next(reversed(self._timed.broker.clients.connections.values()))
+        served.listener = copy(served.listener)
+        served.listener.role = Role.MANAGEMENT
+        answers = self.session.receiver("answers")
+        answers.source.address = "$management"
+        answers.target.address = "answers"
+        answers.open()
+        self._requests = self.session.sender("requests")
+        self._requests.target.address = "$management"
+        self._requests.open()
+        self.pump()
+        answers.flow(1000)
+        self.pump()
+
+    def cut(self) -> None:
+        self._engine.cut()
+
+
+def wide_turns(messages: int, subscriptions: int, unsettled: int, connections: int) -> None:
+    """Print, for each kind of work, how many turns it took and how long the longest was."""
+    _declarations_and_queries(subscriptions, unsettled)
+    _fan_out(subscriptions)
+    for held in (unsettled, messages):
+        _leaving(held)
+    _connections(connections)
+    _collections(messages)
+    _segments()
+
+
+def _steady() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+
+def _request(operation: str, kind: str, name: str | None = None, body: object = None, **properties: object) -> bytes:
+    from penstock_amqp.messages.message_codec import Message, Properties, encode_message
+
+    asked = {"operation": operation, "type": str(kind), **properties}
+    if operation == "QUERY":
+        asked["entityType"] = str(kind)
+    if name is not None:
+        asked["name"] = name
+    return encode_message(
+        Message(properties=Properties(reply_to="answers", message_id="1"), application_properties=asked, body=body)  # type: ignore[arg-type]
+    )
+
+
+def _declaration(number: int, exchange: str) -> dict[str, object]:
+    from penstock_api.management import SubscriptionDeclaration
+
+    return SubscriptionDeclaration(subscription_name=f"s{number}", exchange=exchange).to_wire()  # type: ignore[return-value]
+
+
+def _declare(timed: SteppedBroker, count: int, exchange: str) -> None:
+    from penstock_api.management import EntityType
+    from penstock_broker.management import declare
+
+    kind = {"exchangeType": "Fanout"}
+    declare.declare(timed.broker, EntityType.EXCHANGE, exchange, kind, update=False)
+    for number in range(count):
+        answer = declare.declare(
+            timed.broker, EntityType.SUBSCRIPTION, None, _declaration(number, exchange), update=False
+        )
+        assert answer.status == 201, answer
+        if number % 100 == 0:
+            timed.turn()
+    timed.turn()
+
+
+def _fill(timed: SteppedBroker, queue: Queue, messages: int, group: str | None = None) -> None:
+    from crash.load_client import encoded
+
+    from penstock_amqp.messages.message_codec import Message, Properties, encode_message
+    from penstock_broker.queue.flags import GROUPED
+
+    data = encoded(bytes(100), durable=False, properties=TWO_PROPERTIES)
+    flags = 0
+    if group is not None:
+        data, flags = encode_message(Message(properties=Properties(group_id=group), body=bytes(100))), GROUPED
+    first = timed.broker.log.next_messages(messages)
+    now = timed.broker.clock.now_us
+    queue.put([(first + each, data, now, 0, flags) for each in range(messages)])
+    queue.depth_bytes += messages * len(data)
+
+
+def _declarations_and_queries(subscriptions: int, unsettled: int) -> None:
+    from support.stepped_broker import SteppedBroker
+
+    from penstock_api.management import EntityType
+
+    timed = SteppedBroker(segment_bytes=8 * 1024 * 1024)
+    _declare(timed, subscriptions, "orders")
+    _fill(timed, timed.make_queue("jobs"), unsettled)
+    consumer = _Client(timed, "consumer")
+    consumer.receiver("jobs", unsettled)
+    assert timed.queue("jobs").in_flight == unsettled
+    client = _Client(timed, "manager")
+    client.manage()
+    _steady()
+    one = _declaration(7, "orders")
+    client.ask("an unchanged subscription is declared again", _request("CREATE", EntityType.SUBSCRIPTION, body=one))
+    many = [
+        {"type": EntityType.SUBSCRIPTION.value, "body": _declaration(number, "orders")}
+        for number in range(min(1000, subscriptions))
+    ]
+    client.ask("1,000 are declared again by one request", _request("CREATE", EntityType.SUBSCRIPTION, body=many))
+    client.ask("READ of a subscription", _request("READ", EntityType.SUBSCRIPTION, "psub:durable:global:s7"))
+    client.ask("READ of the queue", _request("READ", EntityType.QUEUE, "jobs"))
+    client.ask("READ of the broker", _request("READ", EntityType.BROKER, "broker"))
+    client.ask("READ of an exchange", _request("READ", EntityType.EXCHANGE, "orders"))
+    for kind in (EntityType.SUBSCRIPTION, EntityType.QUEUE, EntityType.LINK):
+        client.ask(f"QUERY of 1,000 {kind.value}", _request("QUERY", kind))
+    client.ask("QUERY of the first states", _request("QUERY", EntityType.SUBSCRIPTION, statesSince=""))
+    timed.close()
+
+
+def _fan_out(queues: int) -> None:
+    from crash.load_client import encoded
+    from support.stepped_broker import SteppedBroker
+
+    timed = SteppedBroker(segment_bytes=8 * 1024 * 1024)
+    _declare(timed, queues, "orders")
+    client = _Client(timed, "producer")
+    sender = client.session.sender("to orders")
+    sender.target.address = "orders"
+    sender.open()
+    client.pump()
+    _steady()
+    data = encoded(bytes(100), durable=True, properties=TWO_PROPERTIES)
+    for what in ("the first message to all subscriptions", "another message to all subscriptions"):
+        client.turns = Turns(what)
+        delivery = sender.delivery(str(len(what)))
+        sender.stream(data)
+        sender.advance()
+        while not delivery.remote_state:
+            client.pump(1)
+        delivery.settle()
+        client.turns.show()
+        client.turns = None
+    timed.close()
+
+
+def _leaving(unsettled: int) -> None:
+    from support.stepped_broker import SteppedBroker
+
+    for group in (None, "a"):
+        timed = SteppedBroker()
+        queue = timed.make_queue("jobs")
+        _fill(timed, queue, unsettled, group)
+        leaving = _Client(timed, "leaving")
+        # The owner of a group has few in flight; the rest is reserved for it.
+        link = leaving.receiver("jobs", unsettled if group is None else 10)
+        other = _Client(timed, "other")
+        other.receiver("jobs", 0 if group is None else 10)
+        for _ in range(unsettled // 200 + 10 if group is not None else 1):
+            timed.turn()
+        _steady()
+        what = f"a consumer with {unsettled:,} unsettled detaches"
+        leaving.turns = Turns(what if group is None else f"the owner of a group of {unsettled:,} detaches")
+        link.close()
+        leaving.pump(20)
+        while queue.in_flight > 10:
+            leaving.turn()
+        leaving.turns.show()
+        leaving.turns = None
+        if group is None:
+            timed.close()
+            timed = SteppedBroker()
+            queue = timed.make_queue("jobs")
+            _fill(timed, queue, unsettled)
+            lost = _Client(timed, "lost")
+            lost.receiver("jobs", unsettled)
+            turns = Turns(f"a connection with {unsettled:,} unsettled is lost")
+            lost.cut()
+            for _ in range(20):
+                turns.time(timed.turn)
+            while queue.in_flight:
+                turns.time(timed.turn)
+            turns.show()
+        timed.close()
+
+
+def _connections(count: int) -> None:
+    from support.stepped_broker import SteppedBroker
+
+    timed = SteppedBroker({"limits": {"max_connections": count + 10}})
+    clients = [_Client(timed, f"c{number}") for number in range(count)]
+    _steady()
+    turns = Turns(f"a quarter of a second passes with {count:,} connections")
+    for _ in range(8):
+        timed.now_ms += 250
+        turns.time(timed.turn)
+    turns.show()
+    clients[-1].manage()
+    clients[-1].ask("QUERY of 1,000 connections", _request("QUERY", "penstock.connection"))
+    timed.close()
+
+
+def _collections(messages: int) -> None:
+    from support.stepped_broker import SteppedBroker
+
+    timed = SteppedBroker()
+    queue = timed.make_queue("jobs")
+    _steady()
+    _fill(timed, queue, messages)
+    turns = Turns(f"garbage collection with {messages:,} new messages")
+    for _ in range(8):
+        timed.now_ms += 10_000
+        turns.time(timed.turn)
+    turns.show()
+    timed.close()
+
+
+def _segments() -> None:
+    from penstock_broker.log.segment_usage import Segment, SegmentUsage
+
+    usage = SegmentUsage()
+    for number in range(1, 20_001):
+        usage.add_segment(Segment(number, Path("x"), 0, 1, 1, number * 10, live=1))
+    turns = Turns("a look for segments to recycle among 20,000")
+    for _ in range(10):
+        turns.time(lambda: usage.recyclable(20_001, 1))
+    turns.show()
+    _real_log()
+
+
+def _real_log() -> None:
+    from penstock_broker.log import Log
+
+    with tempfile.TemporaryDirectory(dir=Path(__file__).resolve().parent.parent.parent / "build") as folder:
+        log, _ = Log.open(Path(folder))
+        incarnation = log.next_incarnation()
+        log.topology("queue", "a", b"x", incarnation)
+        route = log.route_set((incarnation,))
+        payload = bytes(1000)
+        took: list[float] = []
+        for _ in range(3000):
+            begun = time.perf_counter()
+            for _ in range(100):
+                log.put(route, payload, 0)
+            log.write()
+            log.request_sync()
+            log.collect()
+            if log.wants_maintenance:
+                log.maintain(1.0)
+            took.append((time.perf_counter() - begun) * 1000)
+        took.sort()
+        print(
+            f"{'300 MB into the log, by wall time':58} {len(took):6,} turns, the longest {took[-1]:7.1f} ms; "
+            f"the next {', '.join(f'{each:.1f}' for each in took[-6:-1])}"
+        )
+        log.close()

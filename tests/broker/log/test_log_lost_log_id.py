@@ -1,0 +1,53 @@
+"""The id of a log whose headers are all lost, found from its blocks."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_broker.log.blocks import BlockFlag, BlockHeader, decode_block, seal_block, seed_of
+from penstock_broker.log.lost_log_id import NoAgreement, find_lost_id, id_for_seed, start_value
+
+
+@given(data=st.binary(max_size=200), value=st.integers(0, 0xFFFF_FFFF))
+def test_a_crc_computed_backwards_tells_with_what_it_began(data: bytes, value: int) -> None:
+    assert start_value(data, crc32(data, value)) == value
+
+
+@given(seed=st.integers(0, 0xFFFF_FFFF))
+def test_an_id_for_a_seed_has_that_crc(seed: int) -> None:
+    assert len(id_for_seed(seed)) == 16
+    assert seed_of(id_for_seed(seed)) == seed
+
+
+def segment(log_id: bytes, *synced: int) -> bytearray:
+    """Blocks of one 64-byte record area each, from 4096 on; each says in its header what was synced before it."""
+    content = bytearray(4096)
+    for number, before in enumerate(synced):
+        block = bytearray(64) + bytes([number]) * 64
+        seal_block(block, seed_of(log_id), BlockHeader(7, len(content), 64, BlockFlag.NONE, 1, number + 1, before, 0))
+        content += block
+    return content
+
+
+def test_two_blocks_are_enough_and_what_was_found_reads_them() -> None:
+    content = segment(b"\x99" * 16, 0, 1)
+    found = find_lost_id([(7, bytes(content))])
+    assert found is not None and found != b"\x99" * 16
+    assert decode_block(memoryview(content), 4096, 7, seed_of(found)) is not None
+
+
+def test_what_was_never_promised_has_no_id() -> None:
+    assert find_lost_id([(7, bytes(segment(b"\x99" * 16, 0, 0)))]) is None
+    assert find_lost_id([(8, bytes(segment(b"\x99" * 16, 0, 1)))]) is None, "a former life of a recycled segment"
+    assert find_lost_id([(7, bytes(16384))]) is None
+
+
+def test_blocks_that_do_not_agree_have_no_id() -> None:
+    content = segment(b"\x99" * 16, 0, 1)
+    content[4096 + 12] ^= 1
+    with pytest.raises(NoAgreement):
+        find_lost_id([(7, bytes(content))])

@@ -1,0 +1,155 @@
+"""How much of a request is done in one step, counted in what is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+from proton import Message
+from support.stepped_broker import SteppedBroker
+
+from penstock_amqp.endpoint.endpoint import Endpoint
+from penstock_amqp.endpoint.events import Held
+from penstock_amqp.messages import message_codec
+from penstock_amqp.types.decoder import decode_one
+from penstock_amqp.types.values import Value
+from penstock_api.management import EntityType, Operation, QueueDeclaration, SubscriptionDeclaration
+from penstock_broker.access.connection import Connection
+from penstock_broker.management import declare, queries, requests
+from penstock_broker.management.in_flight import EXAMINED_PER_STEP, InFlightSearch
+from penstock_broker.management.responses import ManagementResponse, to_value
+from penstock_broker.settings.settings import Role
+
+
+@pytest.fixture
+def site() -> Iterator[SteppedBroker]:
+    broker = SteppedBroker()
+    yield broker
+    broker.close()
+
+
+def manager(site: SteppedBroker) -> Connection:
+    """A connection that may manage."""
+    site.connect("manager")
+    (connection,) = [each for each in site.broker.clients.connections.values() if each.client.container_id == "manager"]
+    connection.listener.role = Role.MANAGEMENT
+    return connection
+
+
+def finish(task: ManagementResponse | requests.Task) -> tuple[int, ManagementResponse]:
+    """The steps that a task takes, and its response."""
+    assert not isinstance(task, ManagementResponse)
+    steps = 1
+    while (response := task.step(0)) is None:
+        steps += 1
+    return steps, response
+
+
+def test_an_unchanged_declaration_looks_at_no_delivery(site: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.make_queue("jobs", durable=False)
+    peer = site.connect()
+    peer.receive("jobs")
+    peer.send("jobs", Message(body="held"))
+    assert len(peer.bodies()) == 1
+
+    def looked_at(_endpoint: Endpoint) -> list[Held]:
+        raise AssertionError("a declaration looks at deliveries in flight")
+
+    monkeypatch.setattr(Endpoint, "held_now", looked_at)
+    monkeypatch.setattr(Endpoint, "all_held", looked_at)
+    body = to_value(QueueDeclaration(durable=False))
+    for outcome in ("Updated", "Unchanged"):
+        answer = declare.declare(site.broker, EntityType.QUEUE, "jobs", body, update=False).body
+        assert isinstance(answer, dict)
+        assert (answer["outcome"], answer["inFlight"], answer.get("oldestAvailableMs")) == (outcome, 1, None)
+    subscription = to_value(SubscriptionDeclaration(subscription_name="s", exchange="amq.topic"))
+    for outcome in ("Created", "Unchanged"):
+        answer = declare.declare(site.broker, EntityType.SUBSCRIPTION, None, subscription, update=False).body
+        assert isinstance(answer, dict)
+        assert answer["outcome"] == outcome
+
+
+def test_a_list_of_declarations_is_done_a_few_at_a_time(site: SteppedBroker) -> None:
+    entries = [
+        {
+            "type": EntityType.SUBSCRIPTION.value,
+            "body": to_value(SubscriptionDeclaration(subscription_name=f"s{number}", exchange="amq.topic")),
+        }
+        for number in range(10)
+    ]
+    request = message_codec.Message(
+        application_properties={"operation": "CREATE", "type": "penstock.subscription"}, body=cast(list[Value], entries)
+    )
+    steps, response = finish(requests.respond(site.broker, manager(site), request))
+    assert steps == 3  # four, four, two
+    assert response.encoded_body is not None
+    items = cast(list[dict[str, object]], decode_one(response.encoded_body))
+    assert [item["statusCode"] for item in items] == [201] * 10
+
+
+def test_a_query_orders_and_tells_a_few_at_a_time(site: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "NAMED_PER_STEP", 10)
+    for number in range(25):
+        body = to_value(SubscriptionDeclaration(subscription_name=f"{number * 7 % 25:02}", exchange="amq.topic"))
+        declare.declare(site.broker, EntityType.SUBSCRIPTION, None, body, update=False)
+    asked: dict[str, Value] = {
+        "operation": Operation.QUERY.value,
+        "entityType": "penstock.subscription",
+        "offset": 3,
+        "count": 20,
+    }
+    request = message_codec.Message(
+        application_properties=asked, body={"attributeNames": ["subscriptionName", "depth"]}
+    )
+    steps, response = finish(requests.respond(site.broker, manager(site), request))
+    assert steps == 3 + 3 + 2 + 1  # sorted in three runs, merged in three parts, two times ten rows, the response
+    assert response.encoded_body is not None
+    answered = cast(dict[str, list[list[object]]], decode_one(response.encoded_body))
+    assert answered["results"] == [[f"{number:02}", 0] for number in range(3, 23)]
+    assert response.properties["totalCount"] == 25
+
+
+def test_a_search_looks_at_a_bounded_number_of_deliveries(site: SteppedBroker) -> None:
+    queue = site.make_queue("jobs", durable=False)
+    peer = site.connect()
+    peer.receive("jobs")
+    peer.send("jobs", Message(body="held"))
+    peer.pump()
+    (connection,) = site.broker.clients.connections.values()
+    (held,) = connection.endpoint.held_now()
+
+    class Many:
+        transactions = None
+        endpoint: Many
+
+        def held_now(self) -> list[Held]:
+            return [held] * (2 * EXAMINED_PER_STEP)
+
+    many = Many()
+    many.endpoint = many
+    search = InFlightSearch([cast(Connection, many)])
+    assert [search.step() for _ in range(3)] == [False, False, True]
+    assert search.found == {queue: (site.now_ms * 1000, site.now_ms * 1000)}
+
+
+def test_a_long_list_is_decoded_in_slices_before_anything_is_changed(site: SteppedBroker) -> None:
+    body = to_value(SubscriptionDeclaration(subscription_name="s", exchange="amq.topic"))
+    entry: dict[str, object] = {"type": EntityType.SUBSCRIPTION.value, "body": body}
+    request = message_codec.Message(
+        application_properties={"operation": "CREATE", "type": "penstock.subscription"},
+        body=cast(list[Value], [entry] * (2 * requests.DECODED_PER_STEP)),
+    )
+    data = message_codec.encode_message(request)
+    whole = message_codec.decode_message(data, longest_list=1000)
+    assert whole.body is None
+    connection = manager(site)
+    steps, response = finish(requests.respond(site.broker, connection, whole))
+    assert steps == 2 + 2 * requests.DECODED_PER_STEP // requests.CHANGES_PER_STEP
+    assert response.status == 200
+    assert len(site.broker.topology.subscriptions) == 1
+    site.broker.topology.end(next(iter(site.broker.topology.subscriptions.values())))
+    cut = message_codec.decode_message(data[:-1] + b"\xff", longest_list=1000)  # the last entry is no value
+    _, response = finish(requests.respond(site.broker, connection, cut))
+    assert (response.status, len(site.broker.topology.subscriptions)) == (400, 0)
+    assert response.description.endswith("Nothing was changed.")
