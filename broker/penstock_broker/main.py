@@ -38,7 +38,7 @@ from penstock_broker.loop.probes import Probes, ProbeState
 from penstock_broker.loop.start_probes import start_probes
 from penstock_broker.loop.start_progress import StartProgress
 from penstock_broker.messages import restore
-from penstock_broker.settings import settings
+from penstock_broker.settings import settings, small_volume
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.storage import VolumeSpace
@@ -96,7 +96,9 @@ def run(
 def serve(given: BrokerSettings, data: Path, *, ready_file: Path | None = None, files: FileLayer | None = None) -> int:
     """Run one broker on a data folder. `files` replaces the file system under the log (crash tests)."""
     _raise_descriptor_limit()
-    listeners = listeners_of(given, _salt_key(data))
+    salt = _salt_key(data)
+    given = _fitted(given, data)
+    listeners = listeners_of(given, salt)
     probe_port = sockets.bind(given.probes) if given.probes is not None else None
     progress = StartProgress(time.monotonic)
     with start_probes(probe_port, progress):
@@ -106,13 +108,18 @@ def serve(given: BrokerSettings, data: Path, *, ready_file: Path | None = None, 
     if probe_port is not None:
         Probes(probe_port, loop, lambda: _probe_state(loop.broker, is_open=bool(addresses)))
     _stop_on_signals(loop)
-    for listener in listeners:
-        listener.bind()
-    loop.accept_connections()
-    addresses |= {listener.name: listener.bound for listener in listeners}
-    if probe_port is not None:
-        addresses["probes"] = sockets.bound(probe_port)
-    announce(addresses, data / ADDRESSES_FILE, ready_file)
+    try:
+        for listener in listeners:
+            listener.bind()
+        loop.accept_connections()
+        addresses |= {listener.name: listener.bound for listener in listeners}
+        if probe_port is not None:
+            addresses["probes"] = sockets.bound(probe_port)
+        announce(addresses, data / ADDRESSES_FILE, ready_file)
+    except Failure:
+        log.crash()  # nothing of this start is in the log: the next one finds what the last run left
+        raise
+    log.begin()  # from here on the epoch counts: clients that came meanwhile wait for the first turn
     try:
         loop.run()
         restore.record_losses(loop.broker.topology)
@@ -149,7 +156,13 @@ def _start(
     """
     started = time.monotonic()
     log, recovered = _open_log(given, data, files, progress)
-    loop = assemble(given, log, recovered, listeners, measure=lambda: _volume_space(data), restored=progress.restoring)
+    try:
+        loop = assemble(
+            given, log, recovered, listeners, measure=lambda: _volume_space(data), restored=progress.restoring
+        )
+    except Failure:
+        log.crash()
+        raise
     logger.info("Recovery took %.2f s", time.monotonic() - started)
     return loop
 
@@ -179,7 +192,7 @@ def _open_log(
 ) -> tuple[Log, Recovered]:
     options = LogOptions(segment_bytes=given.log.segment_bytes)
     try:
-        return Log.open(data / "log", files=files, options=options, progress=progress.reading)
+        return Log.open(data / "log", files=files, options=options, progress=progress.reading, begins=False)
     except FolderLocked as error:
         raise CannotRun(f"Another broker uses the data folder {data}.", "Stop it, or name another folder.") from error
     except NewerFormat as error:
@@ -189,6 +202,14 @@ def _open_log(
         raise CannotRun(f"The log in {data} can't be used: {error}.", cure) from error
     except OSError as error:
         raise CannotRun(f"The data folder {data} can't be used: {error}.", "Check its volume and owner.") from error
+
+
+def _fitted(given: BrokerSettings, data: Path) -> BrokerSettings:
+    """The settings with a log that the volume has room for."""
+    fitting = small_volume.fitted(given, _volume_space(data).total)
+    if fitting is not given:
+        logger.info("The log's segments have %d bytes, because the volume is small", fitting.log.segment_bytes)
+    return fitting
 
 
 def _volume_space(data: Path) -> VolumeSpace:

@@ -193,7 +193,7 @@ def _parse(
             f"The address {address!r} and its capabilities name both a topic and a queue; name one of them.",
         )
     kind = next(iter(kinds), None)
-    return _find(name, kind, directory) or _missing(name, kind, auto_create)
+    return _find(name, kind, directory) or _missing(name, kind, directory, auto_create)
 
 
 def _find(name: str, kind: NodeKind | None, directory: Directory) -> SourceAddress | None:
@@ -212,7 +212,7 @@ def _find(name: str, kind: NodeKind | None, directory: Directory) -> SourceAddre
     return None
 
 
-def _missing(name: str, kind: NodeKind | None, auto_create: AutoCreation) -> CreateNode | Refuse:
+def _missing(name: str, kind: NodeKind | None, directory: Directory, auto_create: AutoCreation) -> CreateNode | Refuse:
     if name.startswith(TEMPORARY_PREFIXES):
         return Refuse(
             Reason.ADDRESS_NOT_FOUND,
@@ -220,9 +220,13 @@ def _missing(name: str, kind: NodeKind | None, auto_create: AutoCreation) -> Cre
         )
     exchange, _ = _split(name)
     if kind is not NodeKind.TOPIC and auto_create.allows(NodeKind.QUEUE, name):
-        return check_queue_name(name) or CreateNode(NodeKind.QUEUE, name)
+        return check_queue_name(name) or _topic_instead(name, directory) or CreateNode(NodeKind.QUEUE, name)
     if kind is not NodeKind.QUEUE and auto_create.allows(NodeKind.TOPIC, exchange):
-        return check_exchange_name(exchange) or CreateNode(NodeKind.TOPIC, exchange)
+        return (
+            check_exchange_name(exchange)
+            or _queue_instead(name, exchange, directory)
+            or CreateNode(NodeKind.TOPIC, exchange)
+        )
     if kind is NodeKind.QUEUE:
         return Refuse(Reason.QUEUE_NOT_FOUND, f"There is no queue {name!r}; declare it, or check the name.")
     if kind is NodeKind.TOPIC:
@@ -234,6 +238,34 @@ def _missing(name: str, kind: NodeKind | None, auto_create: AutoCreation) -> Cre
         Reason.ADDRESS_NOT_FOUND,
         f"There is neither a queue {name!r} nor an exchange {exchange!r}; declare one, or check the name.",
     )
+
+
+def _topic_instead(name: str, directory: Directory) -> Refuse | None:
+    """None if a queue of this name may be made; or that the address leads to a topic already (decision 78)."""
+    for exchange, key in ((name, None), _split(name)):
+        if directory.exchange_type(exchange) is not None:
+            meant = f"the topic {exchange!r}" if key is None else f"the topic {exchange!r} with the key {key!r}"
+            return Refuse(
+                Reason.OTHER_KIND_OF_NODE,
+                f"{name!r} is {meant} here, so no queue is made by that name: whoever names it without a kind would "
+                f"not reach the queue. Ask for the topic (capability topic, or topic://{name}), take another name, or "
+                "have both declared.",
+            )
+    return None
+
+
+def _queue_instead(name: str, exchange: str, directory: Directory) -> Refuse | None:
+    """None if the topic may be made for this address; or that the address leads to a queue already (decision 78)."""
+    for queue in (name, exchange):
+        if directory.has_queue(queue):
+            return Refuse(
+                Reason.OTHER_KIND_OF_NODE,
+                f"{queue!r} is a queue here, so no topic is made by that name: whoever names it without a kind would "
+                f"not reach the topic. Ask for the queue (capability queue, or queue://{queue}), take another name, or "
+                "have both declared. If a client made the queue by mistake, delete it, and let all of them name the "
+                f"topic (capability topic, or topic://{exchange}).",
+            )
+    return None
 
 
 def _split(name: str) -> tuple[str, str | None]:

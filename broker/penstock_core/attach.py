@@ -140,7 +140,7 @@ def _decide(
     joined = Join(existing=existing, claims=claims, steals=steals)
     if existing.managed is not None:
         return _refuse_override(source, binding, existing, existing.managed) or joined
-    if binding == existing.binding:
+    if binding.means(existing.binding):
         return joined
     if existing.consumers:
         return _in_use(
@@ -196,7 +196,7 @@ def _refuse_override(
     declared = existing.binding
     same_keys = source.keys is None or binding.keys == declared.keys
     same_headers = source.headers is None or binding.headers == declared.headers
-    same_filter = binding.filter.is_empty or binding.filter == declared.filter
+    same_filter = binding.filter.is_empty or binding.filter.means(declared.filter)
     if binding.exchange == declared.exchange and same_keys and same_headers and same_filter:
         return None
     match managed.client_overrides:

@@ -8,12 +8,13 @@ them.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from penstock_core.header_bindings import HeaderBinding, check_headers
 from penstock_core.identity import Identity, LinkKey
 from penstock_core.reason import Reason, Refuse
+from penstock_core.selector import mean_the_same
 from penstock_core.terms import ExchangeType
 
 __all__ = [
@@ -52,6 +53,10 @@ class Filter:
         """True if nothing is left out."""
         return self.selector is None and not self.no_local
 
+    def means(self, other: Filter) -> bool:
+        """True if the other filter leaves out the same, as far as that can be told (`selector.mean_the_same`)."""
+        return self.no_local == other.no_local and mean_the_same(self.selector, other.selector)
+
 
 NO_FILTER: Final = Filter()
 NO_HEADERS: Final[frozenset[HeaderBinding]] = frozenset()
@@ -71,6 +76,10 @@ class Binding:
     def ordered_keys(self) -> tuple[str, ...]:
         """The keys in a stable order, for whoever writes them down."""
         return tuple(sorted(self.keys))
+
+    def means(self, other: Binding) -> bool:
+        """True if the other binding takes the same messages: then an attach with it changes nothing."""
+        return self == other or (replace(self, filter=other.filter) == other and self.filter.means(other.filter))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from penstock_core.attach_table import SHARED_SUBS
 from penstock_core.reason import Reason, Refuse
 
 __all__ = [
+    "ENFORCEMENT_POLICY",
     "ESTABLISHMENT_FAILED",
     "TAKEN_OVER",
     "Admit",
@@ -29,6 +30,9 @@ __all__ = [
     "decide_sole_connection",
     "offer",
 ]
+
+ENFORCEMENT_POLICY: Final = "sole-connection-enforcement-policy"
+"""The Open property that names the policy."""
 
 ESTABLISHMENT_FAILED: Final = "amqp:connection-establishment-failed"
 """The Open property that announces a Close right behind."""
@@ -51,8 +55,8 @@ def offer(working: Collection[Capability]) -> tuple[str, ...]:
 
 
 class Enforcement(enum.Enum):
-    """How the new connection wants uniqueness enforced (property ``sole-connection-enforcement-policy``); values are
-    those on the wire.
+    """How a connection wants its uniqueness enforced (property ``sole-connection-enforcement-policy`` of its Open, and
+    of our answer to it); values are those on the wire.
     """
 
     REFUSE = 0
@@ -73,6 +77,8 @@ class Predecessor:
 
     is_sole: bool
     """It asked to be the only connection of its container, and the broker agreed."""
+    enforcement: Enforcement
+    """If it did: what it asked to happen when another connection of its container opens."""
     user: str
     probe: ProbeResult
 
@@ -114,7 +120,9 @@ def decide_sole_connection(
 ) -> SoleDecision:
     """Decide an Open whose container-id another connection may hold.
 
-    Only one of the two may stay if either of them asked to be the only one.
+    Only one of the two may stay if either of them asked to be the only one. Which one is said by the policy of the
+    older one, on which it was agreed when that one opened; by that of the new one only if the older one had asked for
+    nothing.
     """
     if predecessor is None or not (asks_sole or predecessor.is_sole):
         return Admit()
@@ -125,7 +133,8 @@ def decide_sole_connection(
             return ClosePredecessor(TAKEN_OVER)
         case ProbeResult.ALIVE:
             mine = predecessor.user == user or may_use_others
-            if asks_sole and enforcement is Enforcement.CLOSE_EXISTING and mine:
+            policy = predecessor.enforcement if predecessor.is_sole else enforcement
+            if policy is Enforcement.CLOSE_EXISTING and mine:
                 return ClosePredecessor(TAKEN_OVER)
             return _in_use()
         case _:

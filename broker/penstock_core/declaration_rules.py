@@ -108,7 +108,7 @@ def decide_declaration(
             f"The {existing.identity} is there and is {existing.exclusivity.value}; declare the same, or end it first.",
         )
     adopts = declared.managed is not None and existing.managed is None
-    if declared.binding == existing.binding:
+    if declared.binding.means(existing.binding):
         return Keep(adopts, SameBinding())
     return Keep(adopts, decide_rebind(declared.rebind_policy, existing.consumers, depth))
 

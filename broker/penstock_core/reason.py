@@ -55,6 +55,7 @@ class Reason(enum.Enum):
     SUBSCRIPTION_NOT_FOUND = "SubscriptionNotFound"
     QUEUE_NOT_FOUND = "QueueNotFound"
     ADDRESS_NOT_FOUND = "AddressNotFound"
+    OTHER_KIND_OF_NODE = "OtherKindOfNode"
     INVALID_SELECTOR = "InvalidSelector"
     INVALID_BINDING_KEY = "InvalidBindingKey"
     INVALID_NAME = "InvalidName"
@@ -103,6 +104,7 @@ CONDITIONS: Final[dict[Reason, ErrorCondition]] = {
     Reason.SUBSCRIPTION_NOT_FOUND:   ErrorCondition.NOT_FOUND,
     Reason.QUEUE_NOT_FOUND:          ErrorCondition.NOT_FOUND,
     Reason.ADDRESS_NOT_FOUND:        ErrorCondition.NOT_FOUND,
+    Reason.OTHER_KIND_OF_NODE:       ErrorCondition.NOT_FOUND,
     Reason.INVALID_SELECTOR:         ErrorCondition.INVALID_FIELD,
     Reason.INVALID_BINDING_KEY:      ErrorCondition.INVALID_FIELD,
     Reason.INVALID_NAME:             ErrorCondition.INVALID_FIELD,

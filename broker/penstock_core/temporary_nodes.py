@@ -1,10 +1,12 @@
 """Temporary queues and topics: what a dynamic source or target makes, who may consume from it, and when it is deleted.
 
-A dynamic node has a generated, unguessable name; anybody who learns it may send there, but only the connection that
-made it may consume. It is deleted as its lifetime policy says, and at the latest with that connection: nobody else
-could consume its messages. It must not know links or queues: the caller counts them. Source: AMQP 1.0 part 3, sections
-3.5.9 (``dynamic``, node properties) and 3.5.10 to 3.5.13 (lifetime policies); the JMS mapping "Temporary
-Queues/Topics".
+A dynamic node has a generated, unguessable name, and anybody who learns it may send there. If the capabilities of its
+terminus call it temporary (``temporary-queue``, ``temporary-topic``), only the connection that made it may consume, as
+JMS says; otherwise anybody may who learns the name and has the permission. It is deleted as its lifetime policy says,
+and at the latest with that connection. It must not know links or queues: the caller counts them.
+
+Source: AMQP 1.0 part 3, sections 3.5.9 (``dynamic``, node properties) and 3.5.10 to 3.5.13 (lifetime policies); the JMS
+mapping "Temporary Queues/Topics".
 """
 
 from __future__ import annotations
@@ -18,17 +20,22 @@ from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import NodeKind
 
 __all__ = [
+    "EXCLUSIVE",
     "TEMPORARY_PREFIXES",
     "LifetimePolicy",
     "MakeTemporary",
     "Use",
     "check_consumer",
     "decide_dynamic",
+    "is_exclusive",
     "is_over",
     "temporary_name",
 ]
 
 _PREFIX: Final[dict[NodeKind, str]] = {NodeKind.QUEUE: "temporary-queue:", NodeKind.TOPIC: "temporary-topic:"}
+
+EXCLUSIVE: Final = frozenset(("temporary-queue", "temporary-topic"))
+"""Capabilities of a dynamic terminus whose node is for its connection alone. Source: the JMS mapping."""
 
 TEMPORARY_PREFIXES: Final = tuple(_PREFIX.values())
 """No other queue or exchange may have a name that begins with one of these."""
@@ -102,9 +109,16 @@ def decide_dynamic(
     return MakeTemporary(kind, temporary_name(kind, token), policy or LifetimePolicy.DELETE_ON_CLOSE)
 
 
-def check_consumer(name: str, owner: int, connection: int, *, durable: bool = False) -> Refuse | None:
+def is_exclusive(capabilities: Collection[str]) -> bool:
+    """True if the capabilities of a dynamic terminus ask that only the connection which makes the node may consume."""
+    return not EXCLUSIVE.isdisjoint(capabilities)
+
+
+def check_consumer(
+    name: str, owner: int, connection: int, *, exclusive: bool = True, durable: bool = False
+) -> Refuse | None:
     """None if a link of ``connection`` may consume from the temporary node that connection ``owner`` made."""
-    if connection != owner:
+    if exclusive and connection != owner:
         return Refuse(
             Reason.OTHER_CONNECTION,
             f"Only the connection that made {name!r} may consume from it; send to it, or make one of your own.",

@@ -13,8 +13,10 @@ import tempfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+import pyspark
 from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs] - it has none
 from pyspark.conf import SparkConf
 from pyspark.core.context import SparkContext
@@ -22,9 +24,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock_api.failure import CannotRun
+from penstock_lag.class_archive import ARCHIVE, CLASS_PATH
 
 __all__ = [
     "Needs",
+    "class_archive",
     "is_local",
     "local_session",
     "options_for",
@@ -47,11 +51,16 @@ class Needs:
     """Of the window; None: not known yet."""
 
 
+CLASSES_VARIABLE: Final = "PENSTOCK_LAG_CLASSES"
+"""The folder with an archive of Java's classes (penstock_lag.class_archive)."""
+
+
 OPTIONS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # where a column comes from: three more calls for each
 }
 """Unless the user has set them."""
 
@@ -113,18 +122,52 @@ def tune(spark: SparkSession, rows: int) -> None:
             spark.conf.set(name, value)
 
 
-def options_for(needs: Needs, scratch: str, is_given: Callable[[str], bool] | None) -> dict[str, str]:
+def class_archive(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The folder with an archive of classes, if there is one that Java would accept: not if the user's settings put
+    something else first in the class path. Without it a run only takes longer to start.
+    """
+    given = environment.get(CLASSES_VARIABLE, "")
+    if not given:
+        return None
+    folder = Path(given).absolute()
+    if not ((folder / CLASS_PATH).is_file() and (folder / ARCHIVE).is_file()):
+        log.warning("%s is %s, which has no %s: Java starts without it", CLASSES_VARIABLE, given, ARCHIVE)
+        return None
+    if _defaults_have("spark.driver.extraClassPath", environment):
+        log.info("spark-defaults.conf has a class path, so Java starts without the archive of classes")
+        return None
+    return folder
+
+
+def _defaults_have(option: str, environment: Mapping[str, str]) -> bool:
+    """Whether Spark's own file of settings has an option, which one that is given here would replace."""
+    home = Path(environment.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    folder = Path(environment.get("SPARK_CONF_DIR") or home / "conf")
+    try:
+        lines = (folder / "spark-defaults.conf").read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return False
+    return any(line.strip().startswith(option) for line in lines)
+
+
+def options_for(
+    needs: Needs, scratch: str, is_given: Callable[[str], bool] | None, classes: Path | None = None
+) -> dict[str, str]:
     """Options of a session: of its own, or, with `is_given`, of one that spark-submit prepared. That function says of
-    an option whether the user has set it.
+    an option whether the user has set it. In: also the folder with an archive of classes, for a session of its own.
     """
     options = {**OPTIONS, "spark.sql.warehouse.dir": scratch}
     if is_given is not None:
         return {name: value for name, value in options.items() if not is_given(name)}
     is_long = needs.rows is None or needs.rows > LONG_ROWS
+    java = f"{LONG if is_long else SHORT} {STOPS}"
+    if classes is not None:
+        java += f" -XX:SharedArchiveFile={classes / ARCHIVE}"
+        options["spark.driver.extraClassPath"] = str(classes / CLASS_PATH)
     return options | {
         **LOCAL_OPTIONS,
         "spark.driver.memory": needs.memory,
-        "spark.driver.extraJavaOptions": f"{LONG if is_long else SHORT} {STOPS}",
+        "spark.driver.extraJavaOptions": java,
         "spark.local.dir": scratch,
         "spark.app.name": needs.run_name or "penstock lag",
     }
@@ -136,7 +179,8 @@ def local_session(needs: Needs) -> Generator[SparkSession]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     with tempfile.TemporaryDirectory(prefix="penstock-lag-") as scratch:
-        session = _start(options_for(needs, scratch, _given_to_spark_submit() if started_by_spark_submit() else None))
+        is_given = _given_to_spark_submit() if started_by_spark_submit() else None
+        session = _start(options_for(needs, scratch, is_given, class_archive() if is_given is None else None))
         try:
             yield session
         finally:

@@ -224,6 +224,33 @@ def compared_with_ledger(begin: AuditTotals, rows: Sequence[LedgerTotals], spans
     return told
 
 
+def is_within(row: LedgerTotals, state: AuditState) -> bool:
+    """Whether a row of the ledger shows a moment between the beginning and the end of an audit, by its totals: times
+    do not tell that if the clock was set.
+    """
+    if state.end is None:
+        return False
+    whole = sum(_value(state.end, name) - _value(state.begin, name) for name in TOTALS)
+    return 0 < row.since(state.begin) < whole
+
+
+def clock_was_set(state: AuditState, steps_ms: Sequence[int]) -> str | None:
+    """A sentence if the broker's clock was set during an audit. `steps_ms`: by how much, each time, as the ledger's
+    rows within the audit tell it.
+    """
+    step_ms = sum(steps_ms)
+    if steps_ms:
+        how = f"set {'back' if step_ms < 0 else 'forward'} by {abs(step_ms) / 1000:g} s"
+    elif state.ended_ms is not None and state.ended_ms < state.started_ms:
+        how = "set back"
+    else:
+        return None
+    return (
+        f"The broker's clock was {how} during the audit, so times can't be compared: neither the rows of the ledger "
+        "nor the sojourns. Accounts and totals are right. Audit again to compare the rest."
+    )
+
+
 def _value(totals: AuditTotals, name: str) -> int:
     found: int = getattr(totals, name)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,9 @@ CACHE = ROOT / "build" / "lag-bench"
 PACKAGES = ROOT / "build" / "bench-packages"
 REQUIREMENTS = ROOT / "requirements" / "bench.lock"
 RESULTS = CACHE / "results.json"
+CLASSES = CACHE / "classes"
+MODES = ((" bare", ""), ("", str(CLASSES)))
+"""Java without and with an archive of Spark's classes, which the lag image has."""
 THREADS = 2
 SIZES = ((34, 9), (1_000, 90), (10_000, 90), (10_000, 3_000))
 """Subscriptions and polls: 306 rows, 90,090, 900,090 and 30,003,000."""
@@ -37,6 +41,8 @@ class Line:
     cpu_seconds: float
     wall_seconds: float
     peak_mebibytes: int
+    load: float = 0.0
+    """Of the machine, over its last minute: above THREADS it did other work, which makes processor time longer, too."""
 
 
 def lag(sizes: Sequence[tuple[int, int]], memory: str) -> int:
@@ -46,17 +52,18 @@ def lag(sizes: Sequence[tuple[int, int]], memory: str) -> int:
     sys.path.insert(0, str(PACKAGES))
     from benching.lag_ledger import LedgerSize, make_ledger
 
-    print(f"{'rows':>10}  {'engine':<12} {'CPU s':>8} {'wall s':>8} {'MiB':>6}", flush=True)
-    lines = [_told(0, "start", _measured("start", [sys.executable, "-c", _START]))]
+    subprocess.run([sys.executable, "-m", "penstock_lag.class_archive", str(CLASSES)], check=True, capture_output=True)
+    print(f"{'rows':>10}  {'engine':<12} {'CPU s':>8} {'wall s':>8} {'MiB':>6} {'load':>6} {'beyond':>7}", flush=True)
+    lines = [_spark(0, mode, classes, ["-c", _START]) for mode, classes in MODES]
+    start = {mode: line.cpu_seconds for (mode, _), line in zip(MODES, lines, strict=True)}
     agreed = True
     for subscriptions, polls in sizes:
         size = LedgerSize(subscriptions, polls)
         folder = make_ledger(CACHE, size)
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
             of_job = Path(scratch) / "result.json"
-            lines.append(
-                _told(size.rows, "spark", _measured("spark", _job(folder, size.window_seconds, of_job, memory)))
-            )
+            job = _job(folder, size.window_seconds, of_job, memory)
+            lines += [_spark(size.rows, mode, classes, job, start[mode]) for mode, classes in MODES]
             expected = _figures(of_job)
             for engine in ("duckdb", "polars"):
                 output = Path(scratch) / f"{engine}.json"
@@ -79,22 +86,28 @@ def _install() -> None:
 def _job(folder: Path, window: int, output: Path, memory: str) -> list[str]:
     words = ["--ledger", str(folder), "--broker", "main", "--namespace", "shop", "--run-name", "bench"]
     words += ["--window", str(max(window, 1)), "--no-publish", "--output", str(output), "--memory", memory]
-    return [sys.executable, "-m", "penstock_lag", *words]
+    return ["-m", "penstock_lag", *words]
 
 
-def _measured(name: str, command: Sequence[str]) -> Cost:
-    cost = cost_of(command, CACHE / f"{name}.log", {"PYTHONPATH": str(PACKAGES)})
+def _spark(rows: int, mode: str, classes: str, words: Sequence[str], start: float | None = None) -> Line:
+    """Also tells how much it is beyond the start of Spark, which was measured with the same options of Java."""
+    name = f"{'spark' if rows else 'start'}{mode}"
+    cost = _measured(name, [sys.executable, *words], {"PENSTOCK_LAG_CLASSES": classes})
+    return _told(rows, name, cost, "" if start is None else f"{cost.cpu_seconds - start:7.1f}")
+
+
+def _measured(name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Cost:
+    cost = cost_of(command, CACHE / f"{name}.log", {"PYTHONPATH": str(PACKAGES), **(environment or {})})
     if cost.exit_code != 0:
         raise SystemExit(f"{name} ended with {cost.exit_code}:\n{cost.errors}")
     return cost
 
 
-def _told(rows: int, engine: str, cost: Cost) -> Line:
-    line = Line(rows, engine, round(cost.cpu_seconds, 1), round(cost.wall_seconds, 1), cost.peak_bytes >> 20)
-    print(
-        f"{line.rows:>10,}  {engine:<12} {line.cpu_seconds:>8} {line.wall_seconds:>8} {line.peak_mebibytes:>6}",
-        flush=True,
-    )
+def _told(rows: int, engine: str, cost: Cost, beyond: str = "") -> Line:
+    cpu_seconds, wall_seconds = round(cost.cpu_seconds, 1), round(cost.wall_seconds, 1)
+    line = Line(rows, engine, cpu_seconds, wall_seconds, cost.peak_bytes >> 20, round(os.getloadavg()[0], 1))
+    figures = f"{cpu_seconds:>8} {wall_seconds:>8} {line.peak_mebibytes:>6} {line.load:>6}"
+    print(f"{rows:>10,}  {engine:<12} {figures} {beyond}", flush=True)
     return line
 
 

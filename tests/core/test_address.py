@@ -141,6 +141,40 @@ def test_auto_creation(address: str, capabilities: tuple[str, ...], made: Source
     assert source(address, *capabilities, auto_create=True) == made
 
 
+@pytest.mark.parametrize(
+    ("address", "capabilities", "told"),
+    [
+        ("jobs", ("topic",), "capability queue, or queue://jobs"),
+        ("topic://jobs", (), "capability queue, or queue://jobs"),
+        ("jobs/eu", ("topic", "shared"), "capability queue, or queue://jobs"),
+        ("jobs", ("shared", "global"), "topic://jobs"),
+        ("o", ("queue",), "capability topic, or topic://o"),
+        ("queue://o", (), "capability topic, or topic://o"),
+        ("queue://o/us", (), "the topic 'o' with the key 'us'"),
+        ("amq.topic", ("queue",), "capability topic, or topic://amq.topic"),
+    ],
+)
+def test_decision_78_a_name_is_one_kind_of_node(address: str, capabilities: tuple[str, ...], told: str) -> None:
+    for found in (
+        source(address, *capabilities, auto_create=True),
+        parse_target(address, capabilities, NAMES, auto_create=ANYTHING),
+    ):
+        assert isinstance(found, Refuse)
+        assert found.reason is Reason.OTHER_KIND_OF_NODE
+        assert found.condition is ErrorCondition.NOT_FOUND
+        assert told in found.description
+
+
+def test_decision_78_what_resources_declare_may_be_both() -> None:
+    assert source("both", "topic", auto_create=True) == ExchangeAddress("both", TOPIC, None)
+    assert source("both", "queue", auto_create=True) == QueueAddress("both")
+
+
+def test_decision_78_without_auto_creation_the_name_is_just_not_there() -> None:
+    assert reason(source("jobs", "topic")) is Reason.EXCHANGE_NOT_FOUND
+    assert reason(source("o", "queue")) is Reason.QUEUE_NOT_FOUND
+
+
 def test_nothing_is_created_unless_that_is_on() -> None:
     assert reason(parse_source("new", (), NAMES)) is Reason.ADDRESS_NOT_FOUND
     assert reason(parse_target("new", (), NAMES)) is Reason.ADDRESS_NOT_FOUND
@@ -213,6 +247,7 @@ BY_NAME = AutoCreation(CreationRule(("app.*", "jobs/*")), CreationRule(("app.*",
         ("jobs/eu", (), CreateNode(NodeKind.QUEUE, "jobs/eu")),
         ("news/eu", (), CreateNode(NodeKind.TOPIC, "news")),  # no queue may have that name
         ("jobs/eu", ("topic",), Reason.EXCHANGE_NOT_FOUND),
+        ("app.b", ("topic",), CreateNode(NodeKind.TOPIC, "app.b")),
         ("news", ("queue",), Reason.QUEUE_NOT_FOUND),
         ("other", (), Reason.ADDRESS_NOT_FOUND),
     ],

@@ -36,6 +36,21 @@ def test_decision_06_another_exchange_key_or_filter_is_different(other: Binding)
     assert Binding("x", frozenset({"a"})) != other
 
 
+@pytest.mark.parametrize("text", ["a NOT IN ('x')", "a = 1 AND a NOT BETWEEN 1 AND 2", "a NOT LIKE 'x%'"])
+def test_decision_06_what_an_older_release_stored_as_the_same_selector_is_no_change(text: str) -> None:
+    # releases up to 0.1 stored NOT (a IN ('x')) as a NOT IN ('x')
+    head, _, predicate = text.rpartition(" AND a NOT") if " AND a NOT" in text else ("", "", "")
+    asked = "NOT a" + text.split("a NOT", 1)[1]
+    if head:
+        asked = f"{head} AND NOT a{predicate}"
+    stored = Binding("x", frozenset({"k"}), Filter(text))
+    assert Binding("x", frozenset({"k"}), Filter(asked)).means(stored)
+    assert not Binding("x", frozenset({"j"}), Filter(asked)).means(stored)
+    assert not Binding("x", frozenset({"k"}), Filter("a = 2")).means(stored)
+    assert not Binding("x", frozenset({"k"}), Filter(asked, no_local=True)).means(stored)
+    assert not Binding("x", frozenset({"k"})).means(stored)
+
+
 @pytest.mark.parametrize(
     ("exchange_type", "key"),
     [

@@ -54,8 +54,10 @@ def opening(
     )
 
 
-def held(probe: ProbeResult, *, is_sole: bool = True) -> Predecessor:
-    return Predecessor(is_sole=is_sole, user=ANN, probe=probe)
+def held(
+    probe: ProbeResult, *, is_sole: bool = True, enforcement: Enforcement = Enforcement.CLOSE_EXISTING
+) -> Predecessor:
+    return Predecessor(is_sole=is_sole, enforcement=enforcement, user=ANN, probe=probe)
 
 
 def test_decision_13_a_container_of_its_own_is_admitted() -> None:
@@ -76,7 +78,7 @@ def test_decision_13_a_dead_predecessor_holds_nobody_up() -> None:
 
 
 def test_decision_13_a_live_predecessor_refuses_the_newcomer() -> None:
-    decision = opening(held(ProbeResult.ALIVE))
+    decision = opening(held(ProbeResult.ALIVE, enforcement=Enforcement.REFUSE))
     assert isinstance(decision, Refuse)
     assert decision.reason is Reason.CONTAINER_IN_USE
     assert decision.condition.value == "amqp:invalid-field"
@@ -88,15 +90,33 @@ def test_decision_13_the_policies_on_the_wire() -> None:
 
 
 def test_decision_13_close_existing() -> None:
-    decision = opening(held(ProbeResult.ALIVE), enforcement=Enforcement.CLOSE_EXISTING)
+    decision = opening(held(ProbeResult.ALIVE))
     assert isinstance(decision, ClosePredecessor)
     assert decision.told.condition.value == "amqp:resource-locked"
     assert decision.told.error_info()["sole-connection-enforcement"] is True
 
 
-def test_decision_13_who_does_not_ask_to_be_alone_closes_nobody() -> None:
-    decision = opening(held(ProbeResult.ALIVE), asks_sole=False, enforcement=Enforcement.CLOSE_EXISTING)
-    assert isinstance(decision, Refuse)
+@pytest.mark.parametrize(
+    ("older", "newer", "outcome"),
+    [
+        (Enforcement.CLOSE_EXISTING, Enforcement.REFUSE, ClosePredecessor),
+        (Enforcement.CLOSE_EXISTING, None, ClosePredecessor),
+        (Enforcement.REFUSE, Enforcement.CLOSE_EXISTING, Refuse),
+        (Enforcement.REFUSE, None, Refuse),
+        (None, Enforcement.CLOSE_EXISTING, ClosePredecessor),
+        (None, Enforcement.REFUSE, Refuse),
+    ],
+)
+def test_decision_13_of_two_policies_that_of_the_older_connection_counts(
+    older: Enforcement | None, newer: Enforcement | None, outcome: type[SoleDecision]
+) -> None:
+    predecessor = held(
+        ProbeResult.ALIVE, is_sole=older is not None, enforcement=older if older is not None else Enforcement.REFUSE
+    )
+    decision = opening(
+        predecessor, asks_sole=newer is not None, enforcement=newer if newer is not None else Enforcement.REFUSE
+    )
+    assert isinstance(decision, outcome)
 
 
 def test_decision_16_another_users_connection_is_not_closed_without_a_permission() -> None:

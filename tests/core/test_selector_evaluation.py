@@ -80,7 +80,13 @@ TRUE = [
     "five + 1 BETWEEN 6 AND 6",
     "red IN ('blue', 'red')",
     "red NOT IN ('blue')",
-    "five NOT IN ('5')",
+    "NOT (five IN ('5'))",
+    "NOT five IN ('5')",
+    "NOT (red BETWEEN 1 AND 9)",
+    "NOT (five LIKE '5')",
+    "yes = TRUE AND NOT (yes IN ('red'))",
+    "half NOT BETWEEN 1 AND 9",
+    "five + 5 NOT BETWEEN 1 AND 9",
     "red LIKE 'r_d'",
     "red LIKE 'red'",
     "red LIKE 'r%'",
@@ -144,6 +150,20 @@ NOT_TRUE = [
     "five NOT BETWEEN missing AND 9",
     "missing IN ('red')",
     "missing NOT IN ('red')",
+    "five NOT IN ('5')",
+    "yes NOT IN ('red')",
+    "bytes NOT IN ('red')",
+    "red NOT IN ('red')",
+    "NOT (red NOT IN ('blue'))",
+    "NOT (missing NOT IN ('red'))",
+    "red NOT BETWEEN 1 AND 9",
+    "yes NOT BETWEEN 1 AND 9",
+    "red NOT BETWEEN half AND 9.5",
+    "five NOT BETWEEN 5 AND 5",
+    "five NOT LIKE '5'",
+    "yes NOT LIKE 'red'",
+    "bytes NOT LIKE '%'",
+    "red NOT LIKE 'r%'",
     "missing LIKE '%'",
     "missing NOT LIKE '%'",
     "missing = 1 OR no",
@@ -198,6 +218,22 @@ def test_not_selected(text: str) -> None:
 def test_between_is_two_comparisons(text: str) -> None:
     # five >= 6 is false, whatever the other end: false AND unknown is false
     assert selects(text)
+
+
+@given(
+    value=st.one_of(st.none(), st.booleans(), st.integers(-2, 11), st.floats(-2, 11), st.text(max_size=2), st.binary()),
+    low=st.integers(-1, 10),
+    high=st.one_of(st.integers(-1, 10), st.just(2**60), st.floats(-1, 10)),
+)
+def test_not_between_is_below_or_above(value: object, low: int, high: float) -> None:
+    def says(text: str) -> bool:
+        compiled = compile_selector(text)
+        assert isinstance(compiled, Selector)
+        return compiled.selects({"x": value}.get)
+
+    for wrapped in ("{}", "NOT ({})"):
+        both = [wrapped.format(each) for each in (f"x NOT BETWEEN {low} AND {high!r}", f"x < {low} OR x > {high!r}")]
+        assert says(both[0]) == says(both[1])
 
 
 def test_a_hostile_pattern_stays_linear() -> None:
@@ -256,7 +292,14 @@ def naive(node: Node) -> bool | None:
                 return None
             if not isinstance(value, str):
                 return False
-            return value in node.choices if isinstance(node, In) else naive_like(node.pattern, value)
+            taken = value in node.choices if isinstance(node, In) else naive_like(node.pattern, value)
+            return taken is not node.is_negated
+        case Between(is_negated=True):
+            below = naive(Comparison(ComparisonOp.LESS, node.operand, node.low))
+            above = naive(Comparison(ComparisonOp.GREATER, node.operand, node.high))
+            if below is True or above is True:
+                return True
+            return None if below is None or above is None else False
         case Between():
             low = naive(Comparison(ComparisonOp.GREATER_OR_EQUAL, node.operand, node.low))
             high = naive(Comparison(ComparisonOp.LESS_OR_EQUAL, node.operand, node.high))
@@ -368,9 +411,9 @@ PREDICATES = (
     | st.builds(Literal, st.booleans())
     | st.builds(Comparison, st.sampled_from(ComparisonOp), TERMS, TERMS)
     | st.builds(Comparison, st.sampled_from([ComparisonOp.EQUAL, ComparisonOp.NOT_EQUAL]), TERMS | OTHERS, OTHERS)
-    | st.builds(Between, TERMS, TERMS, TERMS)
-    | st.builds(In, NAMES, st.frozensets(TEXTS, min_size=1))
-    | st.builds(Like, NAMES, TEXTS, st.none())
+    | st.builds(Between, TERMS, TERMS, TERMS, is_negated=st.booleans())
+    | st.builds(In, NAMES, st.frozensets(TEXTS, min_size=1), is_negated=st.booleans())
+    | st.builds(Like, NAMES, TEXTS, st.none(), is_negated=st.booleans())
     | st.builds(IsNull, NAMES)
 )
 

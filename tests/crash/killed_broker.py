@@ -1,12 +1,13 @@
 """The broker under test, as a process: `python -m crash.killed_broker DATA FILES READY_FILE TALLY`.
 
-FILES is aio, counted, lossy or forgetful: the file layer under the log.
+FILES is aio, counted, lossy, forgetful, points or lossy-points: the file layer under the log.
 """
 
 import logging
 import sys
 from pathlib import Path
 
+from broker.log.crash_points import PointFiles
 from crash.lossy_files import CountingFiles, LossyFiles, Tally
 
 from penstock_broker import main
@@ -27,6 +28,10 @@ def files_for(kind: str, tally: Tally) -> FileLayer | None:
             return LossyFiles(tally)
         case "forgetful":
             return LossyFiles(tally, forgetful=True)
+        case "points":
+            return PointFiles(CountingFiles(tally), tally.reached)
+        case "lossy-points":
+            return PointFiles(LossyFiles(tally), tally.reached)
         case _:
             raise ValueError(kind)
 

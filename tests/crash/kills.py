@@ -10,7 +10,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker.log.crash_points import BEFORE, BEHIND, WITHIN
 from crash.crash_load import Load
+from crash.load_client import Gone
 from crash.lossy_files import Tally
 from support.waiting import until
 
@@ -18,6 +20,20 @@ START_SECONDS = 60
 END_SECONDS = 60
 TALLIED = ("counted", "lossy")
 """File layers that know what is synced, and that `Victim.arm` works with."""
+POINTED = ("points", "lossy-points")
+"""File layers that know at which point of its work the log is."""
+POINTS = [
+    (point, when)
+    for point in ("put", "ack", "topology", "checkpoint", "seal", "segment header", "spare filled")
+    for when in (BEFORE, WITHIN, BEHIND)
+] + [
+    (point, when)
+    for point in ("named", "names synced", "recycled", "spare synced", "synced")
+    for when in (BEFORE, BEHIND)
+]
+"""The points that are passed under this load."""
+MOST_ACCEPTS = 60_000
+"""After so many the broker is killed although it has not come to the point."""
 TESTS = Path(__file__).resolve().parent.parent
 
 
@@ -37,6 +53,8 @@ class Outcome:
     churn: dict[str, int] = field(default_factory=dict[str, int])
     lacking: dict[str, int] = field(default_factory=dict[str, int])
     violations: list[str] = field(default_factory=list[str])
+    points: dict[str, int] = field(default_factory=dict[str, int])
+    """How many kills each point met."""
 
     @property
     def rate(self) -> float:
@@ -84,6 +102,11 @@ class Victim:
         """Let it kill itself behind the next block it writes. For the tallied file layers."""
         assert self.files in TALLIED
         self.tally.arm()
+
+    def arm_at(self, point: str, when: str) -> None:
+        """Let it kill itself at this point. For the file layers that know points."""
+        assert self.files in POINTED
+        self.tally.arm_at(point, when)
 
     def ended(self) -> bool:
         """Wait for what `arm` brings about; True if written blocks were not synced at that moment."""
@@ -136,6 +159,8 @@ def kill_often(
                 victim.arm()
                 load.run_until_gone()
                 outcome.unsynced += victim.ended()
+            elif files in POINTED:
+                outcome.unsynced += _kill_at(victim, load, POINTS[(seed + outcome.kills) % len(POINTS)], outcome)
             else:
                 outcome.unsynced += victim.kill()
             outcome.kills += 1
@@ -149,3 +174,15 @@ def kill_often(
     outcome.accepted, outcome.receipts, outcome.repeated = ledger.accepts, ledger.receipts, ledger.repeated
     outcome.churn, outcome.lacking, outcome.violations = load.churn.counts, ledger.lacking(), ledger.violations
     return outcome
+
+
+def _kill_at(victim: Victim, load: Load, at: tuple[str, str], outcome: Outcome) -> bool:
+    """Have the broker end at this point; true if written blocks were not synced then."""
+    victim.arm_at(*at)
+    try:
+        load.run(MOST_ACCEPTS)
+    except (Gone, ConnectionError):
+        name = " ".join(at)
+        outcome.points[name] = outcome.points.get(name, 0) + 1
+        return victim.ended()
+    return victim.kill()

@@ -14,10 +14,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from struct import Struct
+from zlib import crc32
 
 from penstock_broker.log.files import Buffer, RealFiles
 
-_TALLY = Struct("<QQQ")
+_TALLY = Struct("<QQQQ")
 _HIDDEN = ".unsynced-"
 
 
@@ -38,6 +39,15 @@ class Tally:
         """The next block written is the last thing the process does."""
         self._map[16] = 1
 
+    def arm_at(self, point: str, when: str) -> None:
+        """This point (`broker.log.crash_points`), met before, within or behind, is the last thing the process does."""
+        self._map[24:32] = _code(point, when)
+
+    def reached(self, point: str, when: str) -> None:
+        """The process is at this point."""
+        if self._map[24:32] == _code(point, when):
+            os.kill(os.getpid(), signal.SIGKILL)
+
     def wrote(self) -> None:
         self.written += 1
         self._map[:8] = self.written.to_bytes(8, "little")
@@ -49,8 +59,12 @@ class Tally:
 
     def read(self) -> tuple[int, int]:
         """(written, synced)"""
-        written, synced, _ = _TALLY.unpack(self._map)
+        written, synced, _, _ = _TALLY.unpack(self._map)
         return written, synced
+
+
+def _code(point: str, when: str) -> bytes:
+    return crc32(f"{point} {when}".encode()).to_bytes(8, "little")
 
 
 class CountingFiles(RealFiles):

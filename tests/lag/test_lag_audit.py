@@ -27,6 +27,7 @@ from penstock_lag.audit.figures import AuditFigures, audit_figures
 from penstock_lag.audit.report import AuditReport, as_text, make_report
 from penstock_lag.audit.sources import AuditPaths, from_folders
 from penstock_lag_rules.buckets import bucket_of
+from penstock_lag_rules.message_accounts import clock_was_set
 
 pa: Any = importlib.import_module("pyarrow")  # it ships no type information
 pq: Any = importlib.import_module("pyarrow.parquet")
@@ -134,6 +135,12 @@ async def test_each_message_has_one_account_and_what_is_planted_is_named(tmp_pat
     assert lost.problems[0] == "The total acked grew by 2, but the records say 1."
     assert any("By the ledger's row of" in each for each in lost.problems)
 
+    stepped = report_of(spark, with_a_clock_that_is_set(paths, tmp_path, 2, -3_600_000))
+    assert (stepped.faults, stepped.agrees, len(stepped.problems)) == ((), False, 1)
+    assert stepped.problems[0].startswith("The broker's clock was set back by 3600 s during the audit, so times can't")
+    before = report_of(spark, with_a_clock_that_is_set(paths, tmp_path, 0, 60_000))
+    assert not any("clock" in each for each in before.problems), "no message was counted before it"
+
     twice = report_of(spark, changed(paths, tmp_path, with_a_second_accept_and_a_late_delivery))
     assert [(each.fault, each.messages) for each in twice.faults] == [
         ("left more than once", ("there-1",)),
@@ -148,6 +155,40 @@ async def test_each_message_has_one_account_and_what_is_planted_is_named(tmp_pat
 
     no_rows = report_of(spark, AuditPaths(paths.audit, paths.files, ()))
     assert no_rows.problems[0].startswith("No row of the ledger lies within the audit")
+
+
+def with_a_clock_that_is_set(paths: AuditPaths, folder: Path, poll: int, step_ms: int) -> AuditPaths:
+    """A copy of the ledger in which the clock was set before a poll of the audit, counted from its beginning."""
+    tables = [pq.read_table(name) for name in paths.segments]
+    rows = [row for table in tables for row in table.to_pylist()]
+    polls = sorted({row["poll"] for row in rows if row["time_ms"] >= paths.audit.state.started_ms})
+    for row in rows:
+        row["time_ms"] += step_ms if row["poll"] >= polls[poll] else 0
+        if row["kind"] == "broker":
+            row["clock_step_ms"] = step_ms if row["poll"] == polls[poll] else 0
+    ledger = folder / f"stepped{step_ms}.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, schema=tables[0].schema), ledger)
+    return AuditPaths(paths.audit, paths.files, (str(ledger),))
+
+
+@pytest.mark.parametrize(
+    ("ended_ms", "steps_ms", "expected"),
+    [
+        (9_000, (), None),
+        (9_000, (-3_600_000,), "The broker's clock was set back by 3600 s during the audit"),
+        (9_000, (500, 1_000), "The broker's clock was set forward by 1.5 s during the audit"),
+        (999, (), "The broker's clock was set back during the audit"),
+    ],
+)
+def test_a_clock_that_was_set_during_an_audit_is_named(
+    ended_ms: int, steps_ms: tuple[int, ...], expected: str | None
+) -> None:
+    state = AuditState(
+        audit="1-1-7", queue_name="q", subscription_name="s", instance_id="i", epoch=1, incarnation=7,
+        started_ms=1_000, until_ms=9_000, ended_ms=ended_ms, ended_by="Request", begin=AuditTotals(), end=AuditTotals(),
+    )  # fmt: skip
+    told = clock_was_set(state, steps_ms)
+    assert told is None if expected is None else (told or "").startswith(f"{expected}, so times can't be compared")
 
 
 def without_the_end_of_the_first_accepted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

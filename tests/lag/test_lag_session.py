@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from penstock_lag.session import Needs, options_for, runs_here, tuning
+from penstock_lag.session import Needs, class_archive, options_for, runs_here, tuning
 
 
 def test_a_session_of_its_own_has_the_memory_of_the_run() -> None:
@@ -26,8 +28,50 @@ def test_what_was_given_to_spark_submit_is_left_alone() -> None:
     assert options_for(Needs("run-1", "2g", 9), "/tmp/x", given.__contains__) == {
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.warehouse.dir": "/tmp/x",
     }
+
+
+def test_an_archive_of_classes_is_for_a_session_of_its_own() -> None:
+    """Java takes it only if its jar is first in the class path. Under spark-submit Java has started already."""
+    found = options_for(Needs("run-1", "1g", 9), "/tmp/x", None, Path("/opt/classes"))
+    assert found["spark.driver.extraClassPath"] == "/opt/classes/spark.jar"
+    assert found["spark.driver.extraJavaOptions"] == (
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError"
+        " -XX:SharedArchiveFile=/opt/classes/spark.jsa"
+    )
+    assert "spark.driver.extraClassPath" not in options_for(Needs("run-1", "1g", 9), "/tmp/x", None)
+
+
+def test_an_archive_that_is_not_whole_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One that is being made has no spark.jsa yet. Java would start without even its own archive."""
+    named = {"PENSTOCK_LAG_CLASSES": str(tmp_path)}
+    assert class_archive({}) is None
+    assert class_archive({"PENSTOCK_LAG_CLASSES": ""}) is None
+    assert caplog.messages == []
+    (tmp_path / "spark.jar").touch()
+    assert class_archive(named) is None
+    assert caplog.messages == [f"PENSTOCK_LAG_CLASSES is {tmp_path}, which has no spark.jsa: Java starts without it"]
+    (tmp_path / "spark.jsa").touch()
+    assert class_archive(named) == tmp_path
+
+
+def test_a_class_path_of_the_user_is_not_replaced(tmp_path: Path) -> None:
+    """A connector for an object store comes this way. Java would refuse the archive behind it."""
+    for name in ("spark.jar", "spark.jsa"):
+        (tmp_path / name).touch()
+    settings = tmp_path / "spark-defaults.conf"
+    for named in ("SPARK_CONF_DIR", "SPARK_HOME"):
+        environment = {"PENSTOCK_LAG_CLASSES": str(tmp_path), named: str(tmp_path)}
+        settings.write_text("# spark.driver.extraClassPath /opt/s3/*\nspark.executor.extraClassPath /opt/s3/*\n")
+        assert class_archive(environment) == tmp_path
+        settings.write_text("spark.ui.enabled true\n spark.driver.extraClassPath=/opt/s3/*\n")
+        assert class_archive(environment) is None
+        settings.unlink()
+        assert class_archive(environment) == tmp_path
+        settings = tmp_path / "conf" / "spark-defaults.conf"
+        settings.parent.mkdir(exist_ok=True)
 
 
 @pytest.mark.parametrize(

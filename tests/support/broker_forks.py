@@ -22,6 +22,8 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
+from penstock_api.log_lines import LogFormat, handler_of
+
 __all__ = ["ForkedBroker", "fork_broker"]
 
 PATHS: Final = ("data", "config", "observer_socket", "ready_file")
@@ -150,7 +152,7 @@ def _become(asked: dict[str, Any]) -> dict[str, Any]:
     for stream in (1, 2):
         os.dup2(log, stream)
     os.close(log)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=logging.INFO, handlers=[handler_of(LogFormat.TEXT)])
     arguments: dict[str, Any] = asked["arguments"]
     return {name: Path(value) if name in PATHS else value for name, value in arguments.items()}
 

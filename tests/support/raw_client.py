@@ -12,6 +12,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, TypeVar
@@ -32,7 +33,7 @@ from penstock_amqp.frames.performatives import (
 )
 from penstock_amqp.sasl.client import ClientMechanism, Login, SaslClient
 from penstock_amqp.types.composites import Composite
-from penstock_amqp.types.values import Symbol
+from penstock_amqp.types.values import Symbol, Value
 
 __all__ = ["RawClient", "Received", "Stream", "symbols"]
 
@@ -84,9 +85,10 @@ class RawClient:
         max_frame_size: int = 65_536,
         context: ssl.SSLContext | None = None,
         stream: Stream | None = None,
+        properties: Mapping[Symbol, Value] | None = None,
     ) -> None:
-        """`max_frame_size`: ours; a longer frame is an error. `context`: for TLS. `stream`: what to speak
-        over instead of a socket of its own.
+        """`max_frame_size`: ours; a longer frame is an error. `properties`: of our Open. `context`: for TLS. `stream`:
+        what to speak over instead of a socket of its own.
         """
         self.socket = stream or _connect(host, port, context)
         self._reader = FrameReader(1 << 20)
@@ -101,6 +103,7 @@ class RawClient:
                     desired_capabilities=desired,
                     max_frame_size=max_frame_size,
                     idle_time_out=idle_time_out,
+                    properties=properties,
                 )
             )
             self._expect_header(max_frame_size)

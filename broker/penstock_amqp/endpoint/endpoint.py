@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from penstock_amqp.endpoint import conditions
+from penstock_amqp.endpoint import conditions, transactional_states
 from penstock_amqp.endpoint.attach_replies import AttachReplies
 from penstock_amqp.endpoint.attachments import Attachments
 from penstock_amqp.endpoint.buffers import FREED, OUTPUT_VIEW, Ptr
@@ -246,13 +246,15 @@ class Endpoint:
 
     def detach(self, link: InLink | OutLink, *, closed: bool, error: AmqpError | None = None) -> None:
         """Detach or close a link, as an answer or on our own initiative. The link is gone then, and its unsettled
-        deliveries are settled. If its attach has no answer yet, this refuses the attach.
+        deliveries are forgotten without an answer. If its attach has no answer yet, this refuses the attach.
         """
         if not link.is_open:
             return
         self._forget(link)
         if link in link.session.links:
             link.session.links.remove(link)
+        if isinstance(link, InLink) and links.has_unsettled(link.ptr):
+            self._changes.unanswered.append(link.session)
         self._replies.end(link, closed=closed, error=error)
         link.ptr = FREED
 
@@ -377,6 +379,20 @@ class Endpoint:
         """Release and settle: the sender may try again."""
         self._settlement.release(received)
 
+    def declare(self, received: Ptr, txn_id: bytes) -> None:
+        """Answer a declare with the name of the new transaction, and settle."""
+        self._settlement.answer_as((received,), transactional_states.DECLARED, transactional_states.declared(txn_id))
+
+    def accept_in(self, txn_id: bytes, received: Iterable[Ptr]) -> None:
+        """Accept for the case that the transaction commits, and settle, as `accept` does."""
+        fields = transactional_states.accepted_in(txn_id)
+        self._settlement.answer_as(received, transactional_states.TRANSACTIONAL, fields)
+
+    def reject_in(self, txn_id: bytes, received: Ptr, error: AmqpError) -> None:
+        """Reject within a transaction, and settle, as `reject` does."""
+        fields = transactional_states.rejected_in(txn_id, self.fitting(error))
+        self._settlement.answer_as((received,), transactional_states.TRANSACTIONAL, fields)
+
     def credit(self, link: InLink, count: int) -> None:
         """Let the peer send `count` messages more. Credit for deliveries that the peer has still to settle is given
         once it has.
@@ -400,7 +416,7 @@ class Endpoint:
     def needs_rewriting(self) -> bool:
         """True if the engine's output lacks something: send `rewritten_output`, not `output`."""
         changes = self._changes
-        return bool(changes.additions or changes.begun or changes.last_words)
+        return bool(changes.additions or changes.begun or changes.last_words or changes.unanswered)
 
     def rewritten_output(self) -> bytes:
         """All that is to be sent, with what the engine can't say written into its frames (`output_changes`).

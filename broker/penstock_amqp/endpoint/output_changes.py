@@ -2,7 +2,8 @@
 
 Attaches get what the engine can't say: the link's offered capabilities, an empty unsettled map. A Begin whose session
 has ended meanwhile gets its remote channel back. The flow that the engine sends behind each Begin says nothing new, and
-is left out. A Close gets AMQP's condition for the error, and follows the End of the session that the error concerns.
+is left out; so is what settles deliveries without an outcome because their link ends. A Close gets AMQP's condition for
+the error, and follows the End of the session that the error concerns.
 
 This module must not know the engine. Source: AMQP 1.0 part 2, 2.5.1, 2.6.3, 2.7.9 and 2.8.17.
 """
@@ -17,13 +18,14 @@ from penstock_amqp.endpoint.events import AmqpError
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_amqp.frames.frame_sizes import encode_fitted
 from penstock_amqp.frames.output_rewrite import rewrite_frames
-from penstock_amqp.frames.performatives import Attach, Begin, Close, End, Error, Flow, Performative
+from penstock_amqp.frames.performatives import Attach, Begin, Close, Disposition, End, Error, Flow, Performative
 from penstock_amqp.types.composites import Composite
 from penstock_amqp.types.values import Described, Symbol
 
 __all__ = ["AttachAdditions", "OutputChanges", "PendingChanges"]
 
 _CODES: Final = frozenset((Attach.CODE, Begin.CODE, Flow.CODE, Close.CODE))
+_CODES_OF_REFUSALS: Final = _CODES | {Disposition.CODE}
 
 Frames = Sequence[tuple[int, Performative]]
 
@@ -44,7 +46,7 @@ class AttachAdditions:
 class PendingChanges:
     """What the next output has to say and the engine can't."""
 
-    __slots__ = ("additions", "begun", "last_words")
+    __slots__ = ("additions", "begun", "last_words", "unanswered")
 
     def __init__(self, begun: list[Session]) -> None:
         """`begun`: the sessions whose Begin is still in the engine; shared with `Attachments`, which begins them."""
@@ -54,11 +56,15 @@ class PendingChanges:
         """The error of our Close in place of the engine's, and our channel of the session that is ended before it, if
         any.
         """
+        self.unanswered: list[Session] = []
+        """Sessions of which a link ends with deliveries that have no answer. The engine settles these without an
+        outcome, which their sender may take for success: that is left out.
+        """
 
     def apply(self, data: bytes, max_frame_size: int) -> bytes:
         """Return `data`, all of the engine's output, as it is to be sent: frames of at most `max_frame_size` bytes."""
-        changes = OutputChanges(self.additions, self.begun, self.last_words, max_frame_size)
-        self.additions, self.last_words = [], None
+        changes = OutputChanges(self.additions, self.begun, self.last_words, max_frame_size, self.unanswered)
+        self.additions, self.last_words, self.unanswered = [], None, []
         return changes.apply(data)
 
 
@@ -71,8 +77,12 @@ class OutputChanges:
         begun: list[Session],
         last_words: tuple[AmqpError, int | None] | None,
         max_frame_size: int,
+        unanswered: Sequence[Session] = (),
     ) -> None:
-        """`last_words`: the error of our Close, and the channel of the session that is ended before it."""
+        """`last_words`: the error of our Close, and the channel of the session that is ended before it. `unanswered`:
+        sessions in which nothing is settled without an outcome.
+        """
+        self._unanswered = unanswered
         self._additions = additions
         self._begun = begun
         self._last_words = last_words
@@ -82,7 +92,8 @@ class OutputChanges:
 
     def apply(self, data: bytes) -> bytes:
         """Return `data`, which is whole frames, as it is to be sent. Notes the channels and handles that it names."""
-        changed = rewrite_frames(data, _CODES, self._change, self._max_frame_size)
+        codes = _CODES_OF_REFUSALS if self._unanswered else _CODES
+        changed = rewrite_frames(data, codes, self._change, self._max_frame_size)
         if self._last_words is not None and not self._is_closed:  # the engine has failed without a Close
             words = self._close(self._last_words)
             changed += b"".join(encode_fitted(each, channel, self._max_frame_size) for channel, each in words)
@@ -96,6 +107,8 @@ class OutputChanges:
                 return self._begin(channel, performative)
             case Flow():
                 return () if performative.handle is None and channel in self._quiet else None
+            case Disposition(role=True, settled=True, state=None):
+                return () if any(each.local_channel == channel for each in self._unanswered) else None
             case Close():
                 self._is_closed = True
                 return None if self._last_words is None else self._close(self._last_words)

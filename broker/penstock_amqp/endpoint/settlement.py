@@ -129,6 +129,12 @@ class DeliverySettlement:
         """Release and settle: the sender may try again."""
         self._answer(received, RELEASED)
 
+    def answer_as(self, received: Iterable[Ptr], code: int, fields: bytes) -> None:
+        """Answer with a state that the engine does not know, and settle as after any other answer."""
+        for delivery in received:
+            deliveries.set_state(delivery, fields)
+            self._answer((delivery,), code)
+
     def _answer(self, received: Iterable[Ptr], state: int) -> None:
         for delivery in received:
             deliveries.update(delivery, state)

@@ -6,33 +6,34 @@ must not know what a transaction does. Source: AMQP 1.0 part 4, 4.5.5 and 4.5.6.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, TypeAlias
 
 from penstock_amqp import errors
 from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import AmqpError, Enlisted, Event, Held, Outcome, Settled
-from penstock_amqp.endpoint.proton.deliveries import answer, is_settled, remote_state, state_list
+from penstock_amqp.endpoint.proton.deliveries import is_settled, remote_state, state_list
 from penstock_amqp.frames.performatives import Accepted, Error, Modified, Rejected, Released
 from penstock_amqp.messages.transaction_types import Declared, TransactionalState, read_state, state_fields
 from penstock_amqp.types.composites import Composite
 from penstock_amqp.types.values import Described, Symbol
 
 __all__ = [
+    "DECLARED",
     "TRANSACTIONAL",
-    "answer_accepted",
-    "answer_declared",
-    "answer_rejected",
+    "accepted_in",
+    "declared",
     "enlisted",
     "is_transactional",
     "joined",
     "named_transaction",
     "outcome_of",
+    "rejected_in",
     "transfer_transaction",
 ]
 
 TRANSACTIONAL: Final = TransactionalState.CODE
+DECLARED: Final = Declared.CODE
 
 DeliveryState: TypeAlias = Composite | Described | None
 
@@ -85,22 +86,22 @@ def joined(before: Event, enlisted: Enlisted) -> bool:
     return True
 
 
-def answer_declared(received: Ptr, txn_id: bytes) -> None:
-    """Answer with the txn-id of a new transaction, and settle."""
-    answer(received, Declared.CODE, state_fields(Declared(txn_id=txn_id)))
+def declared(txn_id: bytes) -> bytes:
+    """The state that answers a declare, as an encoded list: the name of the new transaction."""
+    return state_fields(Declared(txn_id=txn_id))
 
 
-def answer_accepted(deliveries: Iterable[Ptr], txn_id: bytes) -> None:
-    """Accept, for the case that the transaction commits, and settle."""
-    for received in deliveries:
-        answer(received, TRANSACTIONAL, _accepted_in(txn_id))
+@lru_cache(maxsize=64)
+def accepted_in(txn_id: bytes) -> bytes:
+    """The state of a message that is accepted if the transaction commits, as an encoded list."""
+    return state_fields(TransactionalState(txn_id=txn_id, outcome=Accepted()))
 
 
-def answer_rejected(received: Ptr, txn_id: bytes, error: AmqpError) -> None:
-    """Reject within a transaction, and settle."""
+def rejected_in(txn_id: bytes, error: AmqpError) -> bytes:
+    """The state of a message that its transaction does not take, as an encoded list."""
     info = {Symbol(key): value for key, value in error.info.items()}
     told = Error(condition=Symbol(error.condition), description=error.description or None, info=info or None)
-    answer(received, TRANSACTIONAL, state_fields(TransactionalState(txn_id=txn_id, outcome=Rejected(error=told))))
+    return state_fields(TransactionalState(txn_id=txn_id, outcome=Rejected(error=told)))
 
 
 def _state(received: Ptr) -> TransactionalState:
@@ -111,11 +112,6 @@ def _state(received: Ptr) -> TransactionalState:
 def _read(fields: bytes) -> TransactionalState:
     """Decode a state; cached, because all deliveries of a transaction come with the same few states."""
     return read_state(fields)
-
-
-@lru_cache(maxsize=64)
-def _accepted_in(txn_id: bytes) -> bytes:
-    return state_fields(TransactionalState(txn_id=txn_id, outcome=Accepted()))
 
 
 def outcome_of(state: DeliveryState, held: Held) -> Settled | None:

@@ -14,14 +14,19 @@ from penstock_amqp.frames.frame_sizes import ATTACH_BYTES
 from penstock_amqp.frames.performatives import Attach, Source, Target, Transfer
 
 __all__ = [
+    "LEAST_FRAME_SIZE",
     "LONGEST_TAG",
     "check_attach",
     "check_begin",
+    "check_frame_size",
     "check_handle_left",
     "check_open",
     "check_reply_fits",
     "check_transfer",
 ]
+
+LEAST_FRAME_SIZE: Final = 512
+"""Bytes that a frame may have at any peer (2.8.19, MIN-MAX-FRAME-SIZE)."""
 
 LONGEST_TAG: Final = 32
 """Bytes of a delivery-tag (2.8.7)."""
@@ -34,6 +39,13 @@ def check_open(channel: int) -> None:
     """Open comes on channel 0: before it, no other channel is negotiated."""
     if channel != 0:
         raise ProtocolError("amqp:connection:framing-error", f"Open came on channel {channel}; send it on channel 0.")
+
+
+def check_frame_size(max_frame_size: int | None) -> None:
+    """Every peer takes frames of 512 bytes; None: the Open says nothing, and the peer takes any."""
+    if max_frame_size is not None and max_frame_size < LEAST_FRAME_SIZE:
+        told = f"Your max-frame-size is {max_frame_size}; allow at least {LEAST_FRAME_SIZE} bytes, or leave it out."
+        raise ProtocolError(_INVALID, told)
 
 
 def check_begin(channel: int, in_use: Collection[int], *, is_open: bool) -> None:

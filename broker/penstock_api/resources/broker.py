@@ -11,6 +11,7 @@ from penstock_api import quantity, references, schema
 from penstock_api.resources import base
 from penstock_api.resources.delivery import ClientDeliverySpec
 from penstock_api.resources.listeners import ClientListeners, MessageSize
+from penstock_api.resources.log_options import LoggingSpec
 from penstock_api.resources.page import PageSpec
 from penstock_api.resources.security import AuthenticationSpec, mechanisms_without_tls
 from penstock_api.settings.announcements import AnnouncementsSpec
@@ -187,6 +188,8 @@ class BrokerSpec(schema.Spec):
     """The scheduled lag job."""
     page: PageSpec = PageSpec()
     """The page on lag."""
+    logging: LoggingSpec = LoggingSpec()
+    """What broker and observer write to their logs."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

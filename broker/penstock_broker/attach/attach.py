@@ -14,6 +14,7 @@ attach docs/reference/security.md and docs/decisions/048-observer.md.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import assert_never
 
@@ -37,10 +38,13 @@ from penstock_core.reason import Reason, Refuse
 
 __all__ = ["attach_source", "attach_target", "check_connection"]
 
+logger = logging.getLogger(__name__)
+
 
 def attach_source(broker: Broker, connection: Connection, link: OutLink, frame: Attach) -> None:
     """Answer the attach of a link on which the peer receives."""
     plan = _decide_source(broker, connection, read_source_request(frame))
+    _tell(connection, link, "consumes", plan)
     match plan:
         case Refuse():
             connection.endpoint.refuse_attach(link, amqp_error(plan))
@@ -67,6 +71,7 @@ def attach_target(broker: Broker, connection: Connection, link: InLink, frame: A
         coordinator.attach_coordinator(broker, connection, link, frame)
         return
     plan = _decide_target(broker, connection, read_target_request(frame, frame.target))
+    _tell(connection, link, "produces", plan)
     if isinstance(plan, Refuse):
         connection.endpoint.refuse_attach(link, amqp_error(plan))
         return
@@ -96,6 +101,16 @@ def _decide_source(
 def _decide_target(broker: Broker, connection: Connection, request: TargetRequest) -> ProducePlan | Refuse:
     found = find_target(broker, connection, request)
     return found if isinstance(found, Refuse) else decide_target(broker, connection, request, found)
+
+
+def _tell(connection: Connection, link: InLink | OutLink, role: str, plan: object) -> None:
+    """What was decided, for `--log-level debug`."""
+    if logger.isEnabledFor(logging.DEBUG):
+        decided = f"refused, {plan.reason.value}: {plan.description}" if isinstance(plan, Refuse) else str(plan)[:1000]
+        logger.debug(
+            "Attach of link %r, which %s, on connection %d (container %r, user %r): %s",
+            link.name, role, connection.number, connection.client.container_id, connection.login.user, decided,
+        )  # fmt: skip
 
 
 def check_connection(connection: Connection, event: Attached) -> Refuse | None:

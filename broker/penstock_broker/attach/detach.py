@@ -34,6 +34,7 @@ def detached(broker: Broker, connection: Connection, event: Detached) -> None:
     """The peer detached or closed a link: answer it."""
     link = event.link
     context = link.context
+    logger.debug("Detach of link %r on connection %d, closed=%s", link.name, connection.number, event.closed)
     if isinstance(context, Consumer | Producer | SubscriptionLookup) and not context.is_active:
         # Its attach waits for the log; the answers are sent in order.
         context.after_reply.append(lambda: detached(broker, connection, event))
@@ -156,6 +157,10 @@ def connection_ended(broker: Broker, connection: Connection, *, orderly: bool = 
 
 
 def _end(broker: Broker, connection: Connection, *, orderly: bool) -> None:
+    logger.debug(
+        "Connection %d of %s has ended, orderly=%s: %d links",
+        connection.number, connection.transport.peer, orderly, len(connection.endpoint.all_links()),
+    )  # fmt: skip
     broker.clients.counts.leave(connection)
     commit.roll_back_connection(broker, connection)
     held = _held_by_link(connection)

@@ -124,7 +124,7 @@ def _describe(broker: Broker, connection: Connection, dynamic: DynamicNode | Ref
     )
     if isinstance(decision, Refuse):
         return decision
-    temporary = Temporary(connection.number, decision.policy)
+    temporary = Temporary(connection.number, decision.policy, dynamic.is_exclusive)
     if decision.kind is NodeKind.QUEUE:
         incarnation = broker.topology.next_incarnation()
         queue = Queue(decision.name, incarnation, is_logged=False, now_us=broker.clock.now_us)

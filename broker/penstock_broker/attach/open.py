@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from penstock_amqp.endpoint.events import AmqpError, Opened
+from penstock_amqp.types.values import UInt, Value
 from penstock_broker.access.connection import NOT_OPENED, ClientOpen, Connection, Phase
 from penstock_broker.access.rejections import RejectionReason
 from penstock_broker.attach import detach
@@ -18,6 +19,7 @@ from penstock_broker.settings.settings import open_properties
 from penstock_broker.state.broker import Broker
 from penstock_broker.version import VERSION
 from penstock_core.connection_open import (
+    ENFORCEMENT_POLICY,
     Admit,
     Capability,
     ClosePredecessor,
@@ -49,7 +51,7 @@ def opened(broker: Broker, connection: Connection, event: Opened) -> None:
                 broker, connection, AmqpError("amqp:connection:framing-error", "A second Open came; send one.")
             )
         return
-    policy = event.properties.get("sole-connection-enforcement-policy")
+    policy = event.properties.get(ENFORCEMENT_POLICY)
     connection.client = ClientOpen(
         container_id=event.container_id,
         properties={key: str(value) for key, value in event.properties.items() if isinstance(value, str | int | bool)},
@@ -70,7 +72,12 @@ def _decide(broker: Broker, connection: Connection, probe: ProbeResult, steps: i
         may_use_others=broker.permissions.may_manage(connection, TargetKind.MANAGEMENT, ""),
         predecessor=None
         if predecessor is None
-        else Predecessor(is_sole=predecessor.client.asks_sole, user=predecessor.login.user, probe=probe),
+        else Predecessor(
+            is_sole=predecessor.client.asks_sole,
+            enforcement=predecessor.client.enforcement,
+            user=predecessor.login.user,
+            probe=probe,
+        ),
     )
     match decision:
         case Admit():
@@ -136,7 +143,13 @@ def _admit(broker: Broker, connection: Connection) -> None:
         broker.work.touch(connection)
         return
     broker.clients.counts.enter(connection)
-    properties = {"product": "Penstock", "version": VERSION, **open_properties(broker.settings.announce)}
+    properties: dict[str, Value] = {
+        "product": "Penstock",
+        "version": VERSION,
+        **open_properties(broker.settings.announce),
+    }
+    if connection.client.asks_sole:
+        properties[ENFORCEMENT_POLICY] = UInt(connection.client.enforcement.value)
     connection.endpoint.open(broker.instance.container_id, OFFERED, properties)
     connection.phase = Phase.OPEN
     connection.opened_us = broker.clock.now_us

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from penstock_broker.access.connection import Connection
-from penstock_broker.attach import steal
+from penstock_broker.attach import steal, temporary
 from penstock_broker.attach.node import QueueNode, SourceNode
 from penstock_broker.attach.request import SourceRequest
 from penstock_broker.queue.queue import Queue
@@ -25,7 +25,6 @@ from penstock_core.link_stealing import Steal, decide_steal
 from penstock_core.permissions import Action, TargetKind
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import Selector
-from penstock_core.temporary_nodes import check_consumer
 
 __all__ = ["BrowsePlan", "ConsumePlan", "decide_queue"]
 
@@ -92,7 +91,7 @@ def _consume(
     may_manage: bool,
 ) -> ConsumePlan | Refuse:
     node = queue.node
-    refused = _check_connection(node, connection)
+    refused = temporary.check_use(broker, connection, node)
     refused = refused or broker.permissions.check_node(connection, Action.CONSUME, node)
     if refused is not None:
         return refused
@@ -126,7 +125,7 @@ def _browse(
             return Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no {queue.identity}; check the name.")
         return BrowsePlan(request=request, queue=subscription.queue, selector=selector)
     node = queue.node
-    refused = None if connection.listener.role is Role.MANAGEMENT else _check_connection(node, connection)
+    refused = None if connection.listener.role is Role.MANAGEMENT else temporary.check_use(broker, connection, node)
     refused = refused or broker.permissions.check_node(connection, Action.CONSUME, node)
     if refused is not None:
         return refused
@@ -137,10 +136,3 @@ def _may_manage(broker: Broker, connection: Connection, queue: QueueNode | addre
     if isinstance(queue, address.SubscriptionQueue):
         return broker.permissions.may_use_others(connection, queue.identity)
     return broker.permissions.may_manage(connection, TargetKind.QUEUE, queue.node.name)
-
-
-def _check_connection(node: PointToPointQueue, connection: Connection) -> Refuse | None:
-    """None if this connection may consume from a queue, temporary or not."""
-    if node.temporary is None:
-        return None
-    return check_consumer(node.name, node.temporary.connection, connection.number)

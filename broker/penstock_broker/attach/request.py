@@ -24,7 +24,7 @@ from penstock_core.address import kinds_of
 from penstock_core.dispatch_order import PRIORITY_PROPERTY, consumer_priority, split_priority
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import Selector, compile_selector
-from penstock_core.temporary_nodes import LifetimePolicy
+from penstock_core.temporary_nodes import LifetimePolicy, is_exclusive
 from penstock_core.terms import DistributionMode, Durability, ExpiryPolicy, NodeKind
 
 __all__ = [
@@ -71,6 +71,8 @@ class DynamicNode:
     """The kinds that the capabilities of the terminus name."""
     policy: LifetimePolicy | None
     """None if the client names none."""
+    is_exclusive: bool
+    """Only the connection that makes it may consume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,8 @@ def _dynamic_node(terminus: Source | Target) -> DynamicNode | Refuse:
     items = modes.items if isinstance(modes, Array) else () if modes is None else (modes,)
     if not all(isinstance(item, Symbol) for item in items):
         return Refuse(Reason.INVALID_REQUEST, "supported-dist-modes holds something else than symbols; leave it out.")
-    return DynamicNode(terminus.address, kinds_of(frozenset(terminus.capabilities or ())), policy)
+    capabilities = frozenset(terminus.capabilities or ())
+    return DynamicNode(terminus.address, kinds_of(capabilities), policy, is_exclusive(capabilities))
 
 
 def _lifetime_policy(properties: Mapping[Symbol, Value]) -> LifetimePolicy | None:

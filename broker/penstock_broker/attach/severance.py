@@ -21,7 +21,7 @@ from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Held
 from penstock_broker.access.connection import Connection
 from penstock_broker.attach import close, temporary
 from penstock_broker.log import EndReason
-from penstock_broker.messages import due_times
+from penstock_broker.messages import due_times, store
 from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer
@@ -39,6 +39,7 @@ def sever(broker: Broker, connection: Connection) -> None:
     number = connection.number
     concerned: dict[Queue, None] = {}
     for what, step in (
+        ("messages on their way into many queues", partial(store.finish_fan_outs, broker)),
         ("its counting", partial(broker.clients.counts.leave, connection)),
         ("its transactions", partial(_drop_transactions, broker, connection)),
         ("its deliveries", partial(_collect_deliveries, broker, connection)),

@@ -12,7 +12,7 @@ from penstock_broker.access.connection import Connection
 from penstock_broker.attach.node import QueueNode, TargetNode, TopicNode
 from penstock_broker.attach.request import TargetRequest
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.routes import Destination, ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
+from penstock_broker.state.routes import Destination, ManagementTarget, QueueTarget, RelayTarget
 from penstock_broker.topology.records import Exchange, PointToPointQueue
 from penstock_core import address, queue_links
 from penstock_core.permissions import Action
@@ -38,7 +38,7 @@ def decide_target(
     match found:
         case TopicNode(exchange=exchange):
             refused = broker.permissions.check_node(connection, Action.PUBLISH, exchange)
-            destination = ExchangeTarget(exchange, found.key)
+            destination = broker.routes.target_of(exchange, found.key)
             return refused or ProducePlan(request, destination, exchange if found.is_new else None)
         case QueueNode(node=node):
             refused = broker.permissions.check_node(connection, Action.PUBLISH, node)

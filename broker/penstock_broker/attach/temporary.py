@@ -15,10 +15,11 @@ from penstock_broker.attach import close
 from penstock_broker.queue.consumer import Link
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Temporary
+from penstock_core.permissions import Action
 from penstock_core.reason import Reason, Refuse
-from penstock_core.temporary_nodes import LifetimePolicy, Use, is_over
+from penstock_core.temporary_nodes import LifetimePolicy, Use, check_consumer, is_over
 
-__all__ = ["connection_ended", "delete", "links_ended", "make", "node_named"]
+__all__ = ["check_use", "connection_ended", "delete", "links_ended", "make", "node_named"]
 
 REVIEW_MS: Final = 1000
 """Between two reviews of the nodes whose policy depends on links or messages."""
@@ -39,6 +40,21 @@ def make(broker: Broker, connection: Connection, node: Node) -> None:
         if not broker.temporary.is_under_review:
             broker.temporary.is_under_review = True
             broker.clock.after(REVIEW_MS, lambda: _review_again(broker))
+
+
+def check_use(broker: Broker, connection: Connection, node: Node, *, durable: bool = False) -> Refuse | None:
+    """None if the connection may consume from a node; one that is not temporary is not looked at. Of a node that is not
+    exclusive, another user than its maker's needs the permission.
+    """
+    temporary = node.temporary
+    if temporary is None:
+        return None
+    exclusive = temporary.is_exclusive
+    refused = check_consumer(node.name, temporary.connection, connection.number, exclusive=exclusive, durable=durable)
+    maker = broker.clients.connections.get(temporary.connection)
+    if refused is None and maker is not None and maker.login.user != connection.login.user:
+        refused = broker.permissions.check(connection, Action.CONSUME, node.permission_kind, node.name)
+    return refused
 
 
 def node_named(broker: Broker, name: str) -> Node | None:

@@ -103,8 +103,12 @@ def _queue_source(plan: ConsumePlan | BrowsePlan) -> Source:
         filter=_filters(request, Filter(plan.selector.text if plan.selector is not None else None)),
         default_outcome=request.default_outcome,
         outcomes=OUTCOMES,
-        capabilities=(Symbol("temporary-queue" if asked.dynamic else "queue"),),
+        capabilities=(Symbol("temporary-queue" if new_node is not None and _is_exclusive(new_node) else "queue"),),
     )
+
+
+def _is_exclusive(node: PointToPointQueue) -> bool:
+    return node.temporary is not None and node.temporary.is_exclusive
 
 
 def producer_target(plan: ProducePlan) -> Target:

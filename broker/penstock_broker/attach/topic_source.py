@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass, replace
 
 from penstock_broker.access.connection import Connection
-from penstock_broker.attach import steal
+from penstock_broker.attach import steal, temporary
 from penstock_broker.attach.node import SourceNode, TopicNode
 from penstock_broker.attach.request import SourceRequest
 from penstock_broker.state.broker import Broker
@@ -34,7 +34,6 @@ from penstock_core.permissions import Action, TargetKind, needs_to_subscribe
 from penstock_core.reason import Refuse
 from penstock_core.source_reply import SourceReply, source_reply
 from penstock_core.subscription_lifetime import outlives_process
-from penstock_core.temporary_nodes import check_consumer
 from penstock_core.terms import ExchangeType
 
 __all__ = ["LookUpPlan", "SubscribePlan", "decide_lookup", "decide_subscription"]
@@ -71,12 +70,9 @@ def decide_subscription(
 ) -> SubscribePlan | Refuse:
     """Decide an attach whose source is the topic `topic`."""
     exchange = topic.exchange
-    if exchange.temporary is not None:
-        refused = check_consumer(
-            exchange.name, exchange.temporary.connection, connection.number, durable=request.durability.is_durable
-        )
-        if refused is not None:
-            return refused
+    refused = temporary.check_use(broker, connection, exchange, durable=request.durability.is_durable)
+    if refused is not None:
+        return refused
     source = _asked_source(request, found.address, topic)
     if isinstance(source, Refuse):
         return source

@@ -216,7 +216,6 @@ class Appender:
             return
         self._usage.end_queue(before, self._writer.sequence + 1)
         self._checkpoint.end_queue(before)
-        self._writer.routes.end_queue(before)
 
     # For repairs ------------------------------------------------------------------------------------------------------
 

@@ -23,10 +23,12 @@ from penstock_broker.log.records import (
     Put,
     Record,
     Remark,
+    RouteDifference,
     RouteSet,
     StagedPut,
     Start,
 )
+from penstock_broker.log.route_sets import KnownRouteSets
 from penstock_broker.log.scan import Hole, scan
 from penstock_broker.log.segment_files import find_segments
 
@@ -113,17 +115,17 @@ class _Lister:
         self.names: dict[int, str] = {}
         """Queue by incarnation, those that have ended included."""
         self._wanted = wanted
-        self._routes: dict[int, tuple[int, ...]] = {}
+        self._routes = KnownRouteSets()
         self._bodies: dict[int, tuple[int, ...]] = {}  # body -> incarnations of the puts that name it
 
     def learn(self, record: Record) -> None:
         match record:
             case Document() if record.incarnation:
                 self.names[record.incarnation] = record.key
-            case RouteSet():
-                self._routes[record.route_set] = record.incarnations
+            case RouteSet() | RouteDifference():
+                self._routes.define(record)
             case StagedPut():
-                routed = self._routes.get(record.put.route_set, ())
+                routed = self._routes.incarnations(record.put.route_set)
                 self._bodies[record.body] = self._bodies.get(record.body, ()) + routed
             case Commit():
                 for inner in record.records:
@@ -156,12 +158,12 @@ class _Lister:
         match record:
             case Document() | Deleted():
                 return record.key == name
-            case RouteSet():
-                about = record.incarnations
+            case RouteSet() | RouteDifference():
+                about = self._routes.incarnations(record.route_set)
             case Put():
-                about = self._routes.get(record.route_set, ())
+                about = self._routes.incarnations(record.route_set)
             case StagedPut():
-                about = self._routes.get(record.put.route_set, ())
+                about = self._routes.incarnations(record.put.route_set)
             case Part():
                 about = self._bodies.get(record.body, ())
             case Ack() | Remark():
@@ -182,7 +184,7 @@ class _Lister:
             case Put():
                 fields: dict[str, Value] = {
                     "message": record.message,
-                    "queues": self._queues(self._routes.get(record.route_set, ())),
+                    "queues": self._queues(self._routes.incarnations(record.route_set)),
                     "arrivalUs": record.arrival,
                     "flags": record.flags,
                     "bytes": len(record.payload),
@@ -208,6 +210,10 @@ class _Lister:
                 return "deleted", {"kind": record.kind, "name": record.key}
             case RouteSet():
                 return "route", {"routeSet": record.route_set, "queues": self._queues(record.incarnations)}
+            case RouteDifference():
+                fields = {"routeSet": record.route_set, "base": record.base}
+                queues = {"removed": self._queues(record.removed), "added": self._queues(record.added)}
+                return "routeDifference", {**fields, **queues}
             case DeliveredUpTo():
                 return "deliveredUpTo", dict(self._pairs(record.numbers))
             case Count():

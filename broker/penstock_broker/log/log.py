@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock_broker.log.ack_compaction import AckCompaction
 from penstock_broker.log.append import Appender
@@ -28,13 +29,14 @@ from penstock_broker.log.record_codec import ack_record, chunks, closed_record, 
 from penstock_broker.log.record_reader import Progress, unheard
 from penstock_broker.log.records import EndReason
 from penstock_broker.log.recover import Recovered, Restored, recover
+from penstock_broker.log.route_sets import RouteSets
 from penstock_broker.log.segment_files import names_of
 from penstock_broker.log.space import Space
 from penstock_broker.log.spare_segments import SpareSegments
 from penstock_broker.log.sync import Sync
 from penstock_broker.log.syncers import SyncChoice, Syncer, choose
 from penstock_broker.log.turn import TurnWriter
-from penstock_broker.log.writer import RouteSets, SegmentWriter
+from penstock_broker.log.writer import SegmentWriter
 
 LOGGER = logging.getLogger(__name__)
 
@@ -62,6 +64,15 @@ class LogOptions:
             )
 
 
+class _FirstRecords(NamedTuple):
+    """What recovery has to say in the first block of an epoch."""
+
+    acks: list[bytes]
+    """Of messages whose bodies can't be read."""
+    delivered: list[tuple[int, int]]
+    """Incarnations, and up to which message they may have delivered."""
+
+
 class Log:
     """Append with `put`, `ack`, `topology` and so on; `write` once a turn; promise only what `synced` has reached.
 
@@ -83,6 +94,7 @@ class Log:
         """Use `open`."""
         replay, usage, recovered = restored.replay, restored.usage, restored.recovered
         self._lock, self._files, self._usage = lock, files, usage
+        self._first_records = _FirstRecords([], [])
         self._spares = SpareSegments(files, folder, options.segment_bytes, options.reserve + options.spare)
         kept_from = replay.checkpoint
         since_checkpoint = sum(each.end for each in usage.segments if each.number >= kept_from)
@@ -132,8 +144,10 @@ class Log:
         entropy: Callable[[int], bytes] = os.urandom,
         syncer: Callable[[FileLayer], Syncer] | None = None,
         progress: Progress = unheard,
+        begins: bool = True,
     ) -> tuple["Log", Recovered]:
-        """Lock and recover the folder (created if it does not exist), begin a new epoch, and sync it.
+        """Lock and recover the folder (created if it does not exist), begin a new epoch, and sync it. Without `begins`
+        the last two are left to `begin`, so that a start that fails before leaves the log as the last run did.
 
         Raises FolderLocked, NewerFormat, ForeignSegment, Unreadable, or OSError. `clock` gives milliseconds since 1970.
         `syncer` makes a back end of the caller's own instead of the one that `options.sync` chooses. `progress` is
@@ -144,22 +158,35 @@ class Log:
         try:
             restored = recover(files, folder, options.inline_bytes, progress)
             log = cls(folder, lock, restored, files=files, options=options, clock=clock, entropy=entropy, syncer=syncer)
-            log._begin_epoch(restored)
+            log._first_records = log._records_of_epoch(restored)
+            if begins:
+                log.begin()
         except BaseException:
             os.close(lock)
             raise
         return log, restored.recovered
 
-    def _begin_epoch(self, restored: Restored) -> None:
-        records, most = self._appender.pending.records, most_entries(self._writer.capacity)
-        records.append(self._numbers.reserve())
-        for incarnation, lost in restored.incomplete.items():
-            records += [ack_record(incarnation, chunk, EndReason.DROPPED) for chunk in chunks(lost, most)]
-        if not restored.delivered_is_known:
-            # What recovery concludes from a power failure must hold in later runs, which can't conclude it again.
-            for incarnation, messages in restored.recovered.messages.items():
-                if messages:
-                    self.delivered_up_to(incarnation, messages[-1].number)
+    def _records_of_epoch(self, restored: Restored) -> _FirstRecords:
+        """What the epoch's first block says, apart from what the caller appends before `begin`."""
+        most = most_entries(self._writer.capacity)
+        acks = [
+            ack_record(incarnation, chunk, EndReason.DROPPED)
+            for incarnation, lost in restored.incomplete.items()
+            for chunk in chunks(lost, most)
+        ]
+        # What recovery concludes from a power failure must hold in later runs, which can't conclude it again.
+        live = {} if restored.delivered_is_known else restored.recovered.messages
+        return _FirstRecords(acks, [(incarnation, each[-1].number) for incarnation, each in live.items() if each])
+
+    def begin(self) -> None:
+        """Begin the epoch: write its first block, with what was appended so far, and sync it. Once, before `write`."""
+        first = self._first_records
+        self._first_records = _FirstRecords([], [])
+        records = self._appender.pending.records
+        records[:0] = [self._numbers.reserve(), *first.acks]
+        for incarnation, message in first.delivered:
+            if incarnation in self._usage.queues:  # the caller may have ended it meanwhile
+                self.delivered_up_to(incarnation, message)
         self.write()
         self.sync()
 
@@ -241,8 +268,12 @@ class Log:
         return self._numbers.next_incarnation()
 
     def route_set(self, incarnations: tuple[int, ...]) -> int:
-        """The number that stands for these queues in `put`. Ask again after one of them has ended."""
+        """The number that stands for these queues in `put`. Give it back with `release_route_set`."""
         return self._writer.routes.number(incarnations)
+
+    def release_route_set(self, number: int) -> None:
+        """No put will name this route set after this turn, unless others have asked for it, too."""
+        self._writer.routes.release(number)
 
     def topology(self, kind: str, key: str, payload: bytes, incarnation: int = 0) -> None:
         """Set the state of one document. Raises RecordTooLarge. See `Appender.topology`."""
@@ -373,7 +404,9 @@ class Log:
         self._release()
 
     def crash(self) -> None:
-        """Give the folder free as the end of the process would, without writing or syncing. For tests of recovery."""
+        """Give the folder free as the end of the process would, without writing or syncing. For starts that fail before
+        `begin`, and for tests of recovery.
+        """
         self._release()
 
     def _release(self) -> None:

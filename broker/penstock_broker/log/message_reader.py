@@ -13,9 +13,9 @@ from penstock_broker.log.block_index import Start
 from penstock_broker.log.blocks import BLOCK_HEADER, BlockFlag, decode_block
 from penstock_broker.log.files import FileLayer
 from penstock_broker.log.record_codec import Malformed, decode_records
-from penstock_broker.log.records import Commit, Put, RouteSet
+from penstock_broker.log.records import Commit, Put, RouteDifference, RouteSet
+from penstock_broker.log.route_sets import KnownRouteSets, RouteSets
 from penstock_broker.log.segment_usage import Segment, SegmentUsage
-from penstock_broker.log.writer import RouteSets
 
 __all__ = ["MessageReader", "Reading"]
 
@@ -90,13 +90,27 @@ class MessageReader:
         return incarnation in queues
 
     def _defined(self, route_set: int, segment: Segment) -> tuple[int, ...]:
-        """The queues of a route set that may be forgotten elsewhere, because one of them has ended."""
-        at = segment.definitions.get(route_set, 0)
-        records = self._records(segment, at) if at else None
-        for record in decode_records(records[0]) if records is not None else ():
-            if isinstance(record, RouteSet) and record.route_set == route_set:
-                return record.incarnations
+        """The queues of a route set that nobody uses any more, as the segment defines it. Raises OSError."""
+        known = KnownRouteSets()
+        number, asked = route_set, set[int]()
+        while number not in asked:
+            asked.add(number)
+            record = self._definition(number, segment)
+            if record is None:
+                break
+            known.define(record)
+            if isinstance(record, RouteSet):
+                return known.incarnations(route_set)
+            number = record.base
         raise OSError(f"the definition of route set {route_set} in {segment.path} can't be read")
+
+    def _definition(self, route_set: int, segment: Segment) -> RouteSet | RouteDifference | None:
+        at = segment.definitions.get(route_set, 0)
+        found = self._records(segment, at) if at else None
+        for record in decode_records(found[0]) if found is not None else ():
+            if isinstance(record, RouteSet | RouteDifference) and record.route_set == route_set:
+                return record
+        return None
 
     def _puts_from(self, segment: Segment, start: Start, first: int, last: int) -> Iterator[list[Put]]:
         """The puts of each block from `start` on that may hold messages from `first` to `last`."""

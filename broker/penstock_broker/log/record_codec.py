@@ -29,6 +29,7 @@ from penstock_broker.log.records import (
     Put,
     Record,
     Remark,
+    RouteDifference,
     RouteSet,
     StagedPut,
     Start,
@@ -44,6 +45,7 @@ _START = Struct("<16sQQ")  # boot id, message ceiling, incarnation ceiling
 _DOCUMENT = Struct("<QBBH")  # incarnation, length of kind, reserved, length of key
 _DELETED = Struct("<BBH")  # length of kind, reserved, length of key
 _ROUTE = Struct("<II")  # route set, reserved; the incarnations follow
+_ROUTE_DIFFERENCE = Struct("<IIII")  # route set, base, number of removed, reserved; removed and added follow
 _PUT_BODY = Struct("<IIQQ")  # route set, reserved, message, arrival; the payload follows
 _STAGED = Struct("<IIQQQQQ")  # route set, reserved, message, arrival, body, offset, length; the head follows
 _RANGE = Struct("<QQQ")  # incarnation, first message, last message
@@ -55,7 +57,7 @@ T = TypeVar("T")
 
 
 class RecordType(IntEnum):
-    """First byte of a record. 0 is never written; 19 to 31 are reserved for segment indexes and compaction."""
+    """First byte of a record. 0 is never written; 19 and 21 to 31 are reserved for segment indexes and compaction."""
 
     START = 1
     DOCUMENT = 2
@@ -73,6 +75,7 @@ class RecordType(IntEnum):
     PART = 16
     STAGED_PUT = 17
     COMMIT = 18
+    ROUTE_DIFFERENCE = 20
 
 
 PUT_TYPES: Final = frozenset({RecordType.PUT, RecordType.STAGED_PUT})
@@ -117,6 +120,12 @@ def deleted_record(kind: str, key: str) -> bytes:
 def route_record(route_set: int, incarnations: Sequence[int]) -> bytes:
     """See `Route`. It stands in each segment that uses the route set, before the first put that does."""
     return _record(RecordType.ROUTE, _ROUTE.pack(route_set, 0) + _numbers(incarnations))
+
+
+def route_difference_record(route_set: int, base: int, removed: Sequence[int], added: Sequence[int]) -> bytes:
+    """See `RouteDifference`. `base` is defined before it in the same segment."""
+    head = _ROUTE_DIFFERENCE.pack(route_set, base, len(removed), 0)
+    return _record(RecordType.ROUTE_DIFFERENCE, head + _numbers(removed) + _numbers(added))
 
 
 def put_record(route_set: int, message: int, arrival: int, payload: bytes, flags: int = 0) -> bytes:
@@ -250,6 +259,10 @@ def _decode(kind: int, flags: int, body: memoryview, at: int) -> Record:
             return Remark(incarnation, message, bytes(body[_PAIR.size :]))
         case RecordType.ROUTE:
             return RouteSet(_ROUTE.unpack_from(body)[0], tuple(_read_numbers(body[_ROUTE.size :])))
+        case RecordType.ROUTE_DIFFERENCE:
+            number, base, removed, _ = _ROUTE_DIFFERENCE.unpack_from(body)
+            queues = tuple(_read_numbers(body[_ROUTE_DIFFERENCE.size :]))
+            return RouteDifference(number, base, queues[:removed], queues[removed:])
         case RecordType.DOCUMENT:
             incarnation, kind_length, _, key_length = _DOCUMENT.unpack_from(body)
             name, key, payload = _texts(body[_DOCUMENT.size :], kind_length, key_length)

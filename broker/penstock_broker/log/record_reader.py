@@ -6,7 +6,7 @@ from itertools import accumulate
 from penstock_broker.log.block_index import BlockIndex
 from penstock_broker.log.blocks import BLOCK_HEADER, BlockHeader
 from penstock_broker.log.record_codec import Malformed, decode_records
-from penstock_broker.log.records import Commit, Put, Record, RouteSet, StagedPut
+from penstock_broker.log.records import Commit, Put, Record, RouteDifference, RouteSet, StagedPut
 from penstock_broker.log.replay import Replay
 from penstock_broker.log.scan import Hole, SegmentData
 
@@ -62,7 +62,7 @@ class RecordReader:
 
     def _note(self, records: Sequence[Record], block: BlockHeader) -> None:
         for record in records:
-            if isinstance(record, RouteSet):
+            if isinstance(record, RouteSet | RouteDifference):
                 self.definitions.setdefault(block.segment, {}).setdefault(record.route_set, block.offset)
         first = min(_put_numbers(records), default=0)
         if first:

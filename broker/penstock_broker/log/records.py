@@ -58,6 +58,16 @@ class RouteSet:
     incarnations: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class RouteDifference:
+    """A route set as another one, `base`, without the queues `removed` and with those `added`."""
+
+    route_set: int
+    base: int
+    removed: tuple[int, ...]
+    added: tuple[int, ...]
+
+
 class Put(NamedTuple):  # a tuple, because recovery makes millions of them
     """One message in all queues of a route set. `arrival` and `flags` are the broker's."""
 
@@ -157,6 +167,7 @@ Record = (
     | Document
     | Deleted
     | RouteSet
+    | RouteDifference
     | Put
     | Part
     | StagedPut

@@ -23,22 +23,14 @@ from penstock_broker.log.records import (
     Put,
     Record,
     Remark,
+    RouteDifference,
     RouteSet,
     StagedPut,
     Start,
 )
+from penstock_broker.log.route_sets import KnownRouteSets, ReachedQueues
 
 DocumentKey = tuple[str, str]
-
-
-class _Queues:
-    """The queues, by incarnation, that a route set stands for; all its puts share this."""
-
-    __slots__ = ("incarnations", "known")
-
-    def __init__(self, incarnations: tuple[int, ...]) -> None:
-        self.incarnations = incarnations
-        self.known = frozenset(incarnations)
 
 
 class LivePut:
@@ -46,7 +38,7 @@ class LivePut:
 
     __slots__ = ("_acked", "_queues", "put", "segment", "staged")
 
-    def __init__(self, put: Put, segment: int, queues: _Queues, staged: tuple[int, int, int] | None) -> None:
+    def __init__(self, put: Put, segment: int, queues: ReachedQueues, staged: tuple[int, int, int] | None) -> None:
         self.put = put
         self.segment = segment
         """Where its newest record lies."""
@@ -87,7 +79,7 @@ class PartPlace:
     length: int
 
 
-_NOWHERE = _Queues(())
+_NOWHERE = ReachedQueues(())
 """Where a put goes whose route set was lost by damage."""
 
 
@@ -110,12 +102,16 @@ class Replay:
     message_ceiling: int = 1
     incarnation_ceiling: int = 1
     highest_message: int = 0
-    highest_route: int = 0
     checkpoint: int = 0
     closed: bool = False
-    _routes: dict[int, _Queues] = field(default_factory=dict[int, _Queues])
+    _routes: KnownRouteSets = field(default_factory=KnownRouteSets)
     _restated: set[DocumentKey] | None = None
     _checkpoint: tuple[int, int] | None = None
+
+    @property
+    def highest_route(self) -> int:
+        """The highest number of a route set."""
+        return self._routes.highest
 
     def apply(self, records: Iterable[Record], segment: int, start: int = 0) -> None:
         """Take in records that lie in `segment`; the first of them at byte `start` of its file."""
@@ -133,11 +129,8 @@ class Replay:
                     self.apply(record.records, segment, start)
                 case Ack():
                     self._ack(record, segment)
-                case RouteSet():
-                    known = self._routes.get(record.route_set)
-                    if known is None or known.incarnations != record.incarnations:
-                        self._routes[record.route_set] = _Queues(record.incarnations)
-                    self.highest_route = max(self.highest_route, record.route_set)
+                case RouteSet() | RouteDifference():
+                    self._routes.define(record, segment)
                 case Document():
                     self._document(record)
                 case Deleted():
@@ -178,7 +171,9 @@ class Replay:
         if live is not None:
             live.segment = segment
             return
-        self.puts[message] = LivePut(put, segment, self._routes.get(put.route_set, _NOWHERE), staged)
+        routes = self._routes
+        queues = routes.made.get(put.route_set) or routes.queues(put.route_set) or _NOWHERE
+        self.puts[message] = LivePut(put, segment, queues, staged)
         if staged is not None:
             self.staged.add(message)
         if message > self.highest_message:

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from penstock_broker.log.blocks import BLOCK_ALIGNMENT, BLOCK_HEADER, BLOCK_MAGIC, NewerFormat
 from penstock_broker.log.record_codec import Malformed, decode_records
-from penstock_broker.log.records import Ack, Commit, Document, Put, Record, RouteSet, StagedPut
+from penstock_broker.log.records import Ack, Commit, Document, Put, Record, RouteDifference, RouteSet, StagedPut
+from penstock_broker.log.route_sets import KnownRouteSets
 
 
 class Salvage:
@@ -17,15 +18,15 @@ class Salvage:
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
         """The queue of each incarnation, by its document, also of those that have ended."""
-        self._routes: dict[int, tuple[int, ...]] = {}
+        self._routes = KnownRouteSets()
         self._suspected: dict[int, tuple[int, ...]] = {}  # message -> incarnations
 
     def follow(self, records: Iterable[Record]) -> None:
         """Take in records of a sound block."""
         for record in records:
             match record:
-                case RouteSet():
-                    self._routes[record.route_set] = record.incarnations
+                case RouteSet() | RouteDifference():
+                    self._routes.define(record)
                 case Document():
                     self.names[record.incarnation] = record.key
                 case Put():
@@ -64,14 +65,15 @@ class Salvage:
 
     def _suspect(self, record: Record) -> None:
         match record:
-            case RouteSet():
-                self._routes.setdefault(record.route_set, record.incarnations)
+            case RouteSet() | RouteDifference():
+                if not self._routes.knows(record.route_set):
+                    self._routes.define(record)
             case Document():
                 self.names.setdefault(record.incarnation, record.key)
             case Put():
-                self._suspected[record.message] = self._routes.get(record.route_set, ())
+                self._suspected[record.message] = self._routes.incarnations(record.route_set)
             case StagedPut():
-                self._suspected[record.put.message] = self._routes.get(record.put.route_set, ())
+                self._suspected[record.put.message] = self._routes.incarnations(record.put.route_set)
             case Commit():
                 for inner in record.records:
                     self._suspect(inner)

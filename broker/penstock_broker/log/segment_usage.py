@@ -46,8 +46,6 @@ class Segment:
     """No put in here has a higher number."""
     acks_into: set[int] = field(default_factory=set[int])
     """Older segments with puts that acks in here name."""
-    routes: set[int] = field(default_factory=set[int])
-    """Route sets that are defined in here."""
     definitions: dict[int, int] = field(default_factory=dict[int, int])
     """By route set that is defined in here, where the block begins that does so."""
     blocks: BlockIndex = field(default_factory=BlockIndex)

@@ -30,8 +30,10 @@ class TurnWriter:
         writer = self._writer
         if writer.failed is not None:
             self._appender.clear()
+            writer.routes.forget_released()
             return writer.sequence + 1
         sequence = self.write_records()
+        writer.routes.forget_released()
         if writer.failed is None:
             self._write_checkpoint()  # also if there was no record: parts of bodies may have begun segments
         return writer.sequence if sequence is None else sequence

@@ -23,8 +23,9 @@ from penstock_broker.log.blocks import (
 )
 from penstock_broker.log.checkpoint import CheckpointSchedule
 from penstock_broker.log.files import Buffer, FileLayer, write_all
-from penstock_broker.log.record_codec import PUT, RecordType, checkpoint_records, decode_records, route_record
+from penstock_broker.log.record_codec import PUT, RecordType, checkpoint_records, decode_records
 from penstock_broker.log.records import Ack, Commit, Put
+from penstock_broker.log.route_sets import RouteSets, SegmentRoutes
 from penstock_broker.log.segment_usage import Segment, SegmentUsage
 from penstock_broker.log.spare_segments import SpareSegments, segment_name
 
@@ -39,34 +40,6 @@ Puts = Mapping[int, list[int]]  # route set -> messages
 
 class NoSegmentLeft(OSError):
     """Even the reserve is used up: there is no place for acks and topology."""
-
-
-class RouteSets:
-    """The numbers that stand for sets of queues in puts."""
-
-    def __init__(self, next_number: int) -> None:
-        self.incarnations: dict[int, tuple[int, ...]] = {}
-        """By number. A set with a queue that has ended stays until `forget_ended`: a put may still name it."""
-        self._numbers: dict[tuple[int, ...], int] = {}
-        self._next = next_number
-
-    def number(self, incarnations: tuple[int, ...]) -> int:
-        """The number that stands for these queues. Ask again after one of them has ended."""
-        number = self._numbers.get(incarnations)
-        if number is None:
-            number = self._numbers[incarnations] = self._next
-            self.incarnations[number] = incarnations
-            self._next += 1
-        return number
-
-    def end_queue(self, incarnation: int) -> None:
-        """No put will name a set with this queue from now on."""
-        for incarnations in [incarnations for incarnations in self._numbers if incarnation in incarnations]:
-            del self._numbers[incarnations]
-
-    def forget_ended(self) -> None:
-        """No put that is still to be written names a set with a queue that has ended."""
-        self.incarnations = {number: incarnations for incarnations, number in self._numbers.items()}
 
 
 class SegmentWriter:
@@ -95,6 +68,7 @@ class SegmentWriter:
         """
         self._files, self._folder, self._spares = files, folder, spares
         self.usage, self.schedule, self.routes = usage, schedule, routes
+        self._defined = SegmentRoutes()
         self._log_id, self.seed, self._clock = log_id, seed_of(log_id), clock
         self.segment_bytes, self._reserve = segment_bytes, reserve
         self.epoch = epoch
@@ -123,19 +97,20 @@ class SegmentWriter:
         `puts`: the messages that the records put. `first_message`: no put in here has a lower number.
         """
         segment = self.usage.segments[-1]
-        block = self._join(segment, records, puts)
+        block = self._join(records, puts)
         if not segment.fits(padded(len(block)), _SEAL):
             segment = self.begin_next_segment(first_message)
-            block = self._join(segment, records, puts)
+            block = self._join(records, puts)
             if not segment.fits(padded(len(block)), _SEAL):
                 return self._place_pieces(records, first_message)
         if puts:
             segment.blocks.note(min(messages[0] for messages in puts.values()), segment.end)
-            segment.definitions |= dict.fromkeys(puts.keys() - segment.routes, segment.end)
+            segment.definitions |= {number: segment.end for number in puts if number not in self._defined}
         self.write_block(segment, block)
-        segment.routes.update(puts)
         for route_set, messages in puts.items():
-            self.usage.put(segment, self.routes.incarnations[route_set], messages)
+            incarnations = self.routes.incarnations[route_set]
+            self._defined.note(route_set, incarnations)
+            self.usage.put(segment, incarnations, messages)
         return [segment]
 
     def _place_pieces(self, records: list[Buffer], first_message: int) -> list[Segment]:
@@ -146,9 +121,10 @@ class SegmentWriter:
             first_message = max([first_message, *(messages[-1] for messages in piece.puts.values())])
         return touched
 
-    def _join(self, segment: Segment, records: list[Buffer], puts: Puts) -> bytearray:
+    def _join(self, records: list[Buffer], puts: Puts) -> bytearray:
         incarnations = self.routes.incarnations
-        routes = [route_record(number, incarnations[number]) for number in puts if number not in segment.routes]
+        definitions = [self._defined.definition(number, incarnations[number]) for number in puts]
+        routes = [definition for definition in definitions if definition is not None]
         return bytearray().join([HEADER_SPACE, *routes, *records])
 
     def write_block(self, segment: Segment, block: bytearray, flags: BlockFlag = BlockFlag.NONE) -> None:
@@ -177,12 +153,16 @@ class SegmentWriter:
             self._spares.fill_one()
         spare = self._spares.take()
         if spare is None:
-            raise NoSegmentLeft("no segment is left for acknowledgements and topology: give the volume more space")
+            raise NoSegmentLeft(
+                "no segment is left for acknowledgements and topology: "
+                f"give the volume more space, at least {self.segment_bytes} bytes"
+            )
         header = SegmentHeader(number, self.segment_bytes, self._log_id, self._clock())
         write_all(self._files, spare.handle, encode_segment_header(header), 0)
         path = self._folder / segment_name(number)
         self._files.rename(spare.path, path)
         self._files.fsync_folder(self._folder)
+        self._defined.clear()
         self.usage.add_segment(Segment(number, path, spare.handle, self.segment_bytes, SEGMENT_START, first_message))
 
     def write_checkpoint(self, records: Sequence[bytes], first_message: int) -> None:
@@ -190,7 +170,6 @@ class SegmentWriter:
 
         Called between turns: a checkpoint must not show half of what one block does as a whole.
         """
-        self.routes.forget_ended()
         first, *_ = self.place(list(checkpoint_records(self.sequence + 1, records)), {}, first_message)
         self.schedule.note_checkpoint(self.sequence, first.number)
 

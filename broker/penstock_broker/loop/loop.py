@@ -33,7 +33,7 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.loop.acceptor import Acceptor
 from penstock_broker.loop.connections import IDLE_MS, READ, SWEEP_MS, Connections
 from penstock_broker.loop.garbage import YoungCollection
-from penstock_broker.messages import dispatch, paging
+from penstock_broker.messages import dispatch, paging, store
 from penstock_broker.messages.browse import serve_browser
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
@@ -87,6 +87,9 @@ class Loop:
         self._left: list[tuple[int, int]] = []
         """Descriptors of connections that were ready when a turn's time was over, and their events."""
         self._lazy_sync_ms = 0
+        self._tells_blocks = logger.isEnabledFor(logging.DEBUG)
+        """Looked at once: a turn must not pay for lines that nobody reads."""
+        self._told_block = broker.log.sequence
         self.watch(self._lobby.descriptor, self._acceptor.serve_lobby)
         self.watch(self._login_thread.descriptor, self._login_thread.collect)
         if any(listener.has_revocable_logins for listener in listeners):
@@ -152,6 +155,7 @@ class Loop:
             or broker.work.dirty
             or broker.work.draining
             or broker.work.streaming
+            or broker.work.fan_outs
             or connections.behind
             or self._left
             or disposal
@@ -166,6 +170,8 @@ class Loop:
         self._set_clock()
         broker.clock.turns += 1
         broker.clock.timers.run(broker.clock.now_ms, lambda: clock() < deadline)
+        if broker.work.fan_outs:
+            store.advance_fan_outs(broker)  # those that come now are written in this turn, and begin with the next
         self._acceptor.others_have_work = has_work or len(ready) > 1
         self._serve(ready, deadline)
         if broker.work.held and not broker.is_behind_disk:
@@ -255,6 +261,8 @@ class Loop:
                 log.delivered_up_to(queue.incarnation, queue.delivered_up_to)
             broker.work.delivered.clear()
         broker.sync.write()
+        if self._tells_blocks:
+            self._tell_block()
         if broker.sync.has_synced_waiting:
             broker.sync.release(broker.fail_connection)
         if log.failed is not None and broker.sync.is_awaited:
@@ -264,6 +272,14 @@ class Loop:
             # Acks alone may wait a little: what a crash loses of them is delivered once more.
             log.request_sync()
             self._lazy_sync_ms = broker.clock.now_ms + LAZY_SYNC_MS
+
+    def _tell_block(self) -> None:
+        """A turn's block, for `--log-level debug`."""
+        log = self.broker.log
+        if log.sequence != self._told_block:
+            self._told_block = log.sequence
+            logger.debug("Block %d of the log is written, %d is synced; turn %d", log.sequence, log.synced,
+                         self.broker.clock.turns)  # fmt: skip
 
     def _abandon(self) -> None:
         """The log has failed: close the connections that wait for a sync, since none will come."""
@@ -289,6 +305,9 @@ class Loop:
         broker.clock.timers.at(broker.clock.now_ms + CLOSE_MS, self._end)
 
     def _close_all(self) -> None:
+        if self.broker.work.fan_outs:
+            self.broker.clock.after(0, self._close_all)  # what is on its way into many queues is accepted before, too
+            return
         told = AmqpError("amqp:connection:forced", "The broker is stopping; connect again.")
         for connection in list(self.broker.clients.connections.values()):
             detach.close_connection(self.broker, connection, told)

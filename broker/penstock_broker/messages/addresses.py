@@ -112,7 +112,7 @@ def _destination(
             known = relay.known.get(to)
             if isinstance(known, ExchangeTarget) and known.exchange is exchange:
                 return known
-            return _remember(relay, to, ExchangeTarget(exchange, parsed.key))
+            return _remember(relay, to, broker.routes.target_of(exchange, parsed.key))
         case address.QueueAddress():
             node = broker.topology.queues[parsed.queue]
             known = relay.known.get(to)

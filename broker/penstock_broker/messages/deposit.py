@@ -93,4 +93,4 @@ def _target(
     exchange = broker.topology.exchanges[address.exchange]
     if isinstance(known, ExchangeTarget) and known.exchange is exchange:
         return known
-    return ExchangeTarget(exchange, address.key)
+    return broker.routes.target_of(exchange, address.key)

@@ -23,10 +23,11 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.messages import dead_letter_origin, queue_limits, store
 from penstock_broker.messages.addresses import destination_of
 from penstock_broker.messages.due_times import wishes_of
-from penstock_broker.messages.refuse import break_link, refuse, refuse_unreadable, top_up, unreadable
+from penstock_broker.messages.refuse import break_link, refuse, refuse_unreadable, tagged, top_up, unreadable
 from penstock_broker.queue.message_prefix import NO_TIMES, MessagePrefix
 from penstock_broker.queue.queue import LOGGED, SCHEDULED
 from penstock_broker.state.broker import Broker
+from penstock_broker.state.fan_outs import FanOut
 from penstock_broker.state.links import Producer
 from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget, Route, reached
 from penstock_core.message_times import available_at, expires_at
@@ -73,9 +74,9 @@ def prepare(broker: Broker, destination: ExchangeTarget | QueueTarget, count: in
         exchange = destination.exchange
         exchange.received += count
         if destination.version != exchange.version:
-            destination.refresh(broker.log.route_set)
+            destination.refresh(broker.log)
     elif destination.version != destination.node.revision:
-        destination.refresh(broker.log.route_set)
+        destination.refresh(broker.log)
 
 
 def _publish_together(broker: Broker, producer: Producer, route: Route, batch: list[Arrival]) -> None:
@@ -242,7 +243,7 @@ def _route(broker: Broker, destination: ExchangeTarget | QueueTarget, data: byte
     route = destination.constant
     if route is None:
         assert isinstance(destination, ExchangeTarget)
-        route = destination.route(data, head.start, broker.log.route_set)
+        route = destination.route(data, head.start, broker.log)
     if not route.queues and isinstance(destination, ExchangeTarget):
         route = _alternate(broker, destination, data, head, route)
     return route
@@ -331,23 +332,34 @@ def _relay(broker: Broker, producer: Producer, relay: RelayTarget, batch: list[A
         elif settled:
             break_link(producer, delivery, target)
         else:
-            refuse(producer, delivery, settled, target)
+            refuse(producer, delivery, settled, tagged(producer, delivery, target))
         if producer.broken is not None:
             break
 
 
 def _accept(broker: Broker, producer: Producer, deliveries: list[Ptr], logged: bool) -> None:
+    fan_outs = broker.work.fan_outs
+    fan_out = fan_outs[-1] if fan_outs else None
     if logged:
         producer.stores = True
-        broker.sync.after_sync(producer.connection, lambda: _accept_synced(broker, producer, deliveries))
-        return
+        broker.sync.after_sync(producer.connection, lambda: _accept_synced(broker, producer, deliveries, fan_out))
+    elif fan_out is not None:
+        _accept_synced(broker, producer, deliveries, fan_out)
+    else:
+        _accept_now(producer, deliveries)
+
+
+def _accept_synced(broker: Broker, producer: Producer, deliveries: list[Ptr], fan_out: FanOut | None) -> None:
+    """Accept what the log has, once it is in all of its queues, too."""
+    if fan_out is not None and not fan_out.is_over:
+        fan_out.after.append(lambda: _accept_synced(broker, producer, deliveries, None))
+    elif producer.link.is_open:
+        _accept_now(producer, deliveries)
+        broker.work.touch(producer.connection)
+
+
+def _accept_now(producer: Producer, deliveries: list[Ptr]) -> None:
     producer.connection.endpoint.accept(deliveries)
     producer.owed_credit += len(deliveries)
     if producer.owed_credit * 2 >= producer.window:
         top_up(producer)
-
-
-def _accept_synced(broker: Broker, producer: Producer, deliveries: list[Ptr]) -> None:
-    if producer.link.is_open:
-        _accept(broker, producer, deliveries, False)
-        broker.work.touch(producer.connection)

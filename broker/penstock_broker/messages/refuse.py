@@ -14,7 +14,10 @@ from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import AmqpError
 from penstock_broker.state.links import Producer
 
-__all__ = ["UNREADABLE", "break_link", "refuse", "refuse_unreadable", "top_up", "unreadable"]
+__all__ = ["DELIVERY_TAG", "UNREADABLE", "break_link", "refuse", "refuse_unreadable", "tagged", "top_up", "unreadable"]
+
+DELIVERY_TAG: Final = "delivery-tag"
+"""Key of an error's info: the message that is the cause."""
 
 UNREADABLE: Final = "amqp:decode-error"
 """Condition of a message that can't be read."""
@@ -59,8 +62,12 @@ def refuse(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -
 def break_link(producer: Producer, delivery: Ptr, error: AmqpError) -> None:
     """Have the link closed with the tag of the message that is the cause; it and those behind it are not taken."""
     if producer.broken is None:
-        tag = producer.connection.endpoint.tag_of(delivery)
-        producer.broken = replace(error, info={**error.info, "delivery-tag": tag})
+        producer.broken = tagged(producer, delivery, error)
+
+
+def tagged(producer: Producer, delivery: Ptr, error: AmqpError) -> AmqpError:
+    """The error with the tag of the message that is the cause."""
+    return replace(error, info={**error.info, DELIVERY_TAG: producer.connection.endpoint.tag_of(delivery)})
 
 
 def _reject(producer: Producer, deliveries: list[Ptr], error: AmqpError) -> None:

@@ -86,6 +86,8 @@ class StorageWatch:
         if (storage.level is StorageLevel.FULL) != (before is StorageLevel.FULL):
             self._tell_full(storage.level is StorageLevel.FULL)
         self._hold(storage.level.holds_back)
+        if storage.level.rank > before.rank:
+            self._scanned_ms = None  # the line about it names the queues as they are now
         if storage.level is StorageLevel.OK:
             storage.largest = ()
             self._scanned_ms = None

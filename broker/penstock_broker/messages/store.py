@@ -7,7 +7,9 @@ except for no-local. Source: docs/decisions/036-what-is-durable.md.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
+from typing import Final
 
 from penstock_amqp.endpoint.events import EXPIRES, Entry
 from penstock_amqp.messages import message_head
@@ -18,10 +20,16 @@ from penstock_broker.queue.flags import ORDERED
 from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
 from penstock_broker.queue.queue import LOGGED, SCHEDULED, Queue
 from penstock_broker.state.broker import Broker
+from penstock_broker.state.fan_outs import FanOut, RoutedMessages
 from penstock_broker.state.routes import Route
 from penstock_core.message_times import available_at, bounded, expires_at
 
-__all__ = ["admitted_route", "put", "put_numbered"]
+__all__ = ["MOST_QUEUES_PER_TURN", "admitted_route", "advance_fan_outs", "finish_fan_outs", "put", "put_numbered"]
+
+logger = logging.getLogger(__name__)
+
+MOST_QUEUES_PER_TURN: Final = 2000
+"""Queues that get messages at once: about a millisecond."""
 
 
 def admitted_route(
@@ -86,9 +94,81 @@ def put_numbered(
 
     Those of `entries` wait at once, `delayed` ones are for later; `size`: bytes of them all. `first_expiry`: when the
     first of `entries` expires, 0: none does. `ordered`: some have a priority or a group. `keep`: as for `put`.
+    Where these are very many queues, they get them in this and the next turns, see `advance_fan_outs`.
     """
+    fan_outs = broker.work.fan_outs
+    if fan_outs or len(route.queues) > MOST_QUEUES_PER_TURN:
+        messages = RoutedMessages(route, entries, delayed, size, first_expiry, ordered, keep)
+        fan_outs.append(FanOut(messages))
+        return
+    _put_into(broker, route.queues, route, entries, delayed, size, first_expiry, ordered=ordered, keep=keep)
+
+
+def advance_fan_outs(broker: Broker) -> None:
+    """Put messages that are for very many queues into the next of them, in the order in which they came."""
+    fan_outs, left = broker.work.fan_outs, MOST_QUEUES_PER_TURN
+    while fan_outs and left > 0:
+        fan_out = fan_outs[0]
+        try:
+            left -= _advance(broker, fan_out, left)
+            if fan_out.is_over:
+                fan_outs.popleft()
+                for action in fan_out.after:
+                    action()
+        except Exception:
+            logger.exception(
+                "Messages did not come into all of their queues; those that are in the log come at a restart"
+            )
+            if fan_outs and fan_outs[0] is fan_out:
+                fan_outs.popleft()
+            return
+
+
+def finish_fan_outs(broker: Broker) -> None:
+    """The same until nothing is left, however long it takes: for those who need to find every message in its place."""
+    while broker.work.fan_outs:
+        advance_fan_outs(broker)
+
+
+def _advance(broker: Broker, fan_out: FanOut, most: int) -> int:
+    """Serve the next queues, `most` at most; how many they are, at least 1."""
+    messages = fan_out.messages
+    part = messages.route.queues[fan_out.reached : fan_out.reached + most]
+    fan_out.reached += len(part)
+    _put_into(
+        broker,
+        [queue for queue in part if _is_there(broker, queue)],
+        messages.route,
+        messages.entries,
+        messages.delayed,
+        messages.size,
+        messages.first_expiry,
+        ordered=messages.ordered,
+        keep=messages.keep,
+    )
+    return max(len(part), 1)
+
+
+def _is_there(broker: Broker, queue: Queue) -> bool:
+    """False if the queue's life has ended since the messages were routed."""
+    record = broker.topology.by_incarnation.get(queue.incarnation)
+    return record is not None and record.queue is queue
+
+
+def _put_into(
+    broker: Broker,
+    queues: Iterable[Queue],
+    route: Route,
+    entries: list[Entry],
+    delayed: list[Entry],
+    size: int,
+    first_expiry: int,
+    *,
+    ordered: bool,
+    keep: bool,
+) -> None:
     count = len(entries) + len(delayed)
-    for queue in route.queues:
+    for queue in queues:
         until = first_expiry
         ours, ours_delayed = entries, delayed
         if queue.policy.max_ttl_us or not route.is_alike:

@@ -26,6 +26,13 @@ def _key(entry: Entry) -> int:
     return (min(available, expires) if expires else available) << _NUMBER_BITS | entry[NUMBER]
 
 
+def _unpacked(blocks: list[list[tuple[int, Entry]]]) -> Iterator[Entry]:
+    """Yield the entries, the last block first, and drop each block behind its last one."""
+    while blocks:
+        for _, entry in blocks.pop():
+            yield entry
+
+
 class DelayedMessages:
     """A set of entries by the time when something is to be done about them."""
 
@@ -48,6 +55,12 @@ class DelayedMessages:
     def __iter__(self) -> Iterator[Entry]:
         """By time, then number; nothing may change meanwhile."""
         return (entry for _, entry in self._messages)
+
+    def snapshot(self) -> Iterator[Entry]:
+        """The same, as it is now, whatever changes while it is gone through. Copied at once, block by block."""
+        blocks = [block.copy() for block in self._messages.blocks]
+        blocks.reverse()
+        return _unpacked(blocks)
 
     def add(self, entry: Entry) -> None:
         """Put an entry in its place."""

@@ -245,7 +245,7 @@ class Queue:
         """
         copied: tuple[tuple[WaitingState, Iterable[Entry]], ...] = (
             ("Ready", self.backlog.snapshot()),
-            ("Scheduled", list(self.delayed)),
+            ("Scheduled", self.delayed.snapshot()),
             ("Stranded", [each.entry for each in self.stranded.values()]),
         )
         return ((state, entry) for state, entries in copied for entry in entries)

@@ -28,6 +28,7 @@ from penstock_broker.log import Log
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.audits import Audit
+from penstock_broker.state.fan_outs import FanOut
 from penstock_broker.state.links import Browser, Consumer, CreditHold, Producer
 from penstock_broker.state.loose_ends import LooseEnds
 from penstock_broker.state.open_transactions import Transactions
@@ -114,11 +115,13 @@ class Clients:
 class PendingWork:
     """What this turn of the loop has still to do, or the next ones have."""
 
-    __slots__ = ("browsing", "delivered", "dirty", "draining", "held", "ready", "streaming")
+    __slots__ = ("browsing", "delivered", "dirty", "draining", "fan_outs", "held", "ready", "streaming")
 
     def __init__(self) -> None:
         self.ready: deque[Queue] = deque()
         """Queues that may have something to send."""
+        self.fan_outs: deque[FanOut] = deque()
+        """Messages that are on their way into very many queues; none is over."""
         self.browsing: deque[Browser] = deque()
         """Browsers that may get more copies."""
         self.dirty: list[Connection] = []
@@ -174,7 +177,7 @@ class Broker:
         self.overflow = OverflowEpisodes(self.clock, self.warnings)
         self.work = PendingWork()
         self.sync = SyncQueue(log, topology)
-        self.routes = Routes(log.route_set)
+        self.routes = Routes(log)
         self.storage = Storage()
         self.credit_hold = CreditHold()
         self.temporary = TemporaryNodes()

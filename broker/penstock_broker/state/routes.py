@@ -6,9 +6,11 @@ Source: docs/decisions/018-addresses.md and 036-what-is-durable.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 from penstock_amqp.messages.fields import Field, application_properties, encoded_keys, properties_field
 from penstock_broker.queue.admission import AdmissionSet
@@ -24,22 +26,42 @@ __all__ = [
     "QueueTarget",
     "RelayTarget",
     "Route",
+    "RouteMemo",
     "RouteSets",
     "Routes",
     "reached",
 ]
 
-RouteSets: TypeAlias = Callable[[tuple[int, ...]], int]
-"""The log's number for a set of incarnations."""
+logger = logging.getLogger(__name__)
+
+MOST_TOLD: Final = 20
+"""Queues that a line about a route names."""
+
+
+class RouteSets(Protocol):
+    """The log, as far as routes know it."""
+
+    def route_set(self, incarnations: tuple[int, ...]) -> int:
+        """The number for a set of incarnations."""
+        ...
+
+    def release_route_set(self, number: int) -> None:
+        """Give the number back."""
+        ...
+
 
 MOST_ROUTES: Final = 1024
-"""Routes that are remembered; with the next one all are forgotten."""
+"""Routes of one memo's generation."""
+
+MOST_QUEUES: Final = 65_536
+"""Queues of all routes of a generation together."""
 
 
 class Route:
     """One set of queues that messages reach together."""
 
     __slots__ = (
+        "_route_sets",
         "_selection",
         "is_alike",
         "is_plain",
@@ -53,23 +75,44 @@ class Route:
 
     def __init__(self, queues: tuple[Queue, ...], route_sets: RouteSets | None) -> None:
         self.queues = queues
-        self.picky = tuple(queue for queue in queues if queue.admits is not None)
+        picky, rejecting, logged, kept = list[Queue](), list[Queue](), list[int](), list[int]()
+        kinds = set[tuple[bool, bool]]()
+        is_bounded = False
+        for queue in queues:  # once: there may be ten thousand
+            policy, is_logged = queue.policy, queue.is_logged
+            if queue.admits is not None:
+                picky.append(queue)
+            if policy.overflow is Overflow.REJECT and policy.is_limited:
+                rejecting.append(queue)
+            if is_logged:
+                logged.append(queue.incarnation)
+                if policy.keeps_all:
+                    kept.append(queue.incarnation)
+            if policy.max_ttl_us:
+                is_bounded = True
+            kinds.add((is_logged, policy.keeps_all))
+        self.picky = tuple(picky)
         """Queues that take some messages only."""
-        self.open_queues = tuple(queue for queue in queues if queue.admits is None)
-        self.rejecting = tuple(
-            queue for queue in queues if queue.policy.overflow is Overflow.REJECT and queue.policy.is_limited
-        )
-        logged = tuple(queue.incarnation for queue in queues if queue.is_logged)
-        kept = tuple(queue.incarnation for queue in queues if queue.is_logged and queue.policy.keeps_all)
-        self.logged_set = route_sets(logged) if logged and route_sets else 0
+        self.open_queues = tuple(queue for queue in queues if queue.admits is None) if picky else queues
+        self.rejecting = tuple(rejecting)
+        self._route_sets = route_sets
+        self.logged_set = route_sets.route_set(tuple(logged)) if logged and route_sets else 0
         """Route set of the queues that log durable messages; 0 if there is none."""
-        self.kept_set = route_sets(kept) if kept and route_sets else 0
+        self.kept_set = route_sets.route_set(tuple(kept)) if kept and route_sets else 0
         """Route set of the queues that log messages sent as not durable as well; 0 if there is none."""
-        self.is_plain = not self.picky and not self.rejecting and not any(queue.policy.max_ttl_us for queue in queues)
+        self.is_plain = not picky and not rejecting and not is_bounded
         """Every message goes to every queue, nothing is asked."""
-        self.is_alike = len({(queue.is_logged, queue.policy.keeps_all) for queue in queues}) <= 1
+        self.is_alike = len(kinds) <= 1
         """All of the queues log the same messages."""
         self._selection: AdmissionSet[Queue] | None = None
+
+    def __del__(self) -> None:
+        """With the last reference to a route goes its use of the log's route sets: no put will name them for it."""
+        route_sets: RouteSets | None = getattr(self, "_route_sets", None)  # it may never have been complete
+        if route_sets is not None:
+            for number in (getattr(self, "logged_set", 0), getattr(self, "kept_set", 0)):
+                if number:
+                    route_sets.release_route_set(number)
 
     @property
     def selection(self) -> AdmissionSet[Queue]:
@@ -80,7 +123,40 @@ class Route:
         return self._selection
 
 
-@dataclass(slots=True, eq=False)
+class RouteMemo:
+    """Routes by the queues that they reach: two generations, so that what is asked for again stays (a cheap stand-in
+    for LRU). With twenty selectors a million combinations may come, and a route may have ten thousand queues: a
+    generation ends by its routes or by their queues.
+    """
+
+    __slots__ = ("_old", "_queues", "young")
+
+    def __init__(self) -> None:
+        self.young: dict[tuple[Queue, ...], Route] = {}
+        """What was asked for last; what is not here may be found by `route`."""
+        self._old: dict[tuple[Queue, ...], Route] = {}
+        self._queues = 0
+
+    def __len__(self) -> int:
+        return len(self.young) + len(self._old)
+
+    def route(self, queues: tuple[Queue, ...], route_sets: RouteSets | None) -> Route:
+        """The route of exactly these queues."""
+        route = self.young.get(queues)
+        if route is None:
+            if len(self.young) >= MOST_ROUTES or self._queues >= MOST_QUEUES:
+                self._old, self.young, self._queues = self.young, {}, 0
+            route = self._old.pop(queues, None) or Route(queues, route_sets)
+            self.young[queues] = route
+            self._queues += len(queues)
+        return route
+
+    def forget(self) -> None:
+        """Bindings or policies have changed."""
+        self.young, self._old, self._queues = {}, {}, 0
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class ExchangeTarget:
     """An exchange, and the routing key if the address fixes one; else each message's subject is the key."""
 
@@ -92,13 +168,15 @@ class ExchangeTarget:
     """The route of every message, if neither key nor properties need looking at."""
     headers: dict[bytes, str] | None = None
     """The properties that a Headers exchange routes by, encoded; None for the other types."""
-    routes: dict[tuple[Queue, ...], Route] = field(default_factory=dict[tuple[Queue, ...], Route])
+    routes: RouteMemo = field(default_factory=RouteMemo)
 
     def refresh(self, route_sets: RouteSets | None) -> None:
         """Prepare for the exchange's present bindings."""
         exchange, router = self.exchange, self.exchange.router
         self.version = exchange.version
-        self.routes = {}
+        logger.debug("The bindings of exchange %r have changed: its routes with key %r are made anew", exchange.name,
+                     self.key)  # fmt: skip
+        self.routes.forget()
         self.constant = None
         if isinstance(router, HeadersRouter):
             self.headers = encoded_keys(router.names)
@@ -114,9 +192,12 @@ class ExchangeTarget:
     def route(self, data: bytes, start: int, route_sets: RouteSets | None) -> Route:
         """The route of a message whose sections begin at `start`. Raises DecodeError."""
         queues = reached(self.exchange, self.key, data, start, self.headers)
-        found = self.routes.get(queues)
+        found = self.routes.young.get(queues)
         if found is None:
-            found = self.routes[queues] = Route(queues, route_sets)
+            found = self.routes.route(queues, route_sets)
+            if logger.isEnabledFor(logging.DEBUG):
+                told = [queue.name for queue in queues[:MOST_TOLD]]
+                logger.debug("A route of exchange %r: %d queues, %s", self.exchange.name, len(queues), told)
         return found
 
 
@@ -170,23 +251,28 @@ Destination: TypeAlias = ExchangeTarget | QueueTarget | RelayTarget | Management
 class Routes:
     """The routes and targets that are remembered for the whole broker."""
 
-    __slots__ = ("_route_sets", "_routes", "targets")
+    __slots__ = ("_route_sets", "_routes", "_shared", "targets")
 
     def __init__(self, route_sets: RouteSets) -> None:
         self._route_sets = route_sets
-        self._routes: dict[tuple[Queue, ...], Route] = {}
+        self._routes = RouteMemo()
         self.targets: dict[str, ExchangeTarget | QueueTarget] = {}
         """Where addresses of policies lead, see `messages.deposit`."""
+        self._shared: WeakValueDictionary[tuple[int, str | None], ExchangeTarget] = WeakValueDictionary()
+
+    def target_of(self, exchange: Exchange, key: str | None) -> ExchangeTarget:
+        """An exchange as a target; one for all who send to it with this key, since its route may have ten thousand
+        queues.
+        """
+        target = self._shared.get((id(exchange), key))
+        if target is None or target.exchange is not exchange:
+            target = self._shared[id(exchange), key] = ExchangeTarget(exchange, key)
+        return target
 
     def route_of(self, reached: tuple[Queue, ...]) -> Route:
         """The route of exactly these queues, for messages that filters kept from some."""
-        if len(self._routes) > MOST_ROUTES:
-            self._routes.clear()
-        route = self._routes.get(reached)
-        if route is None:
-            route = self._routes[reached] = Route(reached, self._route_sets)
-        return route
+        return self._routes.route(reached, self._route_sets)
 
     def forget(self) -> None:
         """Bindings or policies have changed."""
-        self._routes.clear()
+        self._routes.forget()

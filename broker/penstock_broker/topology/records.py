@@ -33,8 +33,10 @@ class Temporary:
     """What is known of a node that a dynamic source or target made. Such a node is never logged."""
 
     connection: int
-    """The number of the connection that made it, and may alone consume."""
+    """The number of the connection that made it."""
     policy: LifetimePolicy
+    is_exclusive: bool
+    """That connection alone may consume."""
     has_creator: bool = True
     """The link whose attach made it is still attached."""
 

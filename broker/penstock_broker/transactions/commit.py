@@ -9,6 +9,7 @@ Source: AMQP 1.0 part 4, 4.3 and 4.4; docs/decisions/035-transactions.md.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -51,6 +52,8 @@ __all__ = [
     "set_rollback_only",
 ]
 
+logger = logging.getLogger(__name__)
+
 _SENT_AFTER_CLOSE: Final = Refuse(
     Reason.NOT_ALLOWED, "A message of it came on a link that the broker had closed; send it again on another."
 )
@@ -73,6 +76,8 @@ def commit(broker: Broker, ledger: ConnectionTransactions, transaction: Transact
         assert refused is not None
         roll_back(broker, ledger, transaction)
         return rules.failed_commit(refused)
+    logger.debug("Commit on connection %d: %d messages, %d settlements", connection.number,
+                 len(transaction.postings), len(settlements))  # fmt: skip
     first = broker.log.next_message()
     broker.log.begin_unit()
     try:
@@ -217,6 +222,9 @@ def roll_back(broker: Broker, ledger: ConnectionTransactions, transaction: Trans
     settlements = list(transaction.settlements)
     if not transaction.state.is_over:
         broker.transactions.rolled_back += 1
+        number = transaction.coordinator.connection.number
+        logger.debug("Rollback on connection %d: %d messages, %d settlements", number,
+                     len(transaction.postings), len(settlements))  # fmt: skip
     try:
         _remove(broker, ledger, transaction)
         return_deliveries(broker, settlements)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from penstock_amqp.endpoint import transactional_states
 from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import AmqpError, Arrival
 from penstock_amqp.endpoint.links import InLink
@@ -95,7 +94,7 @@ def _declare(
     if isinstance(decision, Refuse):
         _refuse(broker, coordinator, delivery, is_settled, amqp_error(decision))
         return
-    transactional_states.answer_declared(delivery, ledger.add(coordinator).id)
+    coordinator.connection.endpoint.declare(delivery, ledger.add(coordinator).id)
 
 
 def _discharge(

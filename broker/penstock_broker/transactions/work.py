@@ -19,7 +19,7 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.log import LargePayload
 from penstock_broker.messages import addresses, dead_letter_origin, settle
 from penstock_broker.messages import publish as messages_publish
-from penstock_broker.messages.refuse import break_link, refuse, top_up, unreadable
+from penstock_broker.messages.refuse import break_link, refuse, tagged, top_up, unreadable
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.open_transactions import ConnectionTransactions, Settlement, Transaction, transactions_of
@@ -72,9 +72,7 @@ def refuse_unstored(producer: Producer, event: Unstored) -> None:
     assert event.txn_id is not None
     commit.set_rollback_only(producer.connection, event.txn_id, commit.refuse_of(event.error))
     if not event.is_settled and producer.can_reject:
-        transactional_states.answer_rejected(
-            event.delivery, event.txn_id, producer.connection.endpoint.fitting(event.error)
-        )
+        producer.connection.endpoint.reject_in(event.txn_id, event.delivery, event.error)
         producer.owed_credit += 1
         top_up(producer)
     else:
@@ -100,7 +98,9 @@ def _add_run(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arriva
         if is_settled or refused is None:
             _accept(producer, txn_id, [arrival])
         elif producer.can_reject:
-            transactional_states.answer_rejected(delivery, txn_id, producer.connection.endpoint.fitting(refused))
+            if isinstance(producer.destination, RelayTarget):
+                refused = tagged(producer, delivery, refused)
+            producer.connection.endpoint.reject_in(txn_id, delivery, refused)
         else:
             break_link(producer, delivery, refused)
             discard(producer, run[at + 1 :], refused)
@@ -109,8 +109,9 @@ def _add_run(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arriva
 
 def _accept(producer: Producer, txn_id: bytes, run: list[Arrival]) -> None:
     """Accept messages in their transaction. Those that their sender has settled get no answer."""
-    transactional_states.answer_accepted((delivery for delivery, _, is_settled in run if not is_settled), txn_id)
-    producer.connection.endpoint.settle(delivery for delivery, _, is_settled in run if is_settled)
+    endpoint = producer.connection.endpoint
+    endpoint.accept_in(txn_id, (delivery for delivery, _, is_settled in run if not is_settled))
+    endpoint.settle(delivery for delivery, _, is_settled in run if is_settled)
 
 
 def _add_all(

@@ -86,7 +86,7 @@ def broker_child(broker: Broker, layout: Layout) -> ChildProcess:
     """The broker, in development mode (ANONYMOUS, guest/guest) if its manifest lets everybody do everything."""
     mode = ("--dev",) if is_open(broker) else ()
     command = (*PENSTOCK, "broker", "--data", str(layout.data), "--config", str(layout.broker_config), *mode)
-    return ChildProcess("broker", command, layout.log("broker"))
+    return ChildProcess("broker", (*command, *_log_options(broker)), layout.log("broker"))
 
 
 def observer_child(broker: Broker, endpoints: Endpoints, layout: Layout, pace: Pace) -> ChildProcess:
@@ -102,7 +102,11 @@ def observer_child(broker: Broker, endpoints: Endpoints, layout: Layout, pace: P
         "--segment-seconds": pace.segment_seconds,
     }
     words = (str(word) for option in options.items() for word in option)
-    return ChildProcess("observer", (*PENSTOCK, "observer", *words), layout.log("observer"))
+    return ChildProcess("observer", (*PENSTOCK, "observer", *words, *_log_options(broker)), layout.log("observer"))
+
+
+def _log_options(broker: Broker) -> tuple[str, ...]:
+    return tuple(f"--{name}={word}" for name, word in broker.spec.logging.options().items())
 
 
 def showing_messages(observer: ChildProcess, layout: Layout) -> ChildProcess:

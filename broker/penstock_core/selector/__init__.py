@@ -5,7 +5,7 @@ writes the tree back in one spelling; ``code`` turns it into one Python function
 None of them knows messages: the caller looks identifiers up. Source: JMS 2.0, section 3.8.1 "Message selector".
 """
 
-from penstock_core.selector.compiled import Lookup, Selector, compile_selector, stored_selector
+from penstock_core.selector.compiled import Lookup, Selector, compile_selector, mean_the_same, stored_selector
 from penstock_core.selector.grammar import InvalidSelector
 
-__all__ = ["InvalidSelector", "Lookup", "Selector", "compile_selector", "stored_selector"]
+__all__ = ["InvalidSelector", "Lookup", "Selector", "compile_selector", "mean_the_same", "stored_selector"]

@@ -15,11 +15,11 @@ from typing import Final
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector.code import Lookup, compile_condition
 from penstock_core.selector.grammar import MAX_LENGTH, InvalidSelector, check_words
-from penstock_core.selector.normal_form import normal_text
+from penstock_core.selector.normal_form import former_text, normal_text
 from penstock_core.selector.parser import read
 from penstock_core.selector.syntax import Comparison, ComparisonOp, Identifier, Literal, Node
 
-__all__ = ["REMEMBERED", "Lookup", "Selector", "compile_selector", "remembered", "stored_selector"]
+__all__ = ["REMEMBERED", "Lookup", "Selector", "compile_selector", "mean_the_same", "remembered", "stored_selector"]
 
 REMEMBERED: Final = 128 * 1024
 """Characters of all texts whose selectors are remembered; a function takes about 50 bytes per character."""
@@ -59,6 +59,17 @@ def compile_selector(text: str) -> Selector | Refuse | None:
 def stored_selector(text: str) -> Selector:
     """The selector of a normalised text that was taken once, whatever the limit of words was then."""
     return _remembered.get(text) or _compile(text)
+
+
+def mean_the_same(one: str | None, other: str | None) -> bool:
+    """True if two normalised texts are the same selector, or could not be told apart by the release that stored one.
+
+    Releases up to 0.1 stored ``NOT (a IN (...))`` as ``a NOT IN (...)``: who attaches again with it has not changed
+    anything, and must not lose the backlog. So too for BETWEEN and LIKE.
+    """
+    if one == other or one is None or other is None:
+        return one == other
+    return former_text(read(one)) == former_text(read(other))
 
 
 def _compile(text: str) -> Selector:

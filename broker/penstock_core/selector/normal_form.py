@@ -6,6 +6,7 @@ Reading it gives the same tree again. It is what bindings compare, what is store
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final, assert_never
 
 from penstock_core.selector.grammar import KEYWORDS
@@ -26,7 +27,7 @@ from penstock_core.selector.syntax import (
     Sign,
 )
 
-__all__ = ["normal_text"]
+__all__ = ["former_text", "normal_text"]
 
 _NAME: Final = re.compile(r"(?:[^\W\d]|\$)[\w$]*(?:\.(?:[^\W\d]|\$)[\w$]*)*")
 _SUM: Final = (ArithmeticOp.ADD, ArithmeticOp.SUBTRACT)
@@ -46,7 +47,7 @@ def normal_text(node: Node) -> str:
         case Comparison():
             return f"{normal_text(node.left)} {node.op.value} {normal_text(node.right)}"
         case Between() | In() | Like() | IsNull():
-            return _predicate(node, "")
+            return _predicate(node, "NOT " if not isinstance(node, IsNull) and node.is_negated else "")
         case Not():
             return _negation(node)
         case Junction():
@@ -55,9 +56,26 @@ def normal_text(node: Node) -> str:
             assert_never(node)
 
 
+def former_text(node: Node) -> str:
+    """The text as releases up to 0.1 wrote it, for which ``NOT (a IN (...))`` and ``a NOT IN (...)`` were the same."""
+    return normal_text(_former(node))
+
+
+def _former(node: Node) -> Node:
+    match node:
+        case Not(Between() | In() | Like() as operand):
+            return replace(operand, is_negated=not operand.is_negated)
+        case Not():
+            return replace(node, operand=_former(node.operand))
+        case Junction():
+            return replace(node, operands=tuple(_former(each) for each in node.operands))
+        case _:
+            return node
+
+
 def _negation(node: Not) -> str:
     operand = node.operand
-    if isinstance(operand, Between | In | Like | IsNull):
+    if isinstance(operand, IsNull):
         return _predicate(operand, "NOT ")
     return f"NOT ({normal_text(operand)})" if isinstance(operand, Junction) else f"NOT {normal_text(operand)}"
 

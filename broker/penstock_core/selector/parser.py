@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import lark
@@ -82,19 +83,19 @@ def _comparison(tree: _Tree, depth: int, at: int) -> Node:
     return Comparison(op, left, right, at)
 
 
-def _between(tree: _Tree, depth: int, at: int) -> Node:
+def _between(tree: _Tree, depth: int, at: int) -> Between:
     operand, low, high = (
         _checked(_number(_node(child, depth), "BETWEEN")) for child in tree.children if isinstance(child, lark.Tree)
     )
     return Between(operand, low, high, at)
 
 
-def _in(tree: _Tree, depth: int, at: int) -> Node:
+def _in(tree: _Tree, depth: int, at: int) -> In:
     choices = frozenset(_text(child) for child in tree.children if _is_string(child))
     return In(_named(_node(tree.children[0], depth), "IN"), choices, at)
 
 
-def _like(tree: _Tree, depth: int, at: int) -> Node:
+def _like(tree: _Tree, depth: int, at: int) -> Like:
     strings = [child for child in tree.children if _is_string(child)]
     pattern = _text(strings[0])
     escape = _text(strings[1]) if len(strings) > 1 else None
@@ -171,8 +172,14 @@ def _quoted(tree: _Tree, _: int, at: int) -> Node:
     return Identifier(str(tree.children[0])[1:-1].replace('""', '"'), at)
 
 
-def _not(reader: Callable[[_Tree, int, int], Node]) -> Callable[[_Tree, int, int], Node]:
-    return lambda tree, depth, at: Not(reader(tree, depth, at), at)
+def _negated(
+    reader: Callable[[_Tree, int, int], Between | In | Like],
+) -> Callable[[_Tree, int, int], Between | In | Like]:
+    return lambda tree, depth, at: replace(reader(tree, depth, at), is_negated=True)
+
+
+def _is_not_null(tree: _Tree, depth: int, at: int) -> Not:
+    return Not(_is_null(tree, depth, at), at)
 
 
 _READERS: Final[dict[str, Callable[[_Tree, int, int], Node]]] = {
@@ -181,13 +188,13 @@ _READERS: Final[dict[str, Callable[[_Tree, int, int], Node]]] = {
     "negation": _negation,
     "comparison": _comparison,
     "between": _between,
-    "not_between": _not(_between),
+    "not_between": _negated(_between),
     "in_": _in,
-    "not_in": _not(_in),
+    "not_in": _negated(_in),
     "like": _like,
-    "not_like": _not(_like),
+    "not_like": _negated(_like),
     "is_null": _is_null,
-    "is_not_null": _not(_is_null),
+    "is_not_null": _is_not_null,
     "sum": _arithmetic,
     "product": _arithmetic,
     "sign": _sign,

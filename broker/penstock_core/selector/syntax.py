@@ -120,6 +120,8 @@ class Between:
     low: Node
     high: Node
     at: int = field(default=0, compare=False)
+    is_negated: bool = False
+    """`NOT BETWEEN`: below low or above high. Not the same as `Not`: false for a value of another type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,8 @@ class In:
     identifier: Identifier
     choices: frozenset[str]
     at: int = field(default=0, compare=False)
+    is_negated: bool = False
+    """`NOT IN`: a string, but none of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,8 @@ class Like:
     pattern: str
     escape: str | None
     at: int = field(default=0, compare=False)
+    is_negated: bool = False
+    """`NOT LIKE`: a string, but none of the pattern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +157,7 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The other truth value; unknown stays unknown. ``a NOT IN (...)`` and its like are this too."""
+    """The other truth value; unknown stays unknown. ``a IS NOT NULL`` is this too; ``a NOT IN (...)`` is not."""
 
     operand: Node
     at: int = field(default=0, compare=False)

@@ -18,7 +18,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from penstock_api.ledger_format import RowKind
 from penstock_api.message_audit import AUDIT_COLUMNS, COUNTED, ENDS, TOTALS, AuditState, EndedBy, EventKind
 from penstock_lag.ledger.schema import LEDGER
-from penstock_lag_rules.message_accounts import POLL_MS, Fault, LedgerTotals, Shape, Span, faults_of
+from penstock_lag_rules.message_accounts import POLL_MS, Fault, LedgerTotals, Shape, Span, faults_of, is_within
 
 __all__ = ["PERCENTS", "AuditFigures", "FaultyMessages", "audit_figures"]
 
@@ -66,6 +66,8 @@ class AuditFigures:
     """Of the ledger, within the audit."""
     spans: tuple[Span | None, ...]
     """Of records between them; one more than rows."""
+    clock_steps_ms: tuple[int, ...] = ()
+    """By how much the broker's clock was set during the audit, each time."""
 
 
 def audit_figures(
@@ -97,6 +99,7 @@ def audit_figures(
         sojourns_us=_sojourns(messages),
         rows=rows,
         spans=_spans(events, state, rows),
+        clock_steps_ms=_clock_steps_ms(spark, state, segments),
     )
 
 
@@ -190,20 +193,44 @@ def _ledger_rows(spark: SparkSession, state: AuditState, segments: Sequence[str]
     """The rows within the audit, by time, without those just behind the beginning that show a moment before it."""
     if not segments or state.ended_ms is None:
         return ()
-    mine = (
-        (F.col("kind") == RowKind.SUBSCRIPTION.value)
-        & (F.col("queue_name") == state.queue_name)
-        & (F.col("instance") == state.instance_id)
-        & (F.col("epoch") == state.epoch)
-        & (F.col("incarnation") == state.incarnation)
-        & F.col("time_ms").between(state.started_ms, state.ended_ms)
-    )
-    columns = [F.coalesce(F.col(name), F.lit(0)).alias(name) for name in TOTALS]
-    frame = spark.read.schema(LEDGER).parquet(*segments).where(mine).select("time_ms", *columns).orderBy("time_ms")
-    rows = [LedgerTotals(row["time_ms"], {name: row[name] for name in TOTALS}) for row in _collected(frame)]
+    mine = _mine(_of_the_broker(spark, state, segments), state)
+    frame = mine.where(F.col("time_ms").between(state.started_ms, state.ended_ms)).orderBy("time_ms")
+    rows = [_totals(row) for row in _collected(frame.drop("poll"))]
     while rows and rows[0].time_ms < state.started_ms + POLL_MS and rows[0].since(state.begin) < 0:
         rows.pop(0)
     return tuple(rows[:: len(rows) // MAX_ROWS + 1])
+
+
+def _clock_steps_ms(spark: SparkSession, state: AuditState, segments: Sequence[str]) -> tuple[int, ...]:
+    """Those that the observer has seen in polls within the audit."""
+    if not segments:
+        return ()
+    rows = _of_the_broker(spark, state, segments)
+    stepped = rows.where((F.col("kind") == RowKind.BROKER.value) & (F.col("clock_step_ms") != 0))
+    steps = _mine(rows, state).join(F.broadcast(stepped.select("poll", "clock_step_ms")), "poll").orderBy("poll")
+    return tuple(row["clock_step_ms"] for row in _collected(steps) if is_within(_totals(row), state))
+
+
+def _of_the_broker(spark: SparkSession, state: AuditState, segments: Sequence[str]) -> DataFrame:
+    """The rows of the broker's run in which the audit was."""
+    of_run = (F.col("instance") == state.instance_id) & (F.col("epoch") == state.epoch)
+    return spark.read.schema(LEDGER).parquet(*segments).where(of_run)
+
+
+def _mine(rows: DataFrame, state: AuditState) -> DataFrame:
+    """Poll, time and totals of the audited subscription."""
+    mine = (
+        (F.col("kind") == RowKind.SUBSCRIPTION.value)
+        & (F.col("queue_name") == state.queue_name)
+        & (F.col("incarnation") == state.incarnation)
+    )
+    return rows.where(mine).select(
+        "poll", "time_ms", *(F.coalesce(F.col(name), F.lit(0)).alias(name) for name in TOTALS)
+    )
+
+
+def _totals(row: Row) -> LedgerTotals:
+    return LedgerTotals(row["time_ms"], {name: row[name] for name in TOTALS})
 
 
 def _spans(events: DataFrame, state: AuditState, rows: Sequence[LedgerTotals]) -> tuple[Span | None, ...]:

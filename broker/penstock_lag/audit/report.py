@@ -17,6 +17,7 @@ from penstock_lag.figures.percentiles import grown as histogram_growth
 from penstock_lag_rules.buckets import bucket_of, midpoint_ms
 from penstock_lag_rules.message_accounts import (
     account_of,
+    clock_was_set,
     compared_with_ledger,
     compared_with_totals,
     faults_of,
@@ -108,6 +109,9 @@ def make_report(state: AuditState, figures: AuditFigures, is_complete: bool) -> 
 
 def _differences(state: AuditState, figures: AuditFigures, sojourn: tuple[Sojourn, ...]) -> list[str]:
     told = compared_with_totals(state, figures.kinds)
+    clock = clock_was_set(state, figures.clock_steps_ms)
+    if clock is not None:
+        return [*told, clock]
     if not figures.rows:
         told.append(
             "No row of the ledger lies within the audit: wait until the observer has finished a segment, or audit for "

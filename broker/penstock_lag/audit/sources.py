@@ -58,7 +58,8 @@ def from_observers(observers: Sequence[Observer], subscription: str, name: str |
         audit = chosen((each for _, of in listed for each in of.audits), subscription, name)
         observer = next(each for each, of in listed if audit in of.audits)
         segments = SegmentList.model_validate_json(observer.get(SEGMENTS)).segments
-        begin_ms, end_ms = audit.state.started_ms, audit.state.ended_ms or audit.state.until_ms
+        # If the clock was set back, it ended earlier than it began.
+        begin_ms, end_ms = sorted((audit.state.started_ms, audit.state.ended_ms or audit.state.until_ms))
         needed = [each.name for each in segments if each.last_ms >= begin_ms and each.first_ms <= end_ms]
         return AuditPaths(
             audit,

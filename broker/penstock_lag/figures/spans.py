@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import add, itemgetter, sub
 from typing import Any, Final
 
 from penstock_lag.figures.polls import PlacedPoll
@@ -20,7 +21,9 @@ __all__ = ["Life", "Starts", "Subscription", "subscription_of"]
 LOST: Final = "lost_at_restart"
 """The broker goes on counting it after a restart, so it grows over all lives of an incarnation."""
 
-_EXTREMES: Final = tuple((total, f"least_{total}", f"most_{total}") for total in TOTALS)
+_least_totals: Final = itemgetter(*(f"least_{total}" for total in TOTALS))
+_most_totals: Final = itemgetter(*(f"most_{total}" for total in TOTALS))
+_AT_LOST: Final = TOTALS.index(LOST)
 
 _LEAST: Final = ("min_depth", "min_ready", "min_in_flight", "min_consumers", "min_credit")
 
@@ -145,33 +148,30 @@ def _span(lives: Sequence[Life], start: int, starts: Starts, falls: int, *, has_
 
 
 def _growth(lives: Sequence[Life], start: int, has_base: bool) -> Growth:
-    grown = dict.fromkeys(TOTALS, 0)
+    grown = (0,) * len(TOTALS)
     for number, life in enumerate(lives):
         found = life.since(start)
         if not found:
             continue
         begins_here = life.first_seq > start or not has_base
-        counts_from_zero = begins_here and life.is_born
-        for total, (least, most) in _extremes(found).items():
-            if begins_here and total == LOST and life.goes_on:
-                grown[total] += max(least - lives[number - 1].most(total), 0) + most - least
-            else:
-                grown[total] += most if counts_from_zero else most - least
-    return Growth(**grown)
+        least, most = _extremes(found)
+        own = most if begins_here and life.is_born else tuple(map(sub, most, least))
+        if begins_here and life.goes_on:
+            since_before = max(least[_AT_LOST] - lives[number - 1].most(LOST), 0)
+            lost = since_before + most[_AT_LOST] - least[_AT_LOST]
+            own = (*own[:_AT_LOST], lost, *own[_AT_LOST + 1 :])
+        grown = tuple(map(add, grown, own))
+    return Growth(**dict(zip(TOTALS, grown, strict=True)))
 
 
-def _extremes(pieces: Sequence[Piece]) -> Mapping[str, tuple[int, int]]:
-    """The least and the most of each total; 0 if no snapshot says."""
-    if len(pieces) == 1:
-        only = pieces[0]
-        return {total: (only[least] or 0, only[most] or 0) for total, least, most in _EXTREMES}
-    return {
-        total: (
-            min([each[least] for each in pieces if each[least] is not None], default=0),
-            max([each[most] or 0 for each in pieces]),
-        )
-        for total, least, most in _EXTREMES
-    }
+def _extremes(pieces: Sequence[Piece]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The least and the most of each total, in the order of TOTALS; 0 if no snapshot says."""
+    least, most = [_least_totals(each) for each in pieces], [_most_totals(each) for each in pieces]
+    if any(None in each for each in (*least, *most)):
+        known = [[value for value in values if value is not None] for values in zip(*least, strict=True)]
+        most = [tuple(value or 0 for value in each) for each in most]
+        return tuple(min(values, default=0) for values in known), tuple(map(max, *most, most[0]))
+    return (least[0], most[0]) if len(pieces) == 1 else (tuple(map(min, *least)), tuple(map(max, *most)))
 
 
 def _first_ms(lives: Sequence[Life], start: int) -> int:

@@ -11,7 +11,8 @@ const exchange = "orders"
 
 // publish sends durable messages. Send returns when the broker has accepted one, which is when it is on its disk.
 func publish(ctx context.Context, session *amqp.Session, count int, key string) error {
-	sender, err := session.NewSender(ctx, exchange, nil)
+	// The kind is named: where brokers make what they don't know, a name alone would become a queue.
+	sender, err := session.NewSender(ctx, exchange, &amqp.SenderOptions{TargetCapabilities: []string{"topic"}})
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,8 @@ import { EXCHANGE, connect } from "./broker.mjs";
 
 const [url, count, key] = process.argv.slice(2);
 const connection = connect(url);
-const sender = connection.open_sender(EXCHANGE);
+// The kind is named: where brokers make what they don't know, a name alone would become a queue.
+const sender = connection.open_sender({ target: { address: EXCHANGE, capabilities: ["topic"] } });
 let sent = 0;
 let accepted = 0;
 

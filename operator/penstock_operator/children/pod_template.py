@@ -85,6 +85,7 @@ def _broker_container(broker: Broker, image: str) -> Manifest:
         "image": image,
         "imagePullPolicy": broker.spec.image_pull_policy,
         "args": ["broker", "--data", configuration.DATA, "--config", f"{configuration.CONFIG}/broker.yaml"],
+        **_environment(_log_variables(broker, "BROKER")),
         "ports": [*ports, _port("management", names.MANAGEMENT_PORT), _port("probes", names.PROBE_PORT)],
         "resources": _resources(_BROKER_REQUESTS, broker.spec.resources.requests, broker.spec.resources.limits),
         "securityContext": _restricted(),
@@ -95,6 +96,20 @@ def _broker_container(broker: Broker, image: str) -> Manifest:
         "readinessProbe": _probe("/readyz", period=2, failures=2),
         "volumeMounts": mounts,
     }
+
+
+def _log_variables(broker: Broker, process: str) -> list[Manifest]:
+    """What `spec.logging` says, as variables, because a process of an earlier release ignores one that it does not
+    know. None for what has its default, so that an operator's upgrade restarts no pod.
+    """
+    return [
+        {"name": f"PENSTOCK_{process}_{name.upper().replace('-', '_')}", "value": word}
+        for name, word in broker.spec.logging.options().items()
+    ]
+
+
+def _environment(variables: list[Manifest]) -> Manifest:
+    return {"env": variables} if variables else {}
 
 
 def _observer_container(broker: Broker, image: str) -> Manifest:
@@ -117,7 +132,7 @@ def _observer_container(broker: Broker, image: str) -> Manifest:
             f"--namespace={metadata.namespace}",
             *_page_arguments(broker),
         ],
-        **({"env": page_account.environment()} if asks else {}),
+        **_environment([*(page_account.environment() if asks else ()), *_log_variables(broker, "OBSERVER")]),
         "ports": [_port("observer", names.OBSERVER_PORT)],
         "resources": _resources(
             _OBSERVER_REQUESTS, broker.spec.observer_resources.requests, broker.spec.observer_resources.limits

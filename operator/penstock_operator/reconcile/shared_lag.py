@@ -175,7 +175,7 @@ class SharedLagJob:
             await self._apply_if_different(shared_lag_job.secret(self.options, found.owner, data), found.secret)
         may_run = bool(members) and kind is not None and (kind in found.schedules)
         schedules = {each: observed for each, observed in found.schedules.items() if observed is not None}
-        if may_run and kind is not None:
+        if may_run and kind is not None and (schedules.get(kind) is not None or not self._runs_besides(kind, found)):
             wanted = shared_lag_job.schedule(self.options, found.owner, self.lag_image, kind)
             schedules[kind] = await self._apply_schedule(wanted, found.schedules[kind])
         for other, observed in found.schedules.items():
@@ -232,6 +232,13 @@ class SharedLagJob:
             await self.kube.delete(observed)
             observed = None
         return await self._apply_if_different(wanted, observed)
+
+    def _runs_besides(self, kind: str, found: _Found) -> bool:
+        """Whether the other kind of schedule has a run under way: the first run of a new schedule waits for its end."""
+        others = (each for each, observed in found.schedules.items() if each != kind and observed is not None)
+        return any(
+            has_active_run(self._schedule_view(each, found, found.schedules[each]), self.clock()) for each in others
+        )
 
     async def _retire(self, view: ScheduleView, observed: Manifest) -> None:
         """Delete a schedule that is not wanted any more, and its runs with it; a run under way may end first."""

@@ -107,11 +107,28 @@ def test_a_sole_container_keeps_others_out_while_it_lives(broker_process: Broker
         again.create_sender("amq.topic")
 
 
-def test_a_newcomer_may_ask_to_close_the_sole_predecessor(broker_process: BrokerProcess) -> None:
+def test_the_policy_of_the_older_connection_says_which_of_two_stays(broker_process: BrokerProcess) -> None:
     sole = {"desired_capabilities": ["sole-connection-for-container"]}
     closing = {**sole, "properties": {"sole-connection-enforcement-policy": 1}}
     url = broker_process.url
-    with connected(url, "only", **sole) as first, connected(url, "only", **closing) as second:
+    with connected(url, "only", **closing) as first, connected(url, "only", **sole) as second:
+        second.create_sender("amq.topic")
+        with pytest.raises(ConnectionClosed) as closed:
+            first.create_sender("amq.topic")
+        assert closed.value.condition == "amqp:resource-locked"
+        with pytest.raises(ConnectionClosed) as refused, connected(url, "only", **closing):
+            pass
+        assert refused.value.condition == "amqp:invalid-field"
+        second.create_sender("amq.topic/a")
+
+
+def test_a_newcomer_may_ask_to_close_a_predecessor_that_asked_for_nothing(broker_process: BrokerProcess) -> None:
+    closing = {
+        "desired_capabilities": ["sole-connection-for-container"],
+        "properties": {"sole-connection-enforcement-policy": 1},
+    }
+    url = broker_process.url
+    with connected(url, "only") as first, connected(url, "only", **closing) as second:
         second.create_sender("amq.topic")
         with pytest.raises(ConnectionClosed) as closed:
             first.create_sender("amq.topic")

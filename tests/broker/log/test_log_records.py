@@ -19,6 +19,7 @@ from penstock_broker.log.record_codec import (
     part_prefix,
     put_record,
     remark_record,
+    route_difference_record,
     route_record,
     staged_put_record,
     start_record,
@@ -38,6 +39,7 @@ from penstock_broker.log.records import (
     Put,
     Record,
     Remark,
+    RouteDifference,
     RouteSet,
     StagedPut,
     Start,
@@ -70,6 +72,12 @@ CASES = [
         "04000000 18000000 04000000 00000000 0100000000000000 0302000000000000",
         RouteSet(4, (1, 0x0203)),
         id="route",
+    ),
+    pytest.param(
+        route_difference_record(5, 4, (1,), (7, 0x0203)),
+        "14000000 28000000 05000000 04000000 01000000 00000000 0100000000000000 0700000000000000 0302000000000000",
+        RouteDifference(5, 4, (1,), (7, 0x0203)),
+        id="route-difference",
     ),
     pytest.param(
         put_record(4, 0x0506, 0x0708, b"abc", 0x81),

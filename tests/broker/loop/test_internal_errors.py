@@ -55,9 +55,12 @@ OF_THE_LOOP = {
     "SyncQueue.write",
     "Disposal.__bool__",
     "Disposal.free_slice",
+    "Route.__del__",
     "finish_drains",
 }
-"""What the loop calls for all connections: an exception there, before the first of them, is the loop's own."""
+"""What the loop calls for all connections: an exception there, before the first of them, is the loop's own. And what
+the interpreter calls when an object is freed, whose exceptions it only reports.
+"""
 
 
 EVERY_STEP = "PENSTOCK_EVERY_STEP" in os.environ

@@ -25,7 +25,7 @@ from support.large_messages import (
 from support.raw_client import RawClient
 from support.waiting import until
 
-from penstock_amqp.frames.performatives import Disposition, Released, Source
+from penstock_amqp.frames.performatives import Close, Disposition, Released, Source
 from penstock_amqp.types.values import Symbol
 
 LARGE = 20 * MIB  # more than two segments of the test's log
@@ -62,6 +62,27 @@ def test_an_accepted_message_larger_than_segments_survives_kill_9(broker: Broker
         assert (got.size, got.digest) == (LARGE + len(DURABLE) + 8, digest(encoded(LARGE)))
         down.accept(got.delivery_id)
         until(lambda: segments(broker) <= 2, "its segments are used again")
+
+
+def test_a_body_that_can_not_be_read_costs_its_consumer_the_connection_and_nobody_else_anything(
+    broker: BrokerProcess,
+) -> None:
+    """The file is cut under the running broker; a disk that gives EIO leads to the same error."""
+    for queue, size in (("q", LARGE), ("other", 100)):
+        with opened(broker) as client:
+            up = Uploading.to(client, queue)
+            up.send(encoded(size))
+            assert up.outcome() == "Accepted"
+    os.truncate(min((broker.data / "log").glob("segment-*")), 2 * MIB)
+    with opened(broker, "unlucky") as client:
+        Downloading(client, "q", credit=2)
+        while not isinstance(received := client.receive().performative, Close):
+            pass
+        assert received.error is not None and received.error.condition == "amqp:internal-error"
+    with opened(broker, "other") as client:
+        assert Downloading(client, "other", credit=2).receive().size == 100 + len(DURABLE) + 8
+    assert "ends within a body" in broker.log()
+    assert "is closed after an internal error" in broker.log()
 
 
 def test_an_upload_that_is_cut_off_leaves_nothing(broker: BrokerProcess) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from threading import Thread
 
 import pytest
-from proton import Delivery, Message
+from proton import Delivery, Link, Message
+from proton.reactor import ReceiverOption
 from proton.utils import LinkDetached, SendException, SyncRequestResponse
 from support.broker_process import BrokerProcess
 from support.proton_client import connected, is_empty, publish, take
@@ -57,9 +58,16 @@ def test_a_reply_to_somebody_who_has_gone_is_rejected_and_others_are_not_concern
         assert take(stays, 1) == [("in time", 0)]
 
 
+class Temporary(ReceiverOption):
+    """As JMS asks for a temporary queue: it is for this connection alone."""
+
+    def apply(self, receiver: Link) -> None:
+        receiver.source.capabilities.put_symbol("temporary-queue")
+
+
 def test_nobody_else_reads_replies(broker_process: BrokerProcess) -> None:
     with connected(broker_process.url) as mine, connected(broker_process.url) as other:
-        receiver = mine.create_receiver(None, dynamic=True, credit=1)
+        receiver = mine.create_receiver(None, dynamic=True, credit=1, options=Temporary())
         address = receiver.link.remote_source.address
         with pytest.raises(LinkDetached) as refused:
             other.create_receiver(address)

@@ -48,3 +48,16 @@ def test_what_came_back_is_not_taken_for_the_newest() -> None:
     assert schedule.newest() == old
     assert schedule.take_all() == [[(10 << 64 | 1, old)]]
     assert (len(schedule), schedule.newest(), schedule.is_above_all(0)) == (0, None, True)
+
+
+def test_a_snapshot_stays_what_it_was() -> None:
+    schedule = DelayedMessages()
+    entries: list[Entry] = [(number, b"", 1000 - number, 0, 0) for number in range(700)]
+    for entry in entries:
+        schedule.add(entry)
+    snapshot = schedule.snapshot()
+    assert next(snapshot) == entries[-1]
+    schedule.pop_first()
+    schedule.remove(entries[100])
+    schedule.add((1000, b"", 500, 0, 0))
+    assert list(snapshot) == entries[-2::-1]

@@ -189,6 +189,14 @@ def test_an_unknown_mechanism_fails_with_code_auth(broker: BrokerProcess) -> Non
             [encode_frame(Open(container_id="c"), 1)], "amqp:connection:framing-error", id="open-on-channel-1"
         ),
         pytest.param([encode_frame(BEGIN)], "amqp:illegal-state", id="begin-before-open"),
+        *(
+            pytest.param(
+                [encode_frame(Open(container_id="c", max_frame_size=size))],
+                "amqp:invalid-field",
+                id=f"frames-of-{size}",
+            )
+            for size in (0, 1, 511)
+        ),
         pytest.param([OPEN, sasl_frame(SaslOutcome(code=0))], "amqp:connection:framing-error", id="sasl-frame"),
         pytest.param([OPEN, frame(0x99)], "amqp:connection:framing-error", id="unknown-performative"),
     ],
@@ -201,6 +209,13 @@ def test_a_faulty_beginning_is_answered_by_open_and_close(
     assert isinstance(opened, Open)
     assert isinstance(closed, Close)
     assert closed.error is not None and closed.error.condition == condition
+
+
+def test_frames_of_512_bytes_are_enough(broker: BrokerProcess) -> None:
+    """2.8.19: MIN-MAX-FRAME-SIZE."""
+    with RawClient(broker.port, "short", max_frame_size=512) as client:
+        client.begin()
+        assert client.close().error is None
 
 
 @pytest.mark.parametrize("channel", [0, 5, 200])

@@ -10,6 +10,7 @@ from support.resources import broker
 from penstock_operator.children import lag_job, lag_schedules
 from penstock_operator.children.metadata import pod_selector
 
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError -XX:SharedArchiveFile=/opt/penstock/classes/spark.jsa"
 SECURITY = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -74,6 +75,7 @@ def test_the_whole_application() -> None:
                 ),
                 "spark.kubernetes.submission.connectionTimeout": "120000",
                 "spark.kubernetes.submission.requestTimeout": "120000",
+                "spark.driver.extraClassPath": "/opt/penstock/classes/spark.jar",
             },
             "restartPolicy": {"type": "Never"},
             "timeToLiveSeconds": 3600,
@@ -83,7 +85,7 @@ def test_the_whole_application() -> None:
                 "coreRequest": "250m",
                 "memory": "1g",
                 "memoryOverhead": "640m",
-                "javaOptions": "-XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError",
+                "javaOptions": JAVA,
                 "kubernetesMaster": "local[2]",
                 "serviceAccount": "main-lag",
                 "labels": {"penstock.dev/broker": "main"},

@@ -15,6 +15,7 @@ from penstock_operator.children.shared_lag_job import BrokerName, Member, member
 from penstock_operator.lag_options import ExecutorOptions, LagJobOptions
 
 OPTIONS = LagJobOptions(namespace="penstock-system", name="penstock-lag", deployment="penstock-penstock-operator")
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError -XX:SharedArchiveFile=/opt/penstock/classes/spark.jsa"
 SECURITY = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -70,7 +71,7 @@ def test_the_whole_application() -> None:
         "coreRequest": "250m",
         "memory": "1g",
         "memoryOverhead": "640m",
-        "javaOptions": "-XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError",
+        "javaOptions": JAVA,
         "kubernetesMaster": "local[2]",
         "serviceAccount": "penstock-lag",
         "labels": {"app.kubernetes.io/name": "penstock-lag", "app.kubernetes.io/instance": "penstock-lag"},
@@ -85,12 +86,13 @@ def test_the_whole_application() -> None:
 def test_executors_have_the_secret_too_and_are_made_through_the_api() -> None:
     template = made(executors=ExecutorOptions(instances=3, cores=2, memory="4g"))["spec"]["template"]
     assert "kubernetesMaster" not in template["driver"]
+    assert template["sparkConf"]["spark.executor.extraClassPath"] == "/opt/penstock/classes/spark.jar"
     assert template["executor"] == {
         "instances": 3,
         "cores": 2,
         "memory": "4g",
         "memoryOverhead": "640m",
-        "javaOptions": "-XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError",
+        "javaOptions": JAVA,
         "serviceAccount": "penstock-lag-executor",
         "secrets": [{"name": "penstock-lag", "path": "/etc/penstock/lag", "secretType": "Generic"}],
         "securityContext": SECURITY,
@@ -107,6 +109,7 @@ def test_the_settings_of_a_person_win() -> None:
         ),
         "spark.kubernetes.submission.connectionTimeout": "120000",
         "spark.kubernetes.submission.requestTimeout": "5",
+        "spark.driver.extraClassPath": "/opt/penstock/classes/spark.jar",
         "spark.sql.shuffle.partitions": "8",
     }
     command = container(made("CronJob", spark_conf={"spark.master": "local[4]"}))["args"]
@@ -114,7 +117,8 @@ def test_the_settings_of_a_person_win() -> None:
         "spark-submit",
         "--conf", "spark.master=local[4]",
         "--conf", "spark.driver.memory=1g",
-        "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError",
+        "--conf", f"spark.driver.extraJavaOptions={JAVA}",
+        "--conf", "spark.driver.extraClassPath=/opt/penstock/classes/spark.jar",
         "--conf", "spark.local.dir=/tmp",
         "/opt/penstock/lag.py",
         "--brokers=/etc/penstock/lag/brokers.json",

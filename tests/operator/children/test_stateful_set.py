@@ -177,6 +177,27 @@ def test_the_page_shows_messages_only_if_the_spec_says_so() -> None:
     assert arguments(page={"showMessages": False}) == arguments()
 
 
+def test_what_is_logged_is_told_by_variables_and_only_if_it_is_not_the_default() -> None:
+    """A default that was written as an option would restart every pod when the operator is upgraded."""
+
+    def environments(**spec: Any) -> list[Any]:
+        containers = made(**spec)["spec"]["template"]["spec"]["containers"]
+        return [each.get("env") for each in containers]
+
+    assert environments() == environments(logging={"level": "Info", "format": "Text"}) == [None, None]
+    assert environments(logging={"level": "Debug", "format": "Json"}) == [
+        [
+            {"name": f"PENSTOCK_{process}_LOG_LEVEL", "value": "debug"},
+            {"name": f"PENSTOCK_{process}_LOG_FORMAT", "value": "json"},
+        ]
+        for process in ("BROKER", "OBSERVER")
+    ]
+    assert environments(logging={"format": "Json"}, page={"serviceAccountLogin": True})[1] == [
+        {"name": "PENSTOCK_OBSERVER_ACCOUNT", "value": "/etc/penstock/account"},
+        {"name": "PENSTOCK_OBSERVER_LOG_FORMAT", "value": "json"},
+    ]
+
+
 def test_only_the_observer_gets_a_token_of_the_api_server_and_only_if_the_spec_says_so() -> None:
     pod = made(page={"serviceAccountLogin": True})["spec"]["template"]["spec"]
     assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("main-observer", False)

@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 import yaml
-from e2e.kube import pick, wait_for
+from e2e.kube import ROOT, pick, wait_for
 from e2e.story import StoryError
 from support.installed_operator import MINUTE, SUBSCRIPTIONS, Installation, Team, open_installation, whole
 
@@ -64,6 +64,24 @@ def test_everything_becomes_ready_in_whatever_order_it_comes(installation: Insta
     again = yaml.safe_dump_all(whole())
     for how in (["--server-side", "--field-manager=gitops"], ["--server-side=false"]):
         wait_for(f"no difference, {how}", partial(is_the_same, team, again, *how), MINUTE)
+    audit_by_hand(installation, team)
+
+
+def audit_by_hand(installation: Installation, team: Team) -> None:
+    """The pod in the examples reaches the broker's management, and the observer with the lag job's token."""
+    example = (ROOT / "examples/kubernetes/lag/by-hand.yaml").read_text()
+    image = "localhost/penstock-lag"
+    team.kube.kubectl("apply", "-f", "-", stdin=example.replace(f"{image} ", f"{image}:{installation.tag} "))
+    team.kube.kubectl("wait", "pod/lag-by-hand", "--for=condition=Ready", "--timeout=60s")
+    run = ("exec", "lag-by-hand", "--", "penstock", "lag")
+    began = team.kube.kubectl(*run, "audit", "start", "billing", "--seconds", "60")
+    assert "of psub:durable:global:billing: 0 messages are there" in began
+    assert "0 records, ended by Request" in team.kube.kubectl(*run, "audit", "stop", "billing")
+    observer = f"--observer=https://main-observer.{team.kube.namespace}.svc:8080"
+    token = ("--token-file=/etc/penstock/lag/token", "--ca-file=/etc/penstock/lag/ca.crt")
+    with pytest.raises(StoryError, match="there is no audit of 'fraud'"):
+        team.kube.kubectl(*run, "audit", "report", "--subscription=fraud", observer, *token)
+    team.kube.kubectl("delete", "pod", "lag-by-hand", "--wait=false", "--grace-period=0")
 
 
 def is_the_same(team: Team, text: str, *how: str) -> bool:

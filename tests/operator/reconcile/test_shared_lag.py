@@ -208,6 +208,22 @@ async def test_auto_follows_the_crd(place: Place) -> None:
     assert (place.at(CRON), place.at(SPARK)["kind"]) == (None, SPARK)
 
 
+async def test_a_run_of_the_other_kind_ends_before_the_first_one_can_start(place: Place) -> None:
+    """The CronJob starts no further run meanwhile."""
+    place.add("main")
+    place.offer("main")
+    place.api.served.clear()
+    await place.job.look()
+    place.api.objects[CRON, HOME, NAME]["status"] = {"active": [{"name": f"{NAME}-29384"}]}
+    place.api.served.add(SPARK)
+    await place.job.look()
+    assert (place.at(CRON)["spec"]["suspend"], place.at(SPARK)) == (True, None)
+    assert place.says() == ("Unknown", "Pending")
+    place.api.objects[CRON, HOME, NAME]["status"] = {}
+    await place.job.look()
+    assert (place.at(CRON), place.at(SPARK)["kind"]) == (None, SPARK)
+
+
 async def test_a_backend_that_is_chosen_is_kept(place: Place) -> None:
     place.start(place.options.model_copy(update={"backend": SPARK}))
     place.api.served.clear()

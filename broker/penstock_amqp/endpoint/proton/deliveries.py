@@ -22,7 +22,6 @@ __all__ = [
     "RELEASED",
     "abort",
     "advance",
-    "answer",
     "is_aborted",
     "is_partial",
     "is_settled",
@@ -34,6 +33,7 @@ __all__ = [
     "send_part",
     "set_outcome",
     "set_rejected",
+    "set_state",
     "settle",
     "state_list",
     "tag_of",
@@ -121,11 +121,9 @@ def state_list(delivery: Ptr) -> bytes:
     return ffi.data_bytes(ffi.disposition_data(ffi.delivery_remote(delivery)))
 
 
-def answer(delivery: Ptr, code: int, fields: bytes) -> None:
-    """Give a delivery a state that the engine does not know (descriptor and encoded list), and settle it."""
+def set_state(delivery: Ptr, fields: bytes) -> None:
+    """Set the fields (an encoded list) of a state that the engine does not know; `update` then sends it."""
     ffi.set_data(ffi.disposition_data(ffi.delivery_local(delivery)), fields)
-    ffi.delivery_update(delivery, code)
-    ffi.delivery_settle(delivery)
 
 
 def _annotations(value: Value) -> dict[Symbol, Value]:
