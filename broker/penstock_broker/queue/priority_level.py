@@ -31,7 +31,7 @@ class PriorityLevel:
         self.priority = priority
         self.fresh: deque[Entry] = deque()
         """In the order in which they became available; the first of them, if there is a tail."""
-        self.arrivals = self.fresh
+        self.arrivals: deque[Entry] = self.fresh
         """Where messages come in: behind the fresh ones, or behind the tail."""
         self.tail: PagedTail | None = None
         """What waits behind the fresh ones and is not in memory; None: nothing."""
@@ -72,7 +72,8 @@ class PriorityLevel:
         piles: list[Pile] = [self.fresh]
         if self.tail is not None:
             piles += self.tail.take_all()
-        self.fresh = self.arrivals = deque()
+        self.fresh = deque()
+        self.arrivals = self.fresh
         self.tail = None
         return piles
 

@@ -1,5 +1,8 @@
 """Deep queues with windows of sixteen messages: nothing that clients or administrators see differs from others."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# proton's own types are not complete.
+
 from __future__ import annotations
 
 from collections.abc import Iterator
