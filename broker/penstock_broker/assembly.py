@@ -18,7 +18,7 @@ from penstock_broker.log import Log, Recovered
 from penstock_broker.loop import events
 from penstock_broker.loop.loop import Loop
 from penstock_broker.management.node import ManagementNode
-from penstock_broker.messages import expiry, restore
+from penstock_broker.messages import expiry, paging, restore
 from penstock_broker.messages.storage_watch import Measure, StorageWatch
 from penstock_broker.queue.queue import UNLIMITED_BYTES
 from penstock_broker.settings.settings import BrokerSettings
@@ -60,6 +60,7 @@ def assemble(
             broker.clock.timers.at(0, partial(broker.keep_time, each.queue))
     broker.instance.started_us = clock.now_us()
     broker.clock.timers.at(clock.now_ms() + 1000, partial(unused.sweep_subscriptions, broker))
+    paging.watch(broker)
     broker.management = ManagementNode(broker)
     broker.serve_events = partial(events.serve, broker)
     unused_seconds = unused_queue_seconds(given.auto_create)

@@ -48,14 +48,14 @@ def _connections(broker: BrokerProcess, count: int) -> None:
     from support.raw_client import RawClient
 
     with RawClient(broker.port, "first"):
-        before, spent = _resident(broker.pid), _cpu_seconds(broker.pid)
+        before, spent = resident_bytes(broker.pid), cpu_seconds(broker.pid)
         clients = [RawClient(broker.port, f"idle-{number}") for number in range(count)]
-        spent = _cpu_seconds(broker.pid) - spent
-        each = (_resident(broker.pid) - before) / count
+        spent = cpu_seconds(broker.pid) - spent
+        each = (resident_bytes(broker.pid) - before) / count
         print(f"{count:7,} idle connections      {each / 1024:6.1f} KiB and {spent / count * 1e6:5.0f} us each to open")
-        spent = _cpu_seconds(broker.pid)
+        spent = cpu_seconds(broker.pid)
         time.sleep(10)  # what they cost while they say nothing
-        print(f"{'':7} while they are idle   {(_cpu_seconds(broker.pid) - spent) / 10:6.1%} of a core", flush=True)
+        print(f"{'':7} while they are idle   {(cpu_seconds(broker.pid) - spent) / 10:6.1%} of a core", flush=True)
         for client in clients:
             client.socket.close()
 
@@ -63,16 +63,16 @@ def _connections(broker: BrokerProcess, count: int) -> None:
 def _subscriptions(broker: BrokerProcess, count: int) -> None:
     asyncio.run(_declare(broker.management, 0))
     before = _publish_cost(broker, "news/of-nobody")
-    resident, spent = _resident(broker.pid), _cpu_seconds(broker.pid)
+    resident, spent = resident_bytes(broker.pid), cpu_seconds(broker.pid)
     asyncio.run(_declare(broker.management, count))
-    spent = _cpu_seconds(broker.pid) - spent
-    each = (_resident(broker.pid) - resident) / count
+    spent = cpu_seconds(broker.pid) - spent
+    each = (resident_bytes(broker.pid) - resident) / count
     print(f"{count:7,} durable subscriptions {each / 1024:6.1f} KiB and {spent / count * 1e6:5.0f} us each to declare")
     one = _publish_cost(broker, "news/of-7")
     print(f"{'':7} a message for one     {one * 1e6:6.1f} us, {before * 1e6:.1f} us for none before they were declared")
-    spent = _cpu_seconds(broker.pid)
+    spent = cpu_seconds(broker.pid)
     _publish(broker.url, "news/all", TO_ALL)
-    copies = (_cpu_seconds(broker.pid) - spent) / TO_ALL / count
+    copies = (cpu_seconds(broker.pid) - spent) / TO_ALL / count
     print(f"{'':7} a message for all     {copies * 1e6:6.2f} us for each copy")
     size = sum(path.stat().st_size for path in (broker.data / "log").glob("segment-*"))
     print(f"{'':7} the log has           {size >> 20:6} MiB of segments")
@@ -98,9 +98,9 @@ async def _declare(management: str, count: int) -> None:
 
 
 def _publish_cost(broker: BrokerProcess, address: str) -> float:
-    spent = _cpu_seconds(broker.pid)
+    spent = cpu_seconds(broker.pid)
     _publish(broker.url, address, PUBLISHED)
-    return (_cpu_seconds(broker.pid) - spent) / PUBLISHED
+    return (cpu_seconds(broker.pid) - spent) / PUBLISHED
 
 
 def _publish(url: str, address: str, count: int) -> None:
@@ -110,12 +110,12 @@ def _publish(url: str, address: str, count: int) -> None:
         publish(client.create_sender(address), ["x" * 100] * count)
 
 
-def _resident(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
     """Bytes."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """Processor time that the broker's main thread has used."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9

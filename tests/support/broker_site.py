@@ -157,7 +157,7 @@ def identity_of(subscription: Subscription) -> Identity:
 
 def waiting_in(queue: Queue) -> list[str]:
     """The bodies of what waits, in order."""
-    return [body_of(entry[DATA]) for entry in (*queue.returned, *queue.ready)]
+    return [body_of(entry[DATA]) for entry in queue]
 
 
 def body_of(data: bytes) -> str:

@@ -7,8 +7,6 @@ docs/decisions/032-delivery-attempts.md (a lost link counts an attempt for its o
 
 from __future__ import annotations
 
-from collections import deque
-
 from penstock_amqp.endpoint.events import AmqpError, Held
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_broker.access.connection import Connection
@@ -127,8 +125,7 @@ def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held], *, ord
             context.after_reply = []
         case Browser():
             context.queue.links.browsers.remove(context)
-            broker.topology.disposal.add(context.pending)
-            context.pending = deque()
+            broker.topology.disposal.add(context.take_pending())
             context.is_active = False
         case Producer():
             match context.destination:

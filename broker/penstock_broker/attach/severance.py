@@ -120,8 +120,7 @@ def _drop_receivers(broker: Broker, connection: Connection, concerned: dict[Queu
         for each in [each for each in links.browsers if each.connection is connection]:
             links.browsers.remove(each)
             if isinstance(each, Browser):
-                broker.topology.disposal.add(each.pending)
-                each.pending = deque()
+                broker.topology.disposal.add(each.take_pending())
     for link in connection.endpoint.all_links():
         context = link.context
         if isinstance(context, Consumer):

@@ -15,6 +15,7 @@ from penstock_broker.log.files import (
 )
 from penstock_broker.log.inspection import Inspection, inspect_log
 from penstock_broker.log.log import Log, LogOptions
+from penstock_broker.log.message_reader import Reading
 from penstock_broker.log.record_dump import ListedRecord, UnknownQueue, Value, Wanted, list_records
 from penstock_broker.log.record_reader import Progress
 from penstock_broker.log.records import Document, EndReason
@@ -45,6 +46,7 @@ __all__ = [
     "NotSaved",
     "Progress",
     "ReadOnlyFiles",
+    "Reading",
     "RealFiles",
     "RecordTooLarge",
     "Recovered",

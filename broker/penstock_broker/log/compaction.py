@@ -248,6 +248,8 @@ class Compaction:
                 self._write(found, chunk[:middle])
                 self._write(found, chunk[middle:])
                 return
+        target.blocks.note(found.number_of(alive[0][0]), target.end)
+        target.definitions |= dict.fromkeys(defined.values(), target.end)
         writer.write_block(target, block)
         self._note_routes(target, defined)
         target.put_bytes += len(block)

@@ -23,6 +23,7 @@ from penstock_broker.log.body_writer import BodyWriter
 from penstock_broker.log.checkpoint import Checkpoint, CheckpointSchedule, Numbers
 from penstock_broker.log.commit import CommitAck, CommitPut, Commits
 from penstock_broker.log.files import Buffer, FileLayer, RealFiles, lock_folder
+from penstock_broker.log.message_reader import MessageReader, Reading
 from penstock_broker.log.record_codec import closed_record, most_entries
 from penstock_broker.log.record_reader import Progress, unheard
 from penstock_broker.log.recover import FirstRecords, Recovered, Restored, first_records, recover
@@ -110,6 +111,7 @@ class Log:
         most = most_entries(self._writer.capacity)
         acks = AckCompaction(files, usage, self._writer.seed, most)
         self._space = Space(files, self._writer, self._spares, acks, self._sync, options.reserve, clock)
+        self._messages = MessageReader(files, usage, self._writer.seed, self._writer.routes)
         self._bodies = BodyWriter(files, usage, self._writer, self._numbers, self._space, options.inline_bytes)
         checkpoint = Checkpoint(replay, recovered.documents, usage.queues.keys(), most)
         self._appender = Appender(self._numbers, checkpoint, usage, self._writer, self._bodies, options.inline_bytes)
@@ -257,6 +259,17 @@ class Log:
     def delete(self, kind: str, key: str) -> None:
         """Remove a document, and with its incarnation all messages of that queue. Unknown ones are ignored."""
         self._appender.delete(kind, key)
+
+    # Messages that are read back --------------------------------------------------------------------------------------
+
+    @property
+    def first_unwritten(self) -> int:
+        """Messages with lower numbers that were put are in segments, and can be read."""
+        return self._numbers.first_unwritten
+
+    def read(self, incarnation: int, first: int, last: int, most: int, most_bytes: int) -> Reading:
+        """Read messages of one queue back, by number. Raises OSError. See `MessageReader.read`."""
+        return self._messages.read(incarnation, first, last, most, most_bytes)
 
     # Bodies that come in parts: stage, append, then a put or a commit -------------------------------------------------
 

@@ -5,6 +5,7 @@ messages is kept. Compaction copies messages into newer segments. Then the range
 new one, and ranges of the same segment that meet become one. Pure.
 """
 
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
@@ -27,6 +28,14 @@ class Places(Generic[S]):
     def __getitem__(self, message: int) -> S:
         """The segment in which the message lies, if it lies anywhere. IndexError if there is no segment."""
         return self._segments[max(0, bisect_right(self._firsts, message) - 1)]
+
+    def stretch(self, message: int) -> tuple[S, int]:
+        """The segment in which the message lies, if it lies anywhere, and the last number of its range. IndexError if
+        there is no segment.
+        """
+        index = max(0, bisect_right(self._firsts, message) - 1)
+        upto = self._firsts[index + 1] - 1 if index + 1 < len(self._firsts) else sys.maxsize
+        return self._segments[index], upto
 
     def begin(self, first: int, segment: S) -> None:
         """From number `first` on, which is not below any earlier one, messages lie in this segment."""

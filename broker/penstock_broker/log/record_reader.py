@@ -1,11 +1,12 @@
 """Reads the records of a log that is being recovered, block by block, and tells how far it is."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 
+from penstock_broker.log.block_index import BlockIndex
 from penstock_broker.log.blocks import BLOCK_HEADER, BlockHeader
 from penstock_broker.log.record_codec import Malformed, decode_records
-from penstock_broker.log.records import Record
+from penstock_broker.log.records import Commit, Put, Record, RouteDifference, RouteSet, StagedPut
 from penstock_broker.log.replay import Replay
 from penstock_broker.log.scan import Hole, SegmentData
 
@@ -48,6 +49,10 @@ class RecordReader:
     def __init__(self, segments: Sequence[SegmentData], progress: Progress) -> None:
         self.replay = Replay()
         self.malformed: list[tuple[Hole, str]] = []
+        self.blocks: dict[int, BlockIndex] = {}
+        """By segment, where its blocks with messages begin."""
+        self.definitions: dict[int, dict[int, int]] = {}
+        """By segment and route set, where the block begins that defines it."""
         self.total = sum(segment.size for segment in segments)
         """Bytes of all segments."""
         self._segments = {segment.number: segment for segment in segments}
@@ -65,7 +70,26 @@ class RecordReader:
             self.malformed.append(malformed(item, error))
         else:
             self.replay.apply(records, item.segment, item.offset + BLOCK_HEADER.size)
+            self._note(records, item)
         reached = self._before[item.segment] + item.end
         if reached - self._told >= PROGRESS_BYTES:
             self._told = reached
             self._progress(min(reached, self.total), self.total)
+
+    def _note(self, records: Sequence[Record], block: BlockHeader) -> None:
+        for record in records:
+            if isinstance(record, RouteSet | RouteDifference):
+                self.definitions.setdefault(block.segment, {}).setdefault(record.route_set, block.offset)
+        first = min(_put_numbers(records), default=0)
+        if first:
+            self.blocks.setdefault(block.segment, BlockIndex()).note(first, block.offset)
+
+
+def _put_numbers(records: Iterable[Record]) -> Iterator[int]:
+    for record in records:
+        if isinstance(record, Put):
+            yield record.message
+        elif isinstance(record, StagedPut):
+            yield record.put.message
+        elif isinstance(record, Commit):
+            yield from _put_numbers(record.records)

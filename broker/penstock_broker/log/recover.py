@@ -107,7 +107,7 @@ def recover(files: FileLayer, folder: Path, inline_bytes: int, progress: Progres
     damage += tuple(_set_aside_foreign(files, item) for item in segments.foreign)
     if result.cut is not None:
         kept = _make_durable(files, folder, found, result, result.cut, log_id)
-        _add_segments(usage, kept, result, replay)
+        _add_segments(usage, kept, result, reader)
     incomplete = fetch_bodies(replay, files, usage, inline_bytes)
     delivered_is_known = replay.closed or replay.boot_id == files.boot_id()
     messages, without_document = live_messages(replay, delivered_is_known=delivered_is_known)
@@ -195,7 +195,8 @@ def _make_durable(
     return kept
 
 
-def _add_segments(usage: SegmentUsage, kept: Sequence[FoundSegment], result: ScanResult, replay: Replay) -> None:
+def _add_segments(usage: SegmentUsage, kept: Sequence[FoundSegment], result: ScanResult, reader: RecordReader) -> None:
+    replay = reader.replay
     ends = {block.segment: block for block in result.accepted if isinstance(block, BlockHeader)}
     highest = 0
     for item in kept:
@@ -211,6 +212,8 @@ def _add_segments(usage: SegmentUsage, kept: Sequence[FoundSegment], result: Sca
             number, item.path, item.handle, size, end, first, last_message=last_message, acks_into=acks_into
         )
         segment.copied = replay.copied.get(number, [])
+        segment.blocks = reader.blocks.get(number, segment.blocks)
+        segment.definitions = reader.definitions.get(number, segment.definitions)
         usage.add_segment(segment)
 
 

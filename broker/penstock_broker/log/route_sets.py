@@ -42,6 +42,9 @@ class SegmentRoutes:
         self._bases: dict[int, tuple[int, tuple[int, ...]]] = {}
         """The set defined last, by its first queue: subscriptions that come and go rarely change that one."""
 
+    def __contains__(self, number: int) -> bool:
+        return number in self._numbers
+
     def clear(self) -> None:
         """A new segment has begun."""
         self._numbers.clear()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from penstock_broker.log.block_index import BlockIndex
 from penstock_broker.log.blocks import BLOCK_HEADER
 from penstock_broker.log.places import Places
 
@@ -57,6 +58,10 @@ class Segment:
     """Segments in which older puts of the copies in here may be left."""
     is_fixed: bool = False
     """Compaction can't move what is alive in here; the next start tries it again."""
+    definitions: dict[int, int] = field(default_factory=dict[int, int])
+    """By route set that is defined in here, where the block begins that does so."""
+    blocks: BlockIndex = field(default_factory=BlockIndex)
+    """Where its blocks with messages begin."""
 
     @property
     def room(self) -> int:

@@ -103,6 +103,9 @@ class SegmentWriter:
             block = self._join(records, puts)
             if not segment.fits(padded(len(block)), _SEAL):
                 return self._place_pieces(records, first_message)
+        if puts:
+            segment.blocks.note(min(messages[0] for messages in puts.values()), segment.end)
+            segment.definitions |= {number: segment.end for number in puts if number not in self._defined}
         self.write_block(segment, block)
         if puts:
             segment.put_bytes += len(block)

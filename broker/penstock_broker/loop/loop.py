@@ -33,7 +33,7 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.loop.acceptor import Acceptor
 from penstock_broker.loop.connections import IDLE_MS, READ, SWEEP_MS, Connections
 from penstock_broker.loop.garbage import YoungCollection
-from penstock_broker.messages import dispatch, store
+from penstock_broker.messages import dispatch, paging, store
 from penstock_broker.messages.browse import serve_browser
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
@@ -180,6 +180,8 @@ class Loop:
             connections.catch_up(deadline)
         self._dispatch(deadline)
         self._finish()
+        if broker.paging.queues:
+            paging.keep_up(broker)
         if disposal:
             disposal.free_slice()
         if log.wants_maintenance:

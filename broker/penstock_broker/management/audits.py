@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from pydantic import ValidationError
@@ -217,11 +217,8 @@ def _write_later(broker: Broker, audit: Audit, kind: EventKind) -> None:
 
 def _contents(broker: Broker, queue: Queue) -> Iterator[Entry]:
     """All messages of the queue, as it is now: those that wait, that are about to expire, and that are in flight."""
-    copied = [entry for _, entry in queue.everything()]
-    copied += queue.expiry.expired
-    copied += _in_flight(broker, queue)
-    copied.reverse()
-    return (copied.pop() for _ in range(len(copied)))
+    waiting = (entry for _, entry in queue.everything())  # copied now, or read from the log on the way
+    return chain(waiting, list(queue.expiry.expired), _in_flight(broker, queue))
 
 
 def _in_flight(broker: Broker, queue: Queue) -> list[Entry]:

@@ -10,6 +10,7 @@ Source: docs/decisions/027-timers.md; `penstock_core` has the rules of a message
 
 from __future__ import annotations
 
+import logging
 from itertools import islice
 from typing import Final
 
@@ -22,11 +23,16 @@ from penstock_broker.state.broker import Broker
 
 __all__ = ["keep_time"]
 
+logger = logging.getLogger(__name__)
+
 PASSED: Final = 4000
 """Messages that a pass looks at in one turn: about two milliseconds."""
 
 SLICE: Final = 500
 """Messages that become available, or leave, in one turn."""
+
+UNREAD_US: Final = 5_000_000
+"""Until a queue whose messages can't be read is looked through again."""
 
 PAUSE_US_PER_MESSAGE: Final = 2
 """Between two passes, for each message that waits: twenty times what looking at it takes."""
@@ -39,10 +45,16 @@ def keep_time(broker: Broker, queue: Queue) -> None:
         _make_available(broker, queue)
     due = max(queue.expiry.next_due, queue.expiry.next_pass) if queue.expiry.next_due else 0
     if due and due <= now and queue.expiry.passing is None and not queue.expiry.expired:
-        queue.expiry.passing = ExpiryPass(queue.backlog.snapshot())
+        queue.expiry.passing = _begin(queue, now)
         queue.expiry.next_due = 0
     if queue.expiry.passing is not None:
-        _pass(queue, queue.expiry.passing, now)
+        try:
+            _pass(queue, queue.expiry.passing, now)
+        except OSError as error:  # what has expired and can't be read waits; no consumer gets it either
+            queue.expiry.passing = None
+            queue.expiry.next_due, queue.expiry.next_pass = now, now + UNREAD_US
+            if broker.warnings.may_warn(f"expiry {queue.name}"):
+                logger.error("Queue %r can't be looked through for expired messages: %s", queue.name, error)
     for _ in range(min(SLICE, len(queue.expiry.expired))):
         dead_letters.expired(broker, queue, queue.expiry.expired.popleft())
     dues = [queue.delayed.next_due()] if queue.delayed else []
@@ -75,17 +87,25 @@ def _make_available(broker: Broker, queue: Queue) -> None:
             broker.work.schedule(queue)
 
 
+def _begin(queue: Queue, now_us: int) -> ExpiryPass:
+    """Look at what is in memory, and read what is not if it may have expired."""
+    tail = queue.backlog.normal.tail
+    if queue.expiry.is_retimed or tail is None:
+        return ExpiryPass(queue.backlog.snapshot())
+    return ExpiryPass(queue.backlog.snapshot(now_us), next_expiry=tail.next_expiry(now_us))
+
+
 def _pass(queue: Queue, passing: ExpiryPass, now_us: int) -> None:
     """Look at the next slice; at the end it is known when the first message expires that is left."""
     passed: set[int] = set()
-    gone: set[int] = set()
+    gone: dict[int, Entry] = {}
     for entry in islice(passing.entries, PASSED):
         passed.add(entry[NUMBER])
         expires = deadline(queue, entry)
         if not expires:
             continue
         if expires <= now_us:
-            gone.add(entry[NUMBER])
+            gone[entry[NUMBER]] = entry
         elif not passing.next_expiry or expires < passing.next_expiry:
             passing.next_expiry = expires
     queue.expiry.expired.extend(queue.pick(gone, passed))

@@ -7,6 +7,7 @@ and administrators all end messages, and none of them may forget a part. Source:
 
 from __future__ import annotations
 
+import logging
 from typing import Final, assert_never
 
 from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Entry
@@ -27,6 +28,9 @@ _AUDITED: Final = {
     EndReason.DEAD_LETTERED: EventKind.DEAD_LETTERED,
     EndReason.DROPPED: EventKind.DROPPED,
 }
+
+
+logger = logging.getLogger(__name__)
 
 
 def remove(broker: Broker, queue: Queue, entry: Entry, outcome: EndReason, *, is_moved: bool = False) -> None:
@@ -79,19 +83,31 @@ def _limits(queue: Queue) -> str:
 
 def _drop(broker: Broker, queue: Queue) -> None:
     while queue.depth_bytes > queue.policy.max_bytes or 0 < queue.policy.max_messages < queue.depth:
-        match queue.policy.overflow:
-            case Overflow.DROP_OLDEST:
-                entry = queue.drop_oldest() or _next_delayed(queue)
-            case Overflow.DROP_NEWEST:
-                entry = _newest(queue)
-            case Overflow.REJECT:
-                return
-            case _:
-                assert_never(queue.policy.overflow)
+        try:
+            entry = _dropped(queue)
+        except OSError as error:  # what is to go can't be read now: the queue stays over its limit until the next put
+            if broker.warnings.may_warn(f"drop {queue.name}"):
+                logger.error(
+                    "Queue %r is full and can't drop a message, because it can't be read: %s", queue.name, error
+                )
+            return
         if entry is None:
             return
         queue.totals.dropped += 1
         remove(broker, queue, entry, EndReason.DROPPED)
+
+
+def _dropped(queue: Queue) -> Entry | None:
+    """Take out the message that goes next; None if none does. Raises OSError."""
+    match queue.policy.overflow:
+        case Overflow.DROP_OLDEST:
+            return queue.drop_oldest() or _next_delayed(queue)
+        case Overflow.DROP_NEWEST:
+            return _newest(queue)
+        case Overflow.REJECT:
+            return None
+        case _:
+            assert_never(queue.policy.overflow)
 
 
 def _next_delayed(queue: Queue) -> Entry | None:

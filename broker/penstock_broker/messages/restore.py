@@ -14,12 +14,11 @@ from operator import itemgetter
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_amqp.messages.message_head import read_head, with_annotations_section
 from penstock_broker.log import Document, LiveMessage, Recovered
-from penstock_broker.messages.due_times import wishes_of
-from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
-from penstock_broker.queue.queue import LOGGED, SCHEDULED, Queue
+from penstock_broker.messages.recorded_entries import RecordedEntries
+from penstock_broker.queue.queue import ANNOTATED, LOGGED, SCHEDULED, Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.store import Topology
-from penstock_core.message_times import available_at, bounded, expires_at
+from penstock_core.message_times import bounded
 
 __all__ = ["instance_of", "record_losses", "restore"]
 
@@ -71,7 +70,7 @@ def record_losses(topology: Topology) -> None:
     """
     for subscription in topology.subscriptions.values():
         queue = subscription.queue
-        lost = sum(1 for _, entry in queue.everything() if not entry[FLAGS] & LOGGED)
+        lost = sum(1 for entry in queue.everything_in_memory() if not entry[FLAGS] & LOGGED)
         if subscription.is_logged and lost:
             queue.totals.lost_at_restart += lost
             topology.write(subscription)
@@ -137,7 +136,7 @@ class _Entries:
     """Makes entries of recovered messages: one for all queues of a message, and each message is looked into once."""
 
     def __init__(self) -> None:
-        self._beginning = UNKNOWN
+        self._recorded = RecordedEntries()
         self._made: dict[int, Entry] = {}
         """Those of messages that several queues hold, by number."""
 
@@ -145,7 +144,7 @@ class _Entries:
         """The entry as it was when the message came; the record keeps when that was."""
         entry = self._made.get(message.number) if message.is_shared else None
         if entry is None:
-            entry = self._read(message)
+            entry = self._recorded.of(message.number, message.payload, message.arrival, message.flags)
             if message.is_shared:
                 self._made[message.number] = entry
         if not max_ttl_us and not message.remark:
@@ -153,16 +152,5 @@ class _Entries:
         number, data, available, expires, flags = entry
         if message.remark:  # what consumers wrote on it says nothing of its times
             data = with_annotations_section(data, read_head(data), message.remark)
+            flags |= ANNOTATED
         return number, data, available, bounded(expires, message.arrival, max_ttl_us), flags
-
-    def _read(self, message: LiveMessage) -> Entry:
-        data, available = message.payload, message.arrival
-        beginning = self._beginning
-        if not data.startswith(beginning.prefix):
-            beginning = self._beginning = MessagePrefix(data, read_head(data))
-        absolute, flags = beginning.look_safely(data)
-        expires = expires_at(message.arrival, beginning.ttl_us // 1000, absolute)
-        if message.flags & SCHEDULED:
-            flags |= SCHEDULED
-            available = available_at(message.arrival, wishes_of(data, beginning.head))
-        return message.number, data, available, expires, flags | LOGGED

@@ -28,7 +28,7 @@ from penstock_amqp.types.values import Symbol, Value
 from penstock_broker.messages import dead_letters, due_times
 from penstock_broker.messages.dead_letter_origin import client_annotations
 from penstock_broker.messages.due_times import deadline
-from penstock_broker.queue.queue import LOGGED, Queue
+from penstock_broker.queue.queue import ANNOTATED, LOGGED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
 
@@ -137,7 +137,7 @@ def _annotated(broker: Broker, queue: Queue, held: Held, annotations: dict[Symbo
     queue.depth_bytes += len(told) - len(data)
     if flags & LOGGED:
         _keep(broker, queue, number, message_head.annotations_section(told, head))
-    return link, (number, told, available, expires, flags), sent
+    return link, (number, told, available, expires, flags | ANNOTATED), sent
 
 
 def _keep(broker: Broker, queue: Queue, number: int, section: bytes) -> None:

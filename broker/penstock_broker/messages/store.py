@@ -181,7 +181,7 @@ def _put_into(
         if ordered:
             queue.put(ours)
         else:
-            queue.ready.extend(ours)
+            queue.arrivals.extend(ours)
         if queue.changes is not None:
             queue.note_change()
         queue.totals.enqueued += count

@@ -16,7 +16,7 @@ Must not know links' engines, sockets or the log. Source: docs/decisions/031-que
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from heapq import merge
 from itertools import chain
 from typing import Final
@@ -27,6 +27,7 @@ from penstock_broker.queue.disposal import Pile
 from penstock_broker.queue.flags import GROUPED, ORDERED, priority_of
 from penstock_broker.queue.groups import Group, Groups
 from penstock_broker.queue.priority_level import PriorityLevel
+from penstock_broker.queue.snapshots import LazyCopy, snapshot
 from penstock_broker.queue.sorted_messages import SortedMessages
 from penstock_core.dispatch_order import NORMAL_LEVEL
 from penstock_core.selector import Selector
@@ -35,13 +36,6 @@ __all__ = ["EXAMINED_PER_VISIT", "Backlog"]
 
 EXAMINED_PER_VISIT: Final = 200
 """Messages that a visit looks at for consumers that don't take everything: about a millisecond."""
-
-
-def _given(copied: deque[Entry]) -> Iterator[Entry]:
-    """Yield the entries and drop each with the next: what was consumed meanwhile is not freed all at once at the
-    end."""
-    while copied:
-        yield copied.popleft()
 
 
 class Backlog:
@@ -76,20 +70,21 @@ class Backlog:
         """All that waits, in the order of hand-out; nothing may change meanwhile."""
         for level in self._levels:
             yield from merge(level.back, *self._reserved_at(level.priority))
-            yield from level.fresh
+            yield from level.all_fresh()
 
-    def snapshot(self) -> Iterator[Entry]:
-        """The same, as it is now, whatever changes while it is gone through. Copied at once: a million in 10 ms."""
-        parts: list[Iterable[Entry]] = []
+    def in_memory(self) -> Iterator[Entry]:
+        """All that waits and whose body is in memory, in no order; nothing may change meanwhile."""
         for level in self._levels:
-            reserved = [messages for messages in (level.back, *self._reserved_at(level.priority)) if messages.blocks]
-            copies = [_given(deque(chain.from_iterable(messages.blocks))) for messages in reserved]
-            parts += copies if len(copies) < 2 else [merge(*copies)]
-            parts.append(_given(level.fresh.copy()))
-        return chain.from_iterable(parts)
+            yield from chain(level.back, *self._reserved_at(level.priority), level.in_memory())
 
-    def copy(self) -> deque[Entry]:
+    def snapshot(self, due_us: int = 0) -> Iterator[Entry]:
+        """The same, as it is now, whatever changes while it is gone through; see `snapshots`. Raises OSError."""
+        return snapshot(((level, self._reserved_at(level.priority)) for level in self._levels), due_us)
+
+    def copy(self) -> deque[Entry] | LazyCopy:
         """A snapshot to take from."""
+        if any(level.tail is not None for level in self._levels):
+            return LazyCopy(self.snapshot())
         if self.is_plain and not self.normal.back.blocks:
             return self.normal.fresh.copy()
         return deque(self.snapshot())
@@ -105,24 +100,26 @@ class Backlog:
         return [head for head in heads if head is not None]
 
     def ends(self) -> tuple[Entry, Entry] | None:
-        """The entries that are handed out first and last, left where they are; None if none waits, or if the order is
-        not simply that of arrival.
-        """
+        """The entries that are handed out first and last, left where they are; None if none waits, if the order is not
+        that of arrival, or if the last is not in memory."""
         if not self.is_plain:
             return None
         first, last = self.normal.first(), self.normal.newest()
         return None if first is None or last is None else (first, last)
 
-    def pick(self, chosen: Set[int], passed: Set[int]) -> list[Entry]:
-        """Take `chosen` out of wherever they wait. They are among `passed`, the next part of a snapshot; all earlier
-        parts of it were passed to this method before.
+    def pick(self, chosen: Mapping[int, Entry], passed: Set[int]) -> list[Entry]:
+        """Take `chosen` (by number) out of wherever they wait. They are among `passed`, the next part of a snapshot;
+        all earlier parts of it were passed to this method before.
 
-        What was passed and not chosen moves from the fresh messages to those that were looked at. So no message is
-        passed twice, however few are chosen, and a call costs as much as `passed` is long.
+        What was passed and not chosen moves from the fresh messages to those that were looked at, if there is no tail.
+        So no message is passed twice, however few are chosen, and a call costs as much as `passed` is long.
         """
         taken: list[Entry] = []
         for level in self._levels:
             fresh = level.fresh
+            if level.tail is not None:
+                taken += level.pick_window(chosen)
+                continue
             while fresh and fresh[0][0] in passed:
                 entry = fresh.popleft()
                 if entry[NUMBER] in chosen:
@@ -131,7 +128,7 @@ class Backlog:
                     level.back.add(entry)
                     for cursor in self._cursors:
                         cursor.came_back(level, entry[NUMBER])
-        missing = chosen - {entry[NUMBER] for entry in taken} if taken else chosen
+        missing = chosen.keys() - {entry[NUMBER] for entry in taken} if taken else chosen.keys()
         if missing:
             reserved = [
                 messages for level in self._levels for messages in (level.back, *self._reserved_at(level.priority))
@@ -139,6 +136,9 @@ class Backlog:
             for messages in reserved:
                 if messages.blocks:
                     taken += [found for number in missing if (found := messages.remove(number)) is not None]
+            for level in self._levels:
+                if level.tail is not None:
+                    taken += level.tail.remove_all(chosen[number] for number in missing)
         return sorted(taken)
 
     def first(self) -> tuple[Entry, BacklogConsumer | None] | None:
@@ -164,12 +164,14 @@ class Backlog:
             )
             if messages is not None:
                 return messages.pop_first()
-            if level.fresh:
-                return level.fresh.popleft()
+            if (entry := level.pop_fresh()) is not None:
+                return entry
         return None
 
     def drop_newest(self) -> Entry | None:
-        """Take out the message that came last."""
+        """Take out the message that came last. Raises OSError, as `drop_oldest` does."""
+        for level in self._levels:
+            level.read_newest()
         newest = [(entry, level) for level in self._levels if (entry := level.newest()) is not None]
         if not newest:
             return None
@@ -183,8 +185,7 @@ class Backlog:
             messages.take_all() for reserved in self._reserved.values() for messages in reserved.values()
         ]
         for level in self._levels:
-            piles += (level.back.take_all(), level.fresh)
-            level.fresh = deque()
+            piles += (level.back.take_all(), *level.take_all_fresh())
         if self.groups is not None:
             piles += self.groups.take_all()
         self._reserved.clear()
@@ -195,7 +196,7 @@ class Backlog:
     def put(self, entries: Iterable[Entry]) -> None:
         """Put messages behind those of their priority."""
         for entry in entries:
-            self._place(entry).fresh.append(entry)
+            self._place(entry).arrivals.append(entry)
 
     def put_back(self, entry: Entry) -> None:
         """Put a message back in its place."""
@@ -237,7 +238,7 @@ class Backlog:
         for level in self._levels:
             entry = self._find(level, consumer)
             if entry is None:
-                if self.examination.budget <= 0:
+                if self.examination.budget <= 0 or level.tail is not None:
                     return None
                 continue
             own = self._reserved_for(consumer, level)
@@ -262,12 +263,14 @@ class Backlog:
                 return taken + [fresh.popleft() for _ in range(left)]
             taken += fresh
             fresh.clear()
+            if level.tail is not None:
+                break  # lower priorities wait until what is behind the window has been read
         return taken
 
     def has_for(self, consumer: BacklogConsumer) -> bool:
         """True if `take` may find something, now or in a later visit."""
         self.examination.budget = EXAMINED_PER_VISIT
-        found = any(self._find(level, consumer) is not None for level in self._levels)
+        found = any(level.tail is not None or self._find(level, consumer) for level in self._levels)
         return found or self.examination.budget <= 0
 
     def _find(self, level: PriorityLevel, consumer: BacklogConsumer) -> Entry | None:

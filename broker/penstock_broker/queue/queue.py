@@ -24,18 +24,22 @@ from penstock_broker.queue.backlog import Backlog
 from penstock_broker.queue.consumer import QueueLinks, ReceivingLink
 from penstock_broker.queue.delayed import DelayedMessages, ExpiryState
 from penstock_broker.queue.disposal import Pile
+from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.redelivery import Redelivery
 from penstock_broker.queue.totals import QueueTotals
 from penstock_core.dead_letters import DeathReason
 from penstock_core.terms import Overflow
 
-__all__ = ["LOGGED", "SCHEDULED", "UNLIMITED_BYTES", "Queue", "QueuePolicy", "Stranded"]
+__all__ = ["ANNOTATED", "LOGGED", "SCHEDULED", "UNLIMITED_BYTES", "Queue", "QueuePolicy", "Stranded"]
 
 LOGGED: Final = 1
 """Flag of an entry: it was put into the log, so its end has to be."""
 
 SCHEDULED: Final = 2
 """Flag of an entry, and of its record in the log: the message says when it may be delivered at the earliest."""
+
+ANNOTATED: Final = 4
+"""Flag of an entry: a consumer has changed its annotations in this queue, so its record in the log says less."""
 
 UNLIMITED_BYTES: Final = sys.maxsize
 """`QueuePolicy.max_bytes` of a queue that nobody has limited; the forwarding path compares with it as with others."""
@@ -98,6 +102,7 @@ class Queue:
 
     __slots__ = (
         "admits",
+        "arrivals",
         "audit",
         "backlog",
         "changes",
@@ -131,7 +136,9 @@ class Queue:
         self.redelivery = Redelivery()
         self.backlog = Backlog(self.redelivery.excluded)
         self.ready: deque[Entry] = self.backlog.normal.fresh
-        """Fresh messages of normal priority: plain ones can be appended here, all others take `put`."""
+        """Fresh messages of normal priority, or the first of them."""
+        self.arrivals = self.ready
+        """Where plain messages can be appended, all others take `put`: the same, or what waits behind its tail."""
         self.returned = self.backlog.normal.back
         """Messages of normal priority that came back, or were looked at; before `ready`."""
         self.delayed = DelayedMessages()
@@ -164,7 +171,9 @@ class Queue:
     @property
     def waiting(self) -> int:
         """Messages that a consumer could take now."""
-        return len(self.ready) + len(self.returned) if self.backlog.is_plain else len(self.backlog)
+        if self.backlog.is_plain and self.arrivals is self.ready:
+            return len(self.ready) + len(self.returned)
+        return len(self.backlog)
 
     @property
     def kept_back(self) -> int:
@@ -203,14 +212,14 @@ class Queue:
             if repeated:
                 repeated.came_back(delivery[1][NUMBER])
 
-    def pick(self, chosen: Set[int], passed: Set[int]) -> list[Entry]:
+    def pick(self, chosen: Mapping[int, Entry], passed: Set[int]) -> list[Entry]:
         """Take waiting messages out; the rest of their end is the caller's. `passed`: see the backlog's."""
         self.note_change()
         return self.backlog.pick(chosen, passed)
 
     def take_out(self, chosen: Mapping[int, Entry], passed: Set[int]) -> list[Entry]:
         """The same, and of those that are kept back. `chosen`: by number."""
-        taken = self.pick(chosen.keys(), passed)
+        taken = self.pick(chosen, passed)
         if len(taken) < len(chosen) and self.kept_back:
             taken += [found for each in chosen.values() if (found := self.delayed.remove(each)) is not None]
             taken += [kept.entry for each in chosen if (kept := self.stranded.pop(each, None)) is not None]
@@ -241,9 +250,33 @@ class Queue:
         )
         return ((state, entry) for state, entries in copied for entry in entries)
 
+    @property
+    def bytes_in_memory(self) -> int:
+        """Of the messages that it holds, those whose bodies are in memory."""
+        tail = self.backlog.normal.tail
+        return self.depth_bytes if tail is None else self.depth_bytes - tail.bytes
+
+    def everything_in_memory(self) -> Iterator[Entry]:
+        """What waits, is delayed or stranded, and has its body in memory, in no order; nothing may change meanwhile."""
+        yield from self.backlog.in_memory()
+        yield from self.delayed
+        yield from (each.entry for each in self.stranded.values())
+
+    def begin_tail(self, tail: PagedTail) -> None:
+        """From now on only the first messages of normal priority are in memory."""
+        self.backlog.normal.begin_tail(tail)
+        self.arrivals = tail.arrivals
+
+    def pull(self, most: int, most_bytes: int) -> None:
+        """Read about as many of the messages behind the first ones into memory. Raises OSError."""
+        self.backlog.normal.pull(most, most_bytes)
+        self.arrivals = self.backlog.normal.arrivals
+
     def drop_oldest(self) -> Entry | None:
         """Take out the oldest message of the lowest priority that waits; the rest of its end is the caller's."""
-        return self.backlog.drop_oldest()
+        dropped = self.backlog.drop_oldest()
+        self.arrivals = self.backlog.normal.arrivals
+        return dropped
 
     def drop_newest(self) -> Entry | None:
         """Take out the message that came last, if it waits; the rest of its end is the caller's."""
@@ -307,7 +340,7 @@ class Queue:
         passing = [expiry.passing.entries] if expiry.passing is not None else []
         piles: list[Pile] = [*self.backlog.take_all(), self.delayed.take_all(), expiry.expired, *passing]
         piles += (self.stranded, redelivery.excluded, *redelivery.take_all())
-        self.ready = self.backlog.normal.fresh
+        self.ready = self.arrivals = self.backlog.normal.fresh
         expiry.expired, self.stranded = deque(), {}
         expiry.next_due = 0
         expiry.passing = None

@@ -33,6 +33,7 @@ from penstock_broker.state.links import Browser, Consumer, CreditHold, Producer
 from penstock_broker.state.loose_ends import LooseEnds
 from penstock_broker.state.open_transactions import Transactions
 from penstock_broker.state.overflow_episodes import OverflowEpisodes
+from penstock_broker.state.paging import DEFAULT_BACKLOG_BYTES, Paging
 from penstock_broker.state.routes import Routes
 from penstock_broker.state.storage import Storage
 from penstock_broker.state.sync_queue import SyncQueue
@@ -180,6 +181,7 @@ class Broker:
         self.storage = Storage()
         self.credit_hold = CreditHold()
         self.temporary = TemporaryNodes()
+        self.paging = Paging(DEFAULT_BACKLOG_BYTES)
         self.transactions = Transactions(
             settings.transactions.limits(settings.log.segment_bytes, settings.largest_message_bytes)
         )

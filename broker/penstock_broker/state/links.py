@@ -18,6 +18,7 @@ from penstock_broker.queue.consumer import Link, ReceivingLink, SendingLink
 from penstock_broker.queue.cursor import Examination, SelectorCursor
 from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
 from penstock_broker.queue.queue import Queue
+from penstock_broker.queue.snapshots import LazyCopy
 from penstock_broker.state.routes import Destination
 from penstock_core.existing_subscription import LinkKind
 from penstock_core.identity import Identity, LinkKey
@@ -76,11 +77,16 @@ class Browser(ReceivingLink):
     def __init__(self, connection: Connection, link: OutLink, queue: Queue, selector: Selector | None) -> None:
         super().__init__(connection, link)
         self.queue = queue
-        self.pending: deque[Entry] = queue.backlog.copy()
+        self.pending: deque[Entry] | LazyCopy = queue.backlog.copy()
         if selector is not None:
             examination = Examination()
             examination.ask_for((selector,))
             self.cursor = SelectorCursor(selector, examination, {})
+
+    def take_pending(self) -> deque[Entry]:
+        """Hand over what is left of its copies and is in memory; it gets nothing more."""
+        pending, self.pending = self.pending, deque()
+        return pending if isinstance(pending, deque) else deque()
 
 
 class Producer(SendingLink):

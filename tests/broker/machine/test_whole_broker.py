@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from proton import Delivery
 from support.broker_site import BrokerSite, waiting_in
+from support.tight_memory import tighten
 
 EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", "600"))
 STEPS = 60
@@ -352,6 +353,12 @@ class WholeBroker(RuleBasedStateMachine):
     @rule()
     def time_passes(self) -> None:
         self.site.now_ms += 10
+        self.pump()
+
+    @rule()
+    def press_memory(self) -> None:
+        """From now on, until a restart, at most two messages or so of each queue are in memory."""
+        tighten(self.site.broker)
         self.pump()
 
     @rule()

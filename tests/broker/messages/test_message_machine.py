@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from proton import Delivery, Message, symbol
 from support.stepped_broker import Peer, SteppedBroker
+from support.tight_memory import tighten
 
 from penstock_amqp.endpoint.events import DATA
 from penstock_api.management import DeliveryPolicy as Policy
@@ -89,6 +90,12 @@ class Life(RuleBasedStateMachine):
     @rule(milliseconds=st.sampled_from([1, 15, 70, 250, 1100]))
     def wait(self, milliseconds: int) -> None:
         self.timed.pass_ms(milliseconds)
+
+    @rule()
+    def press_memory(self) -> None:
+        """From now on, until a restart, at most two messages or so of each queue are in memory."""
+        tighten(self.timed.broker)
+        self.timed.turn()
 
     @rule()
     def restart(self) -> None:

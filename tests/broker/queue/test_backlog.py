@@ -26,6 +26,10 @@ def numbers(entries: list[Entry]) -> list[int]:
     return [each[0] for each in entries]
 
 
+def by_number(*chosen: int) -> dict[int, Entry]:
+    return {number: entry(number) for number in chosen}
+
+
 def backlog(*entries: Entry) -> Backlog:
     made = Backlog({})
     made.put(entries)
@@ -111,16 +115,16 @@ def test_messages_are_taken_out_from_wherever_they_wait() -> None:
     assert take(made, other) == 1
     assert take(made, other) is None  # 4 is put by for the owner
     made.put([entry(5)])
-    assert numbers(made.pick({4, 5, 9}, {5})) == [4, 5]
+    assert numbers(made.pick(by_number(4, 5, 9), {5})) == [4, 5]
     assert (len(made), take(made, owner)) == (0, None)
 
 
 def test_what_is_passed_over_is_set_aside_in_its_place() -> None:
     made = backlog(*(entry(number) for number in range(1, 7)))
-    assert numbers(made.pick({2}, {1, 2, 3})) == [2]
+    assert numbers(made.pick(by_number(2), {1, 2, 3})) == [2]
     assert [each[0] for each in made.normal.fresh] == [4, 5, 6]
-    assert numbers(made.pick({5}, {4, 5})) == [5]
-    assert numbers(made.pick({1, 5, 9}, set())) == [1]  # set aside, gone, never there
+    assert numbers(made.pick(by_number(5), {4, 5})) == [5]
+    assert numbers(made.pick(by_number(1, 5, 9), set())) == [1]  # set aside, gone, never there
     made.put([entry(7)])
     assert [take(made, Somebody()) for _ in range(5)] == [3, 4, 6, 7, None]
 
@@ -130,7 +134,7 @@ def test_who_selects_finds_what_was_set_aside() -> None:
     red = Somebody()
     made.select(red, selector("colour = 'red'"))
     assert take(made, red) == 3
-    assert numbers(made.pick({4}, {4, 5, 6, 7})) == [4]
+    assert numbers(made.pick(by_number(4), {4, 5, 6, 7})) == [4]
     assert all_of(made, red) == [6, 9]
     assert all_of(made, Somebody()) == [1, 2, 5, 7, 8]
 

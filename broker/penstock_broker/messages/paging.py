@@ -1,0 +1,140 @@
+"""Keeps the bodies of deep backlogs out of memory: behind the first messages of a queue, only their numbers are kept.
+
+Nothing happens while backlogs are small. When a queue, or all queues together, hold too much, the messages behind the
+first ones (the *window*) become runs of a `PagedTail`: they are in the log anyway. Consumers take from the window,
+which is filled again from the log before it runs dry. All this is done in slices at the end of turns, so no single turn
+waits for much. Messages that the log does not hold stay in memory. Source: docs/decisions/082-paging.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Final
+
+from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, Entry
+from penstock_broker.log import LargePayload
+from penstock_broker.messages.recorded_entries import RecordedEntries
+from penstock_broker.queue.paged_tail import PagedTail, Stretch
+from penstock_broker.queue.queue import LOGGED, Queue
+from penstock_broker.state.broker import Broker
+from penstock_core.message_times import bounded
+
+__all__ = ["LOOK_MS", "keep_up", "look", "watch"]
+
+logger = logging.getLogger(__name__)
+
+LOOK_MS: Final = 200
+"""So often it is asked how much memory the backlogs take."""
+
+LOOKED_AT: Final = 2000
+"""Queues that are asked at a time."""
+
+ENTRY_BYTES: Final = 256
+"""What a message takes in memory besides its body."""
+
+PAGED_PER_TURN: Final = 4000
+"""Messages of one queue whose bodies are forgotten in one turn: about two milliseconds."""
+
+SERVED_PER_TURN: Final = 64
+"""Queues with tails that are looked after in one turn."""
+
+READ_MESSAGES: Final = 256
+"""What is read for one queue in one turn: about a millisecond."""
+
+READ_BYTES: Final = 256 * 1024
+
+RETRY_MS: Final = 1000
+"""After a failed read, so long nothing is read for the queue."""
+
+
+def watch(broker: Broker) -> None:
+    """Begin to ask how much memory the backlogs take."""
+    broker.clock.after(LOOK_MS, partial(look, broker))
+
+
+def look(broker: Broker) -> None:
+    """Ask some queues how much they hold in memory, and page those that hold too much. Comes back by itself."""
+    paging = broker.paging
+    if not paging.unasked:
+        paging.rate(paging.asked_bytes, paging.asked_count)
+        paging.asked_bytes = paging.asked_count = 0
+        paging.unasked = [each.queue for each in broker.topology.by_incarnation.values()]
+    for _ in range(min(LOOKED_AT, len(paging.unasked))):
+        queue = paging.unasked.pop()
+        size = _memory(queue)
+        if not size:
+            continue
+        paging.asked_bytes += size
+        paging.asked_count += 1
+        if size > paging.queue_bytes and queue.is_logged and queue.backlog.normal.tail is None:
+            _begin(broker, queue)
+    broker.clock.after(LOOK_MS, partial(look, broker))
+
+
+def _memory(queue: Queue) -> int:
+    tail = queue.backlog.normal.tail
+    count = queue.depth if tail is None else queue.depth - tail.runs_count
+    return queue.bytes_in_memory + count * ENTRY_BYTES
+
+
+def _begin(broker: Broker, queue: Queue) -> None:
+    entries = RecordedEntries()
+
+    def read(first: int, last: int, most: int, most_bytes: int) -> Stretch:
+        puts, following = broker.log.read(queue.incarnation, first, last, most, most_bytes)
+        longest = queue.policy.max_ttl_us
+        found = [entries.of(put.message, put.payload, put.arrival, put.flags) for put in puts]
+        if longest:
+            found = [(*each[:EXPIRES], bounded(each[EXPIRES], each[AVAILABLE], longest), each[FLAGS]) for each in found]
+        return Stretch(found, following)
+
+    def lost(count: int, size: int) -> None:
+        queue.depth_bytes -= size
+        queue.totals.dropped += count
+        logger.error("%d messages of queue %r are lost: the log is damaged where they lie", count, queue.name)
+
+    queue.begin_tail(PagedTail(read, lost))
+    broker.paging.queues.append(queue)
+
+
+def can_page(entry: Entry) -> bool:
+    """Whether the log gives back all that the entry says."""
+    return entry[FLAGS] == LOGGED and not isinstance(entry[DATA], LargePayload)
+
+
+def keep_up(broker: Broker) -> None:
+    """At the end of a turn, look after some queues that have a tail: forget bodies behind it, read what is next."""
+    paging = broker.paging
+    for _ in range(min(SERVED_PER_TURN, len(paging.queues))):
+        queue = paging.queues.popleft()
+        tail = queue.backlog.normal.tail
+        if tail is None:
+            paging.retry_ms.pop(queue, None)
+            continue
+        paging.queues.append(queue)
+        if tail.arrivals:
+            tail.take_in(can_page, broker.log.first_unwritten, PAGED_PER_TURN)
+        window = queue.ready
+        if len(window) > 2 * paging.window_messages(queue):
+            tail.take_back(window, paging.window_messages(queue), can_page, PAGED_PER_TURN)
+        elif len(window) * 2 < paging.window_messages(queue):
+            _fill(broker, queue)
+
+
+def _fill(broker: Broker, queue: Queue) -> None:
+    """Read what the consumers take next, if there are any; without them only what shows how long the first waits."""
+    paging = broker.paging
+    if queue.links.consumers or not queue.ready:
+        if broker.clock.now_ms < paging.retry_ms.get(queue, 0):
+            return
+        try:
+            queue.pull(READ_MESSAGES, READ_BYTES)
+        except OSError as error:
+            paging.retry_ms[queue] = broker.clock.now_ms + RETRY_MS
+            if broker.warnings.may_warn(f"paging {queue.name}"):
+                logger.error("Messages of queue %r can't be read, which is tried again: %s", queue.name, error)
+            return
+        paging.retry_ms.pop(queue, None)
+        if queue.ready and queue.links.consumers:
+            broker.work.schedule(queue)

@@ -1,0 +1,327 @@
+"""What waits behind the first messages of a queue that holds too many for memory: their numbers, not their bodies.
+
+A *run* says of messages that were put into the log one after the other: the first number, the last, how many of them
+are this queue's, and when the first of them expires. However many messages a run stands for, it takes the same memory.
+Messages that the log does not hold, or that say more than a run can, stay in memory, in their place between the runs.
+
+Messages leave at the front, a window at a time (`pull`), and from the middle (`remove`): those numbers are remembered
+until the run has been read. Must not know links or the log: `Source` reads. Source: docs/decisions/082-paging.md.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple, Protocol
+
+from penstock_amqp.endpoint.events import DATA, NUMBER, Entry
+from penstock_broker.queue.run import Run
+
+__all__ = ["PagedTail", "Source", "Stretch"]
+
+READ_MESSAGES: Final = 256
+"""What is read at a time where messages are looked through."""
+
+READ_BYTES: Final = 256 * 1024
+
+
+class Stretch(NamedTuple):
+    """Entries that were read, by number, and the number at which to go on."""
+
+    entries: list[Entry]
+    following: int
+
+
+class Source(Protocol):
+    """Reads entries of one queue from the log."""
+
+    def __call__(self, first: int, last: int, most: int, most_bytes: int) -> Stretch:
+        """Those numbered `first` to `last`, about `most`, of about `most_bytes` in all. Raises OSError."""
+        ...
+
+
+class _Kept:
+    """Messages that stay in memory, by number. `key`: no run before them has so high a number."""
+
+    __slots__ = ("key", "numbers")
+
+    def __init__(self, key: int) -> None:
+        self.key = key
+        self.numbers: deque[int] = deque()
+
+
+_Piece = Run | _Kept
+
+
+def _key(piece: _Piece) -> int:
+    return piece.first if isinstance(piece, Run) else piece.key
+
+
+class PagedTail:
+    """Runs and messages in memory, in the order of hand-out, and behind them what has just come."""
+
+    __slots__ = ("_in_memory", "_lost", "_pieces", "_source", "arrivals", "bytes", "runs_count")
+
+    def __init__(self, source: Source, lost: Callable[[int, int], None]) -> None:
+        """`lost` is told how many messages, of how many bytes, are gone because the log is damaged."""
+        self._source, self._lost = source, lost
+        self._pieces: list[_Piece] = []
+        self._in_memory: dict[int, Entry] = {}
+        self.arrivals: deque[Entry] = deque()
+        """What came last; it is taken in once the log has written it."""
+        self.runs_count = 0
+        """Messages that are in no memory."""
+        self.bytes = 0
+        """Of these messages."""
+
+    def __len__(self) -> int:
+        return self.runs_count + len(self._in_memory) + len(self.arrivals)
+
+    @property
+    def held(self) -> int:
+        """Messages behind the window, without those that came last."""
+        return self.runs_count + len(self._in_memory)
+
+    # -- coming in --------------------------------------------------------------------------------------------------
+
+    def take_in(self, can_page: Callable[[Entry], bool], written_below: int, most: int) -> None:
+        """Forget the bodies of what came last, as far as the log has written it: of `most` messages at most.
+
+        `can_page`: whether the log gives back what the entry says.
+        """
+        arrivals, pieces = self.arrivals, self._pieces
+        last = pieces[-1] if pieces else None
+        ceiling = self._ceiling(last)
+        for _ in range(min(most, len(arrivals))):
+            entry = arrivals[0]
+            number = entry[NUMBER]
+            if number >= ceiling and can_page(entry):
+                if number >= written_below:
+                    return
+                if isinstance(last, Run) and last.takes(entry):
+                    last.add(entry)
+                else:
+                    last = Run(entry)
+                    pieces.append(last)
+                ceiling = number + 1
+                self.runs_count += 1
+                self.bytes += len(entry[DATA])
+            else:
+                if not isinstance(last, _Kept):
+                    last = _Kept(ceiling)
+                    pieces.append(last)
+                last.numbers.append(number)
+                self._in_memory[number] = entry
+            arrivals.popleft()
+
+    def take_back(self, window: deque[Entry], keep: int, can_page: Callable[[Entry], bool], most: int) -> None:
+        """Take messages, `most` at most, over from the end of the window, until `keep` are left there."""
+        pieces = self._pieces
+        floor = _key(pieces[0]) if pieces else None
+        added: list[_Piece] = []
+        for entry in self._last_of(window, min(most, len(window) - keep)):
+            number = entry[NUMBER]
+            last = added[-1] if added else None
+            if can_page(entry) and (floor is None or number < floor) and number >= self._ceiling(last):
+                if isinstance(last, Run) and last.takes(entry):
+                    last.add(entry)
+                else:
+                    added.append(Run(entry))
+                self.runs_count += 1
+                self.bytes += len(entry[DATA])
+            else:
+                if not isinstance(last, _Kept):
+                    last = _Kept(self._ceiling(last))
+                    added.append(last)
+                last.numbers.append(number)
+                self._in_memory[number] = entry
+        if added and isinstance(added[0], _Kept) and added[0].key == 0:
+            added[0].key = _key(added[1]) if len(added) > 1 else floor or 0
+        pieces[0:0] = added
+
+    def _last_of(self, window: deque[Entry], count: int) -> list[Entry]:
+        """The last `count` entries of the window, which are taken out of it."""
+        found = [window.pop() for _ in range(count)]
+        found.reverse()
+        return found
+
+    def _ceiling(self, last: _Piece | None) -> int:
+        """The lowest number that may follow."""
+        if last is None:
+            return 0
+        return last.last + 1 if isinstance(last, Run) else last.key
+
+    # -- going out --------------------------------------------------------------------------------------------------
+
+    def pull(self, most: int, most_bytes: int) -> list[Entry]:
+        """Take out the first messages: about `most`, of about `most_bytes`.
+
+        What can't be read stays where it is, also for later calls. Raises OSError if nothing can be read.
+        """
+        taken: list[Entry] = []
+        size = 0
+        pieces = self._pieces
+        while pieces and len(taken) < most and size < most_bytes:
+            piece = pieces[0]
+            if isinstance(piece, Run):
+                try:
+                    entries = self._read_first(piece, most - len(taken), most_bytes - size)
+                except OSError:
+                    if taken:
+                        return taken
+                    raise
+            else:
+                numbers = (piece.numbers.popleft() for _ in range(min(most - len(taken), len(piece.numbers))))
+                entries = [entry for number in numbers if (entry := self._in_memory.pop(number, None)) is not None]
+                if not piece.numbers:
+                    del pieces[0]
+            taken += entries
+            size += sum(len(entry[DATA]) for entry in entries)
+        return taken
+
+    def _read_first(self, run: Run, most: int, most_bytes: int) -> list[Entry]:
+        found, following = self._source(run.first, run.last, most, most_bytes)
+        entries = run.own(found)
+        self._shrink(run, len(entries), sum(len(entry[DATA]) for entry in entries))
+        if following > run.last or run.count <= 0:
+            if run.count > 0:
+                self._lost(run.count, run.bytes)
+                self._shrink(run, run.count, run.bytes)
+            del self._pieces[0]
+        else:
+            run.first = following
+        return entries
+
+    def _shrink(self, run: Run, count: int, size: int) -> None:
+        run.count -= count
+        run.bytes -= size
+        self.runs_count -= count
+        self.bytes -= size
+
+    def remove_all(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Take messages out of the middle; those that were here."""
+        wanted = {entry[NUMBER]: entry for entry in entries}
+        taken = [entry for entry in self.arrivals if wanted.pop(entry[NUMBER], None) is not None]
+        if taken:
+            gone = {entry[NUMBER] for entry in taken}
+            left = [entry for entry in self.arrivals if entry[NUMBER] not in gone]
+            self.arrivals.clear()
+            self.arrivals.extend(left)
+        return taken + [found for entry in wanted.values() if (found := self.remove(entry)) is not None]
+
+    def remove(self, entry: Entry) -> Entry | None:
+        """Take a message out of the middle; None if it is not here. Costs the logarithm of the number of runs."""
+        number = entry[NUMBER]
+        kept = self._in_memory.pop(number, None)
+        if kept is not None:
+            return kept
+        pieces = self._pieces
+        at = bisect_right(pieces, number, key=_key) - 1
+        while at >= 0 and not isinstance(pieces[at], Run):
+            at -= 1
+        run = pieces[at] if at >= 0 else None
+        if not isinstance(run, Run) or number < run.first or not run.holds(number):
+            return None
+        run.remove(number)
+        self._shrink(run, 1, len(entry[DATA]))
+        if not run.count:
+            del pieces[at]
+        return entry
+
+    def pop_newest(self) -> Entry | None:
+        """Take out the message that came last. Raises OSError."""
+        if self.arrivals:
+            return self.arrivals.pop()
+        pieces = self._pieces
+        while pieces:
+            piece = pieces[-1]
+            if isinstance(piece, _Kept):
+                while piece.numbers:
+                    entry = self._in_memory.pop(piece.numbers.pop(), None)
+                    if entry is not None:
+                        return entry
+                pieces.pop()
+                continue
+            self._bring_back(piece)
+        return None
+
+    def _bring_back(self, run: Run) -> None:
+        """Read the end of the last run into memory."""
+        span = READ_MESSAGES
+        while True:
+            first = max(run.first, run.last - span + 1)
+            entries = run.own(list(_all(self._source, first, run.last)))
+            if entries or first == run.first:
+                break
+            span *= 4
+        kept = _Kept(first)
+        kept.numbers.extend(entry[NUMBER] for entry in entries)
+        self._in_memory |= {entry[NUMBER]: entry for entry in entries}
+        self._shrink(run, len(entries), sum(len(entry[DATA]) for entry in entries))
+        if first == run.first:
+            if run.count > 0:
+                self._lost(run.count, run.bytes)
+                self._shrink(run, run.count, run.bytes)
+            self._pieces[-1] = kept
+        else:
+            run.end_before(first)
+            self._pieces.append(kept)
+
+    def take_all(self) -> tuple[deque[Entry], dict[int, Entry]]:
+        """Hand over what is in memory; nothing is here any more."""
+        taken = self.arrivals, self._in_memory
+        self.arrivals, self._in_memory = deque(), {}
+        self._pieces.clear()
+        self.runs_count = self.bytes = 0
+        self._source = _nothing  # also for snapshots that are still gone through
+        return taken
+
+    # -- looking through --------------------------------------------------------------------------------------------
+
+    def snapshot(self, due_us: int = 0) -> Iterator[Entry]:
+        """All that is here now, whatever changes while it is gone through; what is in the log is read on the way.
+
+        `due_us`: leave out runs of which no message expires up to then; 0: leave out none. Raises OSError.
+        """
+        parts: list[tuple[Run, int, int] | list[Entry]] = []
+        for piece in self._pieces:
+            if isinstance(piece, _Kept):
+                found = [self._in_memory[number] for number in piece.numbers if number in self._in_memory]
+                parts.append(found)
+            elif not due_us or 0 < piece.expires <= due_us:
+                parts.append((piece, piece.first, piece.last))
+        parts.append(list(self.arrivals))
+        return self._given(deque(parts))
+
+    def _given(self, parts: deque[tuple[Run, int, int] | list[Entry]]) -> Iterator[Entry]:
+        while parts:
+            part = parts.popleft()
+            if isinstance(part, list):
+                yield from part
+                continue
+            run, first, last = part
+            while first <= last:
+                entries, first = self._source(first, last, READ_MESSAGES, READ_BYTES)
+                yield from run.own(entries)
+
+    def next_expiry(self, due_us: int) -> int:
+        """When the first message expires of those runs that `snapshot` leaves out; 0: none does."""
+        expiries = [piece.expires for piece in self._pieces if isinstance(piece, Run) and piece.expires > due_us]
+        return min(expiries, default=0)
+
+    def in_memory(self) -> Iterator[Entry]:
+        """The messages whose bodies are in memory; nothing may change meanwhile."""
+        yield from self._in_memory.values()
+        yield from self.arrivals
+
+
+def _nothing(first: int, last: int, most: int, most_bytes: int) -> Stretch:
+    return Stretch([], last + 1)
+
+
+def _all(source: Source, first: int, last: int) -> Iterator[Entry]:
+    """Entries of the log, read a little at a time."""
+    while first <= last:
+        entries, first = source(first, last, READ_MESSAGES, READ_BYTES)
+        yield from entries

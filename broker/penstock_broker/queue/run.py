@@ -1,0 +1,97 @@
+"""Messages of one queue that lie in the log and not in memory, as stretches of consecutive numbers.
+
+However many messages a stretch has, it takes 16 bytes. Source: docs/decisions/082-paging.md.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right, insort
+from typing import Final
+
+from penstock_amqp.endpoint.events import DATA, EXPIRES, NUMBER, Entry
+
+__all__ = ["EXPIRING_RUN", "Run"]
+
+EXPIRING_RUN: Final = 4096
+"""A run of messages that expire stands for no more than these, so that those that are not due are not read."""
+
+MOST_STRETCHES: Final = 4096
+"""A run has no more stretches of consecutive numbers; each takes 16 bytes."""
+
+
+class Run:
+    """Messages of the queue that are in the log, by number: stretches of consecutive numbers.
+
+    Numbers between two stretches may be of messages that were this queue's too, and have left it.
+    """
+
+    __slots__ = ("_firsts", "_lasts", "_removed", "bytes", "count", "expires", "first")
+
+    def __init__(self, entry: Entry) -> None:
+        self.first = entry[NUMBER]
+        """Those with lower numbers have left."""
+        self.count = 1
+        self.bytes = len(entry[DATA])
+        self.expires = entry[EXPIRES]
+        """When the first of them expires, or before; 0: none does."""
+        self._firsts = array("Q", (self.first,))
+        self._lasts = array("Q", (self.first,))
+        self._removed: array[int] | None = None
+        """Ascending numbers that have left from the middle."""
+
+    @property
+    def last(self) -> int:
+        """None has a higher number."""
+        return self._lasts[-1]
+
+    def takes(self, entry: Entry) -> bool:
+        """Whether the run may become longer by this message, whose number is higher than all here."""
+        if (self.expires or entry[EXPIRES]) and self.count >= EXPIRING_RUN:
+            return False
+        return entry[NUMBER] == self._lasts[-1] + 1 or len(self._firsts) < MOST_STRETCHES
+
+    def add(self, entry: Entry) -> None:
+        """The message is the last of the run."""
+        number = entry[NUMBER]
+        if number == self._lasts[-1] + 1:
+            self._lasts[-1] = number
+        else:
+            self._firsts.append(number)
+            self._lasts.append(number)
+        self.count += 1
+        self.bytes += len(entry[DATA])
+        if entry[EXPIRES] and (not self.expires or entry[EXPIRES] < self.expires):
+            self.expires = entry[EXPIRES]
+
+    def holds(self, number: int) -> bool:
+        """Whether the message is one of the run and has not left it from the middle."""
+        at = bisect_right(self._firsts, number) - 1
+        if at < 0 or number > self._lasts[at]:
+            return False
+        removed = self._removed
+        if removed is None:
+            return True
+        at = bisect_left(removed, number)
+        return at == len(removed) or removed[at] != number
+
+    def own(self, entries: list[Entry]) -> list[Entry]:
+        """Those of the entries that are of the run."""
+        if self._removed is None and len(self._firsts) == 1:
+            return entries
+        return [entry for entry in entries if self.holds(entry[NUMBER])]
+
+    def remove(self, number: int) -> None:
+        """The message leaves from the middle; `count` and `bytes` are the caller's."""
+        if self._removed is None:
+            self._removed = array("Q")
+        if not self._removed or number > self._removed[-1]:
+            self._removed.append(number)
+        else:
+            insort(self._removed, number)
+
+    def end_before(self, number: int) -> None:
+        """The messages from this number on are the run's no longer; `count` and `bytes` are the caller's."""
+        at = bisect_left(self._firsts, number)
+        del self._firsts[at:], self._lasts[at:]
+        self._lasts[-1] = min(self._lasts[-1], number - 1)

@@ -1,0 +1,181 @@
+"""`hack/bench backlog`: what a deep backlog costs: memory, the rates at which messages come and go, kill -9, restarts.
+
+Messages of 1 KiB, durable, numbered. The rates at depth 0 and at full depth are of the same subscription. Processor
+time is that of the broker's main thread; memory is what is resident. Source: docs/reference/performance.md, "Deep
+backlogs".
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from benching.many import TESTS, cpu_seconds, resident_bytes
+
+if TYPE_CHECKING:
+    from crash.load_client import Peer
+    from support.broker_process import BrokerProcess
+
+BODY_BYTES = 1024
+SHARE = 10
+"""The rates are measured with a tenth of the messages, at most `RATED`."""
+RATED = 100_000
+CREDIT = 1000
+
+
+class Rate(NamedTuple):
+    """Of messages that came or went."""
+
+    per_second: float
+    broker_us: float
+    """Processor time of the broker for each, microseconds."""
+
+    def __str__(self) -> str:
+        return f"{self.per_second:8,.0f}/s {self.broker_us:5.1f} us"
+
+
+def backlog(messages: int, queues: int) -> int:
+    """Print the costs of so many messages in one subscription, and of a tenth in each of `queues`; 1 if any is lost."""
+    sys.path.insert(0, str(TESTS))
+    from support.broker_process import BrokerProcess
+
+    with tempfile.TemporaryDirectory(prefix="penstock-backlog-") as folder:
+        with BrokerProcess(Path(folder) / "one") as broker:
+            lost = _deep(broker, messages)
+        with BrokerProcess(Path(folder) / "several") as broker:
+            lost += _several(broker, messages // 10, queues)
+    return 1 if lost else 0
+
+
+def _deep(broker: BrokerProcess, messages: int) -> int:
+    rated = min(messages // SHARE, RATED)
+    _subscribe(broker, "deep", "deep")
+    at_zero = _publish(broker, "deep", 0, rated), _consume(broker, "deep", 0, rated)
+    print(f"depth 0: published {at_zero[0]}, consumed {at_zero[1]}")
+    print(f"{'messages':>12} {'resident':>10} {'after kill -9':>14} {'resident':>10}   all there")
+    first, depth, lost = rated, 0, 0
+    for target in (messages // 100, messages // 10, messages - rated):
+        _publish(broker, "deep", first + depth, target - depth)
+        depth = target
+        _report(broker, depth)
+    published = _publish(broker, "deep", first + depth, rated)
+    depth += rated
+    consumed = _consume(broker, "deep", first, rated)
+    print(f"depth {depth:,}: published {published}, consumed {consumed}")
+    first, depth = first + rated, depth - rated
+    half = depth // 2
+    _consume(broker, "deep", first, half)
+    broker.kill()
+    broker.start()
+    rest = depth - half
+    print(f"killed in the middle; the rest: consumed {_consume(broker, 'deep', first + half, rest)}", flush=True)
+    return lost
+
+
+def _several(broker: BrokerProcess, each: int, queues: int) -> int:
+    for number in range(queues):
+        _subscribe(broker, f"q{number}", "shared")
+    _publish(broker, "shared", 0, each)
+    print(f"{each:,} messages in each of {queues} subscriptions, one body for all")
+    _report(broker, each)
+    for number in range(queues):
+        _consume(broker, f"q{number}", 0, each)
+    print("all came, in order, from each of them", flush=True)
+    return 0
+
+
+def _report(broker: BrokerProcess, depth: int) -> None:
+    before = resident_bytes(broker.pid) >> 20
+    broker.kill()
+    began = time.monotonic()
+    broker.start()
+    took = time.monotonic() - began
+    print(f"{depth:12,} {before:6} MiB {took:12.2f} s {resident_bytes(broker.pid) >> 20:6} MiB", flush=True)
+
+
+def _peer(broker: BrokerProcess, container_id: str) -> Peer:
+    from crash.load_client import Peer
+
+    host, _, port = broker.url.rpartition("/")[2].rpartition(":")
+    return Peer(host, int(port), container_id)
+
+
+def _subscribe(broker: BrokerProcess, name: str, key: str) -> None:
+    _drive(broker, name, key, 0, 0)
+
+
+def _publish(broker: BrokerProcess, key: str, first: int, count: int) -> Rate:
+    from crash.load_client import encoded
+
+    peer = _peer(broker, "producer")
+    accepted = 0
+
+    def on_accepted(numbers: list[int]) -> None:
+        nonlocal accepted
+        accepted += len(numbers)
+
+    sender = peer.sender("backlog", f"amq.topic/{key}", on_accepted)
+    sent, spent, began = 0, cpu_seconds(broker.pid), time.monotonic()
+    padding = bytes(BODY_BYTES - 8)
+    while accepted < count:
+        while sent < count and sender.credit > 0:
+            part = range(sent, sent + min(64, count - sent, sender.credit))
+            sender.send([encoded((first + at).to_bytes(8, "big") + padding, durable=True) for at in part])
+            sent += len(part)
+        _turn(peer)
+    rate = Rate(count / (time.monotonic() - began), (cpu_seconds(broker.pid) - spent) / max(count, 1) * 1e6)
+    peer.free()
+    return rate
+
+
+def _consume(broker: BrokerProcess, name: str, first: int, count: int) -> Rate:
+    return _drive(broker, name, "deep" if name == "deep" else "shared", first, count)
+
+
+def _drive(broker: BrokerProcess, name: str, key: str, first: int, count: int) -> Rate:
+    """Attach a consumer, which takes `count` messages; each must be the one that follows. Count 0: it only attaches."""
+    peer = _peer(broker, "consumer")
+    expected = first
+
+    def on_received(message: bytes) -> bool:
+        nonlocal expected
+        if expected >= first + count:
+            return False
+        number = int.from_bytes(message[-BODY_BYTES : 8 - BODY_BYTES], "big")
+        if number < expected:
+            return True  # its ack was lost with the kill: it comes once more, as announced
+        if number != expected:
+            raise SystemExit(f"{name}: message {number} came where {expected} was expected")
+        expected += 1
+        return True
+
+    spent, began = cpu_seconds(broker.pid), time.monotonic()
+    link = peer.receiver(
+        f"{name}|global",
+        f"amq.topic/{key}",
+        on_received,
+        credit=CREDIT if count else 0,
+        capabilities=("topic", "shared", "global"),
+        durable=True,
+    )
+    while link.attached is None or expected < first + count:
+        _turn(peer)
+    rate = Rate(count / (time.monotonic() - began), (cpu_seconds(broker.pid) - spent) / max(count, 1) * 1e6)
+    deadline = time.monotonic() + 0.3
+    while time.monotonic() < deadline:  # the last acks go out
+        peer.flush()
+        time.sleep(0.05)
+    peer.free()
+    return rate
+
+
+def _turn(peer: Peer) -> None:
+    poll = select.poll()
+    poll.register(peer.sock.fileno(), select.POLLIN if peer.flush() else select.POLLIN | select.POLLOUT)
+    for _, mask in poll.poll(120_000):
+        if mask & select.POLLIN:
+            peer.read()

@@ -1,0 +1,160 @@
+"""Messages read back by their numbers: which are found, across segments, route sets, commits and damage."""
+
+import itertools
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from broker.log.simulated_files import SimulatedFiles
+
+from penstock_broker.log import Log, LogOptions, SyncChoice
+from penstock_broker.log.block_index import INDEX_BYTES, BlockIndex
+
+LOG_ID = b"\7" * 16
+ANY = 1 << 30
+
+
+def opened(folder: Path, files: SimulatedFiles, segment_bytes: int = 65536) -> Log:
+    ticks: Iterator[int] = itertools.count(1)
+    options = LogOptions(segment_bytes=segment_bytes, sync=SyncChoice.INLINE)
+    log, _ = Log.open(folder, files=files, options=options, clock=lambda: next(ticks), entropy=lambda size: LOG_ID)
+    return log
+
+
+class Written:
+    """Queues 0, 1 and 2; every message goes to one of these sets of them, in turn."""
+
+    SETS = ((0,), (0, 1), (1,), (0, 1, 2))
+
+    def __init__(self, folder: Path, count: int, size: int = 500) -> None:
+        self.files = SimulatedFiles()
+        self.folder = folder
+        self.log = opened(folder, self.files)
+        self.queues = [self.log.next_incarnation() for _ in range(3)]
+        for name, incarnation in zip("abc", self.queues, strict=True):
+            self.log.topology("queue", name, b"", incarnation)
+        self.bodies: list[dict[int, bytes]] = [{}, {}, {}]
+        self.write(count, size)
+
+    def write(self, count: int, size: int) -> None:
+        for at in range(count):
+            queues = self.SETS[at % len(self.SETS)]
+            body = at.to_bytes(4, "big") * (size // 4)
+            if at % 11 == 10:
+                self.log.next_messages(5)  # volatile ones
+            number = self.log.put(self.log.route_set(tuple(self.queues[each] for each in queues)), body, at, 1)
+            for each in queues:
+                self.bodies[each][number] = body
+            if at % 7 == 6:
+                self.log.write()
+        self.log.write()
+
+    def read(self, queue: int, first: int, last: int, most: int = ANY, most_bytes: int = ANY) -> dict[int, bytes]:
+        puts, _ = self.log.read(self.queues[queue], first, last, most, most_bytes)
+        return {put.message: put.payload for put in puts}
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_each_queue_finds_its_own_messages_across_segments(tmp_path: Path, is_restarted: bool) -> None:
+    written = Written(tmp_path, 1000)
+    assert written.log.segments > 5
+    if is_restarted:
+        written.log.crash()
+        written.log = opened(tmp_path, written.files)
+    for queue, bodies in enumerate(written.bodies):
+        assert written.read(queue, 0, ANY) == bodies
+        numbers = sorted(bodies)
+        middle = numbers[100:150]
+        assert sorted(written.read(queue, middle[0], middle[-1])) == middle
+        assert written.read(queue, middle[7], middle[7]) == {middle[7]: bodies[middle[7]]}
+    written.log.crash()
+
+
+def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    written = Written(tmp_path, 400)
+    found: list[int] = []
+    following, steps = 0, 0
+    last = max(written.bodies[0])
+    while following <= last:
+        puts, following = written.log.read(written.queues[0], following, last, 20, 5000)
+        found += [put.message for put in puts]
+        assert len(puts) <= 40, "not much more than asked for"
+        steps += 1
+    assert found == sorted(written.bodies[0])
+    assert steps > 15
+    written.log.crash()
+
+
+def test_what_comes_after_a_read_is_found_by_the_next(tmp_path: Path) -> None:
+    written = Written(tmp_path, 50)
+    assert written.read(0, 0, ANY) == written.bodies[0]
+    written.write(50, 500)
+    assert written.read(0, 0, ANY) == written.bodies[0]
+    written.log.crash()
+
+
+def test_queues_share_the_bytes_of_a_body(tmp_path: Path) -> None:
+    written = Written(tmp_path, 40)
+    first, second = written.read(0, 0, ANY), written.read(1, 0, ANY)
+    shared = first.keys() & second.keys()
+    assert len(shared) == 20
+    assert all(first[number] is second[number] for number in shared)
+    written.log.crash()
+
+
+def test_messages_are_found_though_another_queue_of_their_route_set_has_ended(tmp_path: Path) -> None:
+    """A checkpoint forgets such a route set; the segments define it still."""
+    written = Written(tmp_path, 300)
+    written.log.delete("queue", "c")
+    written.write(300, 500)
+    assert written.read(0, 0, ANY) == written.bodies[0]
+    written.log.crash()
+
+
+def test_messages_of_a_transaction_are_found(tmp_path: Path) -> None:
+    written = Written(tmp_path, 10)
+    log = written.log
+    log.begin_unit()
+    numbers = [log.put(log.route_set((written.queues[2],)), b"unit" * 10, 0) for _ in range(3)]
+    log.end_unit()
+    log.write()
+    assert sorted(written.read(2, numbers[0], ANY)) == numbers
+    log.crash()
+
+
+def test_a_damaged_block_is_named_once_and_the_others_are_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = Written(tmp_path, 200)
+    path = next(path for path in written.files.paths() if path.name.startswith("segment-"))
+    content = written.files.content(path)
+    at = bytes(content).index((100).to_bytes(4, "big") * 20)
+    content[at] ^= 1
+    with caplog.at_level(logging.ERROR):
+        found = written.read(0, 0, ANY)
+        written.read(0, 0, ANY)
+    lost = written.bodies[0].keys() - found.keys()
+    assert 1 <= len(lost) < 60
+    assert all(found[number] == written.bodies[0][number] for number in found)
+    assert len([record for record in caplog.records if "the log is damaged" in record.message]) == 1
+    written.log.crash()
+
+
+def test_the_index_is_sparse_and_finds_what_lies_out_of_order() -> None:
+    index = BlockIndex()
+    for block in range(1000):
+        index.note(100 + block, 4096 + block * 1024)
+    assert len(index) == 1000 // (INDEX_BYTES // 1024) + 1
+    [start] = index.starts(100 + 500)
+    assert start.offset <= 4096 + 500 * 1024 < start.offset + INDEX_BYTES
+    assert start.end == 0
+    copied = 4096 + 1000 * 1024
+    index.note(7, copied)
+    index.note(5000, copied + INDEX_BYTES)
+    own, copies = index.starts(50)
+    assert (own.end, copies) == (copied, (copied, 0))
+    assert [each.offset for each in index.starts(5000)][1] == copied + INDEX_BYTES
+    assert index.next_after(copied) == copied + INDEX_BYTES
+    assert index.next_after(copied + INDEX_BYTES) == 0
+    assert list(BlockIndex().starts(1)) == []

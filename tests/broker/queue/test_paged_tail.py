@@ -1,0 +1,279 @@
+"""The tail of a deep queue: what leaves it, in which order, against a naive list, with a log that is a dictionary."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from penstock_amqp.endpoint.events import EXPIRES, NUMBER, Entry
+from penstock_broker.queue.paged_tail import PagedTail, Stretch
+from penstock_broker.queue.priority_level import PriorityLevel
+
+LOGGED = 1
+
+
+class Recorded:
+    """A log of one queue, which counts what is read."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, Entry] = {}
+        self.read = 0
+        self.fails = False
+        self.lost: list[tuple[int, int]] = []
+
+    def put(self, number: int, size: int = 10, expires: int = 0, flags: int = LOGGED) -> Entry:
+        entry: Entry = (number, bytes(size), 0, expires, flags)
+        if flags & LOGGED:
+            self.entries[number] = entry
+        return entry
+
+    def source(self, first: int, last: int, most: int, most_bytes: int) -> Stretch:
+        if self.fails:
+            raise OSError("no disk")
+        found: list[Entry] = []
+        for number in range(first, last + 1):
+            if number in self.entries:
+                if len(found) == most or sum(len(each[1]) for each in found) >= most_bytes:
+                    return Stretch(found, number)
+                found.append(self.entries[number])
+                self.read += 1
+        return Stretch(found, last + 1)
+
+    def tail(self) -> PagedTail:
+        return PagedTail(self.source, lambda count, size: self.lost.append((count, size)))
+
+
+def can_page(entry: Entry) -> bool:
+    return entry[4] == LOGGED
+
+
+def numbers(entries: list[Entry]) -> list[int]:
+    return [entry[NUMBER] for entry in entries]
+
+
+def filled(recorded: Recorded, *entries: Entry) -> PagedTail:
+    tail = recorded.tail()
+    tail.arrivals.extend(entries)
+    tail.take_in(can_page, 1_000_000, 1_000_000)
+    return tail
+
+
+def test_a_million_messages_are_one_run() -> None:
+    recorded = Recorded()
+    tail = recorded.tail()
+    for number in range(1, 1_000_001):
+        tail.arrivals.append((number, b"0123456789", 0, 0, LOGGED))
+        if number % 1000 == 0:
+            tail.take_in(can_page, number + 1, 1000)
+    assert (len(tail), tail.runs_count, tail.bytes) == (1_000_000, 1_000_000, 10_000_000)
+    assert len(tail._pieces) == 1  # pyright: ignore[reportPrivateUsage]
+
+
+def test_what_the_log_has_not_written_stays_in_memory() -> None:
+    recorded = Recorded()
+    tail = recorded.tail()
+    tail.arrivals.extend(recorded.put(number) for number in (1, 2, 3))
+    tail.take_in(can_page, 2, 10)
+    assert (tail.runs_count, numbers(list(tail.arrivals))) == (1, [2, 3])
+
+
+def test_what_the_log_does_not_hold_keeps_its_place() -> None:
+    recorded = Recorded()
+    tail = filled(recorded, recorded.put(1), recorded.put(2, flags=0), recorded.put(3), recorded.put(4))
+    assert (len(tail), tail.runs_count) == (4, 3)
+    assert numbers(list(tail.in_memory())) == [2]
+    assert numbers(list(tail.snapshot())) == [1, 2, 3, 4]
+    assert numbers(tail.pull(10, 10_000)) == [1, 2, 3, 4]
+    assert (len(tail), tail.bytes) == (0, 0)
+
+
+def test_a_pull_is_bounded_by_messages_and_by_bytes() -> None:
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number, 100) for number in range(1, 101)))
+    assert numbers(tail.pull(3, 10_000)) == [1, 2, 3]
+    assert len(tail.pull(50, 1000)) == 10
+    assert recorded.read == 13
+    assert (tail.held, tail.bytes) == (87, 8700)
+
+
+def test_the_window_gives_back_what_is_too_much_in_order() -> None:
+    recorded = Recorded()
+    level = PriorityLevel(4)
+    level.fresh.extend(recorded.put(number) for number in range(1, 101))
+    level.begin_tail(recorded.tail())
+    assert level.tail is not None
+    level.arrivals.append(recorded.put(101))
+    for _ in range(4):
+        level.tail.take_back(level.fresh, 10, can_page, 30)
+    assert (len(level.fresh), level.tail.runs_count, len(level)) == (10, 90, 101)
+    assert numbers(list(level.all_fresh())) == list(range(1, 102))
+    level.fresh.clear()
+    level.pull(1000, 1_000_000)
+    assert level.tail is None and level.arrivals is level.fresh
+    assert numbers(list(level.fresh)) == list(range(11, 102))
+
+
+def test_what_has_left_the_middle_is_not_handed_out() -> None:
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number) for number in range(1, 11)), recorded.put(11, flags=0))
+    for number in (5, 3, 11, 10):
+        assert tail.remove(recorded.put(number, flags=0)) is not None
+        assert tail.remove(recorded.put(number, flags=0)) is None
+    assert tail.remove(recorded.put(12, flags=0)) is None
+    assert (len(tail), tail.bytes) == (7, 70)
+    assert numbers(list(tail.snapshot())) == [1, 2, 4, 6, 7, 8, 9]
+    assert numbers(tail.pull(100, 10_000)) == [1, 2, 4, 6, 7, 8, 9]
+    assert not recorded.lost
+
+
+def test_the_newest_is_read_back() -> None:
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number) for number in range(1, 1001)))
+    assert tail.remove(recorded.entries[1000]) is not None
+    newest = [tail.pop_newest() for _ in range(600)]
+    assert [entry[NUMBER] for entry in newest if entry is not None] == list(range(999, 399, -1))
+    assert numbers(tail.pull(1000, 1_000_000)) == list(range(1, 400))
+    assert tail.pop_newest() is None
+
+
+def test_what_left_between_two_messages_does_not_come_back() -> None:
+    """The log still holds 2 and 4, which were this queue's and were dropped or purged before the bodies were."""
+    recorded = Recorded()
+    entries = [recorded.put(number) for number in range(1, 6)]
+    tail = filled(recorded, *entries[0::2])
+    assert (len(tail), numbers(list(tail.snapshot()))) == (3, [1, 3, 5])
+    assert numbers(tail.pull(10, 1000)) == [1, 3, 5]
+    assert (len(tail), tail.bytes) == (0, 0)
+
+
+def test_runs_that_are_not_due_are_not_read() -> None:
+    recorded = Recorded()
+    entries = [recorded.put(number, expires=5000 + number // 4096) for number in range(1, 3 * 4096 + 1)]
+    tail = filled(recorded, *entries)
+    assert {each[EXPIRES] for each in tail.snapshot(5000)} == {5000, 5001}
+    assert recorded.read == 4096
+    assert tail.next_expiry(5000) == 5001
+    assert list(tail.snapshot(4999)) == []
+
+
+def test_a_failed_read_loses_nothing() -> None:
+    recorded = Recorded()
+    tail = filled(recorded, recorded.put(1, flags=0), recorded.put(2), recorded.put(3))
+    recorded.fails = True
+    assert numbers(tail.pull(10, 1000)) == [1]
+    with pytest.raises(OSError, match="no disk"):
+        tail.pull(10, 1000)
+    recorded.fails = False
+    assert numbers(tail.pull(10, 1000)) == [2, 3]
+
+
+def test_what_the_log_has_lost_is_told() -> None:
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number, 10 * number) for number in range(1, 6)))
+    del recorded.entries[2], recorded.entries[4]
+    assert numbers(tail.pull(10, 1000)) == [1, 3, 5]
+    assert recorded.lost == [(2, 60)]
+    assert (len(tail), tail.bytes) == (0, 0)
+
+
+def test_a_snapshot_of_a_queue_that_has_ended_reads_nothing() -> None:
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number) for number in range(1, 11)))
+    snapshot = tail.snapshot()
+    tail.take_all()
+    assert list(snapshot) == []
+    assert recorded.read == 0
+
+
+class TailMachine(RuleBasedStateMachine):
+    """A level with a tail against a list. Numbers come in any order that a queue can have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recorded = Recorded()
+        self.level = PriorityLevel(4)
+        self.model: list[Entry] = []
+        self.next = 1
+        self.written = 1
+
+    @rule(
+        kinds=st.lists(st.sampled_from([LOGGED, LOGGED, LOGGED, 0, LOGGED | 2]), min_size=1, max_size=12),
+        gap=st.booleans(),
+    )
+    def publish(self, kinds: list[int], gap: bool) -> None:
+        for flags in kinds:
+            self.next += 1 + gap
+            entry = self.recorded.put(self.next, self.next % 7, self.next % 5 * 100, flags)
+            self.level.arrivals.append(entry)
+            self.model.append(entry)
+
+    @rule()
+    def write(self) -> None:
+        self.written = self.next + 1
+
+    @precondition(lambda self: self.level.tail is None)
+    @rule()
+    def page(self) -> None:
+        self.level.begin_tail(self.recorded.tail())
+
+    @precondition(lambda self: self.level.tail is not None)
+    @rule(most=st.integers(1, 20))
+    def take_in(self, most: int) -> None:
+        assert self.level.tail is not None
+        self.level.tail.take_in(can_page, self.written, most)
+
+    @precondition(lambda self: self.level.tail is not None)
+    @rule(keep=st.integers(0, 5), most=st.integers(1, 20))
+    def take_back(self, keep: int, most: int) -> None:
+        assert self.level.tail is not None
+        if all(entry[NUMBER] < self.written for entry in self.level.fresh) and len(self.level.fresh) > keep:
+            self.level.tail.take_back(self.level.fresh, keep, can_page, most)
+
+    @precondition(lambda self: self.level.tail is not None)
+    @rule(most=st.integers(1, 20), most_bytes=st.integers(1, 60))
+    def pull(self, most: int, most_bytes: int) -> None:
+        self.level.pull(most, most_bytes)
+
+    @rule(count=st.integers(1, 6))
+    def consume(self, count: int) -> None:
+        for _ in range(count):
+            if self.level.fresh:
+                assert self.level.fresh.popleft() == self.model.pop(0)
+
+    @precondition(lambda self: self.level.tail is not None and self.model)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        entry = data.draw(st.sampled_from(self.model))
+        tail = self.level.tail
+        assert tail is not None
+        elsewhere = {each[NUMBER] for each in (*self.level.fresh, *tail.arrivals)}
+        if entry[NUMBER] in elsewhere:
+            assert tail.remove(entry) is None
+            return
+        assert tail.remove(entry) == entry
+        self.model.remove(entry)
+
+    @precondition(lambda self: self.level.tail is not None)
+    @rule()
+    def drop_newest(self) -> None:
+        tail = self.level.tail
+        assert tail is not None
+        entry = tail.pop_newest()
+        if entry is not None:
+            assert entry == self.model.pop()
+
+    @invariant()
+    def holds_the_same(self) -> None:
+        assert len(self.level) == len(self.model)
+        assert list(self.level.all_fresh()) == self.model
+        tail = self.level.tail
+        if tail is not None:
+            in_log = [entry for entry in self.model if entry not in (*tail.in_memory(), *self.level.fresh)]
+            assert (tail.runs_count, tail.bytes) == (len(in_log), sum(len(entry[1]) for entry in in_log))
+        assert not self.recorded.lost
+
+
+TestTail = TailMachine.TestCase
+TestTail.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
