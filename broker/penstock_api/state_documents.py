@@ -173,7 +173,7 @@ class BrokerState(ManagementDocument):
     exchanges: int
     queues: int
     durable_work: str  # Ok, Full or Failed
-    storage_level: str = "Ok"  # Ok, High (from 70 %), Critical (85 %), HeldBack (90 %) or Full
+    storage_level: str = "Ok"  # Ok, High (from 70 %), Critical (85 %), HeldBack (90 %, under 4 GiB left) or Full
     volume_bytes: int = 0  # size of the data folder's volume; 0: not known
     volume_used_bytes: int = 0  # of these, what messages can't have any more
     storage_refused: int = 0  # messages refused since `started_ms` because the volume was full

@@ -19,7 +19,7 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import HELD_WINDOW, Producer
 from penstock_broker.state.storage import LargeQueue, VolumeSpace
 from penstock_broker.topology.records import PointToPointQueue, Subscription
-from penstock_core.storage_level import StorageLevel, credits_per_tick, level_of
+from penstock_core.storage_level import StorageLevel, credits_per_tick, held_back_from, level_of
 
 __all__ = ["LARGEST", "Measure", "StorageWatch"]
 
@@ -82,7 +82,8 @@ class StorageWatch:
         storage = self._broker.storage
         self._read_space()
         before = storage.level
-        storage.level = level_of(storage.used_share, before, refuses=self._refuses())
+        held_from = held_back_from(storage.total_bytes)
+        storage.level = level_of(storage.used_share, before, held_from, refuses=self._refuses())
         if (storage.level is StorageLevel.FULL) != (before is StorageLevel.FULL):
             self._tell_full(storage.level is StorageLevel.FULL)
         self._hold(storage.level.holds_back)
@@ -222,7 +223,7 @@ class StorageWatch:
         self._gives = hold.is_on or bool(hold.waiting)
         if self._gives:
             broker.clock.after(TICK_MS, self._give_credit)
-        left = credits_per_tick(broker.storage.used_share)
+        left = credits_per_tick(broker.storage.used_share, held_back_from(broker.storage.total_bytes))
         for _ in range(min(PRODUCERS_PER_TICK, len(hold.waiting))):
             if hold.is_on and not left:
                 break

@@ -24,7 +24,7 @@ _LEVELS: Final = {
     "Critical": (ConditionReason.STORAGE_CRITICAL, "More than 85 % of the volume is in use."),
     "HeldBack": (
         ConditionReason.STORAGE_CRITICAL,
-        "More than 90 % of the volume is in use, and producers of durable messages are slowed down.",
+        "Less than a tenth and 4 GiB of the volume are left, and producers of durable messages are slowed down.",
     ),
     "Full": (ConditionReason.STORAGE_CRITICAL, "The volume is full, and durable messages are refused."),
 }
