@@ -45,7 +45,7 @@ def assemble(
     all, the messages are in place. Raises `Misuse` if the settings' `delivery` names a destination that can't be made.
     """
     topology = Topology(log, given.queue_max_bytes or UNLIMITED_BYTES, given.delivery, given.queue_overflow)
-    restore.restore(topology, recovered, clock.now_us(), restored)
+    restore.restore(topology, recovered, clock.now_us(), restored, partial(paging.tail_of, log))
     refused = auto_creation.make_destinations(topology, given.delivery, clock.now_us())
     if refused is not None:
         raise Misuse(f"The configuration's delivery is wrong: {refused.description}", "Correct the address.")

@@ -25,8 +25,9 @@ from penstock_broker.log.commit import CommitAck, CommitPut, Commits
 from penstock_broker.log.files import Buffer, FileLayer, RealFiles, lock_folder
 from penstock_broker.log.message_reader import MessageReader, Reading
 from penstock_broker.log.record_codec import closed_record, most_entries
-from penstock_broker.log.record_reader import Progress, unheard
+from penstock_broker.log.record_reader import KEPT_BYTES, Progress, unheard
 from penstock_broker.log.recover import FirstRecords, Recovered, Restored, first_records, recover
+from penstock_broker.log.replay import Pageable
 from penstock_broker.log.route_sets import RouteSets
 from penstock_broker.log.segment_files import names_of
 from penstock_broker.log.space import Space
@@ -54,6 +55,8 @@ class LogOptions:
     inline_bytes: int = 1024 * 1024
     """A longer payload whose body came in parts stays in the segments; see `LargePayload`."""
     sync: SyncChoice = SyncChoice.AUTO
+    kept_bytes: int = KEPT_BYTES
+    """If live messages take more memory than this at a start, bodies are left in the log; see `Recovered.paged`."""
 
     def __post_init__(self) -> None:
         if self.segment_bytes < SMALLEST_SEGMENT or self.segment_bytes % 4096:
@@ -133,6 +136,7 @@ class Log:
         entropy: Callable[[int], bytes] = os.urandom,
         syncer: Callable[[FileLayer], Syncer] | None = None,
         progress: Progress = unheard,
+        pageable: Pageable | None = None,
         begins: bool = True,
     ) -> tuple["Log", Recovered]:
         """Lock and recover the folder (created if it does not exist), begin a new epoch, and sync it. Without `begins`
@@ -140,12 +144,12 @@ class Log:
 
         Raises FolderLocked, NewerFormat, ForeignSegment, Unreadable, or OSError. `clock` gives milliseconds since 1970.
         `syncer` makes a back end of the caller's own instead of the one that `options.sync` chooses. `progress` is
-        told, in between, how far recovery is.
+        told, in between, how far recovery is. `pageable` says which bodies may be left in the log if there are many.
         """
         files, options = files or RealFiles(), options or LogOptions()
         lock = lock_folder(folder)
         try:
-            restored = recover(files, folder, options.inline_bytes, progress)
+            restored = recover(files, folder, options.inline_bytes, progress, pageable, options.kept_bytes)
             log = cls(folder, lock, restored, files=files, options=options, clock=clock, entropy=entropy, syncer=syncer)
             log._first_records = first_records(restored, most_entries(log._writer.capacity))
             if begins:

@@ -156,6 +156,17 @@ class SegmentUsage:
         """Count recovered messages (ascending) of one queue where their newest puts lie; `locate` comes first."""
         self.put(self.by_number[segment], (incarnation,), messages)
 
+    def restore_run(self, incarnation: int, firsts: Sequence[int], lasts: Sequence[int], segment: int) -> None:
+        """The same of messages as stretches of consecutive numbers: the first and the last of each."""
+        found, tallies = self.by_number[segment], self.queues[incarnation]
+        tally = tallies.setdefault(segment, Tally())
+        count = sum(lasts) - sum(firsts) + len(firsts)
+        tally.count += count
+        tally.total += sum((first + last) * (last - first + 1) // 2 for first, last in zip(firsts, lasts, strict=True))
+        found.last_message = max(found.last_message, lasts[-1])
+        found.live += count
+        found.put_places += count
+
     def locate(self, messages: Iterable[tuple[int, int]], first_free: int) -> None:
         """The live messages after a recovery, ascending, with their segments. Numbers from `first_free` on are free."""
         found = ((message, self.by_number[number]) for message, number in messages)

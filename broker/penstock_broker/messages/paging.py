@@ -13,14 +13,14 @@ from functools import partial
 from typing import Final
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, Entry
-from penstock_broker.log import LargePayload
+from penstock_broker.log import LargePayload, Log
 from penstock_broker.messages.recorded_entries import RecordedEntries
 from penstock_broker.queue.paged_tail import PagedTail, Stretch
 from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_core.message_times import bounded
 
-__all__ = ["LOOK_MS", "keep_up", "look", "watch"]
+__all__ = ["LOOK_MS", "keep_up", "look", "tail_of", "watch"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,9 @@ RETRY_MS: Final = 1000
 
 
 def watch(broker: Broker) -> None:
-    """Begin to ask how much memory the backlogs take."""
+    """Begin to ask how much memory the backlogs take. Queues that were recovered may have tails already."""
+    queues = (each.queue for each in broker.topology.by_incarnation.values())
+    broker.paging.queues.extend(queue for queue in queues if queue.backlog.normal.tail is not None)
     broker.clock.after(LOOK_MS, partial(look, broker))
 
 
@@ -79,10 +81,16 @@ def _memory(queue: Queue) -> int:
 
 
 def _begin(broker: Broker, queue: Queue) -> None:
+    queue.begin_tail(tail_of(broker.log, queue))
+    broker.paging.queues.append(queue)
+
+
+def tail_of(log: Log, queue: Queue) -> PagedTail:
+    """A new tail for a queue, whose messages are read from its log."""
     entries = RecordedEntries()
 
     def read(first: int, last: int, most: int, most_bytes: int) -> Stretch:
-        puts, following = broker.log.read(queue.incarnation, first, last, most, most_bytes)
+        puts, following = log.read(queue.incarnation, first, last, most, most_bytes)
         longest = queue.policy.max_ttl_us
         found = [entries.of(put.message, put.payload, put.arrival, put.flags) for put in puts]
         if longest:
@@ -94,8 +102,7 @@ def _begin(broker: Broker, queue: Queue) -> None:
         queue.totals.dropped += count
         logger.error("%d messages of queue %r are lost: the log is damaged where they lie", count, queue.name)
 
-    queue.begin_tail(PagedTail(read, lost))
-    broker.paging.queues.append(queue)
+    return PagedTail(read, lost)
 
 
 def can_page(entry: Entry) -> bool:
