@@ -89,10 +89,9 @@ def _make_available(broker: Broker, queue: Queue) -> None:
 
 def _begin(queue: Queue, now_us: int) -> ExpiryPass:
     """Look at what is in memory, and read what is not if it may have expired."""
-    tail = queue.backlog.normal.tail
-    if queue.expiry.is_retimed or tail is None:
+    if queue.expiry.is_retimed:
         return ExpiryPass(queue.backlog.snapshot())
-    return ExpiryPass(queue.backlog.snapshot(now_us), next_expiry=tail.next_expiry(now_us))
+    return ExpiryPass(queue.backlog.snapshot(now_us), next_expiry=queue.backlog.next_expiry(now_us))
 
 
 def _pass(queue: Queue, passing: ExpiryPass, now_us: int) -> None:

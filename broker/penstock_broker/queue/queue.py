@@ -24,7 +24,9 @@ from penstock_broker.queue.backlog import Backlog
 from penstock_broker.queue.consumer import QueueLinks, ReceivingLink
 from penstock_broker.queue.delayed import DelayedMessages, ExpiryState
 from penstock_broker.queue.disposal import Pile
+from penstock_broker.queue.flags import SCHEDULED
 from penstock_broker.queue.paged_tail import PagedTail
+from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.redelivery import Redelivery
 from penstock_broker.queue.totals import QueueTotals
 from penstock_core.dead_letters import DeathReason
@@ -34,9 +36,6 @@ __all__ = ["ANNOTATED", "LOGGED", "SCHEDULED", "UNLIMITED_BYTES", "Queue", "Queu
 
 LOGGED: Final = 1
 """Flag of an entry: it was put into the log, so its end has to be."""
-
-SCHEDULED: Final = 2
-"""Flag of an entry, and of its record in the log: the message says when it may be delivered at the earliest."""
 
 ANNOTATED: Final = 4
 """Flag of an entry: a consumer has changed its annotations in this queue, so its record in the log says less."""
@@ -251,10 +250,10 @@ class Queue:
         return ((state, entry) for state, entries in copied for entry in entries)
 
     @property
-    def bytes_in_memory(self) -> int:
-        """Of the messages that it holds, those whose bodies are in memory."""
-        tail = self.backlog.normal.tail
-        return self.depth_bytes if tail is None else self.depth_bytes - tail.bytes
+    def in_log_only(self) -> tuple[int, int]:
+        """Of the messages that it holds, those whose bodies are not in memory: how many, and their bytes."""
+        tails = [level.tail for level in self.backlog.levels if level.tail is not None]
+        return sum(tail.runs_count for tail in tails), sum(tail.bytes for tail in tails)
 
     def everything_in_memory(self) -> Iterator[Entry]:
         """What waits, is delayed or stranded, and has its body in memory, in no order; nothing may change meanwhile."""
@@ -262,14 +261,14 @@ class Queue:
         yield from self.delayed
         yield from (each.entry for each in self.stranded.values())
 
-    def begin_tail(self, tail: PagedTail) -> None:
-        """From now on only the first messages of normal priority are in memory."""
-        self.backlog.normal.begin_tail(tail)
-        self.arrivals = tail.arrivals
+    def begin_tail(self, level: PriorityLevel, tail: PagedTail) -> None:
+        """From now on only the first messages of this level of the backlog are in memory."""
+        level.begin_tail(tail)
+        self.arrivals = self.backlog.normal.arrivals
 
-    def pull(self, most: int, most_bytes: int) -> None:
-        """Read about as many of the messages behind the first ones into memory. Raises OSError."""
-        self.backlog.normal.pull(most, most_bytes)
+    def pull(self, level: PriorityLevel, most: int, most_bytes: int) -> None:
+        """Read about as many of the messages behind the first ones of a level into memory. Raises OSError."""
+        level.pull(most, most_bytes)
         self.arrivals = self.backlog.normal.arrivals
 
     def drop_oldest(self) -> Entry | None:
