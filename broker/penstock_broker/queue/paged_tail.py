@@ -275,6 +275,13 @@ class PagedTail:
             run.end_before(first)
             self._pieces.append(kept)
 
+    def take_runs(self) -> list[Run]:
+        """Hand over all that is in no memory, to somebody who needs only the numbers."""
+        runs = [piece for piece in self._pieces if isinstance(piece, Run)]
+        self._pieces = [piece for piece in self._pieces if isinstance(piece, _Kept)]
+        self.runs_count = self.bytes = 0
+        return runs
+
     def take_all(self) -> tuple[deque[Entry], dict[int, Entry]]:
         """Hand over what is in memory; nothing is here any more."""
         taken = self.arrivals, self._in_memory

@@ -14,6 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Final, Literal, TypeAlias
 
 from penstock_amqp.endpoint.events import AVAILABLE, NUMBER, AmqpError, Entry, Held
@@ -28,6 +29,7 @@ from penstock_broker.queue.flags import SCHEDULED
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.redelivery import Redelivery
+from penstock_broker.queue.run import Run
 from penstock_broker.queue.totals import QueueTotals
 from penstock_core.dead_letters import DeathReason
 from penstock_core.terms import Overflow
@@ -240,14 +242,14 @@ class Queue:
     def everything(self) -> Iterator[tuple[WaitingState, Entry]]:
         """What waits, in the order of hand-out, then what is delayed, by time, then what is stranded.
 
-        As it is now, whatever changes while it is gone through.
+        As it is now, whatever changes while it is gone through. A step may raise OSError, and be tried again.
         """
         copied: tuple[tuple[WaitingState, Iterable[Entry]], ...] = (
             ("Ready", self.backlog.snapshot()),
             ("Scheduled", self.delayed.snapshot()),
             ("Stranded", [each.entry for each in self.stranded.values()]),
         )
-        return ((state, entry) for state, entries in copied for entry in entries)
+        return chain.from_iterable(_told(state, entries) for state, entries in copied)
 
     @property
     def in_log_only(self) -> tuple[int, int]:
@@ -270,6 +272,11 @@ class Queue:
         """Read about as many of the messages behind the first ones of a level into memory. Raises OSError."""
         level.pull(most, most_bytes)
         self.arrivals = self.backlog.normal.arrivals
+
+    def take_unread(self) -> list[Run]:
+        """Take out all messages that are in no memory, without reading them; the rest of their end is the caller's."""
+        self.note_change()
+        return [run for level in self.backlog.levels if level.tail is not None for run in level.tail.take_runs()]
 
     def drop_oldest(self) -> Entry | None:
         """Take out the oldest message of the lowest priority that waits; the rest of its end is the caller's."""
@@ -345,3 +352,8 @@ class Queue:
         expiry.passing = None
         self.depth_bytes = 0
         return piles
+
+
+def _told(state: WaitingState, entries: Iterable[Entry]) -> Iterator[tuple[WaitingState, Entry]]:
+    states: Iterator[WaitingState] = repeat(state)
+    return zip(states, entries, strict=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
 from typing import Final
 
 from penstock_amqp.endpoint.events import DATA, EXPIRES, NUMBER, Entry
@@ -69,6 +70,14 @@ class Run:
         self.bytes += len(entry[DATA])
         if entry[EXPIRES] and (not self.expires or entry[EXPIRES] < self.expires):
             self.expires = entry[EXPIRES]
+
+    def numbers(self) -> Iterator[int]:
+        """Of all messages of the run, ascending; nothing may change meanwhile."""
+        removed = frozenset(self._removed or ())
+        for first, last in zip(self._firsts, self._lasts, strict=True):
+            for number in range(max(first, self.first), last + 1):
+                if number not in removed:
+                    yield number
 
     def holds(self, number: int) -> bool:
         """Whether the message is one of the run and has not left it."""

@@ -13,8 +13,11 @@ from proton import Delivery, Described, Message, Receiver, Terminus, symbol, ulo
 from support.stepped_broker import Peer, SteppedBroker
 from support.tight_memory import tighten
 
-from penstock_api.management import DeliveryPolicy, QueueLimits
+from penstock_amqp.types.values import Value
+from penstock_api.management import DeliveryPolicy, EntityType, Operation, QueueLimits
 from penstock_broker.log.message_reader import Reading
+from penstock_broker.management import queue_messages
+from penstock_broker.management.acts import Caller
 from penstock_broker.messages import move, paging
 
 DEEP = 300
@@ -457,3 +460,108 @@ def test_only_what_has_expired_is_read_for_it_and_once(broker: SteppedBroker, mo
     settle_down(broker)
     assert broker.queue("q").totals.expired == 2
     assert sum(counts) == 0
+
+
+CALLER = Caller("somebody", "127.0.0.1:1", "main")
+
+
+def ask(broker: SteppedBroker, operation: Operation, **asked: Value) -> dict[Value, Value]:
+    """The answer to a request for the queue `q`."""
+    body: dict[Value, Value] = {}
+    for key, value in asked.items():
+        body[key] = value
+    task = queue_messages.handle(broker.broker, CALLER, operation, EntityType.QUEUE, "q", body)
+    assert isinstance(task, queue_messages.PeekTask | queue_messages.MessagesTask)
+    while (answer := task.step(0)) is None:
+        broker.pass_ms(task.pause_ms)
+    broker.turn()
+    assert isinstance(answer.body, dict)
+    return answer.body
+
+
+def test_a_purge_reads_nothing_and_is_in_the_log(broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.make_queue("q")
+    page(broker)
+    fill(broker, "q", count=2500)
+    settle_down(broker)
+    counts = count_reads(broker, monkeypatch)
+    assert ask(broker, Operation.PURGE)["messages"] == 2500
+    assert not counts
+    queue = broker.queue("q")
+    assert (queue.depth, queue.depth_bytes, queue.totals.dropped) == (0, 0, 2500)
+    fill(broker, "q", count=3)
+    broker.restart()
+    assert broker.queue("q").depth == 3
+
+
+def test_a_purge_ends_with_its_queue(broker: SteppedBroker) -> None:
+    deep(broker)
+    count, forgotten = move.purge_unread(broker.broker, broker.queue("q"))
+    next(forgotten)
+    assert count > 200
+    broker.broker.topology.delete_queue("q")
+    assert list(forgotten) == []
+
+
+class Failing:
+    """The log can't be read for a while: for so many reads."""
+
+    def __init__(self, broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch, reads: int) -> None:
+        self._read, self.left = broker.broker.log.read, reads
+        monkeypatch.setattr(broker.broker.log, "read", self)
+
+    def __call__(self, incarnation: int, first: int, last: int, most: int, most_bytes: int) -> Reading:
+        self.left -= 1
+        if self.left >= 0:
+            raise OSError(5, "Input/output error")
+        return self._read(incarnation, first, last, most, most_bytes)
+
+
+def test_a_browser_goes_on_when_the_log_can_be_read_again(
+    broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep(broker)
+    failing = Failing(broker, monkeypatch, 1000)
+    peer = broker.connect()
+    link = peer.session.receiver("browser")
+    link.source.address = "q"
+    link.source.distribution_mode = Terminus.DIST_MODE_COPY
+    link.open()
+    link.flow(1000)
+    broker.pass_ms(5000)
+    peer.pump()
+    assert len(peer.bodies()) < 64
+    failing.left = 0
+    broker.pass_ms(1000)
+    peer.pump()
+    assert peer.bodies() == list(range(DEEP))
+
+
+@pytest.mark.parametrize("asked", [{"count": 40, "offset": 200}, {"count": 1, "selector": "JMSPriority = 9"}])
+def test_a_peek_goes_on_when_the_log_can_be_read_again(
+    broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Value]
+) -> None:
+    deep(broker)
+    failing = Failing(broker, monkeypatch, 2)
+    found = ask(broker, Operation.PEEK, **asked)["messages"]
+    assert isinstance(found, list)
+    assert len(found) == (40 if "offset" in asked else 0)
+    assert failing.left < 0
+
+
+def test_a_move_goes_on_when_the_log_can_be_read_again(broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep(broker)
+    broker.make_queue("other")
+    Failing(broker, monkeypatch, 2)
+    assert ask(broker, Operation.MOVE, destination="other")["messages"] == DEEP
+    assert (broker.queue("q").depth, broker.queue("other").depth) == (0, DEEP)
+
+
+def test_messages_expire_when_the_log_can_be_read_again(broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep(broker, ttl=5.0)
+    Failing(broker, monkeypatch, 1)
+    broker.pass_ms(6000)
+    settle_down(broker)
+    broker.pass_ms(6000)
+    settle_down(broker)
+    assert broker.queue("q").totals.expired == DEEP
