@@ -3,7 +3,7 @@
 What is known of such a message is what a queue needs that keeps it out of memory: its number, its length, and when the
 first of up to `BATCH` messages expires. Acknowledgements are kept as ranges of numbers and taken off at the end, so
 they cost the same whatever they name, and however many queues a message reached. Pure.
-Source: docs/decisions/083-linear-recovery.md.
+Source: docs/decisions/083-recovery.md.
 """
 
 from __future__ import annotations

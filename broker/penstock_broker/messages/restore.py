@@ -54,7 +54,7 @@ def restore(
     def fill(queue: Queue) -> None:
         paged = recovered.paged.get(queue.incarnation)
         if paged is not None:
-            queue.begin_tail(tail_of(queue))
+            queue.begin_tail(queue.backlog.normal, tail_of(queue))
         _fill(queue, recovered.messages.get(queue.incarnation, ()), entries, now_us)
         if paged is not None:
             _fill_tail(queue, paged)
