@@ -193,7 +193,7 @@ def _open_log(
 ) -> tuple[Log, Recovered]:
     options = LogOptions(segment_bytes=given.log.segment_bytes)
     try:
-        pageable = PageableMessages().expiry
+        pageable = PageableMessages()
         return Log.open(
             data / "log", files=files, options=options, progress=progress.reading, pageable=pageable, begins=False
         )

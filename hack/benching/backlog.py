@@ -97,7 +97,8 @@ def _report(broker: BrokerProcess, depth: int) -> None:
     print(f"{depth:12,} {before:6} MiB {took:12.2f} s {resident_bytes(broker.pid) >> 20:6} MiB", flush=True)
 
 
-def _peer(broker: BrokerProcess, container_id: str) -> Peer:
+def peer_of(broker: BrokerProcess, container_id: str) -> Peer:
+    """A client of the broker."""
     from crash.load_client import Peer
 
     host, _, port = broker.url.rpartition("/")[2].rpartition(":")
@@ -111,7 +112,7 @@ def _subscribe(broker: BrokerProcess, name: str, key: str) -> None:
 def _publish(broker: BrokerProcess, key: str, first: int, count: int) -> Rate:
     from crash.load_client import encoded
 
-    peer = _peer(broker, "producer")
+    peer = peer_of(broker, "producer")
     accepted = 0
 
     def on_accepted(numbers: list[int]) -> None:
@@ -126,7 +127,7 @@ def _publish(broker: BrokerProcess, key: str, first: int, count: int) -> Rate:
             part = range(sent, sent + min(64, count - sent, sender.credit))
             sender.send([encoded((first + at).to_bytes(8, "big") + padding, durable=True) for at in part])
             sent += len(part)
-        _turn(peer)
+        turn(peer)
     rate = Rate(count / (time.monotonic() - began), (cpu_seconds(broker.pid) - spent) / max(count, 1) * 1e6)
     peer.free()
     return rate
@@ -138,7 +139,7 @@ def _consume(broker: BrokerProcess, name: str, first: int, count: int) -> Rate:
 
 def _drive(broker: BrokerProcess, name: str, key: str, first: int, count: int) -> Rate:
     """Attach a consumer, which takes `count` messages; each must be the one that follows. Count 0: it only attaches."""
-    peer = _peer(broker, "consumer")
+    peer = peer_of(broker, "consumer")
     expected = first
 
     def on_received(message: bytes) -> bool:
@@ -163,7 +164,7 @@ def _drive(broker: BrokerProcess, name: str, key: str, first: int, count: int) -
         durable=True,
     )
     while link.attached is None or expected < first + count:
-        _turn(peer)
+        turn(peer)
     rate = Rate(count / (time.monotonic() - began), (cpu_seconds(broker.pid) - spent) / max(count, 1) * 1e6)
     deadline = time.monotonic() + 0.3
     while time.monotonic() < deadline:  # the last acks go out
@@ -173,7 +174,8 @@ def _drive(broker: BrokerProcess, name: str, key: str, first: int, count: int) -
     return rate
 
 
-def _turn(peer: Peer) -> None:
+def turn(peer: Peer) -> None:
+    """Send what is to be sent, and take in what comes."""
     poll = select.poll()
     poll.register(peer.sock.fileno(), select.POLLIN if peer.flush() else select.POLLIN | select.POLLOUT)
     for _, mask in poll.poll(120_000):

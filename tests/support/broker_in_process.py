@@ -47,7 +47,7 @@ class BrokerInProcess:
             clock=clock.now_ms,
             entropy=lambda size: b"\7" * size,
             syncer=syncer,
-            pageable=PageableMessages().expiry,
+            pageable=PageableMessages(),
         )
         self.found = self.log.sequence - 1
         """The last block that was found; the one that opening wrote comes behind it."""

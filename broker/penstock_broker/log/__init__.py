@@ -23,7 +23,7 @@ from penstock_broker.log.record_reader import Progress
 from penstock_broker.log.records import Document, EndReason
 from penstock_broker.log.recover import Recovered
 from penstock_broker.log.repairs import NotSaved, Repair, carry_out, plan_repairs, plan_replacements
-from penstock_broker.log.replay import KEEP, Pageable
+from penstock_broker.log.replay import KEEP, Pageable, Usual
 from penstock_broker.log.segment_files import ForeignSegment, Unreadable
 from penstock_broker.log.space import NoRoom
 from penstock_broker.log.syncers import SyncChoice, Syncer
@@ -62,6 +62,7 @@ __all__ = [
     "Syncer",
     "UnknownQueue",
     "Unreadable",
+    "Usual",
     "Value",
     "Wanted",
     "carry_out",

@@ -5,11 +5,11 @@ changes nothing. A message lives in a queue while its put is there, no ack names
 incarnation.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, assert_never
+from typing import Final, NamedTuple, Protocol, assert_never
 
-from penstock_broker.log.paged_puts import PagedPuts
+from penstock_broker.log.paged_puts import BATCH, PagedPuts
 from penstock_broker.log.records import (
     Ack,
     CheckpointBegin,
@@ -97,6 +97,36 @@ class PlainPuts:
         """When the first of those expires that do; 0: none does."""
 
 
+class _Group:
+    """Puts that are paged together: of one segment and one set of queues, by ascending number."""
+
+    __slots__ = ("_arrival", "_expires", "_is_copied", "_lengths", "_numbers", "_queues", "_segment")
+
+    def __init__(self, segment: int, queues: ReachedQueues, *, is_copied: bool) -> None:
+        self._segment, self._queues, self._is_copied = segment, queues, is_copied
+        self._numbers: list[int] = []
+        self._lengths: list[int] = []
+        self._arrival = self._expires = 0
+
+    def takes(self, segment: int, queues: ReachedQueues, *, is_copied: bool) -> bool:
+        is_same = segment == self._segment and queues is self._queues and is_copied == self._is_copied
+        return is_same and len(self._numbers) < BATCH
+
+    def add(self, number: int, length: int, arrival: int, expires: int) -> None:
+        if not self._numbers or arrival < self._arrival:
+            self._arrival = arrival
+        if expires and (not self._expires or expires < self._expires):
+            self._expires = expires
+        self._numbers.append(number)
+        self._lengths.append(length)
+
+    def move_to(self, paged: PagedPuts) -> None:
+        if self._numbers:
+            told = (self._segment, self._queues, self._numbers, self._lengths, self._arrival, self._expires)
+            paged.extend(*told, is_copied=self._is_copied)
+            self._numbers, self._lengths, self._expires = [], [], 0
+
+
 @dataclass(frozen=True, slots=True)
 class PartPlace:
     """Where a part of a body lies: `length` bytes, `offset` in the body, at byte `at` of the file of `segment`."""
@@ -107,9 +137,28 @@ class PartPlace:
     length: int
 
 
-Pageable = Callable[[bytes, int, int, int], int]
-"""Of a message: the bytes in which its payload lies, from where to where, and its arrival. When it expires (0: never),
-or `KEEP` if a queue has to know more of it than its number, so that it stays in memory."""
+class Usual(NamedTuple):
+    """Messages that begin with these bytes, and whose byte at offset `at` is not above `most`, may be paged and never
+    expire."""
+
+    prefix: bytes
+    at: int
+    most: int
+
+
+class Pageable(Protocol):
+    """Knows which messages can be left in the log, because a queue need not know more of them than their numbers."""
+
+    @property
+    def usual(self) -> Usual | None:
+        """What the message that was asked for last has in common with many others; None if nothing is known."""
+        ...
+
+    def expiry(self, data: bytes, start: int, end: int, arrival: int) -> int:
+        """When the message expires whose payload lies in the bytes from `start` to `end`; 0: never. `KEEP` if it is to
+        stay in memory."""
+        ...
+
 
 KEEP: Final = -1
 
@@ -251,22 +300,28 @@ class Replay:
         """From now on the payloads of messages of which a queue need not know more are not kept in memory."""
         paged = self.paged = self.paged or PagedPuts()
         told_apart = {message for _, message in (*self.counts, *self.remarks)}
+        group = _Group(0, _NOWHERE, is_copied=False)
         for number in sorted(self.puts, key=lambda number: (self.puts[number].segment, number)):
             live = self.puts[number]
-            put = live.put
+            put, segment = live.put, live.segment
             if live.staged is not None or live.older or put.flags or number in told_apart:
                 continue
-            expires = pageable(put.payload, 0, len(put.payload), put.arrival)
+            length = len(put.payload)
+            expires = pageable.expiry(put.payload, 0, length, put.arrival)
             if expires == KEEP:
                 continue
             queues, acked = live.reached
-            is_copied = number < self.first_messages.get(live.segment, number + 1)
-            paged.extend(
-                live.segment, queues, (number,), (len(put.payload),), put.arrival, expires, is_copied=is_copied
-            )
-            for incarnation in acked:
-                paged.ack(incarnation, (number,))
+            is_copied = number < self.first_messages.get(segment, number + 1)
+            if not group.takes(segment, queues, is_copied=is_copied):
+                group.move_to(paged)
+                group = _Group(segment, queues, is_copied=is_copied)
+            group.add(number, length, put.arrival, expires)
+            if acked:
+                group.move_to(paged)
+                for incarnation in acked:
+                    paged.ack(incarnation, (number,))
             self._forget(live, number)
+        group.move_to(paged)
 
     def bring_back(self, put: Put) -> None:
         """Keep a paged message in memory after all."""

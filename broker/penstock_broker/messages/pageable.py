@@ -7,7 +7,7 @@ costs one comparison if it begins like the one before. Source: docs/decisions/08
 from __future__ import annotations
 
 from penstock_amqp.messages.message_head import read_head
-from penstock_broker.log import KEEP
+from penstock_broker.log import KEEP, Usual
 from penstock_broker.queue.message_prefix import NO_TIMES, UNKNOWN, MessagePrefix
 from penstock_core.message_times import expires_at
 
@@ -21,6 +21,14 @@ class PageableMessages:
 
     def __init__(self) -> None:
         self._beginning = UNKNOWN
+
+    @property
+    def usual(self) -> Usual | None:
+        """How messages begin that are like the one before: these may be left in the log, and never expire."""
+        beginning = self._beginning
+        if beginning.flags or beginning.ttl_us:
+            return None
+        return Usual(beginning.prefix, beginning.count_at, NO_TIMES)
 
     def expiry(self, data: bytes, start: int, end: int, arrival_us: int) -> int:
         """When the message expires that lies from `start` to `end`, microseconds since the epoch; 0: never. `KEEP` if

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from broker.log.simulated_files import SimulatedFiles
 
-from penstock_broker.log import KEEP, LiveRun, Recovered
+from penstock_broker.log import KEEP, LiveRun, Recovered, Usual
 from penstock_broker.log.block_index import BlockIndex
 from penstock_broker.log.blocks import seed_of
 from penstock_broker.log.recover import Restored, recover
 from penstock_broker.log.segment_reader import find_put
 
-__all__ = ["assert_paging_finds_the_same", "numbers_in", "pageable"]
+__all__ = ["SmallRule", "assert_paging_finds_the_same", "numbers_in"]
 
 
 class Found(NamedTuple):
@@ -28,10 +28,17 @@ class Found(NamedTuple):
     remark: bytes
 
 
-def pageable(data: bytes, start: int, end: int, arrival: int) -> int:
+class SmallRule:
     """The broker's rule in small: what begins with a byte below 40 has to stay, a third of the rest expires."""
-    first = data[start] if end > start else 0xFF
-    return KEEP if first < 40 else arrival + first if first % 3 == 0 else 0
+
+    def __init__(self) -> None:
+        self.usual: Usual | None = None
+
+    def expiry(self, data: bytes, start: int, end: int, arrival: int) -> int:
+        """See `Pageable`."""
+        first = data[start] if end > start else 0xFF
+        self.usual = Usual(data[start : start + 1], 1, 255) if first >= 40 and first % 3 else None
+        return KEEP if first < 40 else arrival + first if first % 3 == 0 else 0
 
 
 def numbers_in(run: LiveRun) -> Iterator[int]:
@@ -44,7 +51,7 @@ def assert_paging_finds_the_same(files: SimulatedFiles, folder: Path, inline_byt
     """Recover copies of the disk in both ways, and compare. Returns how many messages were left in the log."""
     kept_disk, paged_disk = files.copy(), files.copy()
     kept = recover(kept_disk, folder, inline_bytes)
-    paged = recover(paged_disk, folder, inline_bytes, pageable=pageable, kept_bytes=0)
+    paged = recover(paged_disk, folder, inline_bytes, pageable=SmallRule(), kept_bytes=0)
     whole, bare = kept.recovered, paged.recovered
     assert (bare.documents, bare.epoch, bare.sequence, bare.clean) == (
         whole.documents,
@@ -109,6 +116,6 @@ def _assert_runs_are_right(whole: Recovered, incarnation: int, runs: list[LiveRu
         assert run.messages == len(members)
         assert run.bytes == sum(len(each.payload) for each in members)
         assert run.arrival <= min(each.arrival for each in members)
-        expiries = [pageable(each.payload, 0, len(each.payload), each.arrival) for each in members]
+        expiries = [SmallRule().expiry(each.payload, 0, len(each.payload), each.arrival) for each in members]
         assert (min((each for each in expiries if each), default=0) or run.expires) >= run.expires
         assert run.expires or not any(expiries)
