@@ -14,7 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import chain
 from typing import Final, Literal, TypeAlias
 
 from penstock_amqp.endpoint.events import AVAILABLE, NUMBER, AmqpError, Entry, Held
@@ -355,5 +355,4 @@ class Queue:
 
 
 def _told(state: WaitingState, entries: Iterable[Entry]) -> Iterator[tuple[WaitingState, Entry]]:
-    states: Iterator[WaitingState] = repeat(state)
-    return zip(states, entries, strict=False)
+    return map(lambda entry: (state, entry), entries)  # noqa: C417 - a generator would end with the first OSError
