@@ -28,9 +28,8 @@ ASKED_FROM: Final = 64 * 1024
 
 def memory_of(queue: Queue) -> int:
     """What the queue's messages take, those in flight included; its share of those that other queues hold, too."""
-    tail = queue.backlog.normal.tail
-    count = queue.depth if tail is None else queue.depth - tail.runs_count
-    size = queue.bytes_in_memory + count * ENTRY_BYTES
+    count, size = queue.in_log_only
+    size = queue.depth_bytes - queue.staged_bytes - size + (queue.depth - count) * ENTRY_BYTES
     if size > ASKED_FROM:
         size //= _holders(queue)
     return size + queue.in_flight * HELD_BYTES

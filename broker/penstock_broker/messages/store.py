@@ -139,7 +139,7 @@ def _advance(broker: Broker, fan_out: FanOut, most: int) -> int:
     fan_out.reached += len(part)
     _put_into(
         broker,
-        [queue for queue in part if _is_there(broker, queue)],
+        [queue for queue in part if broker.topology.is_current(queue)],
         messages.route,
         messages.entries,
         messages.delayed,
@@ -149,12 +149,6 @@ def _advance(broker: Broker, fan_out: FanOut, most: int) -> int:
         keep=messages.keep,
     )
     return max(len(part), 1)
-
-
-def _is_there(broker: Broker, queue: Queue) -> bool:
-    """False if the queue's life has ended since the messages were routed."""
-    record = broker.topology.by_incarnation.get(queue.incarnation)
-    return record is not None and record.queue is queue
 
 
 def _put_into(
