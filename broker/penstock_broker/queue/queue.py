@@ -34,13 +34,16 @@ from penstock_broker.queue.totals import QueueTotals
 from penstock_core.dead_letters import DeathReason
 from penstock_core.terms import Overflow
 
-__all__ = ["ANNOTATED", "LOGGED", "SCHEDULED", "UNLIMITED_BYTES", "Queue", "QueuePolicy", "Stranded"]
+__all__ = ["ANNOTATED", "LARGE_BYTES", "LOGGED", "SCHEDULED", "UNLIMITED_BYTES", "Queue", "QueuePolicy", "Stranded"]
 
 LOGGED: Final = 1
 """Flag of an entry: it was put into the log, so its end has to be."""
 
 ANNOTATED: Final = 4
 """Flag of an entry: a consumer has changed its annotations in this queue, so its record in the log says less."""
+
+LARGE_BYTES: Final = 1024 * 1024
+"""Messages that are no longer than this together have nothing in the log alone (`LogOptions.inline_bytes`)."""
 
 UNLIMITED_BYTES: Final = sys.maxsize
 """`QueuePolicy.max_bytes` of a queue that nobody has limited; the forwarding path compares with it as with others."""
@@ -121,6 +124,7 @@ class Queue:
         "ready",
         "redelivery",
         "returned",
+        "staged_bytes",
         "stranded",
         "totals",
     )
@@ -152,6 +156,8 @@ class Queue:
         self.delivered_up_to = 0
         """Highest message number that was sent to a consumer."""
         self.depth_bytes = 0
+        self.staged_bytes = 0
+        """Of these, those of long messages that are in the log alone."""
         self.in_flight = 0
         """Deliveries that nobody has settled yet."""
         self.totals = QueueTotals()
@@ -350,7 +356,7 @@ class Queue:
         expiry.expired, self.stranded = deque(), {}
         expiry.next_due = 0
         expiry.passing = None
-        self.depth_bytes = 0
+        self.depth_bytes = self.staged_bytes = 0
         return piles
 
 
