@@ -44,7 +44,7 @@ class Batch:
     """Messages of one segment and one set of queues, by ascending number."""
 
     __slots__ = (
-        "arrival", "expires", "firsts", "is_copied", "lasts", "lengths", "moved", "queues", "segment", "starts",
+        "_all", "arrival", "expires", "firsts", "is_copied", "lasts", "lengths", "moved", "queues", "segment", "starts",
     )  # fmt: skip
 
     def __init__(self, segment: int, queues: ReachedQueues, *, is_copied: bool) -> None:
@@ -58,6 +58,7 @@ class Batch:
         """Bytes of each payload."""
         self.expires = 0
         self.arrival = 0
+        self._all: LiveRun | None = None
         self.moved: NumberRanges | None = None
         """Messages of which a later put was read: they are not counted here."""
 
@@ -98,7 +99,10 @@ class Batch:
                 gone.add(*span)
             acked = gone
         if not acked.touches(first, last):
-            return LiveRun(self.firsts, self.lasts, len(self.lengths), sum(self.lengths), self.expires, self.arrival)
+            if self._all is None or self._all.messages != len(self.lengths):
+                told = (len(self.lengths), sum(self.lengths), self.expires, self.arrival)
+                self._all = LiveRun(self.firsts, self.lasts, *told)
+            return self._all  # one for all queues
         firsts, lasts = array("Q"), array("Q")
         count = size = 0
         for first, last, start in zip(self.firsts, self.lasts, self.starts, strict=True):
