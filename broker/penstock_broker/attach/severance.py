@@ -20,7 +20,7 @@ from functools import partial
 from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Held
 from penstock_broker.access.connection import Connection
 from penstock_broker.attach import close, temporary
-from penstock_broker.log import EndReason
+from penstock_broker.log import EndReason, bytes_in_log
 from penstock_broker.messages import due_times, store
 from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.state.broker import Broker
@@ -230,8 +230,9 @@ def _set_right(broker: Broker, queue: Queue, in_flight: dict[int, Held]) -> None
     if gone - acked:
         broker.log.ack_many(queue.incarnation, sorted(gone - acked), EndReason.ACCEPTED)
     queue.in_flight = len(in_flight)
-    queue.depth_bytes = sum(len(entry[DATA]) for entry in present.values())
-    queue.depth_bytes += sum(len(held[1][DATA]) for held in in_flight.values())
+    held_here = [entry[DATA] for entry in (*present.values(), *(held[1] for held in in_flight.values()))]
+    queue.depth_bytes = sum(map(len, held_here))
+    queue.staged_bytes = bytes_in_log(held_here)
     queue.note_change()
     if queue.links.consumers:
         broker.work.schedule(queue)

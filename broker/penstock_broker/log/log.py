@@ -111,7 +111,7 @@ class Log:
         most = most_entries(self._writer.capacity)
         acks = AckCompaction(files, usage, self._writer.seed, most)
         self._space = Space(files, self._writer, self._spares, acks, self._sync, options.reserve, clock)
-        self._messages = MessageReader(files, usage, self._writer.seed, self._writer.routes)
+        self._messages = MessageReader(files, usage, self._writer.seed, self._writer.routes, clock)
         self._bodies = BodyWriter(files, usage, self._writer, self._numbers, self._space, options.inline_bytes)
         checkpoint = Checkpoint(replay, recovered.documents, usage.queues.keys(), most)
         self._appender = Appender(self._numbers, checkpoint, usage, self._writer, self._bodies, options.inline_bytes)

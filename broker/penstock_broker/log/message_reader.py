@@ -5,8 +5,9 @@ queues that read the same messages then share the bytes of their bodies. Source:
 """
 
 import logging
+import os
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from penstock_broker.log.block_index import Start
@@ -25,6 +26,14 @@ READ_BYTES: Final = 128 * 1024
 """Bytes that one system call reads, if no single block is longer."""
 KEPT_BYTES: Final = 4 * 1024 * 1024
 """Bytes of blocks that are kept decoded."""
+
+AHEAD_BYTES: Final = 1024 * 1024
+"""Behind what was read, so much is asked of the disk, so that the next reads need not wait for it."""
+
+TRIES: Final = 3
+"""So often a place is read before it is given up, over `GIVE_UP_MS` at least."""
+
+GIVE_UP_MS: Final = 10_000
 
 KEPT_ROUTES: Final = 256
 """Route sets that are remembered of those that no put will name again."""
@@ -46,14 +55,24 @@ class _Block(NamedTuple):
 class MessageReader:
     """Reads puts of one log. Raises OSError where it says so; what is damaged is named in the log and left out."""
 
-    def __init__(self, files: FileLayer, usage: SegmentUsage, seed: int, routes: RouteSets) -> None:
-        """`seed`: see `blocks.seed_of`."""
+    def __init__(
+        self, files: FileLayer, usage: SegmentUsage, seed: int, routes: RouteSets, clock: Callable[[], int]
+    ) -> None:
+        """`seed`: see `blocks.seed_of`; `clock` gives milliseconds."""
         self._files, self._usage, self._seed, self._routes = files, usage, seed, routes
+        self._clock = clock
         self._former: dict[int, tuple[int, ...]] = {}
         self._kept: OrderedDict[tuple[int, int], tuple[_Block, int]] = OrderedDict()
         self._kept_bytes = 0
         self._chunk: tuple[int, int, bytes] = (-1, 0, b"")
         self._named: set[tuple[int, int]] = set()
+        """Damaged blocks of which the log has told."""
+        self._failing: dict[tuple[int, int], tuple[int, int]] = {}
+        """Places that could not be read: how often, and since when (milliseconds)."""
+        self._given_up: set[tuple[int, int]] = set()
+        """Places that are not read again before the next start."""
+        self._asked = 0, 0
+        """Up to which byte of which segment the disk was asked to read ahead."""
 
     def read(self, incarnation: int, first: int, last: int, most: int, most_bytes: int) -> Reading:
         """Puts of one queue with numbers from `first` to `last`: about `most`, and payloads of about `most_bytes`.
@@ -134,7 +153,23 @@ class MessageReader:
         if kept is not None:
             self._kept.move_to_end(key)
             return kept[0]
-        found = self._records(segment, at)
+        if key in self._given_up:
+            return None
+        try:
+            found = self._records(segment, at)
+        except OSError as error:
+            if not self._gives_up(key):
+                raise
+            LOGGER.error(
+                "%s can't be read at byte %d, also not after %d seconds: %s; its messages are set aside until the next "
+                "start of the broker",
+                segment.path,
+                at,
+                GIVE_UP_MS // 1000,
+                error,
+            )
+            return None
+        self._failing.pop(key, None)
         try:
             if found is None:
                 raise Malformed("no sound block begins there")
@@ -147,6 +182,17 @@ class MessageReader:
         read = _Block(puts, found[1])
         self._keep(key, read, len(found[0]))
         return read
+
+    def _gives_up(self, key: tuple[int, int]) -> bool:
+        """A place could not be read: whether that was so often enough."""
+        now = self._clock()
+        count, since = self._failing.get(key, (0, now))
+        self._failing[key] = count + 1, since
+        if count + 1 < TRIES or abs(now - since) < GIVE_UP_MS:
+            return False
+        del self._failing[key]
+        self._given_up.add(key)
+        return True
 
     def _records(self, segment: Segment, at: int) -> tuple[memoryview, int] | None:
         """The records of the block that begins there, and where the next one begins; None if it is not sound."""
@@ -163,13 +209,29 @@ class MessageReader:
         number, begin, data = self._chunk
         if number == segment.number and begin <= at and _holds_block(data, at - begin):
             return data, begin
-        data = self._files.pread(segment.handle, min(READ_BYTES, segment.end - at), at)  # never what is not written yet
+        most = min(READ_BYTES, segment.end - at)  # never what is not written yet
+        try:
+            data = self._files.pread(segment.handle, most, at)
+        except OSError:
+            data = self._files.pread(segment.handle, min(BLOCK_HEADER.size, most), at)  # the block may be readable
+        self._ask_ahead(segment, at + len(data))
         if len(data) >= BLOCK_HEADER.size and not _holds_block(data, 0):
             length = BLOCK_HEADER.size + BLOCK_HEADER.unpack_from(data)[3]
             if length <= segment.end - at:
                 data = self._files.pread(segment.handle, length, at)
         self._chunk = segment.number, at, data
         return data, at
+
+    def _ask_ahead(self, segment: Segment, at: int) -> None:
+        """Have the disk read what comes next, while nobody waits for it."""
+        number, upto = self._asked
+        if number == segment.number and at + AHEAD_BYTES // 2 <= upto <= at + 2 * AHEAD_BYTES:
+            return
+        begin = upto if number == segment.number and at <= upto <= at + AHEAD_BYTES else at
+        self._asked = segment.number, at + AHEAD_BYTES
+        descriptor = self._files.descriptor(segment.handle)
+        if descriptor is not None and begin < segment.end:
+            os.posix_fadvise(descriptor, begin, min(at + AHEAD_BYTES, segment.end) - begin, os.POSIX_FADV_WILLNEED)
 
     def _keep(self, key: tuple[int, int], block: _Block, length: int) -> None:
         self._kept[key] = block, length

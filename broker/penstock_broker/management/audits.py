@@ -7,9 +7,11 @@ rest. Source: docs/reference/management.md, docs/decisions/074-message-audit.md.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
+from operator import itemgetter
 from typing import Final
 
 from pydantic import ValidationError
@@ -23,6 +25,7 @@ from penstock_broker.management.repeated_messages import shown_id
 from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal, to_value
 from penstock_broker.queue.audit import QueueAudit
 from penstock_broker.queue.queue import Queue
+from penstock_broker.queue.snapshots import take_some
 from penstock_broker.state.audits import Audit
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
@@ -41,8 +44,14 @@ MAX_PRESENT: Final = 200_000
 WRITTEN_PER_TURN: Final = 500
 """Messages of the queue's contents that are written down in one turn: about a millisecond."""
 
+RETRY_MS: Final = 1000
+"""After a failed read of the log."""
+
 KEPT_MS: Final = 600_000
 """For so long the records of an audit that has ended wait to be fetched."""
+
+
+logger = logging.getLogger(__name__)
 
 
 class AuditTask:
@@ -217,7 +226,7 @@ def _write_later(broker: Broker, audit: Audit, kind: EventKind) -> None:
 
 def _contents(broker: Broker, queue: Queue) -> Iterator[Entry]:
     """All messages of the queue, as it is now: those that wait, that are about to expire, and that are in flight."""
-    waiting = (entry for _, entry in queue.everything())  # copied now, or read from the log on the way
+    waiting = map(itemgetter(1), queue.everything())  # copied now, or read from the log on the way
     return chain(waiting, list(queue.expiry.expired), _in_flight(broker, queue))
 
 
@@ -237,11 +246,16 @@ def _in_flight(broker: Broker, queue: Queue) -> list[Entry]:
 
 def _write_slice(broker: Broker, audit: Audit) -> None:
     kind, entries = audit.unwritten[0]
-    slice_of = list(islice(entries, WRITTEN_PER_TURN))
+    slice_of, error = take_some(entries, WRITTEN_PER_TURN)
     if kind is EventKind.PRESENT:
         audit.records.came(slice_of, kind)
     else:
         audit.records.waiting(slice_of)
+    if error is not None:
+        if broker.warnings.may_warn(f"audit {audit.queue.name}"):
+            logger.error("Queue %r can't be read for its audit, which is tried again: %s", audit.queue.name, error)
+        broker.clock.after(RETRY_MS, partial(_write_slice, broker, audit))
+        return
     if len(slice_of) < WRITTEN_PER_TURN or audit.records.ended_by is EndedBy.OVERFLOW:
         audit.unwritten.popleft()
     if audit.unwritten:

@@ -154,8 +154,11 @@ class ManagementNode:
             logger.exception("A management request failed: %r", dict(request.application_properties))
             done = refusal(Refuse(Reason.INTERNAL_ERROR, "The request failed; see the broker's log."))
         if done is None:
+            pause_ms = 0
+            if isinstance(task, queue_messages.PeekTask | queue_messages.MessagesTask):
+                pause_ms = task.pause_ms
             self._broker.clock.after(
-                0,
+                pause_ms,
                 lambda: self._slice(receiver, slot, request, task),
                 failed=lambda: self._broker.fail_connection(receiver.connection),
             )

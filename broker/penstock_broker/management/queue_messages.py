@@ -8,8 +8,11 @@ with the others. Source: docs/reference/management.md.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 from pydantic import ValidationError
@@ -38,6 +41,14 @@ __all__ = ["MessagesTask", "PeekTask", "handle"]
 EXAMINED_PER_STEP: Final = 200
 """Messages that a selector examines, or that are handled, in one turn: about two milliseconds."""
 
+FORGOTTEN_PER_STEP: Final = 1000
+"""Messages that were dropped unread and of which the log is told in one turn: about two milliseconds."""
+
+RETRY_MS: Final = 1000
+"""After a failed read of the log, so long a request waits."""
+
+logger = logging.getLogger(__name__)
+
 Matches = Callable[[Entry], bool]
 
 
@@ -52,7 +63,7 @@ def handle(
         if operation is Operation.PEEK:
             peek = PeekRequest.model_validate(body if body is not None else {})
             matches = _matcher(peek.selector)
-            return refusal(matches) if isinstance(matches, Refuse) else PeekTask(queue, peek, matches)
+            return refusal(matches) if isinstance(matches, Refuse) else PeekTask(broker, queue, peek, matches)
         selection = MessageSelection.model_validate(body if body is not None else {})
     except ValidationError as error:
         return invalid_request(
@@ -91,12 +102,17 @@ def _queue(broker: Broker, kind: EntityType, name: str) -> Queue | Refuse:
     return Refuse(Reason.NOT_IMPLEMENTED, f"A {kind.value} holds no messages.")
 
 
+def everything(_entry: Entry) -> bool:
+    """What no selector says: that each message is meant."""
+    return True
+
+
 def _matcher(text: str | None) -> Matches | Refuse:
     selector = compile_selector(text or "")
     if isinstance(selector, Refuse):
         return selector
     if selector is None:
-        return lambda _: True
+        return everything
     fields, selects = SelectedFields(selector.names), selector.selects
 
     def matches(entry: Entry) -> bool:
@@ -108,11 +124,19 @@ def _matcher(text: str | None) -> Matches | Refuse:
     return matches
 
 
+def _pause(broker: Broker, queue: Queue, error: OSError) -> int:
+    """For how long nothing is read, milliseconds."""
+    if broker.warnings.may_warn(f"request {queue.name}"):
+        logger.error("Messages of queue %r can't be read for a request, which is tried again: %s", queue.name, error)
+    return RETRY_MS
+
+
 class PeekTask:
     """A PEEK in progress: each `step` examines some messages, until one returns the response."""
 
-    def __init__(self, queue: Queue, peek: PeekRequest, matches: Matches) -> None:
-        self._queue, self._peek, self._matches = queue, peek, matches
+    def __init__(self, broker: Broker, queue: Queue, peek: PeekRequest, matches: Matches) -> None:
+        self._broker, self._queue, self._peek, self._matches = broker, queue, peek, matches
+        self.pause_ms = 0
         self._passed_over = 0
         self._found: list[Value] = []
         self._entries = queue.everything()
@@ -120,8 +144,13 @@ class PeekTask:
     def step(self, _count: int) -> ManagementResponse | None:
         """Examine more; the response once the page is full, or all messages are examined."""
         peek = self._peek
+        self.pause_ms = 0
         for _ in range(EXAMINED_PER_STEP):
-            found = next(self._entries, None)
+            try:
+                found = next(self._entries, None)
+            except OSError as error:
+                self.pause_ms = _pause(self._broker, self._queue, error)
+                return None
             if found is None or len(self._found) == peek.count:
                 body: Value = {"messages": self._found, "depth": self._queue.depth}
                 return ManagementResponse(status=int(StatusCode.OK), description="OK", body=body)
@@ -155,18 +184,31 @@ class MessagesTask:
     """Why the last of them has to stay."""
     is_over: bool = False
     entries: Iterator[Entry] | None = None
+    forgotten: Iterator[None] = field(default_factory=lambda: iter(()))
+    """Tells the log of messages that were dropped unread."""
+    pause_ms: int = 0
+    """Before the next step: what it needs can't be read now."""
 
     def step(self, _count: int) -> ManagementResponse | None:
         """Handle more; the response once all messages are handled."""
         if self.entries is None:
-            self.entries = (entry for _, entry in self.queue.everything())
+            if self._takes_all():
+                self.done, self.forgotten = move.purge_unread(self.broker, self.queue)
+            self.entries = map(itemgetter(1), self.queue.everything())
+        if sum(1 for _ in islice(self.forgotten, FORGOTTEN_PER_STEP)) == FORGOTTEN_PER_STEP:
+            return None
+        self.pause_ms = 0
         chosen: dict[int, Entry] = {}
         passed: set[int] = set()
         for _ in range(EXAMINED_PER_STEP):
             if self.count is not None and self.done + self.left + len(chosen) >= self.count:
                 self.is_over = True
                 break
-            entry = next(self.entries, None)
+            try:
+                entry = next(self.entries, None)
+            except OSError as error:
+                self.pause_ms = _pause(self.broker, self.queue, error)
+                break
             if entry is None:
                 self.is_over = True
                 break
@@ -179,6 +221,11 @@ class MessagesTask:
         tell_handled(self.caller, self.operation, self.queue.name, self.done, self.left, self.why, self.destination)
         handled = HandledMessages(messages=self.done, left=self.left, why=self.why)
         return ManagementResponse(status=int(StatusCode.OK), description="OK", body=to_value(handled))
+
+    def _takes_all(self) -> bool:
+        """Whether what is in no memory may go without being read."""
+        takes_all = self.operation is Operation.PURGE and self.matches is everything and self.count is None
+        return takes_all and self.queue.audit is None
 
     def _handle(self, entries: list[Entry]) -> None:
         for at, entry in enumerate(entries):

@@ -7,6 +7,10 @@ of its copies changes anything, so outcomes are not known here. Source: JMS 2.0,
 
 from __future__ import annotations
 
+import logging
+from functools import partial
+from typing import Final
+
 from penstock_amqp.endpoint.events import DATA, Entry
 from penstock_broker.messages.dispatch import HELD_BACK_BYTES, TURN_BYTES
 from penstock_broker.messages.due_times import deadline
@@ -15,6 +19,11 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser
 
 __all__ = ["serve_browser"]
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS: Final = 1000
+"""After a failed read, so long a browser waits."""
 
 
 def serve_browser(broker: Broker, browser: Browser) -> None:
@@ -25,26 +34,46 @@ def serve_browser(broker: Broker, browser: Browser) -> None:
     if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
         connection.is_congested = True
         return
-    entries = _next(browser, broker.clock.now_us)
+    entries, error = _next(browser, broker.clock.now_us)
     if entries:
         connection.endpoint.send(link, entries, broker.clock.now_us)
         connection.turn_bytes += sum(len(entry[DATA]) for entry in entries)
         link.credit -= len(entries)
         broker.work.touch(connection)
-    if link.credit > 0 and browser.pending:
+    if error is not None:
+        _try_later(broker, browser, error)
+    elif link.credit > 0 and browser.pending:
         broker.work.browsing.append(browser)
     elif link.drain:
         connection.endpoint.drained(link)
         broker.work.touch(connection)
 
 
-def _next(browser: Browser, now_us: int) -> list[Entry]:
-    """Take what can be sent now from the snapshot; what is longer than the link takes is left out."""
+def _try_later(broker: Broker, browser: Browser, error: OSError) -> None:
+    broker.clock.after(RETRY_MS, partial(_go_on, broker, browser))
+    if broker.warnings.may_warn(f"browse {browser.queue.name}"):
+        logger.error(
+            "Messages of queue %r can't be read for a browser, which is tried again: %s", browser.queue.name, error
+        )
+
+
+def _go_on(broker: Broker, browser: Browser) -> None:
+    if browser.is_active and browser.link.is_open:
+        broker.work.browsing.append(browser)
+
+
+def _next(browser: Browser, now_us: int) -> tuple[list[Entry], OSError | None]:
+    """Take what can be sent now from the snapshot, and why there is no more if that can't be read now; what is longer
+    than the link takes is left out.
+    """
     entries: list[Entry] = []
     pending, selection = browser.pending, browser.cursor
     size, to_examine = 0, EXAMINED_PER_VISIT
     while pending and len(entries) < browser.link.credit and size < TURN_BYTES and to_examine:
-        entry = pending.popleft()
+        try:
+            entry = pending.popleft()
+        except OSError as error:
+            return entries, error
         expires = deadline(browser.queue, entry)
         if (expires and expires <= now_us) or 0 < browser.link.max_bytes < len(entry[DATA]):
             continue
@@ -54,4 +83,4 @@ def _next(browser: Browser, now_us: int) -> list[Entry]:
                 continue
         entries.append(entry)
         size += len(entry[DATA])
-    return entries
+    return entries, None

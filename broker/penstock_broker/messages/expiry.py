@@ -11,7 +11,6 @@ Source: docs/decisions/027-timers.md; `penstock_core` has the rules of a message
 from __future__ import annotations
 
 import logging
-from itertools import islice
 from typing import Final
 
 from penstock_amqp.endpoint.events import NUMBER, Entry
@@ -19,6 +18,7 @@ from penstock_broker.messages import dead_letters
 from penstock_broker.messages.due_times import deadline, note_expiry, set_timer
 from penstock_broker.queue.delayed import ExpiryPass
 from penstock_broker.queue.queue import Queue
+from penstock_broker.queue.snapshots import take_some
 from penstock_broker.state.broker import Broker
 
 __all__ = ["keep_time"]
@@ -32,7 +32,7 @@ SLICE: Final = 500
 """Messages that become available, or leave, in one turn."""
 
 UNREAD_US: Final = 5_000_000
-"""Until a queue whose messages can't be read is looked through again."""
+"""Until the look through a queue whose messages can't be read goes on."""
 
 PAUSE_US_PER_MESSAGE: Final = 2
 """Between two passes, for each message that waits: twenty times what looking at it takes."""
@@ -47,19 +47,21 @@ def keep_time(broker: Broker, queue: Queue) -> None:
     if due and due <= now and queue.expiry.passing is None and not queue.expiry.expired:
         queue.expiry.passing = _begin(queue, now)
         queue.expiry.next_due = 0
+    again = now
     if queue.expiry.passing is not None:
         try:
             _pass(queue, queue.expiry.passing, now)
         except OSError as error:  # what has expired and can't be read waits; no consumer gets it either
-            queue.expiry.passing = None
-            queue.expiry.next_due, queue.expiry.next_pass = now, now + UNREAD_US
+            again = now + UNREAD_US
             if broker.warnings.may_warn(f"expiry {queue.name}"):
                 logger.error("Queue %r can't be looked through for expired messages: %s", queue.name, error)
     for _ in range(min(SLICE, len(queue.expiry.expired))):
         dead_letters.expired(broker, queue, queue.expiry.expired.popleft())
     dues = [queue.delayed.next_due()] if queue.delayed else []
-    if queue.expiry.expired or queue.expiry.passing is not None:
+    if queue.expiry.expired:
         dues.append(now)
+    elif queue.expiry.passing is not None:
+        dues.append(again)
     elif queue.expiry.next_due:
         dues.append(max(queue.expiry.next_due, queue.expiry.next_pass))
     if dues:
@@ -89,17 +91,17 @@ def _make_available(broker: Broker, queue: Queue) -> None:
 
 def _begin(queue: Queue, now_us: int) -> ExpiryPass:
     """Look at what is in memory, and read what is not if it may have expired."""
-    tail = queue.backlog.normal.tail
-    if queue.expiry.is_retimed or tail is None:
+    if queue.expiry.is_retimed:
         return ExpiryPass(queue.backlog.snapshot())
-    return ExpiryPass(queue.backlog.snapshot(now_us), next_expiry=tail.next_expiry(now_us))
+    return ExpiryPass(queue.backlog.snapshot(now_us), next_expiry=queue.backlog.next_expiry(now_us))
 
 
 def _pass(queue: Queue, passing: ExpiryPass, now_us: int) -> None:
     """Look at the next slice; at the end it is known when the first message expires that is left."""
     passed: set[int] = set()
     gone: dict[int, Entry] = {}
-    for entry in islice(passing.entries, PASSED):
+    entries, error = take_some(passing.entries, PASSED)
+    for entry in entries:
         passed.add(entry[NUMBER])
         expires = deadline(queue, entry)
         if not expires:
@@ -110,6 +112,8 @@ def _pass(queue: Queue, passing: ExpiryPass, now_us: int) -> None:
             passing.next_expiry = expires
     queue.expiry.expired.extend(queue.pick(gone, passed))
     passing.seen += len(passed)
+    if error is not None:
+        raise error
     if len(passed) == PASSED:
         return
     queue.expiry.passing = None

@@ -7,6 +7,7 @@ requests. Source: docs/reference/management.md.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, FLAGS, AmqpError, Entry
@@ -22,11 +23,12 @@ from penstock_broker.messages.deposit import deposit, put_into
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.messages.queue_limits import remove
 from penstock_broker.queue.queue import LOGGED, SCHEDULED, Queue
+from penstock_broker.queue.run import Run
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_core.identity import parse_queue_name
 
-__all__ = ["move", "origin_of", "purge", "redrive"]
+__all__ = ["move", "origin_of", "purge", "purge_unread", "redrive"]
 
 _ORIGIN: Final = {encode(Symbol(ORIGIN)): ORIGIN}
 
@@ -35,6 +37,28 @@ def purge(broker: Broker, queue: Queue, entry: Entry) -> None:
     """Drop a message that was taken out of the queue."""
     queue.totals.dropped += 1
     remove(broker, queue, entry, EndReason.PURGED)
+
+
+def purge_unread(broker: Broker, queue: Queue) -> tuple[int, Iterator[None]]:
+    """Drop what waits and is in no memory, without reading it: how many messages that is.
+
+    The log is told of each message by a step of the iterator; what is left of them when the broker ends comes back.
+    """
+    runs = queue.take_unread()
+    count = sum(run.count for run in runs)
+    queue.totals.dropped += count
+    queue.depth_bytes -= sum(run.bytes for run in runs)
+    return count, _forgotten(broker, queue, runs)
+
+
+def _forgotten(broker: Broker, queue: Queue, runs: list[Run]) -> Iterator[None]:
+    while runs:
+        for number in runs.pop(0).numbers():
+            if not broker.topology.is_current(queue):
+                return
+            queue.forget(number)
+            broker.log.ack(queue.incarnation, number, EndReason.PURGED)
+            yield
 
 
 def move(broker: Broker, queue: Queue, entry: Entry, target: ExchangeTarget | QueueTarget) -> AmqpError | None:

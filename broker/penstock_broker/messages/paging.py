@@ -14,24 +14,26 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, Entry
 from penstock_broker.log import LargePayload
+from penstock_broker.messages.memory_account import memory_of
 from penstock_broker.messages.recorded_entries import RecordedEntries
-from penstock_broker.queue.paged_tail import PagedTail, Stretch
-from penstock_broker.queue.queue import LOGGED, Queue
+from penstock_broker.queue.paged_tail import PagedTail
+from penstock_broker.queue.priority_level import PriorityLevel
+from penstock_broker.queue.queue import ANNOTATED, LOGGED, Queue
+from penstock_broker.queue.tail_snapshot import Stretch
 from penstock_broker.state.broker import Broker
 from penstock_core.message_times import bounded
 
-__all__ = ["LOOK_MS", "keep_up", "look", "watch"]
+__all__ = ["LOOK_MS", "keep_up", "look"]
 
 logger = logging.getLogger(__name__)
 
+_SAYS: Final = LOGGED | ANNOTATED
+
 LOOK_MS: Final = 200
-"""So often it is asked how much memory the backlogs take."""
+"""So often `messages.memory_watch` asks how much memory the backlogs take."""
 
 LOOKED_AT: Final = 2000
 """Queues that are asked at a time."""
-
-ENTRY_BYTES: Final = 256
-"""What a message takes in memory besides its body."""
 
 PAGED_PER_TURN: Final = 4000
 """Messages of one queue whose bodies are forgotten in one turn: about two milliseconds."""
@@ -48,37 +50,35 @@ RETRY_MS: Final = 1000
 """After a failed read, so long nothing is read for the queue."""
 
 
-def watch(broker: Broker) -> None:
-    """Begin to ask how much memory the backlogs take."""
-    broker.clock.after(LOOK_MS, partial(look, broker))
-
-
 def look(broker: Broker) -> None:
-    """Ask some queues how much they hold in memory, and page those that hold too much. Comes back by itself."""
+    """Ask some queues how much they hold in memory, and page those that hold too much."""
     paging = broker.paging
     if not paging.unasked:
-        paging.rate(paging.asked_bytes, paging.asked_count)
-        paging.asked_bytes = paging.asked_count = 0
         paging.unasked = [each.queue for each in broker.topology.by_incarnation.values()]
     for _ in range(min(LOOKED_AT, len(paging.unasked))):
         queue = paging.unasked.pop()
-        size = _memory(queue)
+        size = memory_of(queue)
         if not size:
             continue
         paging.asked_bytes += size
         paging.asked_count += 1
-        if size > paging.queue_bytes and queue.is_logged and queue.backlog.normal.tail is None:
+        if size > paging.queue_bytes and queue.is_logged:
             _begin(broker, queue)
-    broker.clock.after(LOOK_MS, partial(look, broker))
-
-
-def _memory(queue: Queue) -> int:
-    tail = queue.backlog.normal.tail
-    count = queue.depth if tail is None else queue.depth - tail.runs_count
-    return queue.bytes_in_memory + count * ENTRY_BYTES
+    if not paging.unasked:
+        paging.end_round()
 
 
 def _begin(broker: Broker, queue: Queue) -> None:
+    """Give a tail to each level of the queue that holds more than a window."""
+    window = broker.paging.window_messages(queue)
+    levels = [each for each in queue.backlog.levels if each.tail is None and len(each.fresh) > window]
+    if levels and all(each.tail is None for each in queue.backlog.levels):
+        broker.paging.queues.append(queue)
+    for level in levels:
+        queue.begin_tail(level, _tail(broker, queue))
+
+
+def _tail(broker: Broker, queue: Queue) -> PagedTail:
     entries = RecordedEntries()
 
     def read(first: int, last: int, most: int, most_bytes: int) -> Stretch:
@@ -94,13 +94,12 @@ def _begin(broker: Broker, queue: Queue) -> None:
         queue.totals.dropped += count
         logger.error("%d messages of queue %r are lost: the log is damaged where they lie", count, queue.name)
 
-    queue.begin_tail(PagedTail(read, lost))
-    broker.paging.queues.append(queue)
+    return PagedTail(read, lost)
 
 
 def can_page(entry: Entry) -> bool:
     """Whether the log gives back all that the entry says."""
-    return entry[FLAGS] == LOGGED and not isinstance(entry[DATA], LargePayload)
+    return entry[FLAGS] & _SAYS == LOGGED and not isinstance(entry[DATA], LargePayload)
 
 
 def keep_up(broker: Broker) -> None:
@@ -108,33 +107,53 @@ def keep_up(broker: Broker) -> None:
     paging = broker.paging
     for _ in range(min(SERVED_PER_TURN, len(paging.queues))):
         queue = paging.queues.popleft()
-        tail = queue.backlog.normal.tail
-        if tail is None:
+        levels = [level for level in queue.backlog.levels if level.tail is not None]
+        if not levels:
             paging.retry_ms.pop(queue, None)
             continue
         paging.queues.append(queue)
-        if tail.arrivals:
-            tail.take_in(can_page, broker.log.first_unwritten, PAGED_PER_TURN)
-        window = queue.ready
-        if len(window) > 2 * paging.window_messages(queue):
-            tail.take_back(window, paging.window_messages(queue), can_page, PAGED_PER_TURN)
-        elif len(window) * 2 < paging.window_messages(queue):
-            _fill(broker, queue)
+        if (error := queue.backlog.selections.unread()) is not None:
+            _failed(broker, queue, error)
+        window = paging.window_messages(queue)
+        for level in levels:
+            _keep_up_level(broker, queue, level, window)
 
 
-def _fill(broker: Broker, queue: Queue) -> None:
-    """Read what the consumers take next, if there are any; without them only what shows how long the first waits."""
-    paging = broker.paging
-    if queue.links.consumers or not queue.ready:
-        if broker.clock.now_ms < paging.retry_ms.get(queue, 0):
-            return
-        try:
-            queue.pull(READ_MESSAGES, READ_BYTES)
-        except OSError as error:
-            paging.retry_ms[queue] = broker.clock.now_ms + RETRY_MS
-            if broker.warnings.may_warn(f"paging {queue.name}"):
-                logger.error("Messages of queue %r can't be read, which is tried again: %s", queue.name, error)
-            return
-        paging.retry_ms.pop(queue, None)
-        if queue.ready and queue.links.consumers:
-            broker.work.schedule(queue)
+def _keep_up_level(broker: Broker, queue: Queue, level: PriorityLevel, window: int) -> None:
+    tail, fresh = level.tail, level.fresh
+    if tail is None:
+        return
+    if tail.arrivals:
+        tail.take_in(can_page, broker.log.first_unwritten, PAGED_PER_TURN)
+    if len(fresh) > 2 * window:
+        tail.take_back(fresh, window, can_page, PAGED_PER_TURN)
+    elif len(fresh) * 2 < window and (queue.links.consumers or not fresh) and _may_read(broker, queue):
+        _fill(broker, queue, level)
+
+
+def _may_read(broker: Broker, queue: Queue) -> bool:
+    """False for a while after a failure."""
+    retry_ms = broker.paging.retry_ms
+    if broker.clock.now_ms < retry_ms.get(queue, 0):
+        return False
+    retry_ms.pop(queue, None)
+    return True
+
+
+def _fill(broker: Broker, queue: Queue, level: PriorityLevel) -> None:
+    """Read what the consumers take next; without them only what shows how long the first waits."""
+    try:
+        queue.pull(level, READ_MESSAGES, READ_BYTES)
+    except OSError as error:
+        _failed(broker, queue, error)
+        return
+    if queue.links.consumers:
+        broker.work.schedule(queue)
+
+
+def _failed(broker: Broker, queue: Queue, error: OSError) -> None:
+    """Read nothing for a while, then try again."""
+    broker.paging.retry_ms[queue] = broker.clock.now_ms + RETRY_MS
+    broker.clock.after(RETRY_MS, partial(broker.work.schedule, queue))
+    if broker.warnings.may_warn(f"paging {queue.name}"):
+        logger.error("Messages of queue %r can't be read, which is tried again: %s", queue.name, error)

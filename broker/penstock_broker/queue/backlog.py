@@ -16,19 +16,20 @@ Must not know links' engines, sockets or the log. Source: docs/decisions/031-que
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from heapq import merge
 from itertools import chain
 from typing import Final
 
 from penstock_amqp.endpoint.events import FLAGS, NUMBER, Entry
-from penstock_broker.queue.cursor import BacklogConsumer, Examination, SelectorCursor
+from penstock_broker.queue.cursor import BacklogConsumer
 from penstock_broker.queue.disposal import Pile
-from penstock_broker.queue.flags import GROUPED, ORDERED, priority_of
+from penstock_broker.queue.flags import GROUPED, ORDERED, SCHEDULED, priority_of
 from penstock_broker.queue.groups import Group, Groups
 from penstock_broker.queue.priority_level import PriorityLevel
+from penstock_broker.queue.reservations import Reservations
+from penstock_broker.queue.selections import Selections
 from penstock_broker.queue.snapshots import LazyCopy, snapshot
-from penstock_broker.queue.sorted_messages import SortedMessages
 from penstock_core.dispatch_order import NORMAL_LEVEL
 from penstock_core.selector import Selector
 
@@ -42,7 +43,7 @@ class Backlog:
     """The waiting messages of one queue."""
 
     __slots__ = (
-        "_cursors", "_excluded", "_excludes", "_levels", "_reserved", "examination", "groups", "is_plain", "normal",
+        "_levels", "_reserved", "examination", "groups", "is_plain", "normal", "selections",
     )  # fmt: skip
 
     def __init__(self, excluded: dict[int, set[BacklogConsumer]]) -> None:
@@ -50,36 +51,41 @@ class Backlog:
         self.normal = PriorityLevel(NORMAL_LEVEL)
         self.is_plain = True
         self.groups: Groups | None = None
-        self.examination = Examination()
-        self._excluded = excluded
-        self._excludes = False
-        """Some consumer may have a cursor for the sake of `excluded`."""
+        self.selections = Selections(excluded)
+        self.examination = self.selections.examination
         self._levels = [self.normal]
         """Highest priority first."""
-        self._cursors: list[SelectorCursor] = []
-        self._reserved: dict[BacklogConsumer, dict[int, SortedMessages[Entry]]] = {}
-        """Messages reserved for the consumers of their groups, by priority."""
+        self._reserved = Reservations()
 
     # -- all that waits ---------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        reserved_count = sum(len(messages) for reserved in self._reserved.values() for messages in reserved.values())
-        return sum(len(level) for level in self._levels) + reserved_count
+        return sum(len(level) for level in self._levels) + len(self._reserved)
+
+    @property
+    def levels(self) -> Sequence[PriorityLevel]:
+        """Highest priority first."""
+        return self._levels
 
     def __iter__(self) -> Iterator[Entry]:
         """All that waits, in the order of hand-out; nothing may change meanwhile."""
         for level in self._levels:
-            yield from merge(level.back, *self._reserved_at(level.priority))
+            yield from merge(level.back, *self._reserved.at(level.priority))
             yield from level.all_fresh()
 
     def in_memory(self) -> Iterator[Entry]:
         """All that waits and whose body is in memory, in no order; nothing may change meanwhile."""
         for level in self._levels:
-            yield from chain(level.back, *self._reserved_at(level.priority), level.in_memory())
+            yield from chain(level.back, *self._reserved.at(level.priority), level.in_memory())
 
     def snapshot(self, due_us: int = 0) -> Iterator[Entry]:
         """The same, as it is now, whatever changes while it is gone through; see `snapshots`. Raises OSError."""
-        return snapshot(((level, self._reserved_at(level.priority)) for level in self._levels), due_us)
+        return snapshot(((level, self._reserved.at(level.priority)) for level in self._levels), due_us)
+
+    def next_expiry(self, due_us: int) -> int:
+        """When the first message expires of what `snapshot` leaves out; 0: none does."""
+        tails = [level.tail for level in self._levels if level.tail is not None]
+        return min((due for tail in tails if (due := tail.next_expiry(due_us))), default=0)
 
     def copy(self) -> deque[Entry] | LazyCopy:
         """A snapshot to take from."""
@@ -89,14 +95,11 @@ class Backlog:
             return self.normal.fresh.copy()
         return deque(self.snapshot())
 
-    def _reserved_at(self, priority: int) -> list[SortedMessages[Entry]]:
-        return [reserved[priority] for reserved in self._reserved.values() if priority in reserved]
-
     def oldest(self) -> list[Entry]:
         """The first entries of all parts: one of them waits longest."""
         heads = [level.first() for level in self._levels]
         heads += [level.fresh[0] for level in self._levels if level.fresh]
-        heads += [messages.first() for reserved in self._reserved.values() for messages in reserved.values()]
+        heads += [messages.first() for _, messages in self._reserved.all()]
         return [head for head in heads if head is not None]
 
     def ends(self) -> tuple[Entry, Entry] | None:
@@ -126,12 +129,11 @@ class Backlog:
                     taken.append(entry)
                 else:
                     level.back.add(entry)
-                    for cursor in self._cursors:
-                        cursor.came_back(level, entry[NUMBER])
+                    self.selections.came_back(level, entry[NUMBER])
         missing = chosen.keys() - {entry[NUMBER] for entry in taken} if taken else chosen.keys()
         if missing:
             reserved = [
-                messages for level in self._levels for messages in (level.back, *self._reserved_at(level.priority))
+                messages for level in self._levels for messages in (level.back, *self._reserved.at(level.priority))
             ]
             for messages in reserved:
                 if messages.blocks:
@@ -145,9 +147,7 @@ class Backlog:
         """The message with which all that waits begins, left where it is, and the consumer for which it is reserved."""
         for level in self._levels:
             heads: list[tuple[Entry, BacklogConsumer | None]] = [(head, None)] if (head := level.back.first()) else []
-            for consumer, reserved in self._reserved.items():
-                if level.priority in reserved and (head := reserved[level.priority].first()) is not None:
-                    heads.append((head, consumer))
+            heads += self._reserved.heads(level.priority)
             if heads:
                 return min(heads, key=lambda pair: pair[0][NUMBER])
             if level.fresh:
@@ -158,7 +158,7 @@ class Backlog:
         """Take out the oldest message of the lowest priority that waits."""
         for level in reversed(self._levels):
             messages = min(
-                (messages for messages in (level.back, *self._reserved_at(level.priority)) if messages.blocks),
+                (messages for messages in (level.back, *self._reserved.at(level.priority)) if messages.blocks),
                 key=lambda messages: messages.blocks[0][0][0],
                 default=None,
             )
@@ -181,14 +181,11 @@ class Backlog:
 
     def take_all(self) -> list[Pile]:
         """Hand over all that waits, and what is remembered of groups; the backlog is empty then."""
-        piles: list[Pile] = [
-            messages.take_all() for reserved in self._reserved.values() for messages in reserved.values()
-        ]
+        piles = self._reserved.take_all()
         for level in self._levels:
             piles += (level.back.take_all(), *level.take_all_fresh())
         if self.groups is not None:
             piles += self.groups.take_all()
-        self._reserved.clear()
         return piles
 
     # -- coming in --------------------------------------------------------------------------------------------------
@@ -196,7 +193,10 @@ class Backlog:
     def put(self, entries: Iterable[Entry]) -> None:
         """Put messages behind those of their priority."""
         for entry in entries:
-            self._place(entry).arrivals.append(entry)
+            level = self._place(entry)
+            level.arrivals.append(entry)
+            if level.tail is not None and entry[FLAGS] & SCHEDULED:
+                self.selections.came_late(level, entry)
 
     def put_back(self, entry: Entry) -> None:
         """Put a message back in its place."""
@@ -207,8 +207,7 @@ class Backlog:
         level.back.add(entry)
         if self.groups is not None:
             self.groups.release(entry[NUMBER])
-        for cursor in self._cursors:
-            cursor.came_back(level, entry[NUMBER])
+        self.selections.came_back(level, entry[NUMBER])
 
     def _place(self, entry: Entry) -> PriorityLevel:
         """The level of a message; what it needs to be handed out in order is there from now on."""
@@ -238,10 +237,10 @@ class Backlog:
         for level in self._levels:
             entry = self._find(level, consumer)
             if entry is None:
-                if self.examination.budget <= 0 or level.tail is not None:
+                if self.examination.budget <= 0 or not self._is_through(level, consumer):
                     return None
                 continue
-            own = self._reserved_for(consumer, level)
+            own = self._reserved.of(consumer, level)
             if own is None or own.remove(entry[NUMBER]) is None:
                 level.remove(entry)
             return self._handed_out(entry, consumer)
@@ -250,7 +249,7 @@ class Backlog:
     def take_many(self, consumer: BacklogConsumer, count: int) -> list[Entry]:
         """Take out the next messages for a consumer, `count` at most; fewer where `take` would find no more."""
         taken: list[Entry] = []
-        if self._cursors or self.groups is not None:
+        if self.selections.cursors or self.groups is not None:
             while len(taken) < count and (entry := self.take(consumer)) is not None:
                 taken.append(entry)
             return taken
@@ -270,12 +269,18 @@ class Backlog:
     def has_for(self, consumer: BacklogConsumer) -> bool:
         """True if `take` may find something, now or in a later visit."""
         self.examination.budget = EXAMINED_PER_VISIT
-        found = any(level.tail is not None or self._find(level, consumer) for level in self._levels)
+        found = any(self._find(level, consumer) or not self._is_through(level, consumer) for level in self._levels)
         return found or self.examination.budget <= 0
+
+    def _is_through(self, level: PriorityLevel, consumer: BacklogConsumer) -> bool:
+        """Whether a level in which nothing was found has nothing for the consumer that is still to be read."""
+        if level.tail is None:
+            return True
+        return consumer.cursor is not None and consumer.cursor.has_searched(level)
 
     def _find(self, level: PriorityLevel, consumer: BacklogConsumer) -> Entry | None:
         """The next message of a level for a consumer, left where it is: in the level, or reserved."""
-        own = self._reserved_for(consumer, level)
+        own = self._reserved.of(consumer, level)
         mine = own.first() if own is not None else None
         while (entry := self._next(level, consumer)) is not None:
             if mine is not None and mine[NUMBER] < entry[NUMBER]:
@@ -284,14 +289,9 @@ class Backlog:
                 return entry
         return mine if self.examination.budget > 0 else None
 
-    def _reserved_for(self, consumer: BacklogConsumer, level: PriorityLevel) -> SortedMessages[Entry] | None:
-        """What is reserved for a consumer."""
-        reserved = self._reserved.get(consumer) if self._reserved else None
-        return reserved.get(level.priority) if reserved is not None else None
-
     def _next(self, level: PriorityLevel, consumer: BacklogConsumer) -> Entry | None:
         if consumer.cursor is not None:
-            return consumer.cursor.next(level, self._cursors)
+            return consumer.cursor.next(level, self.selections.cursors)
         return level.first()
 
     def _reserve_for_owner(self, level: PriorityLevel, entry: Entry, consumer: BacklogConsumer) -> bool:
@@ -303,7 +303,7 @@ class Backlog:
             return False
         self.examination.budget -= 1
         level.remove(entry)
-        self._reserved.setdefault(group.consumer, {}).setdefault(level.priority, SortedMessages()).add(entry)
+        self._reserved.add(group.consumer, level, entry)
         self.groups.hold(entry, group)
         return True
 
@@ -317,7 +317,7 @@ class Backlog:
     def _free(self, group: Group) -> None:
         """What was reserved for the owner of a closed group goes back to its place, for any consumer."""
         assert self.groups is not None
-        for messages in self._reserved.get(group.consumer, {}).values():
+        for messages in self._reserved.by_priority(group.consumer):
             for entry in [entry for entry in messages if self.groups.holds(entry, group)]:
                 messages.remove(entry[NUMBER])
                 self.put_back(entry)
@@ -326,75 +326,36 @@ class Backlog:
 
     def select(self, consumer: BacklogConsumer, selector: Selector) -> None:
         """From now on the consumer gets only what `selector` selects."""
-        cursor = next((each for each in self._cursors if each.consumer is None and each.selector == selector), None)
-        if cursor is None:
-            cursor = SelectorCursor(selector, self.examination, self._excluded)
-        self._use(consumer, cursor)
+        self.selections.select(consumer, selector)
+        self.is_plain = False
 
     def exclude(self, consumer: BacklogConsumer, number: int) -> None:
         """The consumer is not to get this message again."""
-        self._excluded.setdefault(number, set()).add(consumer)
-        self._excludes = True
-        self._own_cursor(consumer)
+        self.selections.exclude(consumer, number)
+        self.is_plain = False
 
     def limit(self, consumer: BacklogConsumer, max_bytes: int) -> None:
         """The consumer is not to get longer messages."""
-        self._own_cursor(consumer).max_bytes = max_bytes
-
-    def _own_cursor(self, consumer: BacklogConsumer) -> SelectorCursor:
-        """A consumer's own cursor."""
-        base = consumer.cursor
-        if base is not None and base.consumer is not None:
-            return base
-        own = SelectorCursor(None, self.examination, self._excluded, consumer) if base is None else base.alone(consumer)
-        self._use(consumer, own)
-        return own
+        self.selections.limit(consumer, max_bytes)
+        self.is_plain = False
 
     def left(self, consumer: BacklogConsumer) -> None:
         """The consumer is gone: what was reserved for it goes back to its place, for any other."""
-        self._drop_cursor(consumer)
+        self.selections.left(consumer)
         if self.groups is not None:
             self.groups.left(consumer)
-        for messages in self._reserved.pop(consumer, {}).values():
+        for messages in self._reserved.pop(consumer):
             for entry in messages:
                 self.put_back(entry)
-        for refusers in self._excluded.values():
-            refusers.discard(consumer)
 
     def calm_down(self) -> None:
         """Go back to the plain way of handing out if nothing needs another one."""
-        if self._excludes and not self._excluded:
-            self._excludes = False
-            for cursor in [each for each in self._cursors if each.is_for_exclusion]:
-                assert cursor.consumer is not None
-                self._drop_cursor(cursor.consumer)
-        if self._cursors or any(len(level) for level in self._levels if level is not self.normal):
+        self.selections.drop_needless()
+        if self.selections.cursors or any(len(level) for level in self._levels if level is not self.normal):
             return
         if self.groups is not None and (self.groups or self.normal):
             return
         self._levels = [self.normal]
-        self._reserved.clear()
+        self._reserved.take_all()
         self.groups = None
         self.is_plain = True
-
-    def _use(self, consumer: BacklogConsumer, cursor: SelectorCursor) -> None:
-        self._drop_cursor(consumer)
-        if not cursor.users:
-            self._cursors.append(cursor)
-        cursor.users += 1
-        consumer.cursor = cursor
-        self.is_plain = False
-        self._ask()
-
-    def _drop_cursor(self, consumer: BacklogConsumer) -> None:
-        cursor = consumer.cursor
-        consumer.cursor = None
-        if cursor is None:
-            return
-        cursor.users -= 1
-        if not cursor.users:
-            self._cursors.remove(cursor)
-            self._ask()
-
-    def _ask(self) -> None:
-        self.examination.ask_for(each.selector for each in self._cursors if each.selector is not None)

@@ -23,7 +23,9 @@ from penstock_amqp.endpoint.events import DATA, NUMBER, Entry
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.message_head import read_head
 from penstock_amqp.messages.selected_fields import Selectable, SelectedFields
+from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
+from penstock_broker.queue.search import Search
 from penstock_core.selector import Selector
 
 __all__ = ["BacklogConsumer", "Examination", "SelectorCursor"]
@@ -73,7 +75,17 @@ class Examination:
 class SelectorCursor:
     """One selector's way through the backlog; shared by the consumers that have it, or of one consumer alone."""
 
-    __slots__ = ("_excluded", "_hints", "_positions", "consumer", "examination", "max_bytes", "selector", "users")
+    __slots__ = (
+        "_excluded",
+        "_hints",
+        "_positions",
+        "_searches",
+        "consumer",
+        "examination",
+        "max_bytes",
+        "selector",
+        "users",
+    )
 
     def __init__(
         self,
@@ -97,6 +109,8 @@ class SelectorCursor:
         """By priority, a heap: numbers below the cursor that are worth a look, and whether the selector is known to
         select them.
         """
+        self._searches: dict[int, Search] = {}
+        """By priority, for levels of which only the first messages are in memory: nothing of them moves back."""
 
     def alone(self, consumer: BacklogConsumer) -> SelectorCursor:
         """A selection of this one's selector for a consumer that needs its own."""
@@ -104,6 +118,7 @@ class SelectorCursor:
         own.max_bytes = self.max_bytes
         own._positions = dict(self._positions)
         own._hints = {priority: list(hints) for priority, hints in self._hints.items()}
+        own._searches = {priority: search.copy() for priority, search in self._searches.items()}
         return own
 
     @property
@@ -139,6 +154,8 @@ class SelectorCursor:
             if self.wants(entry):
                 return entry
             self._positions[priority] = entry[NUMBER] + 1
+        if level.tail is not None:
+            return self._search(level, level.tail)
         while fresh and examination.budget > 0:
             examination.budget -= 1
             entry = fresh[0]
@@ -150,6 +167,39 @@ class SelectorCursor:
                 if other is not self:
                     other._shelved(level, entry)
         return None
+
+    def _search(self, level: PriorityLevel, tail: PagedTail) -> Entry | None:
+        search = self._searches.get(level.priority)
+        if search is None or not search.is_of(tail):
+            search = self._searches[level.priority] = Search(level, tail)
+        if self.examination.budget <= 0:
+            return None
+        entry, looked = search.next(level, self.wants, self.examination.budget)
+        self.examination.budget -= looked
+        return entry
+
+    def has_searched(self, level: PriorityLevel) -> bool:
+        """Whether nothing is left to look at in a level with a tail, if the last look found nothing."""
+        search = self._searches.get(level.priority)
+        return search is not None and search.error is None
+
+    def take_error(self) -> OSError | None:
+        """Why a search can't go on, if one can't; told once."""
+        for search in self._searches.values():
+            if search.error is not None:
+                error, search.error = search.error, None
+                return error
+        return None
+
+    def came_late(self, level: PriorityLevel, entry: Entry) -> None:
+        """A message that was delayed is there now: have a look at it if the search may be beyond."""
+        search = self._searches.get(level.priority)
+        if search is not None and self.wants(entry):
+            search.came_late(entry)
+
+    def search_again(self, level: PriorityLevel) -> None:
+        """Messages that were examined elsewhere may be in the level's tail now."""
+        self._searches.pop(level.priority, None)
 
     def _hinted(self, level: PriorityLevel) -> Entry | None:
         hints = self._hints.get(level.priority)

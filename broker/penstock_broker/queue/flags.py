@@ -19,12 +19,16 @@ __all__ = [
     "LOOK_INSIDE",
     "MAX_UNGROUPED",
     "ORDERED",
+    "SCHEDULED",
     "group_flag",
     "group_of",
     "level_flags",
     "priority_of",
     "properties_count",
 ]
+
+SCHEDULED: Final = 2
+"""Flag of an entry, and of its record in the log: the message says when it may be delivered at the earliest."""
 
 GROUPED: Final = 8
 """Flag of an entry: its message belongs to a group."""

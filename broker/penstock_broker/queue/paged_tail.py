@@ -13,32 +13,20 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple, Protocol
 
 from penstock_amqp.endpoint.events import DATA, NUMBER, Entry
 from penstock_broker.queue.run import Run
+from penstock_broker.queue.tail_snapshot import (
+    READ_MESSAGES,
+    RunPart,
+    Source,
+    Stretch,
+    TailSnapshot,
+    behind,
+    read_all,
+)
 
-__all__ = ["PagedTail", "Source", "Stretch"]
-
-READ_MESSAGES: Final = 256
-"""What is read at a time where messages are looked through."""
-
-READ_BYTES: Final = 256 * 1024
-
-
-class Stretch(NamedTuple):
-    """Entries that were read, by number, and the number at which to go on."""
-
-    entries: list[Entry]
-    following: int
-
-
-class Source(Protocol):
-    """Reads entries of one queue from the log."""
-
-    def __call__(self, first: int, last: int, most: int, most_bytes: int) -> Stretch:
-        """Those numbered `first` to `last`, about `most`, of about `most_bytes` in all. Raises OSError."""
-        ...
+__all__ = ["PagedTail"]
 
 
 class _Kept:
@@ -160,38 +148,47 @@ class PagedTail:
         What can't be read stays where it is, also for later calls. Raises OSError if nothing can be read.
         """
         taken: list[Entry] = []
-        size = 0
+        count = size = 0
         pieces = self._pieces
-        while pieces and len(taken) < most and size < most_bytes:
+        while pieces and count < most and size < most_bytes:
             piece = pieces[0]
             if isinstance(piece, Run):
                 try:
-                    entries = self._read_first(piece, most - len(taken), most_bytes - size)
+                    found, entries = self._read_first(piece, most - count, most_bytes - size)
                 except OSError:
                     if taken:
                         return taken
                     raise
             else:
-                numbers = (piece.numbers.popleft() for _ in range(min(most - len(taken), len(piece.numbers))))
-                entries = [entry for number in numbers if (entry := self._in_memory.pop(number, None)) is not None]
+                numbers = (piece.numbers.popleft() for _ in range(min(most - count, len(piece.numbers))))
+                found = entries = [
+                    each for number in numbers if (each := self._in_memory.pop(number, None)) is not None
+                ]
                 if not piece.numbers:
                     del pieces[0]
             taken += entries
-            size += sum(len(entry[DATA]) for entry in entries)
+            count += len(found)
+            size += sum(len(entry[DATA]) for entry in found)
         return taken
 
-    def _read_first(self, run: Run, most: int, most_bytes: int) -> list[Entry]:
-        found, following = self._source(run.first, run.last, most, most_bytes)
+    def _read_first(self, run: Run, most: int, most_bytes: int) -> tuple[list[Entry], list[Entry]]:
+        """What was read, and what of that is the run's."""
+        begin, end = run.near(run.first)
+        found, following = self._source(begin, end, most, most_bytes)
         entries = run.own(found)
         self._shrink(run, len(entries), sum(len(entry[DATA]) for entry in entries))
         if following > run.last or run.count <= 0:
-            if run.count > 0:
-                self._lost(run.count, run.bytes)
-                self._shrink(run, run.count, run.bytes)
+            self._end(run)
             del self._pieces[0]
         else:
             run.first = following
-        return entries
+        return found, entries
+
+    def _end(self, run: Run) -> None:
+        """The run has been read: what has not come is lost."""
+        if run.count > 0:
+            self._lost(run.count, run.bytes)
+            self._shrink(run, run.count, run.bytes)
 
     def _shrink(self, run: Run, count: int, size: int) -> None:
         run.count -= count
@@ -216,18 +213,30 @@ class PagedTail:
         kept = self._in_memory.pop(number, None)
         if kept is not None:
             return kept
+        at = self._run_of(number)
+        if at is None:
+            return None
+        run = self._pieces[at]
+        assert isinstance(run, Run)
+        run.remove(number)
+        self._shrink(run, 1, len(entry[DATA]))
+        if not run.count:
+            del self._pieces[at]
+        return entry
+
+    def _run_of(self, number: int) -> int | None:
+        """Where the run is that holds the message; None if none does."""
+        at = self._at(number)
+        run = self._pieces[at] if at is not None else None
+        return at if isinstance(run, Run) and run.holds(number) else None
+
+    def _at(self, number: int) -> int | None:
+        """Where the run is that may hold the message; all behind it hold higher numbers, or none that runs hold."""
         pieces = self._pieces
         at = bisect_right(pieces, number, key=_key) - 1
         while at >= 0 and not isinstance(pieces[at], Run):
             at -= 1
-        run = pieces[at] if at >= 0 else None
-        if not isinstance(run, Run) or number < run.first or not run.holds(number):
-            return None
-        run.remove(number)
-        self._shrink(run, 1, len(entry[DATA]))
-        if not run.count:
-            del pieces[at]
-        return entry
+        return at if at >= 0 else None
 
     def pop_newest(self) -> Entry | None:
         """Take out the message that came last. Raises OSError."""
@@ -251,7 +260,7 @@ class PagedTail:
         span = READ_MESSAGES
         while True:
             first = max(run.first, run.last - span + 1)
-            entries = run.own(list(_all(self._source, first, run.last)))
+            entries = read_all(self._source, run, first)
             if entries or first == run.first:
                 break
             span *= 4
@@ -260,13 +269,18 @@ class PagedTail:
         self._in_memory |= {entry[NUMBER]: entry for entry in entries}
         self._shrink(run, len(entries), sum(len(entry[DATA]) for entry in entries))
         if first == run.first:
-            if run.count > 0:
-                self._lost(run.count, run.bytes)
-                self._shrink(run, run.count, run.bytes)
+            self._end(run)
             self._pieces[-1] = kept
         else:
             run.end_before(first)
             self._pieces.append(kept)
+
+    def take_runs(self) -> list[Run]:
+        """Hand over all that is in no memory, to somebody who needs only the numbers."""
+        runs = [piece for piece in self._pieces if isinstance(piece, Run)]
+        self._pieces = [piece for piece in self._pieces if isinstance(piece, _Kept)]
+        self.runs_count = self.bytes = 0
+        return runs
 
     def take_all(self) -> tuple[deque[Entry], dict[int, Entry]]:
         """Hand over what is in memory; nothing is here any more."""
@@ -279,31 +293,38 @@ class PagedTail:
 
     # -- looking through --------------------------------------------------------------------------------------------
 
-    def snapshot(self, due_us: int = 0) -> Iterator[Entry]:
+    def snapshot(self, due_us: int = 0, after: int = -1) -> TailSnapshot:
         """All that is here now, whatever changes while it is gone through; what is in the log is read on the way.
 
-        `due_us`: leave out runs of which no message expires up to then; 0: leave out none. Raises OSError.
+        `due_us`: leave out runs of which no message expires up to then, the others are taken out on the way; 0: leave
+        out none. `after`: leave out messages whose numbers are not higher.
         """
-        parts: list[tuple[Run, int, int] | list[Entry]] = []
-        for piece in self._pieces:
+        parts: list[RunPart | list[Entry]] = []
+        for piece in self._pieces[self._at(after) or 0 :]:
             if isinstance(piece, _Kept):
                 found = [self._in_memory[number] for number in piece.numbers if number in self._in_memory]
-                parts.append(found)
-            elif not due_us or 0 < piece.expires <= due_us:
-                parts.append((piece, piece.first, piece.last))
-        parts.append(list(self.arrivals))
-        return self._given(deque(parts))
+                parts.append(behind(found, after))
+            elif piece.last > after and (not due_us or 0 < piece.expires <= due_us):
+                parts.append(RunPart(piece, max(piece.first, after + 1)))
+        parts.append(behind(self.arrivals, after))
+        return TailSnapshot(self._from_log, parts, due_us)
 
-    def _given(self, parts: deque[tuple[Run, int, int] | list[Entry]]) -> Iterator[Entry]:
-        while parts:
-            part = parts.popleft()
-            if isinstance(part, list):
-                yield from part
-                continue
-            run, first, last = part
-            while first <= last:
-                entries, first = self._source(first, last, READ_MESSAGES, READ_BYTES)
-                yield from run.own(entries)
+    def _from_log(self, first: int, last: int, most: int, most_bytes: int) -> Stretch:
+        return self._source(first, last, most, most_bytes)
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether the message is here."""
+        number = entry[NUMBER]
+        return number in self._in_memory or self._run_of(number) is not None or entry in self.arrivals
+
+    def highest(self) -> int:
+        """No message here has a higher number; -1 if there is none."""
+        numbers = [entry[NUMBER] for entry in self.arrivals]
+        last = self._pieces[-1] if self._pieces else None
+        numbers += (-1, self._ceiling(last) - 1)
+        if isinstance(last, _Kept):
+            numbers += last.numbers
+        return max(numbers)
 
     def next_expiry(self, due_us: int) -> int:
         """When the first message expires of those runs that `snapshot` leaves out; 0: none does."""
@@ -318,10 +339,3 @@ class PagedTail:
 
 def _nothing(first: int, last: int, most: int, most_bytes: int) -> Stretch:
     return Stretch([], last + 1)
-
-
-def _all(source: Source, first: int, last: int) -> Iterator[Entry]:
-    """Entries of the log, read a little at a time."""
-    while first <= last:
-        entries, first = source(first, last, READ_MESSAGES, READ_BYTES)
-        yield from entries

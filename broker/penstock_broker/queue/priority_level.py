@@ -104,8 +104,15 @@ class PriorityLevel:
             fresh.popleft()
         elif fresh and fresh[-1] is entry:
             fresh.pop()
-        else:
-            self.back.remove(entry[NUMBER])
+        elif self.back.remove(entry[NUMBER]) is None and self.tail is not None:
+            if entry in fresh:
+                fresh.remove(entry)
+            else:
+                self.tail.remove_all((entry,))
+
+    def waits(self, entry: Entry) -> bool:
+        """Whether a message that was seen among the fresh ones or in the tail is still there."""
+        return entry in self.fresh or (self.tail is not None and self.tail.holds(entry))
 
     def pop_fresh(self) -> Entry | None:
         """Take out the oldest of the fresh messages and the tail. Raises OSError."""

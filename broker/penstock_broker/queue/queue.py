@@ -14,6 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Literal, TypeAlias
 
 from penstock_amqp.endpoint.events import AVAILABLE, NUMBER, AmqpError, Entry, Held
@@ -24,22 +25,25 @@ from penstock_broker.queue.backlog import Backlog
 from penstock_broker.queue.consumer import QueueLinks, ReceivingLink
 from penstock_broker.queue.delayed import DelayedMessages, ExpiryState
 from penstock_broker.queue.disposal import Pile
+from penstock_broker.queue.flags import SCHEDULED
 from penstock_broker.queue.paged_tail import PagedTail
+from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.redelivery import Redelivery
+from penstock_broker.queue.run import Run
 from penstock_broker.queue.totals import QueueTotals
 from penstock_core.dead_letters import DeathReason
 from penstock_core.terms import Overflow
 
-__all__ = ["ANNOTATED", "LOGGED", "SCHEDULED", "UNLIMITED_BYTES", "Queue", "QueuePolicy", "Stranded"]
+__all__ = ["ANNOTATED", "LARGE_BYTES", "LOGGED", "SCHEDULED", "UNLIMITED_BYTES", "Queue", "QueuePolicy", "Stranded"]
 
 LOGGED: Final = 1
 """Flag of an entry: it was put into the log, so its end has to be."""
 
-SCHEDULED: Final = 2
-"""Flag of an entry, and of its record in the log: the message says when it may be delivered at the earliest."""
-
 ANNOTATED: Final = 4
 """Flag of an entry: a consumer has changed its annotations in this queue, so its record in the log says less."""
+
+LARGE_BYTES: Final = 1024 * 1024
+"""Messages that are no longer than this together have nothing in the log alone (`LogOptions.inline_bytes`)."""
 
 UNLIMITED_BYTES: Final = sys.maxsize
 """`QueuePolicy.max_bytes` of a queue that nobody has limited; the forwarding path compares with it as with others."""
@@ -120,6 +124,7 @@ class Queue:
         "ready",
         "redelivery",
         "returned",
+        "staged_bytes",
         "stranded",
         "totals",
     )
@@ -151,6 +156,8 @@ class Queue:
         self.delivered_up_to = 0
         """Highest message number that was sent to a consumer."""
         self.depth_bytes = 0
+        self.staged_bytes = 0
+        """Of these, those of long messages that are in the log alone."""
         self.in_flight = 0
         """Deliveries that nobody has settled yet."""
         self.totals = QueueTotals()
@@ -241,20 +248,20 @@ class Queue:
     def everything(self) -> Iterator[tuple[WaitingState, Entry]]:
         """What waits, in the order of hand-out, then what is delayed, by time, then what is stranded.
 
-        As it is now, whatever changes while it is gone through.
+        As it is now, whatever changes while it is gone through. A step may raise OSError, and be tried again.
         """
         copied: tuple[tuple[WaitingState, Iterable[Entry]], ...] = (
             ("Ready", self.backlog.snapshot()),
             ("Scheduled", self.delayed.snapshot()),
             ("Stranded", [each.entry for each in self.stranded.values()]),
         )
-        return ((state, entry) for state, entries in copied for entry in entries)
+        return chain.from_iterable(_told(state, entries) for state, entries in copied)
 
     @property
-    def bytes_in_memory(self) -> int:
-        """Of the messages that it holds, those whose bodies are in memory."""
-        tail = self.backlog.normal.tail
-        return self.depth_bytes if tail is None else self.depth_bytes - tail.bytes
+    def in_log_only(self) -> tuple[int, int]:
+        """Of the messages that it holds, those whose bodies are not in memory: how many, and their bytes."""
+        tails = [level.tail for level in self.backlog.levels if level.tail is not None]
+        return sum(tail.runs_count for tail in tails), sum(tail.bytes for tail in tails)
 
     def everything_in_memory(self) -> Iterator[Entry]:
         """What waits, is delayed or stranded, and has its body in memory, in no order; nothing may change meanwhile."""
@@ -262,15 +269,20 @@ class Queue:
         yield from self.delayed
         yield from (each.entry for each in self.stranded.values())
 
-    def begin_tail(self, tail: PagedTail) -> None:
-        """From now on only the first messages of normal priority are in memory."""
-        self.backlog.normal.begin_tail(tail)
-        self.arrivals = tail.arrivals
-
-    def pull(self, most: int, most_bytes: int) -> None:
-        """Read about as many of the messages behind the first ones into memory. Raises OSError."""
-        self.backlog.normal.pull(most, most_bytes)
+    def begin_tail(self, level: PriorityLevel, tail: PagedTail) -> None:
+        """From now on only the first messages of this level of the backlog are in memory."""
+        level.begin_tail(tail)
         self.arrivals = self.backlog.normal.arrivals
+
+    def pull(self, level: PriorityLevel, most: int, most_bytes: int) -> None:
+        """Read about as many of the messages behind the first ones of a level into memory. Raises OSError."""
+        level.pull(most, most_bytes)
+        self.arrivals = self.backlog.normal.arrivals
+
+    def take_unread(self) -> list[Run]:
+        """Take out all messages that are in no memory, without reading them; the rest of their end is the caller's."""
+        self.note_change()
+        return [run for level in self.backlog.levels if level.tail is not None for run in level.tail.take_runs()]
 
     def drop_oldest(self) -> Entry | None:
         """Take out the oldest message of the lowest priority that waits; the rest of its end is the caller's."""
@@ -344,5 +356,9 @@ class Queue:
         expiry.expired, self.stranded = deque(), {}
         expiry.next_due = 0
         expiry.passing = None
-        self.depth_bytes = 0
+        self.depth_bytes = self.staged_bytes = 0
         return piles
+
+
+def _told(state: WaitingState, entries: Iterable[Entry]) -> Iterator[tuple[WaitingState, Entry]]:
+    return map(lambda entry: (state, entry), entries)  # noqa: C417 - a generator would end with the first OSError

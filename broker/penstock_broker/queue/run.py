@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
 from typing import Final
 
 from penstock_amqp.endpoint.events import DATA, EXPIRES, NUMBER, Entry
@@ -15,6 +16,12 @@ __all__ = ["EXPIRING_RUN", "Run"]
 
 EXPIRING_RUN: Final = 4096
 """A run of messages that expire stands for no more than these, so that those that are not due are not read."""
+
+CLOSE: Final = 64
+"""Two stretches with no more numbers between them are read at once."""
+
+CLOSE_STRETCHES: Final = 256
+"""So many at most."""
 
 MOST_STRETCHES: Final = 4096
 """A run has no more stretches of consecutive numbers; each takes 16 bytes."""
@@ -64,8 +71,20 @@ class Run:
         if entry[EXPIRES] and (not self.expires or entry[EXPIRES] < self.expires):
             self.expires = entry[EXPIRES]
 
+    def numbers(self) -> Iterator[int]:
+        """Of all messages of the run, ascending; nothing may change meanwhile."""
+        removed = frozenset(self._removed or ())
+        for first, last in zip(self._firsts, self._lasts, strict=True):
+            for number in range(max(first, self.first), last + 1):
+                if number not in removed:
+                    yield number
+
     def holds(self, number: int) -> bool:
-        """Whether the message is one of the run and has not left it from the middle."""
+        """Whether the message is one of the run and has not left it."""
+        return number >= self.first and self._held(number)
+
+    def _held(self, number: int) -> bool:
+        """Whether it has not left from the middle; those that left at the front count."""
         at = bisect_right(self._firsts, number) - 1
         if at < 0 or number > self._lasts[at]:
             return False
@@ -75,14 +94,33 @@ class Run:
         at = bisect_left(removed, number)
         return at == len(removed) or removed[at] != number
 
+    def _stretch(self, number: int) -> int:
+        """Which stretch the message is in; if it is in none, the next one, or the last."""
+        at = max(bisect_right(self._firsts, number) - 1, 0)
+        return at + 1 if number > self._lasts[at] and at + 1 < len(self._firsts) else at
+
+    def near(self, number: int) -> tuple[int, int]:
+        """The first and the last number of the stretches that are read at once, from this number on, which is not above
+        `last`. What lies between two that are far from each other is not this queue's, or of another priority."""
+        firsts, lasts = self._firsts, self._lasts
+        at = self._stretch(number)
+        begin = max(number, firsts[at])
+        most = min(at + CLOSE_STRETCHES, len(firsts) - 1)
+        while at < most and firsts[at + 1] - lasts[at] <= CLOSE:
+            at += 1
+        return begin, lasts[at]
+
     def own(self, entries: list[Entry]) -> list[Entry]:
         """Those of the entries that are of the run."""
         if self._removed is None and len(self._firsts) == 1:
             return entries
-        return [entry for entry in entries if self.holds(entry[NUMBER])]
+        return [entry for entry in entries if self._held(entry[NUMBER])]
 
     def remove(self, number: int) -> None:
         """The message leaves from the middle; `count` and `bytes` are the caller's."""
+        if number < self.last and number <= max(self.first, self._firsts[self._stretch(self.first)]):
+            self.first = number + 1
+            return
         if self._removed is None:
             self._removed = array("Q")
         if not self._removed or number > self._removed[-1]:

@@ -299,6 +299,11 @@ class Topology:
 
     # -- inside -----------------------------------------------------------------------------------------------------
 
+    def is_current(self, queue: Queue) -> bool:
+        """False if the queue's life has ended."""
+        record = self.by_incarnation.get(queue.incarnation)
+        return record is not None and record.queue is queue
+
     def next_revision(self) -> int:
         """One revision further."""
         self.revision += 1

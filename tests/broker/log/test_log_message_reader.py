@@ -158,3 +158,29 @@ def test_the_index_is_sparse_and_finds_what_lies_out_of_order() -> None:
     assert index.next_after(copied) == copied + INDEX_BYTES
     assert index.next_after(copied + INDEX_BYTES) == 0
     assert list(BlockIndex().starts(1)) == []
+
+
+def test_a_place_that_cannot_be_read_is_given_up_after_a_while_and_the_others_are_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until then each read fails, so that nobody takes messages for lost which a disk gives back a second later."""
+    written = Written(tmp_path, 1000)
+    path = min(each for each in written.files.paths() if each.name.startswith("segment-"))
+    expected = written.bodies[0]
+    written.files.unreadable[path] = (20_000, 20_001)
+    now = 0
+    written.log._messages._clock = lambda: now  # pyright: ignore[reportPrivateUsage]
+    for seconds in (0, 5, 9):
+        now = seconds * 1000
+        with pytest.raises(OSError, match="the disk can't read this"):
+            written.read(0, 0, ANY)
+    assert not caplog.records
+    now = 10_000
+    found = written.read(0, 0, ANY)
+    assert found.items() <= expected.items()
+    assert 0 < len(expected) - len(found) <= 2 * INDEX_BYTES // 500
+    assert [each.levelno for each in caplog.records] == [logging.ERROR]
+    assert "byte" in caplog.text and "set aside until the next start" in caplog.text
+    written.files.unreadable.clear()
+    assert written.read(0, 0, ANY) == found
+    written.log.close()

@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import pytest
-from proton import Delivery, Described, Message, Terminus, symbol, ulong
+from proton import Delivery, Described, Message, Receiver, Terminus, symbol, ulong
 from support.stepped_broker import Peer, SteppedBroker
 from support.tight_memory import tighten
 
-from penstock_api.management import DeliveryPolicy, QueueLimits
+from penstock_amqp.types.values import Value
+from penstock_api.management import DeliveryPolicy, EntityType, Operation, QueueLimits
+from penstock_broker.log.message_reader import Reading
+from penstock_broker.management import queue_messages
+from penstock_broker.management.acts import Caller
 from penstock_broker.messages import move, paging
 
 DEEP = 300
@@ -266,3 +270,298 @@ def test_the_end_of_a_deep_queue_reads_nothing(broker: SteppedBroker, monkeypatc
     settle_down(broker)
     assert len(list(snapshot)) <= 64
     assert queue.depth == 0
+
+
+def selecting(peer: Peer, text: str, *, name: str = "selecting", credit: int = 1000) -> Receiver:
+    link = peer.session.receiver(name)
+    link.source.address = "q"
+    link.source.filter.put_dict({symbol("selector"): Described(ulong(0x0000468C_00000004), text)})
+    link.open()
+    link.flow(credit)
+    peer.pump()
+    return link
+
+
+def coloured(broker: SteppedBroker, colours: Callable[[int], str], numbers: range = range(DEEP)) -> None:
+    producer = broker.connect()
+    for number in numbers:
+        producer.send("q", Message(body=number, durable=True, properties={"colour": colours(number)}))
+    producer.drop()
+    settle_down(broker)
+
+
+def count_reads(broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many messages each read of the log gave."""
+    counts: list[int] = []
+    read = broker.broker.log.read
+
+    def counted(incarnation: int, first: int, last: int, most: int, most_bytes: int) -> Reading:
+        reading = read(incarnation, first, last, most, most_bytes)
+        counts.append(len(reading.puts))
+        return reading
+
+    monkeypatch.setattr(broker.broker.log, "read", counted)
+    return counts
+
+
+def test_who_selects_little_keeps_nothing_of_what_it_passed_by(
+    broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads the log once, also if it takes the messages one by one, and later only what came later."""
+    broker.make_queue("q")
+    page(broker)
+    coloured(broker, lambda number: "red" if number % 100 == 99 else "blue")
+    counts = count_reads(broker, monkeypatch)
+    peer = broker.connect()
+    link = selecting(peer, "colour = 'red'", credit=1)
+    assert peer.take().body == 99
+    link.flow(1)
+    peer.pump()
+    assert peer.take().body == 199
+    link.flow(2)
+    peer.pump()
+    assert [peer.take().body] == [299]
+    settle_down(broker)
+    assert in_memory(broker, "q") <= 64
+    assert not broker.queue("q").returned.blocks
+    assert sum(counts) <= DEEP
+    counts.clear()
+    coloured(broker, lambda _: "red", range(DEEP, DEEP + 1))
+    assert peer.take().body == DEEP
+    assert sum(counts) <= 2
+    settle_down(broker)
+    peer.drop()
+    rest = broker.connect()
+    rest.receive("q", credit=1000)
+    assert take_all(rest) == [number for number in range(DEEP) if number % 100 != 99]
+
+
+def test_two_who_select_and_one_who_takes_all_share_a_deep_queue(broker: SteppedBroker) -> None:
+    broker.make_queue("q")
+    page(broker)
+    coloured(broker, lambda number: ("red", "green", "blue")[number % 3])
+    red, green, everything = broker.connect(), broker.connect(), broker.connect()
+    selecting(red, "colour = 'red'", name="red", credit=10)
+    selecting(green, "colour <> 'blue'", name="green", credit=10)
+    got = {"red": take_all(red), "green": take_all(green)}
+    assert got["red"] == list(range(0, 300, 3))[: len(got["red"])]
+    everything.receive("q", credit=1000)
+    rest = take_all(everything)
+    assert rest == [number for number in range(DEEP) if number in rest]
+    taken = [*got["red"], *got["green"], *rest, *take_all(red), *take_all(green)]
+    assert len(taken) == len(set(taken)) == DEEP
+    assert (broker.queue("q").depth, broker.queue("q").depth_bytes) == (0, 0)
+
+
+def test_a_delayed_message_that_is_due_behind_what_was_searched_is_found(broker: SteppedBroker) -> None:
+    broker.make_queue("q")
+    page(broker)
+    producer = broker.connect()
+    late = Message(body="late", durable=True, properties={"colour": "red"})
+    late.annotations = {symbol("x-opt-delivery-delay"): 3000}
+    producer.send("q", late)
+    coloured(broker, lambda _: "blue")
+    peer = broker.connect()
+    selecting(peer, "colour = 'red'")
+    assert take_all(peer) == []
+    broker.pass_ms(3000)
+    settle_down(broker)
+    peer.pump()
+    assert take_all(peer) == ["late"]
+
+
+def test_who_selects_waits_while_the_log_cannot_be_read(broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither is its connection closed nor does it miss anything."""
+    broker.make_queue("q")
+    page(broker)
+    coloured(broker, lambda number: "red" if number == 250 else "blue")
+    read = broker.broker.log.read
+
+    def fails(*_: int) -> Reading:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(broker.broker.log, "read", fails)
+    peer = broker.connect()
+    selecting(peer, "colour = 'red'")
+    settle_down(broker)
+    peer.pump()
+    assert not peer.got
+    monkeypatch.setattr(broker.broker.log, "read", read)
+    broker.pass_ms(1000)
+    broker.pass_ms(200)
+    peer.pump()
+    assert take_all(peer) == [250]
+
+
+@pytest.mark.parametrize("priority", [0, 4, 9])
+def test_messages_of_every_priority_are_paged(broker: SteppedBroker, priority: int) -> None:
+    """4 is what every JMS client sets."""
+    deep(broker, priority=priority)
+    consumer = broker.connect()
+    consumer.receive("q", credit=1000)
+    assert take_all(consumer) == list(range(DEEP))
+    assert (broker.queue("q").depth, broker.queue("q").depth_bytes) == (0, 0)
+
+
+def test_priorities_that_alternate_are_paged_and_handed_out_by_priority(broker: SteppedBroker) -> None:
+    broker.make_queue("q")
+    page(broker)
+    producer = broker.connect()
+    for number in range(DEEP):
+        producer.send("q", Message(body=number, durable=True, priority=(2, 4, 8)[number % 3]))
+    settle_down(broker)
+    assert in_memory(broker, "q") <= 3 * 33
+    broker.restart()
+    page(broker)
+    settle_down(broker)
+    assert in_memory(broker, "q") <= 3 * 33
+    consumer = broker.connect()
+    consumer.receive("q", credit=1000)
+    assert take_all(consumer) == [number for first in (2, 1, 0) for number in range(first, DEEP, 3)]
+    assert (broker.queue("q").depth, broker.queue("q").depth_bytes) == (0, 0)
+
+
+def test_messages_of_groups_are_paged_and_each_group_has_one_consumer(broker: SteppedBroker) -> None:
+    broker.make_queue("q")
+    page(broker)
+    producer = broker.connect()
+    for number in range(DEEP):
+        producer.send("q", Message(body=number, durable=True, group_id=f"g{number % 4}"))
+    settle_down(broker)
+    assert in_memory(broker, "q") <= 64
+    first, second = broker.connect(), broker.connect()
+    first.receive("q", credit=5)
+    second.receive("q", credit=1000, name="second")
+    assert first.bodies() == [0, 1, 2, 3, 4]
+    for _ in range(5):
+        first.take()
+    assert take_all(second) == []
+    first.drop()
+    assert take_all(second) == list(range(5, DEEP))
+
+
+def test_only_what_has_expired_is_read_for_it_and_once(broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of a run is not read again before the next of it expires."""
+    broker.make_queue("q")
+    page(broker)
+    producer = broker.connect()
+    for number in range(DEEP):
+        producer.send("q", Message(body=number, durable=True, ttl=2.0 if number == 200 else 3600))
+    settle_down(broker)
+    counts = count_reads(broker, monkeypatch)
+    broker.pass_ms(2500)
+    settle_down(broker)
+    assert broker.queue("q").totals.expired == 1
+    assert sum(counts) <= DEEP
+    counts.clear()
+    producer.send("q", Message(body="soon", durable=False, ttl=1.0))
+    settle_down(broker)
+    broker.pass_ms(6000)
+    settle_down(broker)
+    assert broker.queue("q").totals.expired == 2
+    assert sum(counts) == 0
+
+
+CALLER = Caller("somebody", "127.0.0.1:1", "main")
+
+
+def ask(broker: SteppedBroker, operation: Operation, **asked: Value) -> dict[Value, Value]:
+    """The answer to a request for the queue `q`."""
+    body: dict[Value, Value] = {}
+    for key, value in asked.items():
+        body[key] = value
+    task = queue_messages.handle(broker.broker, CALLER, operation, EntityType.QUEUE, "q", body)
+    assert isinstance(task, queue_messages.PeekTask | queue_messages.MessagesTask)
+    while (answer := task.step(0)) is None:
+        broker.pass_ms(task.pause_ms)
+    broker.turn()
+    assert isinstance(answer.body, dict)
+    return answer.body
+
+
+def test_a_purge_reads_nothing_and_is_in_the_log(broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.make_queue("q")
+    page(broker)
+    fill(broker, "q", count=2500)
+    settle_down(broker)
+    counts = count_reads(broker, monkeypatch)
+    assert ask(broker, Operation.PURGE)["messages"] == 2500
+    assert not counts
+    queue = broker.queue("q")
+    assert (queue.depth, queue.depth_bytes, queue.totals.dropped) == (0, 0, 2500)
+    fill(broker, "q", count=3)
+    broker.restart()
+    assert broker.queue("q").depth == 3
+
+
+def test_a_purge_ends_with_its_queue(broker: SteppedBroker) -> None:
+    deep(broker)
+    count, forgotten = move.purge_unread(broker.broker, broker.queue("q"))
+    next(forgotten)
+    assert count > 200
+    broker.broker.topology.delete_queue("q")
+    assert list(forgotten) == []
+
+
+class Failing:
+    """The log can't be read for a while: for so many reads."""
+
+    def __init__(self, broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch, reads: int) -> None:
+        self._read, self.left = broker.broker.log.read, reads
+        monkeypatch.setattr(broker.broker.log, "read", self)
+
+    def __call__(self, incarnation: int, first: int, last: int, most: int, most_bytes: int) -> Reading:
+        self.left -= 1
+        if self.left >= 0:
+            raise OSError(5, "Input/output error")
+        return self._read(incarnation, first, last, most, most_bytes)
+
+
+def test_a_browser_goes_on_when_the_log_can_be_read_again(
+    broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep(broker)
+    failing = Failing(broker, monkeypatch, 1000)
+    peer = broker.connect()
+    link = peer.session.receiver("browser")
+    link.source.address = "q"
+    link.source.distribution_mode = Terminus.DIST_MODE_COPY
+    link.open()
+    link.flow(1000)
+    broker.pass_ms(5000)
+    peer.pump()
+    assert len(peer.bodies()) < 64
+    failing.left = 0
+    broker.pass_ms(1000)
+    peer.pump()
+    assert peer.bodies() == list(range(DEEP))
+
+
+@pytest.mark.parametrize("asked", [{"count": 40, "offset": 200}, {"count": 1, "selector": "JMSPriority = 9"}])
+def test_a_peek_goes_on_when_the_log_can_be_read_again(
+    broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Value]
+) -> None:
+    deep(broker)
+    failing = Failing(broker, monkeypatch, 2)
+    found = ask(broker, Operation.PEEK, **asked)["messages"]
+    assert isinstance(found, list)
+    assert len(found) == (40 if "offset" in asked else 0)
+    assert failing.left < 0
+
+
+def test_a_move_goes_on_when_the_log_can_be_read_again(broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep(broker)
+    broker.make_queue("other")
+    Failing(broker, monkeypatch, 2)
+    assert ask(broker, Operation.MOVE, destination="other")["messages"] == DEEP
+    assert (broker.queue("q").depth, broker.queue("other").depth) == (0, DEEP)
+
+
+def test_messages_expire_when_the_log_can_be_read_again(broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep(broker, ttl=5.0)
+    Failing(broker, monkeypatch, 1)
+    broker.pass_ms(6000)
+    settle_down(broker)
+    broker.pass_ms(6000)
+    settle_down(broker)
+    assert broker.queue("q").totals.expired == DEEP

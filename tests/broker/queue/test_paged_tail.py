@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock_amqp.endpoint.events import EXPIRES, NUMBER, Entry
-from penstock_broker.queue.paged_tail import PagedTail, Stretch
+from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
+from penstock_broker.queue.tail_snapshot import Stretch
 
 LOGGED = 1
 

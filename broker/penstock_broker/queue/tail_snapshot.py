@@ -1,0 +1,113 @@
+"""What waits in a tail, as it is at one time, read from the log a little at a time.
+
+It goes on where it was after a read that failed, so who goes through it may simply ask again. Source:
+docs/decisions/082-paging.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
+
+from penstock_amqp.endpoint.events import EXPIRES, NUMBER, Entry
+from penstock_broker.queue.run import Run
+
+__all__ = ["READ_BYTES", "READ_MESSAGES", "Source", "Stretch", "TailSnapshot"]
+
+READ_MESSAGES: Final = 256
+"""What is read at a time where messages are looked through."""
+
+READ_BYTES: Final = 256 * 1024
+
+
+class Stretch(NamedTuple):
+    """Entries that were read, by number, and the number at which to go on."""
+
+    entries: list[Entry]
+    following: int
+
+
+class Source(Protocol):
+    """Reads entries of one queue from the log."""
+
+    def __call__(self, first: int, last: int, most: int, most_bytes: int) -> Stretch:
+        """Those numbered `first` to `last`, about `most`, of about `most_bytes` in all. Raises OSError."""
+        ...
+
+
+class RunPart:
+    """What a run holds now, from one number on."""
+
+    __slots__ = ("expires", "first", "last", "run")
+
+    def __init__(self, run: Run, first: int) -> None:
+        self.run, self.first, self.last = run, first, run.last
+        self.expires = 0
+        """When the first of those seen expires that are not due; 0: none does."""
+
+
+class TailSnapshot:
+    """An iterator. Each step may raise OSError; the next step then tries again."""
+
+    __slots__ = ("_due_us", "_parts", "_read", "_source")
+
+    def __init__(self, source: Source, parts: Iterable[RunPart | list[Entry]], due_us: int = 0) -> None:
+        """`due_us`: who goes through it takes out all that expire up to then; 0: it does not look at that."""
+        self._source, self._due_us = source, due_us
+        self._parts = deque(parts)
+        self._read: deque[Entry] = deque()
+
+    def __iter__(self) -> TailSnapshot:
+        return self
+
+    def __next__(self) -> Entry:
+        while not self._read:
+            if not self._parts:
+                raise StopIteration
+            part = self._parts[0]
+            if isinstance(part, list):
+                self._read.extend(part)
+                self._parts.popleft()
+            else:
+                self._read_more(part)
+        return self._read.popleft()
+
+    def _read_more(self, part: RunPart) -> None:
+        run = part.run
+        begin, end = run.near(part.first)
+        entries, following = self._source(begin, min(end, part.last), READ_MESSAGES, READ_BYTES)
+        own = run.own(entries)
+        self._read.extend(own)
+        part.first = following
+        if self._due_us:
+            for entry in own:
+                if entry[EXPIRES] > self._due_us and (not part.expires or entry[EXPIRES] < part.expires):
+                    part.expires = entry[EXPIRES]
+        if following > part.last or following > run.last:
+            self._parts.popleft()
+            if self._due_us and run.last == part.last:
+                run.expires = part.expires  # so that it is not read again before that
+
+    def copy(self) -> TailSnapshot:
+        """Another one that is as far as this."""
+        made = TailSnapshot(self._source, (), self._due_us)
+        for part in self._parts:
+            if isinstance(part, list):
+                made._parts.append(part)
+            else:
+                again = RunPart(part.run, part.first)
+                again.last, again.expires = part.last, part.expires
+                made._parts.append(again)
+        made._read.extend(self._read)
+        return made
+
+
+def read_all(source: Source, run: Run, first: int) -> list[Entry]:
+    """All of a run from one number on. Raises OSError."""
+    return list(TailSnapshot(source, [RunPart(run, first)]))
+
+
+def behind(entries: Iterable[Entry], number: int) -> list[Entry]:
+    """Those with higher numbers."""
+    return [entry for entry in entries if entry[NUMBER] > number]
