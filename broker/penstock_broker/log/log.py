@@ -110,7 +110,7 @@ class Log:
             self._writer.begin_segment(1, self._numbers.message)
         back_end = choose(files, usage.segments[-1].handle, options.sync) if syncer is None else syncer(files)
         LOGGER.info("log %s: epoch %d, synced by %s", folder, self.epoch, back_end.name)
-        self._sync = Sync(self._writer, back_end)
+        self._sync = Sync(self._writer, self._spares, back_end)
         most = most_entries(self._writer.capacity)
         acks = AckCompaction(files, usage, self._writer.seed, most)
         self._space = Space(files, self._writer, self._spares, acks, self._sync, options.reserve, clock)
@@ -274,6 +274,10 @@ class Log:
     def read(self, incarnation: int, first: int, last: int, most: int, most_bytes: int) -> Reading:
         """Read messages of one queue back, by number. Raises OSError. See `MessageReader.read`."""
         return self._messages.read(incarnation, first, last, most, most_bytes)
+
+    def can_read(self, message: int) -> bool:
+        """Whether `read` will find the message, which was written: its payload is in one piece."""
+        return not self._usage.has_body(message)
 
     # Bodies that come in parts: stage, append, then a put or a commit -------------------------------------------------
 

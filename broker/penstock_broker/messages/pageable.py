@@ -30,7 +30,7 @@ class PageableMessages:
             return None
         return Usual(beginning.prefix, beginning.count_at, NO_TIMES)
 
-    def expiry(self, data: bytes, start: int, end: int, arrival_us: int) -> int:
+    def expiry(self, data: bytes, start: int, end: int, arrival: int) -> int:
         """When the message expires that lies from `start` to `end`, microseconds since the epoch; 0: never. `KEEP` if
         the queue has to have it in memory. The record of the message asks for no delay.
         """
@@ -48,4 +48,4 @@ class PageableMessages:
             return KEEP
         if not absolute and not beginning.ttl_us:
             return 0
-        return expires_at(arrival_us, beginning.ttl_us // 1000, absolute)
+        return expires_at(arrival, beginning.ttl_us // 1000, absolute)

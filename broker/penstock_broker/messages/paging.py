@@ -12,7 +12,7 @@ import logging
 from functools import partial
 from typing import Final
 
-from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, Entry
+from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_broker.log import LargePayload, Log
 from penstock_broker.messages.memory_account import memory_of
 from penstock_broker.messages.recorded_entries import RecordedEntries
@@ -104,9 +104,10 @@ def tail_of(log: Log, queue: Queue) -> PagedTail:
     return PagedTail(read, lost)
 
 
-def can_page(entry: Entry) -> bool:
+def can_page(log: Log, entry: Entry) -> bool:
     """Whether the log gives back all that the entry says."""
-    return entry[FLAGS] & _SAYS == LOGGED and not isinstance(entry[DATA], LargePayload)
+    is_said = entry[FLAGS] & _SAYS == LOGGED and not isinstance(entry[DATA], LargePayload)
+    return is_said and log.can_read(entry[NUMBER])
 
 
 def keep_up(broker: Broker) -> None:
@@ -131,9 +132,9 @@ def _keep_up_level(broker: Broker, queue: Queue, level: PriorityLevel, window: i
     if tail is None:
         return
     if tail.arrivals:
-        tail.take_in(can_page, broker.log.first_unwritten, PAGED_PER_TURN)
+        tail.take_in(partial(can_page, broker.log), broker.log.first_unwritten, PAGED_PER_TURN)
     if len(fresh) > 2 * window:
-        tail.take_back(fresh, window, can_page, PAGED_PER_TURN)
+        tail.take_back(fresh, window, partial(can_page, broker.log), PAGED_PER_TURN)
     elif len(fresh) * 2 < window and (queue.links.consumers or not fresh) and _may_read(broker, queue):
         _fill(broker, queue, level)
 

@@ -96,13 +96,30 @@ class PagedHandingOut(HandingOut):
     def tails(self) -> list[tuple[PriorityLevel, PagedTail]]:
         return [(level, level.tail) for level in self.backlog.levels if level.tail is not None]
 
-    @rule()
-    def page(self) -> None:
+    def put(self, messages: list[tuple[int, str | None, bool, str]]) -> None:
+        super().put(messages)
         for level in self.backlog.levels:
             if level.tail is None:
                 level.begin_tail(PagedTail(self.source, self.lost))
 
-    @rule(keep=st.integers(0, 2), most=st.integers(1, 5))
+    @rule(
+        messages=st.lists(
+            st.tuples(st.just(4), st.sampled_from((None, None, "g")), st.just(False), st.sampled_from(("red", "blue"))),
+            min_size=1,
+            max_size=9,
+        )
+    )
+    def put_more(self, messages: list[tuple[int, str | None, bool, str]]) -> None:
+        self.put(messages)
+
+    @precondition(lambda self: self.takers)
+    @rule(index=st.integers(0, 9))
+    def take_until_nothing_is_left(self, index: int) -> None:
+        while self.expected(self.who(index)) is not None:
+            self.take_one(self.who(index))
+        self.take_one(self.who(index))
+
+    @rule(keep=st.integers(0, 2), most=st.integers(1, 20))
     def forget_bodies(self, keep: int, most: int) -> None:
         for level, tail in self.tails():
             tail.take_in(lambda _: True, self.number + 1, most)
@@ -127,5 +144,5 @@ class PagedHandingOut(HandingOut):
             self.taken(expected, who)
 
 
-PagedHandingOut.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+PagedHandingOut.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
 TestPagedHandingOut = PagedHandingOut.TestCase
