@@ -24,6 +24,8 @@ BODY_BYTES = 1024
 RATED = 20_000
 """Messages with which the rates are measured: few enough to stay in memory where nothing else waits."""
 CREDIT = 1000
+START_SECONDS = 900
+"""So long a start with many messages may take on a slow machine."""
 
 
 class Rate(NamedTuple):
@@ -73,7 +75,7 @@ def _deep(broker: BrokerProcess, messages: int) -> None:
     _consume(broker, "deep", first, half)
     print(f"resident in the midst of it: {resident_bytes(broker.pid) >> 20} MiB", flush=True)
     broker.kill()
-    broker.start()
+    broker.start(START_SECONDS)
     rest = depth - half
     print(f"killed in the middle; the rest: consumed {_consume(broker, 'deep', first + half, rest)}", flush=True)
 
@@ -97,7 +99,7 @@ def _report(broker: BrokerProcess, depth: int) -> None:
     before = resident_bytes(broker.pid) >> 20
     broker.kill()
     began = time.monotonic()
-    broker.start()
+    broker.start(START_SECONDS)
     took = time.monotonic() - began
     print(f"{depth:12,} {before:6} MiB {took:12.2f} s {resident_bytes(broker.pid) >> 20:6} MiB", flush=True)
 
