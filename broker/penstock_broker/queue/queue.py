@@ -301,14 +301,17 @@ class Queue:
         self.links.unused_since_us = 0
         self.rank()
 
-    def leave(self, consumer: ReceivingLink, now_us: int) -> None:
-        """The consumer is gone; what it had unsettled is given back apart from this."""
+    def leave(self, consumer: ReceivingLink, now_us: int, most: int = 0) -> bool:
+        """The consumer is gone; what it had unsettled is given back apart from this. True if messages are still
+        reserved for it, because these are more than `most` (0: any number): `Backlog.give_back` gives them back.
+        """
         self.note_change()
         self.links.consumers.remove(consumer)
-        self.backlog.left(consumer)
+        keeps_reserved = self.backlog.left(consumer, most)
         if not self.links.consumers:
             self.links.unused_since_us = now_us
         self.rank()
+        return keeps_reserved
 
     def exclude(self, consumer: ReceivingLink, number: int) -> None:
         """Keep a message from a consumer from now on; one that is gone meanwhile gets nothing anyway."""
