@@ -101,10 +101,10 @@ def _several(broker: BrokerProcess, each: int, queues: int) -> None:
 
 def _selected(broker: BrokerProcess, messages: int) -> None:
     """One message in 100,000 is selected, and comes last."""
-    owner = _peer(broker, "owner")
+    owner = peer_of(broker, "owner")
     link = owner.receiver("owner", "selected", lambda _: False, credit=0, capabilities=("queue",))
     while link.attached is None:
-        _turn(owner)
+        turn(owner)
     _publish(broker, "selected", 0, messages)
     _publish(broker, "selected", messages, 1, SELECTED)
     before, spent, began = resident_bytes(broker.pid), cpu_seconds(broker.pid), time.monotonic()
@@ -114,10 +114,10 @@ def _selected(broker: BrokerProcess, messages: int) -> None:
         found.append(message)
         return True
 
-    peer = _peer(broker, "selecting")
+    peer = peer_of(broker, "selecting")
     peer.receiver("selecting", "selected", on_received, credit=CREDIT, capabilities=("queue",), selector="hit = TRUE")
     while not found:
-        _turn(peer)
+        turn(peer)
     took, work = time.monotonic() - began, cpu_seconds(broker.pid) - spent
     grown = (resident_bytes(broker.pid) - before) >> 20
     print(
