@@ -284,7 +284,7 @@ def _leaving(unsettled: int) -> None:
         leaving.turns = Turns(what if group is None else f"the owner of a group of {unsettled:,} detaches")
         link.close()
         leaving.pump(20)
-        while queue.in_flight > 10:
+        while timed.broker.work.departures:
             leaving.turn()
         leaving.turns.show()
         leaving.turns = None
@@ -299,7 +299,7 @@ def _leaving(unsettled: int) -> None:
             lost.cut()
             for _ in range(20):
                 turns.time(timed.turn)
-            while queue.in_flight:
+            while timed.broker.work.departures:
                 turns.time(timed.turn)
             turns.show()
         timed.close()

@@ -40,28 +40,35 @@ class HeldSyncer:
     """Syncs what was submitted when `complete` says so."""
 
     name = "held"
+    is_immediate = False
 
     def __init__(self, files: FileLayer) -> None:
         self._files = files
-        self._submitted: list[tuple[int, Sequence[int]]] = []
+        self.submitted: list[tuple[int, Sequence[int] | Path]] = []
         self._done: list[tuple[int, OSError | None]] = []
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def submit(self, token: int, handles: Sequence[int]) -> None:
-        self._submitted.append((token, handles))
+        self.submitted.append((token, handles))
+
+    def submit_folder(self, token: int, folder: Path) -> None:
+        self.submitted.append((token, folder))
 
     def complete(self) -> None:
         """The fdatasyncs that were asked for have ended."""
-        for token, handles in self._submitted:
+        for token, handles in self.submitted:
             error = None
             try:
-                for handle in handles:
-                    self._files.fdatasync(handle)
+                if isinstance(handles, Path):
+                    self._files.fsync_folder(handles)
+                else:
+                    for handle in handles:
+                        self._files.fdatasync(handle)
             except OSError as broken:
                 error = broken
             self._done.append((token, error))
             os.eventfd_write(self.descriptor, 1)
-        self._submitted.clear()
+        self.submitted.clear()
 
     def done(self) -> list[tuple[int, OSError | None]]:
         done, self._done = self._done, []

@@ -11,6 +11,7 @@ SASL and TLS are in front of it: the first bytes it sees are the bare AMQP heade
 - `Attachments` knows the sessions and links, `AttachReplies` answers attaches;
 - `IncomingMessages` reads messages that come in parts or over new links, `OutgoingStreams` sends long ones in pieces;
 - `DeliverySettlement` settles what is not simply accepted, `FlowAnswers` answers what flows ask for;
+- `Withdrawals` takes the deliveries of links that have ended out of the engine, a slice at a time;
 - `PendingChanges` holds what the next output has to say and the engine can't: it is written into the engine's frames.
 
 A part knows those that it was made with, never the endpoint, so that there are no reference cycles. This module must
@@ -39,6 +40,7 @@ from penstock_amqp.endpoint.proton import deliveries, links
 from penstock_amqp.endpoint.proton.connection import ProtonConnection
 from penstock_amqp.endpoint.proton.engine import ProtonEngine
 from penstock_amqp.endpoint.settlement import DeliverySettlement
+from penstock_amqp.endpoint.withdrawals import Withdrawals, Withdrawn
 from penstock_amqp.frames import performatives
 from penstock_amqp.frames.input_gate import InputGate
 from penstock_amqp.frames.input_tap import InputTap
@@ -76,6 +78,7 @@ class Endpoint:
         "_replies",
         "_settlement",
         "_state",
+        "_withdrawals",
         "streams",
     )
 
@@ -109,6 +112,7 @@ class Endpoint:
         self._settlement = DeliverySettlement(engine)
         self._replies = AttachReplies(engine, changes, self._settlement)
         self._outgoing = OutgoingStreams(engine)
+        self._withdrawals = Withdrawals(engine)
         self.streams: Mapping[OutLink, Stream] = self._outgoing.by_link
         """Messages that links are sending in pieces: call `advance_streams` while there are any."""
         self._flows = FlowAnswers(engine, tap, attachments, self._outgoing)
@@ -185,8 +189,10 @@ class Endpoint:
         """`error` with as much of its description as fits a frame of the peer's, and its info if that fits."""
         return conditions.fitted(error, self._engine.frame_bytes)
 
-    def free(self) -> None:
+    def free(self, later: Callable[[Callable[[], None]], None] | None = None) -> None:
         """Free everything that the engine holds. Whoever calls the endpoint afterwards gets `EndpointFreed`.
+
+        `later`: gets what frees the engine's own memory if that takes long; it may be called in another thread.
 
         All pointers are forgotten before the first object is freed: those of the links and sessions, which the user may
         have kept, and the parts of the endpoint, without which nothing can be done with the pointers of deliveries.
@@ -199,9 +205,15 @@ class Endpoint:
         self._outgoing.clear()
         self._settlement.clear()
         self._attachments.clear()
+        takes_long = self._engine.has_sent_many
         self._engine.free()
         self._engine = self._settlement = self._replies = self._outgoing = self._flows = self._input = _NO_PART
-        self._connection.free()
+        self._withdrawals = _NO_PART
+        release = self._connection.let_go()
+        if later is not None and takes_long:
+            later(release)
+        else:
+            release()
 
     # Links and sessions
 
@@ -326,27 +338,53 @@ class Endpoint:
 
     @property
     def unsettled(self) -> Mapping[Ptr, Held]:
-        """Deliveries sent and not settled, by the engine's pointer."""
+        """Deliveries sent and not settled, by the engine's pointer, without those that `withdrawn` looks through."""
         return self._engine.unsettled
 
+    @property
+    def unsettled_count(self) -> int:
+        """How many deliveries at most are sent and not settled, over all links; without those that are being sent."""
+        return len(self._engine.unsettled) + len(self._engine.aside)
+
     def all_held(self) -> Iterator[Held]:
-        """All that was sent, or is being sent, and is not settled; per link the oldest first."""
+        """All that was sent, or is being sent, and is not settled."""
         yield from self._engine.unsettled.values()
+        yield from (held for held in self._engine.aside.values() if held is not None)
         yield from self._outgoing.all_held()
 
     def held_now(self) -> list[Held]:
         """`all_held`, as it is now."""
-        return [*self._engine.unsettled.values(), *self._outgoing.all_held()]
+        aside = [held for held in self._engine.aside.values() if held is not None]
+        return [*self._engine.unsettled.values(), *aside, *self._outgoing.all_held()]
 
     def unsettled_on(self, link: OutLink) -> int:
         """How many deliveries of the link are not settled; 0 if it is gone."""
         return links.has_unsettled(link.ptr) if link.is_open else 0
 
     def held_by(self, link: OutLink) -> list[Held]:
-        """The link's unsettled deliveries, oldest first."""
+        """The link's unsettled deliveries."""
         if not links.has_unsettled(link.ptr) and link not in self.streams:
             return []  # other links of the connection may have very many
         return [held for held in self.held_now() if held[0] is link]
+
+    def withdraw(self, link: OutLink) -> list[Held]:
+        """The link has ended with very many deliveries: nothing more is sent on it, and `withdrawn` finds what is not
+        settled, but for what was not sent as a whole, which is returned.
+        """
+        stream = self._outgoing.by_link.get(link)
+        self._outgoing.forget(link)
+        self._withdrawals.add(link)
+        return [] if stream is None or link.presettled else stream.all_held()
+
+    def withdrawn(self, most: int) -> Withdrawn:
+        """Settle deliveries of links that have ended, looking at `most` deliveries of the connection. To be called
+        until it has named all these links.
+        """
+        return self._withdrawals.step(most)
+
+    def take_unsettled(self, delivery: Ptr, held: Held) -> bool:
+        """Forget an unsettled delivery without a word to the peer; False if it is no longer unsettled."""
+        return self._settlement.take(delivery, held)
 
     def conclude(self, delivery: Ptr, held: Held, end: Settled | None) -> bool:
         """Settle what the peer left unsettled as `end` says (None: accept it); False if it is no longer unsettled."""

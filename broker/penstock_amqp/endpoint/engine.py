@@ -116,7 +116,12 @@ class Engine(Protocol):
     receivers: dict[Ptr, InLink]
     """The links on which messages are received: entered by the user once a link is attached."""
     unsettled: dict[Ptr, Held]
-    """Deliveries that were sent and are not settled, by their pointers, in the order in which they were sent."""
+    """Deliveries that were sent and are not settled, by their pointers; those of `aside` are not among them."""
+    aside: dict[Ptr, Held | None]
+    """More of them, while those of links that have ended are taken out (`withdrawals`); None: it is not here any
+    more."""
+    has_recalled: bool
+    """A delivery went back from `aside` to `unsettled` by `recall` since the user set this to False."""
     unconfirmed: dict[Ptr, InLink]
     """Deliveries that we answered and that the peer settles first: entered and taken out by the user."""
     frame_bytes: int
@@ -125,6 +130,11 @@ class Engine(Protocol):
     """Sessions that were opened since the engine last wrote."""
     has_failed: bool
     """True if the last call of `output` wrote nothing because the engine has failed."""
+
+    @property
+    def has_sent_many(self) -> bool:
+        """True if the connection may hold the memory of very many deliveries, which takes long to free."""
+        ...
 
     def free(self) -> None:
         """The connection is about to be freed: forget every pointer. Whatever is called afterwards raises."""
@@ -157,6 +167,10 @@ class Engine(Protocol):
         """Send `data` in the place of the entry's own bytes. If it is streamed, nothing is sent, and its delivery is
         returned.
         """
+        ...
+
+    def recall(self, delivery: Ptr) -> None:
+        """If the delivery is in `aside`, put it back into `unsettled`."""
         ...
 
     def finish(self, delivery: Ptr, held: Held) -> None:

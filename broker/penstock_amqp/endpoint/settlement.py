@@ -88,11 +88,18 @@ class DeliverySettlement:
 
     def conclude(self, delivery: Ptr, held: Held, end: Settled | None) -> bool:
         """Settle what the peer left unsettled as `end` says (None: accept it); False if it is no longer unsettled."""
+        if not self.take(delivery, held):
+            return False
+        self._settle_as(delivery, end)
+        return True
+
+    def take(self, delivery: Ptr, held: Held) -> bool:
+        """Take `held` out of the unsettled deliveries without a word to the peer; False if it is no longer there."""
+        self._engine.recall(delivery)
         unsettled = self._engine.unsettled
         if unsettled.get(delivery) is not held:
             return False
         del unsettled[delivery]
-        self._settle_as(delivery, end)
         return True
 
     def confirm(self, ended: AcceptedUnsettled | Settled) -> None:

@@ -10,7 +10,7 @@ that they need for each batch from `Connection` itself, everything else stands i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, Protocol, assert_never
@@ -335,11 +335,14 @@ class Connection:
         """
         self._write(HEARTBEAT)
 
-    def free(self) -> None:
-        """Close the socket and give everything back."""
+    def free(self, free_endpoint: Callable[[Connection], None] | None = None) -> None:
+        """Close the socket and give everything back. `free_endpoint`: has the endpoint freed, now or later."""
         is_closing, self.phase = self.phase is Phase.CLOSING, Phase.GONE
         self.reading.unread = b""
-        self.endpoint.free()
+        if free_endpoint is not None:
+            free_endpoint(self)
+        else:
+            self.endpoint.free()
         self.subscriptions.clear()
         if is_closing:
             self.transport.end()

@@ -7,13 +7,16 @@ docs/decisions/032-delivery-attempts.md (a lost link counts an attempt for its o
 
 from __future__ import annotations
 
+from functools import partial
+
 from penstock_amqp.endpoint.events import AmqpError, Held
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
-from penstock_broker.messages import settle
+from penstock_broker.messages import departures, settle
 from penstock_broker.queue.consumer import ReceivingLink, SendingLink
 from penstock_broker.state.broker import Broker
+from penstock_broker.state.departures import LeavingLink
 from penstock_broker.state.links import Browser, Consumer, Producer, SubscriptionLookup
 from penstock_broker.state.open_transactions import Coordinator
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
@@ -31,6 +34,7 @@ __all__ = [
     "end_if_over",
     "end_queue",
     "end_subscription",
+    "held_by",
     "remove_link",
 ]
 
@@ -98,16 +102,30 @@ def close_link(broker: Broker, connection: Connection, link: InLink | OutLink, e
     try:
         if isinstance(link.context, SendingLink):
             commit.producer_closing(link.context, error)
-        remove_link(broker, link, connection.endpoint.held_by(link) if isinstance(link, OutLink) else [])
-        connection.endpoint.detach(link, closed=True, error=error)
+        remove_link(broker, link, held_by(connection, link))
+        departures.when_back((link,), partial(_detach, broker, connection, link, error))
     except Exception:
         broker.fail_connection(connection)  # it may be another than the one that is served
-        return
-    broker.work.touch(connection)
 
 
-def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held], *, orderly: bool = False) -> None:
-    """Clear every reference to a link. Its deliveries `held` go back to their queue.
+def _detach(broker: Broker, connection: Connection, link: InLink | OutLink, error: AmqpError) -> None:
+    if link.is_open:
+        connection.endpoint.detach(link, closed=True, error=error)
+        broker.work.touch(connection)
+
+
+def held_by(connection: Connection, link: InLink | OutLink) -> list[Held] | None:
+    """The deliveries with which a link ends, for `remove_link`; None if they can't be looked for in one turn."""
+    if not isinstance(link, OutLink):
+        return []
+    if departures.holds_many(connection) and connection.endpoint.unsettled_on(link):
+        return None
+    return connection.endpoint.held_by(link)
+
+
+def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held] | None, *, orderly: bool = False) -> None:
+    """Clear every reference to a link. Its deliveries `held` go back to their queue; None: they do in the next turns,
+    and `departures.when_back` says when.
 
     `orderly`: the client ended the link itself, so nothing was lost and no delivery attempt counts.
     """
@@ -115,18 +133,31 @@ def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held], *, ord
     match context:
         case Consumer():
             queue = context.queue
-            queue.leave(context, broker.clock.now_us)
+            reserves = queue.leave(context, broker.clock.now_us, departures.AT_ONCE)
             if queue.links.consumers:
                 broker.work.schedule(queue)  # what was for this link alone may be for another now
             if broker.clients.live_links.get(context.key) is context:
                 del broker.clients.live_links[context.key]
-            held = commit.separate_settled(context, held)
-            settle.lost(broker, queue, held, counts=not orderly and not broker.is_stopping)
+            counts = not orderly and not broker.is_stopping
+            if held is None:
+                commit.withdraw_settled(context)
+            else:
+                settle.lost(broker, queue, commit.separate_settled(context, held), counts=counts)
             context.after_reply = []
+            if held is None or reserves:
+                withdraws = held is None
+                departures.begin(broker, context, context.link, queue, counts=counts, withdraws=withdraws,
+                                 reserves=reserves)  # fmt: skip
+                return
         case Browser():
             context.queue.links.browsers.remove(context)
             broker.topology.disposal.add(context.take_pending())
             context.is_active = False
+            if held is None:
+                departures.begin(broker, context, context.link, None, counts=False, withdraws=True, reserves=False)
+                return
+        case LeavingLink():
+            return  # it has ended before
         case Producer():
             match context.destination:
                 case ExchangeTarget(exchange=exchange):

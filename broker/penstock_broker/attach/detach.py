@@ -11,10 +11,11 @@ import logging
 from typing import assert_never
 
 from penstock_amqp.endpoint.events import AmqpError, Detached, Held, SessionEnded
-from penstock_amqp.endpoint.links import OutLink
+from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.attach import close, severance, temporary
 from penstock_broker.errors import amqp_error
+from penstock_broker.messages import departures
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer, SubscriptionLookup
 from penstock_broker.topology.records import Subscription
@@ -44,10 +45,9 @@ def detached(broker: Broker, connection: Connection, event: Detached) -> None:
     elif isinstance(context, SubscriptionLookup):
         _detach_lookup(broker, context, event.closed)
     else:
-        held = connection.endpoint.held_by(link) if isinstance(link, OutLink) else []
-        close.remove_link(broker, link, held, orderly=True)
+        close.remove_link(broker, link, close.held_by(connection, link), orderly=True)
         temporary.links_ended(broker, (context,))
-        connection.endpoint.detach(link, closed=event.closed)
+        departures.when_back((link,), lambda: _reply(broker, connection, link, None, event.closed))
     broker.work.touch(connection)
 
 
@@ -62,7 +62,7 @@ def _detach_consumer(broker: Broker, consumer: Consumer, identity: Identity, clo
     )
     others = len(consumer.queue.links.consumers) - 1
     decision = decide_detach(request, _existing(broker, consumer), others)
-    close.remove_link(broker, link, connection.endpoint.held_by(link), orderly=True)
+    close.remove_link(broker, link, close.held_by(connection, link), orderly=True)
     _apply(broker, connection, link, identity, decision, closed)
     temporary.links_ended(broker, (consumer,))
 
@@ -114,10 +114,14 @@ def _apply(
             error = amqp_error(decision.refuse)
         case _:
             assert_never(decision)
-    broker.sync.when_durable(connection, lambda: _reply(broker, connection, link, error, closed))
+    broker.sync.when_durable(
+        connection, lambda: departures.when_back((link,), lambda: _reply(broker, connection, link, error, closed))
+    )
 
 
-def _reply(broker: Broker, connection: Connection, link: OutLink, error: AmqpError | None, closed: bool) -> None:
+def _reply(
+    broker: Broker, connection: Connection, link: InLink | OutLink, error: AmqpError | None, closed: bool
+) -> None:
     if link.is_open:
         connection.endpoint.detach(link, closed=closed, error=error)
         broker.work.touch(connection)
@@ -128,8 +132,8 @@ def session_ended(broker: Broker, connection: Connection, event: SessionEnded) -
     held = _held_by_link(connection)
     contexts = [link.context for link in event.session.links]
     for link in event.session.links:
-        close.remove_link(broker, link, held.get(link, []) if isinstance(link, OutLink) else [], orderly=True)
-    connection.endpoint.end(event.session)
+        close.remove_link(broker, link, _of(held, link), orderly=True)
+    departures.when_back(event.session.links, lambda: _end_session(broker, connection, event.session))
     number = event.session.context
     if isinstance(number, int):
         session = SessionKey(connection.number, number)
@@ -139,6 +143,11 @@ def session_ended(broker: Broker, connection: Connection, event: SessionEnded) -
                 subscription.users = subscription.users.session_ended(session)
                 close.end_if_over(broker, identity)
     temporary.links_ended(broker, contexts)
+    broker.work.touch(connection)
+
+
+def _end_session(broker: Broker, connection: Connection, session: Session) -> None:
+    connection.endpoint.end(session)
     broker.work.touch(connection)
 
 
@@ -165,7 +174,7 @@ def _end(broker: Broker, connection: Connection, *, orderly: bool) -> None:
     commit.roll_back_connection(broker, connection)
     held = _held_by_link(connection)
     for link in connection.endpoint.all_links():
-        close.remove_link(broker, link, held.get(link, []) if isinstance(link, OutLink) else [], orderly=orderly)
+        close.remove_link(broker, link, _of(held, link), orderly=orderly)
     for identity in connection.subscriptions:
         subscription = broker.topology.subscriptions.get(identity)
         if subscription is not None:
@@ -181,8 +190,16 @@ def _end(broker: Broker, connection: Connection, *, orderly: bool) -> None:
             del broker.clients.containers[connection.client.container_id]
 
 
-def _held_by_link(connection: Connection) -> dict[OutLink, list[Held]]:
-    """The deliveries that the client has not settled."""
+def _of(held: dict[OutLink, list[Held]] | None, link: InLink | OutLink) -> list[Held] | None:
+    if not isinstance(link, OutLink):
+        return []
+    return None if held is None else held.get(link, [])
+
+
+def _held_by_link(connection: Connection) -> dict[OutLink, list[Held]] | None:
+    """The deliveries that the client has not settled; None if they are too many for one turn."""
+    if departures.holds_many(connection):
+        return None
     by_link: dict[OutLink, list[Held]] = {}
     for held in connection.endpoint.all_held():
         by_link.setdefault(held[0], []).append(held)

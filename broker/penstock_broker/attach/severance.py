@@ -18,12 +18,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Held
-from penstock_broker.access.connection import Connection
+from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.attach import close, temporary
 from penstock_broker.log import EndReason, bytes_in_log
-from penstock_broker.messages import due_times, store
+from penstock_broker.messages import departures, due_times, store
 from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.state.broker import Broker
+from penstock_broker.state.departures import LeavingLink, consumed_queue
 from penstock_broker.state.links import Browser, Consumer
 from penstock_broker.state.loose_ends import NOTHING
 from penstock_broker.state.open_transactions import transactions_of
@@ -38,8 +39,10 @@ def sever(broker: Broker, connection: Connection) -> None:
     """Remove every trace of a connection; its links, messages and transactions are given back. Raises nothing."""
     number = connection.number
     concerned: dict[Queue, None] = {}
+    departure = departures.take_off(broker, connection)
     for what, step in (
         ("messages on their way into many queues", partial(store.finish_fan_outs, broker)),
+        ("deliveries of others on their way back", partial(departures.finish, broker)),
         ("its counting", partial(broker.clients.counts.leave, connection)),
         ("its transactions", partial(_drop_transactions, broker, connection)),
         ("its deliveries", partial(_collect_deliveries, broker, connection)),
@@ -66,9 +69,12 @@ def sever(broker: Broker, connection: Connection) -> None:
     _guarded(number, "its subscriptions", partial(_end_subscriptions, broker, connection))
     _guarded(number, "its temporary nodes", partial(temporary.connection_ended, broker, connection))
     _guarded(number, "temporary nodes that nobody uses", partial(temporary.links_ended, broker, ()))
+    if departure is not None and connection.phase is Phase.GONE:  # else whoever called this frees it
+        for action in departure.after:
+            _guarded(number, "its engine", action)
 
 
-def _guarded(number: int, what: str, step: Callable[[], None]) -> None:
+def _guarded(number: int, what: str, step: Callable[[], object]) -> None:
     try:
         step()
     except Exception:
@@ -98,8 +104,9 @@ def _drop_transactions(broker: Broker, connection: Connection) -> None:
 def _collect_deliveries(broker: Broker, connection: Connection) -> None:
     """What it has not settled goes back."""
     for link, entry, _ in connection.endpoint.all_held():
-        if isinstance(link.context, Consumer):
-            broker.loose_ends.take(link.context.queue, (entry,))
+        queue = consumed_queue(link.context)
+        if queue is not None:
+            broker.loose_ends.take(queue, (entry,))
 
 
 def _drop_receivers(broker: Broker, connection: Connection, concerned: dict[Queue, None]) -> None:
@@ -125,6 +132,9 @@ def _drop_receivers(broker: Broker, connection: Connection, concerned: dict[Queu
         context = link.context
         if isinstance(context, Consumer):
             concerned[context.queue] = None  # also one that has ended, or that its consumer has left
+        elif isinstance(context, LeavingLink) and context.queue is not None:
+            concerned[context.queue] = None
+            context.queue.backlog.left(context.consumer)
         if isinstance(context, Consumer | Browser):
             context.is_active = False
             context.after_reply = []
@@ -193,9 +203,9 @@ def _deliveries_in_flight(broker: Broker, severed: Connection) -> dict[Queue, di
         if connection is severed:
             continue
         for held in connection.endpoint.all_held():
-            consumer = held[0].context
-            if isinstance(consumer, Consumer):
-                found.setdefault(consumer.queue, {})[held[1][NUMBER]] = held
+            queue = consumed_queue(held[0].context)
+            if queue is not None:
+                found.setdefault(queue, {})[held[1][NUMBER]] = held
         ledger = transactions_of(connection)
         if ledger is not None:
             for each in ledger.settlements():

@@ -122,6 +122,7 @@ class Compaction:
             each.note(incarnation, messages)
 
     def _begin(self, found: Survivors) -> Steps:
+        self._usage.count_segment(found.segment)
         queues, number = self._usage.queues, found.segment.number
         tallies: dict[int, Tally] = {}
         incarnations = list(queues)

@@ -48,7 +48,9 @@ class FileLayer(Protocol):
 
     def unlink(self, path: Path) -> None: ...
 
-    def fsync_folder(self, folder: Path) -> None: ...
+    def fsync_folder(self, folder: Path) -> None:
+        """Wait until the names in the folder are on the disk. May be called from another thread, as `fdatasync`."""
+        ...
 
     def boot_id(self) -> bytes:
         """16 bytes that stay the same until the machine starts anew, so for as long as unsynced writes survive."""

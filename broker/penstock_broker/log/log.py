@@ -107,7 +107,7 @@ class Log:
             self._writer.begin_segment(1, self._numbers.message)
         back_end = choose(files, usage.segments[-1].handle, options.sync) if syncer is None else syncer(files)
         LOGGER.info("log %s: epoch %d, synced by %s", folder, self.epoch, back_end.name)
-        self._sync = Sync(self._writer, back_end)
+        self._sync = Sync(self._writer, self._spares, back_end)
         most = most_entries(self._writer.capacity)
         acks = AckCompaction(files, usage, self._writer.seed, most)
         self._space = Space(files, self._writer, self._spares, acks, self._sync, options.reserve, clock)

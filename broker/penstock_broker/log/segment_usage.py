@@ -5,7 +5,8 @@ there are two integers: how many live messages, and the sum of their numbers. If
 two disagree. Such a segment is not recycled in this run (the next start counts anew), so the mistake costs space and no
 message.
 
-Cost: one update per queue and block of puts, two bisections and one sum per queue and block of acks.
+Cost: one update per queue and block of puts, two bisections and one sum per queue and block of acks. Where a block has
+puts for very many queues, their updates are spread over the next turns (`PendingTallies`).
 """
 
 import logging
@@ -15,11 +16,14 @@ from pathlib import Path
 
 from penstock_broker.log.block_index import BlockIndex
 from penstock_broker.log.blocks import BLOCK_HEADER
+from penstock_broker.log.pending_tallies import PendingTallies, Share
 from penstock_broker.log.places import Places
 
 LOGGER = logging.getLogger(__name__)
 
 Span = tuple[int, int]  # first and last message
+MOST_AT_ONCE = 1000
+"""Queues whose tallies are updated in one turn: about half a millisecond."""
 _NEVER = 1 << 64
 """More than the sequence of any block."""
 
@@ -114,6 +118,7 @@ class SegmentUsage:
         """The block by which that happened last."""
         self.watch: Callable[[int, Sequence[int]], None] | None = None
         """Is told of each ack, by queue and ascending messages, while a compaction is under way."""
+        self._pending = PendingTallies()
         self._holders: dict[int, _Holder] = {}  # by message
         self._changes = 0
         """Grows whenever a segment may have become recyclable, but for what `recyclable` is asked with."""
@@ -147,6 +152,8 @@ class SegmentUsage:
 
     def end_queue(self, incarnation: int, sequence: int) -> None:
         """The queue and all its messages are gone by block `sequence`."""
+        if self._pending:
+            self._count(self._pending.of_queue(incarnation))
         tallies = self.queues.pop(incarnation, {})
         self._leave(incarnation, list(self._holders), sequence)
         for number, tally in list(tallies.items()):
@@ -161,10 +168,15 @@ class SegmentUsage:
         found = ((message, self.by_number[number]) for message, number in messages)
         self.places.rebuild(found, first_free, self.segments[-1])
 
-    def put(self, segment: Segment, incarnations: Iterable[int], messages: Sequence[int]) -> None:
+    def put(self, segment: Segment, incarnations: Sequence[int], messages: Sequence[int]) -> None:
         """Messages (ascending), each in all these queues, were written to `segment`."""
         count, total = len(messages), sum(messages)
         segment.last_message = max(segment.last_message, messages[-1])
+        if len(incarnations) > MOST_AT_ONCE:
+            queues = self._pending.add(segment.number, incarnations, self.queues.keys(), count, total)
+            segment.live += count * queues
+            segment.put_places += count * queues
+            return
         for incarnation in incarnations:
             tallies = self.queues.get(incarnation)
             if tallies is None:
@@ -177,11 +189,29 @@ class SegmentUsage:
             segment.live += count
             segment.put_places += count
 
+    def count_pending(self, most: int = MOST_AT_ONCE) -> None:
+        """Count messages for very many queues in some of these (`most`): once a turn."""
+        if self._pending:
+            self._count(self._pending.take(most))
+
+    def count_segment(self, segment: Segment) -> None:
+        """Count all messages in a segment: whoever reads its tallies calls it once the segment is full."""
+        if self._pending:
+            self._count(self._pending.of_segment(segment.number))
+
+    def _count(self, shares: Iterable[Share]) -> None:
+        for incarnation, number, count, total in shares:
+            tally = self.queues[incarnation].setdefault(number, Tally())
+            tally.count += count
+            tally.total += total
+
     def ack(self, incarnation: int, messages: Sequence[int], sequence: int) -> set[int]:
         """These messages (ascending) left their queue by block `sequence`. Returns the segments with their puts."""
         tallies = self.queues.get(incarnation)
         if tallies is None:
             return set()
+        if self._pending:
+            self._count(self._pending.of_queue(incarnation))
         if self._holders:
             self._leave(incarnation, messages, sequence)
         if self.watch is not None:

@@ -107,6 +107,7 @@ class Space:
         if unneeded is not None:
             writer.usage.remove_segment(unneeded)
             self._spares.recycle(unneeded.path, unneeded.handle, unneeded.size)
+            self._sync.request_for_names()
             return
 
         def more() -> bool:

@@ -44,6 +44,8 @@ class SpareSegments:
         self._size = size
         self._wanted = wanted
         self._ready: list[SpareSegment] = []
+        self._renamed: list[SpareSegment] = []
+        """Recycled segments whose new names are not synced yet."""
         self._filling: _Filling | None = None
         self._next_name = 1
         self.full = False
@@ -87,16 +89,21 @@ class SpareSegments:
     def recycle(self, path: Path, handle: int, size: int) -> None:
         """Make a spare of a segment of which nothing is needed; delete it if its size is another or there are plenty.
 
-        Its new name, or its end, is durable on return: later steps rely on it that the segment never comes back.
+        Its new name, or its end, has to be synced before anything relies on it that the segment never comes back: the
+        caller has the folder synced, calls `names_are_synced` then, and recycles nothing in between.
         """
         if size == self._size and len(self._ready) <= self._wanted:
             spare = self._new_path()
             self._files.rename(path, spare)
-            self._ready.append(SpareSegment(spare, handle))
+            self._renamed.append(SpareSegment(spare, handle))
         else:
             self._files.close(handle)
             self._files.unlink(path)
-        self._files.fsync_folder(self._folder)
+
+    def names_are_synced(self) -> None:
+        """What was recycled can be used."""
+        self._ready += self._renamed
+        self._renamed.clear()
 
     def take(self) -> SpareSegment | None:
         """A spare to write a segment in; None if there is none."""
@@ -112,6 +119,9 @@ class SpareSegments:
     def fill_one(self) -> bool:
         """Make one more spare now, wanted or not, however long it takes. False if there is no space on the disk."""
         before = len(self._ready)
+        if self._renamed:  # its sync is under way, and can't be waited for
+            self._files.fsync_folder(self._folder)
+            self.names_are_synced()
         while len(self._ready) == before:
             if self._fill(lambda: True) is None:
                 return False
@@ -119,7 +129,7 @@ class SpareSegments:
 
     def close(self) -> None:
         """Close the files."""
-        for spare in self._ready:
+        for spare in (*self._ready, *self._renamed):
             self._files.close(spare.handle)
         if self._filling is not None:
             self._files.close(self._filling.handle)

@@ -1,4 +1,4 @@
-"""Back ends that call fdatasync, so that the broker's thread does not wait for it.
+"""Back ends that call fdatasync, and fsync for the names in a folder, so that the broker's thread does not wait for it.
 
 There are three: the kernel's asynchronous I/O (Linux AIO), one thread, and the caller itself. Each takes (token,
 handles), makes `descriptor` (an eventfd) readable when an fdatasync has ended, and then hands out (token, error). Linux
@@ -14,8 +14,10 @@ import logging
 import os
 import platform
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
 from struct import Struct
 from typing import Protocol
@@ -44,9 +46,15 @@ class Syncer(Protocol):
 
     name: str
     descriptor: int
+    is_immediate: bool
+    """What is submitted has ended when `submit` returns."""
 
     def submit(self, token: int, handles: Sequence[int]) -> None:
         """Start an fdatasync of these files. Never raises: `done` hands out a failure."""
+        ...
+
+    def submit_folder(self, token: int, folder: Path) -> None:
+        """Start an fsync of the folder's names. Never raises: `done` hands out a failure."""
         ...
 
     def done(self) -> Done:
@@ -66,6 +74,7 @@ class InlineSyncer:
     """Syncs within `submit`: the simplest back end, for tests and tools."""
 
     name = "inline"
+    is_immediate = True
 
     def __init__(self, files: FileLayer) -> None:
         self._files = files
@@ -74,6 +83,10 @@ class InlineSyncer:
 
     def submit(self, token: int, handles: Sequence[int]) -> None:
         self._done.append((token, _sync(self._files, handles)))
+        os.eventfd_write(self.descriptor, 1)
+
+    def submit_folder(self, token: int, folder: Path) -> None:
+        self._done.append((token, _sync_folder(self._files, folder)))
         os.eventfd_write(self.descriptor, 1)
 
     def done(self) -> Done:
@@ -91,10 +104,11 @@ class ThreadSyncer:
     """One thread that only syncs, and so hardly ever holds the GIL."""
 
     name = "thread"
+    is_immediate = False
 
     def __init__(self, files: FileLayer) -> None:
         self._files = files
-        self._tasks: SimpleQueue[tuple[int, Sequence[int]] | None] = SimpleQueue()
+        self._tasks: SimpleQueue[tuple[int, Callable[[], OSError | None]] | None] = SimpleQueue()
         self._done: SimpleQueue[tuple[int, OSError | None]] = SimpleQueue()
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._thread = threading.Thread(target=self._run, name="penstock-log-sync", daemon=True)
@@ -102,12 +116,15 @@ class ThreadSyncer:
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:
-            token, handles = task
-            self._done.put((token, _sync(self._files, handles)))
+            token, action = task
+            self._done.put((token, action()))
             os.eventfd_write(self.descriptor, 1)
 
     def submit(self, token: int, handles: Sequence[int]) -> None:
-        self._tasks.put((token, tuple(handles)))
+        self._tasks.put((token, partial(_sync, self._files, tuple(handles))))
+
+    def submit_folder(self, token: int, folder: Path) -> None:
+        self._tasks.put((token, partial(_sync_folder, self._files, folder)))
 
     def done(self) -> Done:
         _drain(self.descriptor)
@@ -143,6 +160,7 @@ class AioSyncer:
     """
 
     name = "aio"
+    is_immediate = False
 
     def __init__(self, files: FileLayer) -> None:
         if platform.machine() not in _NUMBERS:
@@ -159,6 +177,10 @@ class AioSyncer:
         self._errors: dict[int, OSError] = {}
         self._failed: Done = []
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._folders: SimpleQueue[tuple[int, OSError | None]] = SimpleQueue()
+        self._folder_threads: list[threading.Thread] = []
+        """One for each fsync of a folder that is under way, which is a few times per segment: the kernel has none of
+        these for folders on every file system."""
 
     def _call(self, number: int, *arguments: object) -> int:
         result = int(self._syscall(ctypes.c_long(number), *arguments))
@@ -187,6 +209,17 @@ class AioSyncer:
             self._failed.append((token, self._errors.pop(token, None)))
             os.eventfd_write(self.descriptor, 1)
 
+    def submit_folder(self, token: int, folder: Path) -> None:
+        thread = threading.Thread(
+            target=self._sync_folder, args=(token, folder), name="penstock-log-names", daemon=True
+        )
+        self._folder_threads.append(thread)
+        thread.start()
+
+    def _sync_folder(self, token: int, folder: Path) -> None:
+        self._folders.put((token, _sync_folder(self._files, folder)))
+        os.eventfd_write(self.descriptor, 1)
+
     def done(self) -> Done:
         _drain(self.descriptor)
         return self._collect(0)
@@ -194,11 +227,17 @@ class AioSyncer:
     def wait(self) -> Done:
         done = self.done()
         while not done:
-            done = self._collect(1)
+            if self._folder_threads:
+                self._folder_threads[0].join()
+            done = self._collect(0 if self._folder_threads else 1)
         return done
 
     def _collect(self, at_least: int) -> Done:
         done, self._failed = self._failed, []
+        while not self._folders.empty():
+            done.append(self._folders.get())
+        if self._folder_threads:
+            self._folder_threads = [each for each in self._folder_threads if each.is_alive()]
         arguments = (self._context, ctypes.c_long(at_least), ctypes.c_long(_DEPTH), self._events, ctypes.c_void_p(None))
         count = self._call(self._getevents, *arguments)
         for data, _, result, _ in _EVENT.iter_unpack(self._events.raw[: count * _EVENT.size]):
@@ -213,6 +252,8 @@ class AioSyncer:
         return done
 
     def close(self) -> None:
+        for thread in self._folder_threads:
+            thread.join()
         self._call(self._destroy, self._context)  # waits for what is under way
         os.close(self.descriptor)
 
@@ -251,6 +292,14 @@ def _sync(files: FileLayer, handles: Sequence[int]) -> OSError | None:
     try:
         for handle in handles:
             files.fdatasync(handle)
+    except OSError as error:
+        return error
+    return None
+
+
+def _sync_folder(files: FileLayer, folder: Path) -> OSError | None:
+    try:
+        files.fsync_folder(folder)
     except OSError as error:
         return error
     return None

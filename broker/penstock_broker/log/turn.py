@@ -28,6 +28,7 @@ class TurnWriter:
         After a failure nothing is written, and the sequence returned is one that is never synced.
         """
         writer = self._writer
+        self._usage.count_pending()
         if writer.failed is not None:
             self._appender.clear()
             writer.routes.forget_released()

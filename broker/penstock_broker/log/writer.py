@@ -66,7 +66,7 @@ class SegmentWriter:
         `reserve`: number of spare segments that are not used up while more can be made. `clock`: milliseconds since
         1970.
         """
-        self._files, self._folder, self._spares = files, folder, spares
+        self._files, self.folder, self._spares = files, folder, spares
         self.usage, self.schedule, self.routes = usage, schedule, routes
         self._defined = SegmentRoutes()
         self._log_id, self.seed, self._clock = log_id, seed_of(log_id), clock
@@ -79,6 +79,8 @@ class SegmentWriter:
         """`sequence`: the last block written; `synced`: the last block known to survive a crash of the machine."""
         self.dirty: set[int] = set()
         """Handles of files that were written to since the last fdatasync was begun."""
+        self.has_new_name = False
+        """A segment got its name since the last sync of the folder was begun."""
         self.failed: str | None = None
         """Why nothing more is written until the next start; None while all is well."""
 
@@ -152,7 +154,7 @@ class SegmentWriter:
         return self.usage.segments[-1]
 
     def begin_segment(self, number: int, first_message: int) -> None:
-        """Make a spare the newest segment. Its name is durable on return, its header with its first block."""
+        """Make a spare the newest segment. Its name and its header are durable with its first block: see `Sync`."""
         if not self._spares.full and len(self._spares) <= self._reserve:
             self._spares.fill_one()
         spare = self._spares.take()
@@ -163,9 +165,9 @@ class SegmentWriter:
             )
         header = SegmentHeader(number, self.segment_bytes, self._log_id, self._clock())
         write_all(self._files, spare.handle, encode_segment_header(header), 0)
-        path = self._folder / segment_name(number)
+        path = self.folder / segment_name(number)
         self._files.rename(spare.path, path)
-        self._files.fsync_folder(self._folder)
+        self.has_new_name = True
         self._defined.clear()
         self.usage.add_segment(Segment(number, path, spare.handle, self.segment_bytes, SEGMENT_START, first_message))
 

@@ -18,11 +18,12 @@ from typing import Final
 from penstock_amqp.endpoint.events import AmqpError, Event
 from penstock_amqp.sasl.mechanisms import CredentialAnswer
 from penstock_broker.access.connection import MAX_BACKLOG_BYTES, Connection, Phase
+from penstock_broker.access.engine_memory import EngineMemory
 from penstock_broker.access.lobby import Lobby
 from penstock_broker.access.rejections import RejectionReason
 from penstock_broker.attach import detach, severance
 from penstock_broker.loop.events import handle, rescue, serve
-from penstock_broker.messages import dispatch
+from penstock_broker.messages import departures, dispatch
 from penstock_broker.state.broker import Broker
 
 __all__ = ["IDLE_MS", "READ", "SWEEP_MS", "Connections"]
@@ -51,6 +52,7 @@ class Connections:
         self.by_fd: dict[int, Connection] = {}
         self.behind: deque[Connection] = deque()
         """Connections with something unread, which the next turns go on with."""
+        self._memory = EngineMemory()
 
     def add(self, connection: Connection) -> None:
         """Serve a connection that was accepted, in the lobby at first."""
@@ -307,12 +309,25 @@ class Connections:
         fd = connection.transport.fd
         self._broker.clients.connections.pop(connection.number, None)
         self.by_fd.pop(fd, None)
-        for step in (partial(self._unregister, connection, fd), connection.free, connection.transport.close):
+        free = partial(connection.free, self._free_endpoint)
+        for step in (partial(self._unregister, connection, fd), free, connection.transport.close):
             try:
                 step()
             except Exception:
                 logger.exception("Connection %d was closed, but not everything of it is given back", connection.number)
         connection.phase = Phase.GONE
+
+    def _free_endpoint(self, connection: Connection) -> None:
+        """Free the engine's side of a connection: not before its deliveries are back in their queues."""
+        free = partial(connection.endpoint.free, self._memory.free)
+        if departures.is_under_way(self._broker, connection):
+            departures.when_over(self._broker, connection, free)
+        else:
+            free()
+
+    def close(self) -> None:
+        """Wait until the memory of the connections that are gone is freed."""
+        self._memory.close()
 
     def _unregister(self, connection: Connection, fd: int) -> None:
         if connection.transport.in_lobby:

@@ -32,8 +32,9 @@ from penstock_amqp.endpoint.transactional_states import is_transactional
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.attach import detach, open
 from penstock_broker.loop import link_events
-from penstock_broker.messages import publish, settle
+from penstock_broker.messages import departures, publish, settle
 from penstock_broker.state.broker import Broker
+from penstock_broker.state.departures import LeavingLink, consumed_queue
 from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.open_transactions import Coordinator
 from penstock_broker.transactions import commit, coordinator, work
@@ -64,6 +65,8 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
                 consumer = event[1].context
                 if isinstance(consumer, Consumer):
                     settle.accepted(broker, consumer, event[2])
+                elif isinstance(consumer, LeavingLink):
+                    departures.give_back(broker, consumer, event[2])
             else:
                 _other(broker, connection, event[2], events[at + 1 :])
     except Exception:
@@ -91,11 +94,13 @@ def rescue(broker: Broker, events: list[Event]) -> None:
             consumer = event[1].context
             if isinstance(consumer, Consumer):
                 ends.leave(consumer.queue, [held[1] for held in event[2]])
+            elif (queue := consumed_queue(consumer)) is not None:
+                ends.take(queue, [held[1] for held in event[2]])
         elif event[0] is EventKind.OTHER:
             for held in _ended_by(event[2]):
-                consumer = held[0].context
-                if isinstance(consumer, Consumer):
-                    ends.take(consumer.queue, (held[1],))
+                queue = consumed_queue(held[0].context)
+                if queue is not None:
+                    ends.take(queue, (held[1],))
 
 
 def _ended_by(event: Other) -> list[Held]:

@@ -33,7 +33,7 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.loop.acceptor import Acceptor
 from penstock_broker.loop.connections import IDLE_MS, READ, SWEEP_MS, Connections
 from penstock_broker.loop.garbage import YoungCollection
-from penstock_broker.messages import dispatch, paging, store
+from penstock_broker.messages import departures, dispatch, paging, store
 from penstock_broker.messages.browse import serve_browser
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
@@ -156,6 +156,7 @@ class Loop:
             or broker.work.draining
             or broker.work.streaming
             or broker.work.fan_outs
+            or broker.work.departures
             or connections.behind
             or self._left
             or disposal
@@ -172,6 +173,8 @@ class Loop:
         broker.clock.timers.run(broker.clock.now_ms, lambda: clock() < deadline)
         if broker.work.fan_outs:
             store.advance_fan_outs(broker)  # those that come now are written in this turn, and begin with the next
+        if broker.work.departures:
+            departures.advance(broker)
         self._acceptor.others_have_work = has_work or len(ready) > 1
         self._serve(ready, deadline)
         if broker.work.held and not broker.is_behind_disk:
@@ -330,5 +333,6 @@ class Loop:
     def close(self) -> None:
         """Give the loop's own descriptors and its thread back; nothing of it may be used afterwards."""
         self._login_thread.close()
+        self.connections.close()
         self._lobby.close()
         self._epoll.close()

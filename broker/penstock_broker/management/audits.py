@@ -28,7 +28,7 @@ from penstock_broker.queue.queue import Queue
 from penstock_broker.queue.snapshots import take_some
 from penstock_broker.state.audits import Audit
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.links import Consumer
+from penstock_broker.state.departures import consumed_queue
 from penstock_broker.state.open_transactions import transactions_of
 from penstock_broker.topology.records import Subscription
 from penstock_core.reason import Reason, Refuse
@@ -232,9 +232,9 @@ def _contents(broker: Broker, queue: Queue) -> Iterator[Entry]:
 
 def _in_flight(broker: Broker, queue: Queue) -> list[Entry]:
     found: dict[int, Entry] = {}
-    for connection in broker.clients.connections.values():
+    for connection in broker.all_connections():
         for link, entry, _ in connection.endpoint.all_held():
-            if isinstance(link.context, Consumer) and link.context.queue is queue:
+            if consumed_queue(link.context) is queue:
                 found[entry[NUMBER]] = entry
         ledger = transactions_of(connection)
         if ledger is not None:

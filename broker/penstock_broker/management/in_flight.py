@@ -15,7 +15,7 @@ from penstock_amqp.endpoint.events import AVAILABLE, Held
 from penstock_broker.access.connection import Connection
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.links import Consumer
+from penstock_broker.state.departures import consumed_queue
 from penstock_broker.state.open_transactions import transactions_of
 
 __all__ = ["EXAMINED_PER_STEP", "InFlight", "InFlightSearch", "add_waiting", "connections_of", "in_flight"]
@@ -64,9 +64,9 @@ class InFlightSearch:
 def _held_of(connection: Connection) -> Iterator[tuple[Queue, Held]]:
     """What the consumers of a connection have in flight now, and what its transactions have settled."""
     for held in connection.endpoint.held_now():
-        consumer = held[0].context
-        if isinstance(consumer, Consumer):
-            yield consumer.queue, held
+        queue = consumed_queue(held[0].context)
+        if queue is not None:
+            yield queue, held
     ledger = transactions_of(connection)
     if ledger is not None:
         for settlement in list(ledger.settlements()):
@@ -78,6 +78,7 @@ def connections_of(broker: Broker, queues: Iterable[Queue]) -> list[Connection]:
     transactions, in which a delivery stays when its link goes.
     """
     found = {each.number: each for each in broker.clients.connections.values() if each.transactions is not None}
+    found |= {each.connection.number: each.connection for each in broker.work.departures}
     for queue in queues:
         for consumer in queue.links.consumers:
             found[consumer.connection.number] = consumer.connection

@@ -330,6 +330,9 @@ def finish_drains(broker: Broker) -> None:
         link, connection, queue = consumer.link, consumer.connection, consumer.queue
         if not link.is_open or not link.drain or connection.is_blocked:
             continue  # `resume` comes back to a blocked one
+        if queue.links.returning:
+            broker.work.draining.append(consumer)  # some of it is on its way back
+            continue
         if link.credit > 0 and queue.is_scheduled and queue.waiting and _may_get_more(queue, consumer):
             broker.work.draining.append(consumer)
             continue

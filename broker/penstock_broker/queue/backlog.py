@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from heapq import merge
-from itertools import chain
+from itertools import chain, count
 from typing import Final
 
 from penstock_amqp.endpoint.events import FLAGS, NUMBER, Entry
@@ -287,7 +287,7 @@ class Backlog:
                 return mine
             if not entry[FLAGS] & GROUPED or not self._reserve_for_owner(level, entry, consumer):
                 return entry
-        return mine if self.examination.budget > 0 else None
+        return mine if self.examination.budget > 0 and self._is_through(level, consumer) else None
 
     def _next(self, level: PriorityLevel, consumer: BacklogConsumer) -> Entry | None:
         if consumer.cursor is not None:
@@ -339,14 +339,25 @@ class Backlog:
         self.selections.limit(consumer, max_bytes)
         self.is_plain = False
 
-    def left(self, consumer: BacklogConsumer) -> None:
-        """The consumer is gone: what was reserved for it goes back to its place, for any other."""
+    def left(self, consumer: BacklogConsumer, most: int = 0) -> bool:
+        """The consumer is gone: `most` messages (0: all) that were reserved for it go back to their places, for any
+        other. True if more are left."""
         self.selections.left(consumer)
         if self.groups is not None:
             self.groups.left(consumer)
-        for messages in self._reserved.pop(consumer):
-            for entry in messages:
-                self.put_back(entry)
+        return self.give_back(consumer, most)
+
+    def give_back(self, consumer: BacklogConsumer, most: int = 0) -> bool:
+        """The same with the next ones."""
+        for messages in self._reserved.by_priority(consumer):
+            for moved in count(1):
+                if not messages.blocks:
+                    break
+                self.put_back(messages.pop_first())
+                if moved == most:
+                    return True
+        self._reserved.pop(consumer)
+        return False
 
     def calm_down(self) -> None:
         """Go back to the plain way of handing out if nothing needs another one."""

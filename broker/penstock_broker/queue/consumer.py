@@ -58,7 +58,7 @@ class ReceivingLink(Link):
 class QueueLinks:
     """The links that get messages out of one queue."""
 
-    __slots__ = ("active", "browsers", "consumers", "tiers", "turn", "unused_since_us")
+    __slots__ = ("active", "browsers", "consumers", "returning", "tiers", "turn", "unused_since_us")
 
     def __init__(self, now_us: int) -> None:
         self.consumers: list[ReceivingLink] = []
@@ -67,6 +67,9 @@ class QueueLinks:
         """Whose turn it is among the consumers: an index."""
         self.tiers: tuple[list[ReceivingLink], ...] | None = None
         """The consumers that may get something, those before whom others come last; None: all, in turn."""
+        self.returning = 0
+        """Links that have ended and whose deliveries are not all back yet. While there are any, nobody gets anything.
+        """
         self.active: ReceivingLink | None = None
         """The one consumer that gets messages, if only one may."""
         self.unused_since_us = now_us
@@ -84,3 +87,5 @@ class QueueLinks:
         else:
             self.active = None
             self.tiers = tuple([consumers[at] for at in tier] for tier in ranked) if len(ranked) > 1 else None
+        if self.returning:
+            self.tiers = ([],)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
+from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import Entry
 
 __all__ = ["FREED_PER_TURN", "Disposal", "Pile"]
@@ -25,6 +26,7 @@ Pile: TypeAlias = (
     | set[int]
     | Mapping[int, object]
     | Mapping[str, object]
+    | Mapping[Ptr, object]
     | Iterator[object]
 )
 """Messages one by one or in blocks, or what was remembered of them; an iterator must free each item that it yields."""

@@ -14,7 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import chain
 from typing import Final, Literal, TypeAlias
 
 from penstock_amqp.endpoint.events import AVAILABLE, FLAGS, NUMBER, AmqpError, Entry, Held
@@ -306,14 +306,17 @@ class Queue:
         self.links.unused_since_us = 0
         self.rank()
 
-    def leave(self, consumer: ReceivingLink, now_us: int) -> None:
-        """The consumer is gone; what it had unsettled is given back apart from this."""
+    def leave(self, consumer: ReceivingLink, now_us: int, most: int = 0) -> bool:
+        """The consumer is gone; what it had unsettled is given back apart from this. True if messages are still
+        reserved for it, because these are more than `most` (0: any number): `Backlog.give_back` gives them back.
+        """
         self.note_change()
         self.links.consumers.remove(consumer)
-        self.backlog.left(consumer)
+        keeps_reserved = self.backlog.left(consumer, most)
         if not self.links.consumers:
             self.links.unused_since_us = now_us
         self.rank()
+        return keeps_reserved
 
     def exclude(self, consumer: ReceivingLink, number: int) -> None:
         """Keep a message from a consumer from now on; one that is gone meanwhile gets nothing anyway."""
@@ -366,5 +369,4 @@ class Queue:
 
 
 def _told(state: WaitingState, entries: Iterable[Entry]) -> Iterator[tuple[WaitingState, Entry]]:
-    states: Iterator[WaitingState] = repeat(state)
-    return zip(states, entries, strict=False)
+    return map(lambda entry: (state, entry), entries)  # noqa: C417 - a generator would end with the first OSError

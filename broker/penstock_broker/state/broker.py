@@ -28,6 +28,7 @@ from penstock_broker.log import Log
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.audits import Audit
+from penstock_broker.state.departures import Departure
 from penstock_broker.state.fan_outs import FanOut
 from penstock_broker.state.links import Browser, Consumer, CreditHold, Producer
 from penstock_broker.state.loose_ends import LooseEnds
@@ -120,13 +121,15 @@ class Clients:
 class PendingWork:
     """What this turn of the loop has still to do, or the next ones have."""
 
-    __slots__ = ("browsing", "delivered", "dirty", "draining", "fan_outs", "held", "ready", "streaming")
+    __slots__ = ("browsing", "delivered", "departures", "dirty", "draining", "fan_outs", "held", "ready", "streaming")
 
     def __init__(self) -> None:
         self.ready: deque[Queue] = deque()
         """Queues that may have something to send."""
         self.fan_outs: deque[FanOut] = deque()
         """Messages that are on their way into very many queues; none is over."""
+        self.departures: deque[Departure] = deque()
+        """Connections with links that have ended and whose deliveries are on their way back; none is over."""
         self.browsing: deque[Browser] = deque()
         """Browsers that may get more copies."""
         self.dirty: list[Connection] = []
@@ -213,6 +216,12 @@ class Broker:
         """`look` of this broker's `messages.memory_watch`."""
         self.keep_time: Callable[[Queue], None]
         """`messages.expiry.keep_time` of this broker, for timers."""
+
+    def all_connections(self) -> list[Connection]:
+        """The connections, and those that are gone but for deliveries that are on their way back."""
+        known = self.clients.connections
+        gone = [each.connection for each in self.work.departures if each.connection.number not in known]
+        return [*known.values(), *gone]
 
     @property
     def is_behind_disk(self) -> bool:

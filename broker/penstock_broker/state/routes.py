@@ -77,21 +77,20 @@ class Route:
     def __init__(self, queues: tuple[Queue, ...], route_sets: RouteSets | None) -> None:
         self.queues = queues
         picky, rejecting, logged, kept = list[Queue](), list[Queue](), list[int](), list[int]()
-        kinds = set[tuple[bool, bool]]()
         is_bounded = False
-        for queue in queues:  # once: there may be ten thousand
-            policy, is_logged = queue.policy, queue.is_logged
+        reject = Overflow.REJECT
+        for queue in queues:  # once, and all of it in one turn: there may be ten thousand
+            policy = queue.policy
             if queue.admits is not None:
                 picky.append(queue)
-            if policy.overflow is Overflow.REJECT and policy.is_limited:
-                rejecting.append(queue)
-            if is_logged:
+            if queue.is_logged:
                 logged.append(queue.incarnation)
                 if policy.keeps_all:
                     kept.append(queue.incarnation)
             if policy.max_ttl_us:
                 is_bounded = True
-            kinds.add((is_logged, policy.keeps_all))
+            if policy.overflow is reject and (policy.max_messages or policy.is_limited):
+                rejecting.append(queue)
         self.picky = tuple(picky)
         """Queues that take some messages only."""
         self.open_queues = tuple(queue for queue in queues if queue.admits is None) if picky else queues
@@ -104,7 +103,7 @@ class Route:
         self._volatile_set = 0
         self.is_plain = not picky and not rejecting and not is_bounded
         """Every message goes to every queue, nothing is asked."""
-        self.is_alike = len(kinds) <= 1
+        self.is_alike = len(logged) in (0, len(queues)) and len(kept) in (0, len(logged))
         """All of the queues log the same messages."""
         self._selection: AdmissionSet[Queue] | None = None
 

@@ -50,6 +50,7 @@ __all__ = [
     "roll_back_coordinator",
     "separate_settled",
     "set_rollback_only",
+    "withdraw_settled",
 ]
 
 logger = logging.getLogger(__name__)
@@ -283,6 +284,24 @@ def separate_settled(consumer: Consumer, held: list[Held]) -> list[Held]:
                 if kept is None:  # the client has settled it outside the transaction since
                     transaction.settlements = [each for each in transaction.settlements if each is not settlement]
     return list(rest.values())
+
+
+def withdraw_settled(consumer: Consumer) -> None:
+    """The link of a consumer is about to end, with more deliveries than are looked at in one turn. Those that are
+    settled in a transaction stay with it.
+    """
+    ledger = transactions_of(consumer.connection)
+    if ledger is None:
+        return
+    for transaction in ledger.by_id.values():
+        kept: list[Settlement] = []
+        for each in transaction.settlements:
+            if each.consumer is consumer and each.unsettled is not None:
+                delivery, each.unsettled = each.unsettled, None
+                if not consumer.connection.endpoint.take_unsettled(delivery, each.held):
+                    continue  # the client has settled it outside the transaction since
+            kept.append(each)
+        transaction.settlements = kept
 
 
 def set_rollback_only(connection: Connection, txn_id: bytes | None, fault: Refuse | None = None) -> None:

@@ -30,6 +30,7 @@ def test_a_recycled_segment_does_not_come_back_after_a_crash() -> None:
     handle = files.open(path, create=True)
     files.fsync_folder(FOLDER)
     spares(files).recycle(path, handle, SIZE)
+    files.fsync_folder(FOLDER)
     files.crash(lambda length: length, names_kept=0)
     assert path not in files.paths()
 
@@ -41,8 +42,32 @@ def test_a_segment_of_another_size_is_deleted_for_good() -> None:
     files.fsync_folder(FOLDER)
     pool = spares(files)
     pool.recycle(path, handle, SIZE * 2)
+    files.fsync_folder(FOLDER)
     files.crash(lambda length: length, names_kept=0)
     assert files.paths() == [] and len(pool) == 0
+
+
+def test_a_recycled_segment_is_not_handed_out_before_its_name_is_synced() -> None:
+    files = SimulatedFiles()
+    path = FOLDER / segment_name(1)
+    handle = files.open(path, create=True)
+    pool = spares(files)
+    pool.recycle(path, handle, SIZE)
+    assert pool.take() is None
+    pool.names_are_synced()
+    spare = pool.take()
+    assert spare is not None and spare.handle == handle
+
+
+def test_who_needs_a_spare_at_once_gets_a_recycled_one_whose_name_is_synced_on_the_spot() -> None:
+    files = SimulatedFiles()
+    path = FOLDER / segment_name(1)
+    handle = files.open(path, create=True)
+    pool = spares(files)
+    pool.recycle(path, handle, SIZE)
+    assert pool.fill_one()
+    files.crash(lambda length: length, names_kept=0)
+    assert path not in files.paths()
 
 
 def test_the_next_run_takes_over_whole_spares_and_finishes_a_half_filled_one() -> None:

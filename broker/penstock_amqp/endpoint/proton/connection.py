@@ -5,7 +5,8 @@ This module must not know messages. Source: AMQP 1.0 part 2, 2.4 and 2.7.1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from penstock_amqp.endpoint.buffers import FREED, Ptr
@@ -20,7 +21,7 @@ MAX_CHANNEL: Final = 255
 
 
 class ProtonConnection:
-    """The server's end of one connection: proton's transport, connection and collector of events. Free it by `free`."""
+    """The server's end of one connection: proton's transport, connection and collector of events. `let_go` ends it."""
 
     __slots__ = ("_connection", "collector", "transport")
 
@@ -79,18 +80,28 @@ class ProtonConnection:
         """Send heartbeats, notice a silent peer; return when to call again (same clock), 0 for never."""
         return ffi.transport_tick(self.transport, now_ms)
 
-    def free(self) -> None:
-        """Free the connection with its sessions, links and deliveries. Nothing can be called on it afterwards."""
-        transport, connection, collector = self.transport, self._connection, self.collector
-        if transport is FREED:
-            return
+    def let_go(self) -> Callable[[], None]:
+        """Nothing can be called on the connection afterwards. What is returned frees it with its sessions, links and
+        deliveries, in whatever thread it is called.
+        """
+        if self.transport is FREED:
+            return _nothing
+        release = partial(_release, self.transport, self._connection, self.collector)
         self.transport = self._connection = self.collector = FREED
-        ffi.transport_unbind(transport)
-        ffi.collector_release(collector)
-        ffi.connection_release(connection)
-        ffi.decref(transport)
-        ffi.decref(connection)
-        ffi.collector_free(collector)
+        return release
+
+
+def _nothing() -> None:
+    pass
+
+
+def _release(transport: Ptr, connection: Ptr, collector: Ptr) -> None:
+    ffi.transport_unbind(transport)
+    ffi.collector_release(collector)
+    ffi.connection_release(connection)
+    ffi.decref(transport)
+    ffi.decref(connection)
+    ffi.collector_free(collector)
 
 
 def _names(value: Value) -> tuple[str, ...]:

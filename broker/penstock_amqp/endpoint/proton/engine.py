@@ -50,6 +50,10 @@ __all__ = ["ProtonEngine"]
 SESSIONS_AT_ONCE: Final = 16
 """Sessions that are opened before proton writes. With no channel left, proton would never write again."""
 
+MANY_SENT: Final = 10_000
+"""More messages than this have been sent: the memory of their deliveries, which proton keeps for later ones, takes
+milliseconds to free."""
+
 # Names of the module cost less than members of an enum, which are looked up in its class each time.
 _MESSAGES: Final = EventKind.MESSAGES
 _ACCEPTED_RUN: Final = EventKind.ACCEPTED
@@ -84,8 +88,10 @@ class ProtonEngine:
         "_has_notice",
         "_tag",
         "_transport",
+        "aside",
         "frame_bytes",
         "has_failed",
+        "has_recalled",
         "push",
         "receivers",
         "room",
@@ -106,6 +112,8 @@ class ProtonEngine:
         self.push: partial[int] = partial(ffi.transport_push, connection.transport)
         self.receivers: dict[Ptr, InLink] = {}
         self.unsettled: dict[Ptr, Held] = {}
+        self.aside: dict[Ptr, Held | None] = {}
+        self.has_recalled = False
         self.unconfirmed: dict[Ptr, InLink] = {}
         self.frame_bytes = 0
         self.unwritten_sessions = 0
@@ -118,6 +126,7 @@ class ProtonEngine:
         self.push = partial(ffi.transport_push, FREED)
         self.receivers.clear()
         self.unsettled.clear()
+        self.aside.clear()
         self.unconfirmed.clear()
 
     def drain(self, out: list[Event]) -> Notice | None:
@@ -176,6 +185,9 @@ class ProtonEngine:
                     batch_link, batch, held_link = link, [], None
                     out.append((_MESSAGES, link, batch))
                 batch.append((received, data, delivery_settled(received)))
+            elif self.aside and self.aside.get(received) is not None:
+                self.recall(received)
+                continue  # it is in `unsettled` now
             elif self.unconfirmed and received in self.unconfirmed:
                 self._has_notice = True
                 return NoticeKind.STATE, received, None
@@ -225,6 +237,19 @@ class ProtonEngine:
             self.unsettled[sent] = (link, entry, now_us)
         return None
 
+    def recall(self, delivery: Ptr) -> None:
+        """If the delivery is in `aside`, put it back into `unsettled`."""
+        held = self.aside.get(delivery)
+        if held is not None:
+            self.aside[delivery] = None
+            self.unsettled[delivery] = held
+            self.has_recalled = True
+
+    @property
+    def has_sent_many(self) -> bool:
+        """True if proton may keep the memory of very many deliveries, which it then frees all at once."""
+        return self._tag > MANY_SENT
+
     def finish(self, delivery: Ptr, held: Held) -> None:
         """All bytes of a streamed message are with the engine: treat its delivery as `send` treats others."""
         link = held[0]
@@ -258,6 +283,9 @@ class ProtonEngine:
         elif ffi.link_unsettled(link.ptr):
             for ptr in [ptr for ptr, held in self.unsettled.items() if held[0] is link]:
                 del self.unsettled[ptr]
+            for ptr, held in self.aside.items():
+                if held is not None and held[0] is link:
+                    self.aside[ptr] = None
 
     def open_session(self, session: Ptr) -> None:
         """Answer a Begin. It is written with the next output, or before the engine runs out of channels."""

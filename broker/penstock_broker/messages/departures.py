@@ -1,0 +1,212 @@
+"""Gives the deliveries of links that have ended back to their queues: few of them at once, very many in slices.
+
+What becomes of each stands in `settle`. Of what the peer says of these deliveries after its link has ended, nothing
+counts, as for any link that has ended: they go back. Source: docs/decisions/087-departures.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from penstock_amqp.endpoint.events import NUMBER, Held
+from penstock_amqp.endpoint.links import InLink, OutLink
+from penstock_broker.access.connection import Connection
+from penstock_broker.messages import settle
+from penstock_broker.queue.consumer import ReceivingLink
+from penstock_broker.queue.queue import Queue
+from penstock_broker.state.broker import Broker
+from penstock_broker.state.departures import Departure, LeavingLink
+
+__all__ = [
+    "AT_ONCE",
+    "advance",
+    "begin",
+    "finish",
+    "give_back",
+    "holds_many",
+    "is_under_way",
+    "take_off",
+    "when_back",
+    "when_over",
+]
+
+AT_ONCE: Final = 1000
+"""Deliveries of a connection that go back in the turn in which their link ends, and in each turn of a departure: about
+a millisecond and a half."""
+
+
+def holds_many(connection: Connection) -> bool:
+    """True if the deliveries of the connection are too many for one turn."""
+    return connection.endpoint.unsettled_count > AT_ONCE
+
+
+def begin(
+    broker: Broker,
+    consumer: ReceivingLink,
+    link: OutLink,
+    queue: Queue | None,
+    *,
+    counts: bool,
+    withdraws: bool,
+    reserves: bool,
+) -> None:
+    """The link has ended, and what it held goes back in the next turns. `queue`: to which; None: nothing goes back.
+
+    `withdraws`: its deliveries, of which one has failed if it `counts`; `reserves`: what the queue reserved for it.
+    """
+    connection = consumer.connection
+    departure = _of(broker, connection)
+    if departure is None:
+        departure = Departure(connection)
+        broker.work.departures.append(departure)
+    leaving = LeavingLink(consumer, link, queue, counts, is_withdrawn=not withdraws)
+    departure.leaving[link] = leaving
+    link.context = leaving
+    if queue is not None:
+        queue.links.returning += 1
+        queue.rank()
+    if reserves:
+        departure.reserving.append(leaving)
+    if withdraws:
+        give_back(broker, leaving, connection.endpoint.withdraw(link))
+
+
+def when_back(links: Iterable[InLink | OutLink], action: Callable[[], None]) -> None:
+    """Do something once the deliveries of all these links are back: at once if they are."""
+    rest = list(links)
+    for link in rest:
+        if isinstance(link.context, LeavingLink):
+            link.context.after.append(lambda: when_back(rest, action))
+            return
+    action()
+
+
+def is_under_way(broker: Broker, connection: Connection) -> bool:
+    """True if a link of the connection is leaving."""
+    return bool(broker.work.departures) and _of(broker, connection) is not None
+
+
+def when_over(broker: Broker, connection: Connection, action: Callable[[], None]) -> None:
+    """Do something once all leaving links of a connection have left: there are some."""
+    departure = _of(broker, connection)
+    assert departure is not None
+    departure.after.append(action)
+
+
+def advance(broker: Broker) -> None:
+    """Do the next slice of the departure whose turn it is."""
+    departures = broker.work.departures
+    departure = departures[0]
+    departures.rotate(-1)
+    try:
+        _step(broker, departure)
+    except Exception:
+        broker.fail_connection(departure.connection)
+
+
+def finish(broker: Broker) -> None:
+    """The same until nothing is left, however long it takes: for those who need to find every message in its place."""
+    while broker.work.departures:
+        advance(broker)
+
+
+def take_off(broker: Broker, connection: Connection) -> Departure | None:
+    """A connection is taken apart: its departure ends as it is. Its queues send again, and what it holds is the
+    caller's. None if there is none.
+    """
+    departure = _of(broker, connection)
+    if departure is not None:
+        broker.work.departures.remove(departure)
+        for leaving in departure.leaving.values():
+            if leaving.oldest is not None and leaving.queue is not None:
+                broker.loose_ends.take(leaving.queue, (leaving.oldest[1],))
+            _let_send(broker, leaving)
+    return departure
+
+
+def give_back(broker: Broker, leaving: LeavingLink, batch: list[Held]) -> None:
+    """These deliveries of a leaving link go back to its queue, if that is still there."""
+    queue = leaving.queue
+    if queue is None or not batch or not _is_there(broker, queue):
+        return
+    if leaving.counts:
+        found = [*batch, leaving.oldest] if leaving.oldest is not None else batch
+        leaving.oldest = min(found, key=lambda held: (held[2], held[1][NUMBER]))
+        batch = [held for held in found if held is not leaving.oldest]
+    settle.lost(broker, queue, batch, counts=False)
+
+
+def _of(broker: Broker, connection: Connection) -> Departure | None:
+    return next((each for each in broker.work.departures if each.connection is connection), None)
+
+
+def _step(broker: Broker, departure: Departure) -> None:
+    connection = departure.connection
+    if departure.reserving:
+        leaving = departure.reserving[0]
+        if leaving.queue is None or not leaving.queue.backlog.give_back(leaving.consumer, AT_ONCE):
+            departure.reserving.popleft()
+            _end_if_over(broker, departure, leaving)
+    else:
+        withdrawn = connection.endpoint.withdrawn(AT_ONCE)
+        if withdrawn.emptied:
+            broker.topology.disposal.add(withdrawn.emptied)
+        by_link: dict[OutLink, list[Held]] = {}
+        for held in withdrawn.held:
+            by_link.setdefault(held[0], []).append(held)
+        try:
+            for link, batch in by_link.items():
+                give_back(broker, departure.leaving[link], batch)
+        except Exception:
+            _rescue(broker, departure, withdrawn.held)
+            raise
+        for link in withdrawn.links:
+            departure.leaving[link].is_withdrawn = True
+            _end_if_over(broker, departure, departure.leaving[link])
+        broker.work.touch(connection)
+    if not departure.leaving:
+        broker.work.departures.remove(departure)
+        for action in departure.after:
+            action()
+
+
+def _rescue(broker: Broker, departure: Departure, batch: list[Held]) -> None:
+    """An exception came while these were on their way: what is in no list goes back to its queue."""
+    for held in batch:
+        queue = departure.leaving[held[0]].queue
+        if queue is not None:
+            broker.loose_ends.take(queue, (held[1],))
+
+
+def _end_if_over(broker: Broker, departure: Departure, leaving: LeavingLink) -> None:
+    if not leaving.is_withdrawn or leaving in departure.reserving:
+        return
+    oldest, leaving.oldest = leaving.oldest, None
+    if oldest is not None and leaving.queue is not None and _is_there(broker, leaving.queue):
+        try:
+            settle.lost(broker, leaving.queue, [oldest], counts=True)
+        except Exception:
+            broker.loose_ends.take(leaving.queue, (oldest[1],))
+            raise
+    del departure.leaving[leaving.link]
+    leaving.link.context = None
+    _let_send(broker, leaving)
+    for action in leaving.after:
+        action()
+
+
+def _let_send(broker: Broker, leaving: LeavingLink) -> None:
+    queue = leaving.queue
+    if queue is None:
+        return
+    queue.links.returning -= 1
+    queue.rank()
+    if queue.links.consumers:
+        broker.work.schedule(queue)
+
+
+def _is_there(broker: Broker, queue: Queue) -> bool:
+    """False if the queue's life has ended since."""
+    record = broker.topology.by_incarnation.get(queue.incarnation)
+    return record is not None and record.queue is queue
