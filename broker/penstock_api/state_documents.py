@@ -177,6 +177,10 @@ class BrokerState(ManagementDocument):
     volume_bytes: int = 0  # size of the data folder's volume; 0: not known
     volume_used_bytes: int = 0  # of these, what messages can't have any more
     storage_refused: int = 0  # messages refused since `started_ms` because the volume was full
+    memory_level: str = "Ok"  # Ok, HeldBack (from 70 %), Spilling (80 %) or Full (95 %)
+    memory_bytes: int = 0  # what messages may take in memory; 0: an old release that does not say it
+    memory_used_bytes: int = 0  # what they take
+    memory_refused: int = 0  # messages refused since `started_ms` because memory was full
     largest_queues: tuple[LargeQueue, ...] = ()  # at most 3, the largest first; empty while the level is Ok
     log_bytes: int
     log_segments: int

@@ -18,7 +18,9 @@ from penstock_broker.log import Log, Recovered
 from penstock_broker.loop import events
 from penstock_broker.loop.loop import Loop
 from penstock_broker.management.node import ManagementNode
-from penstock_broker.messages import expiry, paging, restore
+from penstock_broker.messages import expiry, restore
+from penstock_broker.messages.held_credit import HeldCredit
+from penstock_broker.messages.memory_watch import MemoryWatch, Process
 from penstock_broker.messages.storage_watch import Measure, StorageWatch
 from penstock_broker.queue.queue import UNLIMITED_BYTES
 from penstock_broker.settings.settings import BrokerSettings
@@ -37,12 +39,16 @@ def assemble(
     clock: Clock = SYSTEM_CLOCK,
     measure: Measure | None = None,
     *,
+    process: Process | None = None,
+    process_limit: int = 0,
     restored: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Loop:
     """The loop of a broker that holds what was recovered; its listeners are not bound yet.
 
-    `measure`: the space of the volume that holds the log, now. `restored` is told of how many queues, of how many in
-    all, the messages are in place. Raises `Misuse` if the settings' `delivery` names a destination that can't be made.
+    `measure`: the space of the volume that holds the log, now. `process`: the one in which the broker runs, which may
+    have `process_limit` bytes of memory; None and 0: its size does not count. `restored` is told of how many queues, of
+    how many in all, the messages are in place. Raises `Misuse` if the settings' `delivery` names a destination that
+    can't be made.
     """
     topology = Topology(log, given.queue_max_bytes or UNLIMITED_BYTES, given.delivery, given.queue_overflow)
     restore.restore(topology, recovered, clock.now_us(), restored)
@@ -53,21 +59,24 @@ def assemble(
     if instance is None:
         instance = uuid.uuid4().hex
         log.topology(documents.BROKER, "instance", instance.encode())
-    broker = Broker(given, log, topology, instance)
+    broker = Broker(given, log, topology, instance, process_limit)
     broker.keep_time = partial(expiry.keep_time, broker)
     for each in topology.by_incarnation.values():
         if each.queue.delayed or each.queue.expiry.next_due:
             broker.clock.timers.at(0, partial(broker.keep_time, each.queue))
     broker.instance.started_us = clock.now_us()
     broker.clock.timers.at(clock.now_ms() + 1000, partial(unused.sweep_subscriptions, broker))
-    paging.watch(broker)
     broker.management = ManagementNode(broker)
     broker.serve_events = partial(events.serve, broker)
     unused_seconds = unused_queue_seconds(given.auto_create)
     if unused_seconds is not None:
         unused.watch_queues(broker, unused_seconds)
     loop = Loop(broker, listeners, clock)
-    StorageWatch(broker, measure).start()
+    credit = HeldCredit(broker)
+    StorageWatch(broker, measure, credit).start()
+    memory_watch = MemoryWatch(broker, credit, process)
+    broker.look_at_memory = memory_watch.look
+    memory_watch.start()
     loop.watch(log.descriptor, lambda: _synced(broker))
     return loop
 

@@ -39,9 +39,11 @@ from penstock_broker.loop.start_probes import start_probes
 from penstock_broker.loop.start_progress import StartProgress
 from penstock_broker.messages import restore
 from penstock_broker.settings import settings, small_volume
+from penstock_broker.settings.process_memory import ProcessMemory, memory_limit
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.storage import VolumeSpace
+from penstock_core.memory_level import PROCESS_BYTES
 
 __all__ = ["ADDRESSES_FILE", "announce", "run", "serve"]
 
@@ -155,16 +157,36 @@ def _start(
     A function of its own, so that `Recovered`, which refers to every message, is freed when it returns.
     """
     started = time.monotonic()
+    limit = memory_limit()
     log, recovered = _open_log(given, data, files, progress)
     try:
         loop = assemble(
-            given, log, recovered, listeners, measure=lambda: _volume_space(data), restored=progress.restoring
+            given,
+            log,
+            recovered,
+            listeners,
+            measure=lambda: _volume_space(data),
+            process=ProcessMemory(),
+            process_limit=limit,
+            restored=progress.restoring,
         )
     except Failure:
         log.crash()
         raise
     logger.info("Recovery took %.2f s", time.monotonic() - started)
+    _tell_memory(loop.broker.memory.budget, limit)
     return loop
+
+
+def _tell_memory(budget: int, limit: int) -> None:
+    logger.info("Messages may take %d bytes of memory, of %d that the process may have", budget, limit)
+    if budget > limit - PROCESS_BYTES:
+        logger.warning(
+            "memory.maxBytes (%d) leaves the broker less than it needs of %d: lower it, or raise the container's "
+            "memory limit; otherwise the system may end the broker",
+            budget,
+            limit,
+        )
 
 
 def _salt_key(data: Path) -> bytes:

@@ -114,6 +114,11 @@ def _broker(known: LiveBroker) -> Iterable[Metric]:
             ("volume_bytes", "Size of the volume of the data folder.", state.volume_bytes),
             ("volume_used_bytes", "Bytes of it that messages can't have any more.", state.volume_used_bytes),
         )
+    if state.memory_bytes:
+        readings += (
+            ("memory_bytes", "Bytes of memory that messages may take.", state.memory_bytes),
+            ("memory_used_bytes", "Bytes of memory that they take.", state.memory_used_bytes),
+        )
     for name, text, value in readings:
         yield GaugeMetricFamily(f"penstock_broker_{name}", text, value=value)
     yield CounterMetricFamily("penstock_broker_log_syncs", "Flushes of the log to disk.", value=state.log_syncs)
@@ -129,6 +134,11 @@ def _broker(known: LiveBroker) -> Iterable[Metric]:
         "penstock_broker_storage_refused_messages",
         "Messages that were refused because the volume was full.",
         value=state.storage_refused,
+    )
+    yield CounterMetricFamily(
+        "penstock_broker_memory_refused_messages",
+        "Messages that were refused because memory was full.",
+        value=state.memory_refused,
     )
     yield _largest(state)
 

@@ -78,6 +78,7 @@ class Load:
             self._publish()
         next(self._churning, None)
         for fd, peer in self._peers.items():
+            peer.tick()
             self._poll.modify(fd, select.POLLIN if peer.flush() else select.POLLIN | select.POLLOUT)
         ready = self._poll.poll(timeout_ms)
         if not ready:

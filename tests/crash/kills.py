@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,8 +17,8 @@ from crash.load_client import Gone
 from crash.lossy_files import Tally
 from support.waiting import until
 
-START_SECONDS = 60
-END_SECONDS = 60
+START_SECONDS = 300
+END_SECONDS = 300
 TALLIED = ("counted", "lossy")
 """File layers that know what is synced, and that `Victim.arm` works with."""
 POINTED = ("points", "lossy-points")
@@ -140,13 +141,16 @@ def kill_often(
     *,
     between: tuple[int, int] = (3000, 15000),
     seconds: float = 0.0,
+    met: Counter[str] | None = None,
 ) -> Outcome:
     """`kills` times, and until `seconds` are over: load until a random number of accepts in `between`, kill, restart;
     then drain and compare.
 
     Where the file layer knows what is synced, every other kill comes right behind a write; the rest at any moment.
+    `met`: how often each point was met in earlier calls; the one that was met least is tried next.
     """
     chance = random.Random(seed)
+    met = Counter[str]() if met is None else met
     victim, load, outcome = Victim(folder, files), Load(seed), Outcome()
     deadline = time.monotonic() + seconds
     try:
@@ -160,7 +164,10 @@ def kill_often(
                 load.run_until_gone()
                 outcome.unsynced += victim.ended()
             elif files in POINTED:
-                outcome.unsynced += _kill_at(victim, load, POINTS[(seed + outcome.kills) % len(POINTS)], outcome)
+                turned = POINTS[outcome.kills % len(POINTS) :] + POINTS[: outcome.kills % len(POINTS)]
+                at = min(turned, key=lambda point: met[" ".join(point)])
+                outcome.unsynced += _kill_at(victim, load, at, outcome)
+                met.update(outcome.points.keys() & {" ".join(at)})
             else:
                 outcome.unsynced += victim.kill()
             outcome.kills += 1

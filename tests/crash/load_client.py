@@ -8,6 +8,7 @@ what happened (`accepted`, `received`) by calling back once per batch, and keeps
 
 import socket
 import struct
+import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol
@@ -275,6 +276,10 @@ class Peer:
             if sent < size:
                 return False
         return True
+
+    def tick(self) -> None:
+        """Time has passed: the broker closes a connection from which nothing comes for long."""
+        lib.pn_transport_tick(self._transport, time.monotonic_ns() // 1_000_000)
 
     def close_link(self, link: "Sender | Receiver") -> None:
         """Detach with closed=true: of a subscription, the end of it."""

@@ -12,6 +12,7 @@ from penstock_broker.access import listeners
 from penstock_broker.assembly import assemble
 from penstock_broker.clock import Clock
 from penstock_broker.log import FileLayer, Log, LogOptions, SyncChoice, Syncer
+from penstock_broker.messages.memory_watch import Process
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.storage import VolumeSpace
 
@@ -34,8 +35,12 @@ class BrokerInProcess:
         segment_bytes: int,
         syncer: Callable[[FileLayer], Syncer] | None = None,
         measure: Callable[[], VolumeSpace] | None = None,
+        process: Process | None = None,
+        process_limit: int = 0,
     ) -> None:
-        """`measure`: the space of the volume; without it the broker does not know how full that is."""
+        """`measure`: the space of the volume; without it the broker does not know how full that is. `process`: what it
+        takes for its own, and `process_limit` what that may have.
+        """
         self.log, self.recovered = Log.open(
             folder,
             files=files,
@@ -49,7 +54,16 @@ class BrokerInProcess:
         ports = listeners.listeners_of(settings)
         self.port = ports[0]
         """Where clients come in; it is not bound."""
-        self.loop = assemble(settings, self.log, self.recovered, ports, clock=clock, measure=measure)
+        self.loop = assemble(
+            settings,
+            self.log,
+            self.recovered,
+            ports,
+            clock=clock,
+            measure=measure,
+            process=process,
+            process_limit=process_limit,
+        )
         self.broker = self.loop.broker
 
     def connect(self) -> socket.socket:

@@ -24,6 +24,7 @@ from penstock_api.management import DeliveryPolicy as DeliveryPolicy
 from penstock_api.management import QueueLimits
 from penstock_broker.clock import Clock
 from penstock_broker.log import FileLayer, Syncer
+from penstock_broker.messages.memory_watch import Process
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import Authentication, BrokerSettings, ListenerSettings
 from penstock_broker.state.storage import VolumeSpace
@@ -143,8 +144,12 @@ class SteppedBroker:
         syncer: Callable[[FileLayer], Syncer] | None = None,
         segment_bytes: int = 64 * 1024,
         space: VolumeSpace | None = None,
+        process: Process | None = None,
+        process_limit: int = 0,
     ) -> None:
-        """`syncer`: who syncs the log, instead of whoever writes it, and at once. `space`: what the volume has."""
+        """`syncer`: who syncs the log, instead of whoever writes it, and at once. `space`: what the volume has.
+        `process`: what the broker takes for its own, and `process_limit` what that may have.
+        """
         self.space = space
         self.space_failure: OSError | None = None
         """What reading the space of the volume raises."""
@@ -152,6 +157,7 @@ class SteppedBroker:
         self._settings = BrokerSettings.model_validate({**ANYBODY, **(settings or {})})
         self.files = SimulatedFiles()
         self._syncer, self._segment_bytes = syncer, segment_bytes
+        self._process, self._process_limit = process, process_limit
         self._peers: list[Peer] = []
         self.now_ms = 1_000_000
         self.skew_ms = 0
@@ -171,6 +177,8 @@ class SteppedBroker:
             segment_bytes=self._segment_bytes,
             syncer=self._syncer,
             measure=self._measure if self.space is not None else None,
+            process=self._process,
+            process_limit=self._process_limit,
         )
         self.log, self.recovered, self.port = self._life.log, self._life.recovered, self._life.port
         self.loop, self.broker = self._life.loop, self._life.broker

@@ -11,7 +11,7 @@ from typing import Final
 from penstock_amqp.endpoint.buffers import FREED, MESSAGE_BYTES, Ptr
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import Attached, Detached, Event, EventKind, SessionEnded
-from penstock_amqp.endpoint.links import InLink, OutLink, PartialMemory, Session
+from penstock_amqp.endpoint.links import GATHERED_BYTES, InLink, OutLink, PartialMemory, Session
 from penstock_amqp.endpoint.proton import links
 from penstock_amqp.frames import protocol_checks
 from penstock_amqp.frames.input_gate import InputGate
@@ -49,17 +49,24 @@ class Attachments:
     )
 
     def __init__(
-        self, engine: Engine, tap: InputTap, gate: InputGate, *, max_frame: int, max_message_bytes: int
+        self,
+        engine: Engine,
+        tap: InputTap,
+        gate: InputGate,
+        *,
+        max_frame: int,
+        max_message_bytes: int,
+        incoming: PartialMemory | None,
     ) -> None:
         """`max_frame`: the longest frame that we accept, in bytes; `max_message_bytes`: the longest message that we
-        accept on a link whose attach is not answered yet.
+        accept on a link whose attach is not answered yet. `incoming`: see `Endpoint`.
         """
         self._engine = engine
         self._tap = tap
         self._gate = gate
         self._max_frame = max_frame
         self._max_message_bytes = max_message_bytes
-        self._memory = PartialMemory()
+        self._memory = PartialMemory(GATHERED_BYTES, incoming)
         self._links: dict[Ptr, InLink | OutLink] = {}
         self._sessions: dict[Ptr, Session] = {}
         self._by_handle: dict[tuple[int, int], InLink | OutLink] = {}

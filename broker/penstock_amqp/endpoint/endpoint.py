@@ -33,7 +33,7 @@ from penstock_amqp.endpoint.events import AcceptedUnsettled, AmqpError, Entry, E
 from penstock_amqp.endpoint.flow_answers import FlowAnswers
 from penstock_amqp.endpoint.incoming_messages import IncomingMessages, drop_partial
 from penstock_amqp.endpoint.input import UNBOUNDED, Input
-from penstock_amqp.endpoint.links import InLink, OutLink, Session
+from penstock_amqp.endpoint.links import InLink, OutLink, PartialMemory, Session
 from penstock_amqp.endpoint.outgoing_streams import OutgoingStreams, Stream
 from penstock_amqp.endpoint.output_changes import AttachAdditions, PendingChanges
 from penstock_amqp.endpoint.proton import deliveries, links
@@ -89,10 +89,12 @@ class Endpoint:
         idle_timeout_ms: int = 60_000,
         max_message_bytes: int,
         max_sessions: int = 256,
+        incoming: PartialMemory | None = None,
         make_engine: Callable[[ProtonConnection], Engine] = ProtonEngine,
     ) -> None:
         """`max_frame`, `max_message_bytes`: longest frame and message that we accept, in bytes. `idle_timeout_ms`:
-        silence after which the peer is taken for dead; half of it is announced; 0: never.
+        silence after which the peer is taken for dead; half of it is announced; 0: never. `incoming` counts what is in
+        memory of incomplete messages, for all endpoints that share it.
         """
         self._max_message_bytes = max_message_bytes
         self._connection = connection = ProtonConnection(
@@ -101,7 +103,7 @@ class Endpoint:
         self._engine = engine = make_engine(connection)
         tap, gate = InputTap(engine.room()), InputGate(max_frame)
         self._attachments = attachments = Attachments(
-            engine, tap, gate, max_frame=max_frame, max_message_bytes=max_message_bytes
+            engine, tap, gate, max_frame=max_frame, max_message_bytes=max_message_bytes, incoming=incoming
         )
         self._changes = changes = PendingChanges(attachments.begun)
         self._state = ConnectionLifecycle(

@@ -14,7 +14,7 @@ from penstock_amqp.endpoint.buffers import MESSAGE_BYTES, Ptr
 from penstock_amqp.endpoint.conditions import AmqpError
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import Event, EventKind, MessageAfterDetach, TooLarge, Unstored
-from penstock_amqp.endpoint.links import InLink, PartialMessage
+from penstock_amqp.endpoint.links import GATHERED_BYTES, InLink, PartialMemory, PartialMessage
 from penstock_amqp.endpoint.proton.deliveries import (
     RELEASED,
     advance,
@@ -35,15 +35,10 @@ from penstock_amqp.frames.input_tap import InputTap
 from penstock_amqp.messages.message_head import is_streamed
 from penstock_amqp.messages.sections import body_at, check_sections
 
-__all__ = ["GATHERED_BYTES", "HEAD_BYTES", "SPOOL_BYTES", "IncomingMessages", "drop_partial"]
+__all__ = ["EARLY_BYTES", "HEAD_BYTES", "SPOOL_BYTES", "IncomingMessages", "drop_partial"]
 
 SPOOL_BYTES: Final = 1024 * 1024
 """The most bytes of an incomplete message in memory; a longer one goes to a sink."""
-
-GATHERED_BYTES: Final = 16 * 1024 * 1024
-"""The most bytes of all incomplete messages of a connection in memory: beyond it, those longer than `HEAD_BYTES` go to
-sinks. A link without sinks may fill twice as much, and a part that does not fit ends the link.
-"""
 
 SMALL_PART: Final = 2048
 """Parts shorter than this are joined as they come; the others are copied once, when the message is complete."""
@@ -53,6 +48,9 @@ BODY_BYTES: Final = 1024
 
 HEAD_BYTES: Final = 64 * 1024
 """The beginning of a longer message that stays in memory; more if the sections before the body are longer."""
+
+EARLY_BYTES: Final = 4 * 1024
+"""The same while the incomplete messages of all connections take too much."""
 
 
 class IncomingMessages:
@@ -229,7 +227,7 @@ def _take(link: InLink, data: bytes, out: list[Event]) -> None:
         partial.sink.append(data)
     elif link.spool is not None and _outgrows(link, data):
         whole = b"".join([*partial.parts, data])
-        _keep(link, _head_of(whole))
+        _keep(link, _head_of(whole, EARLY_BYTES if _is_early(partial.memory, len(data)) else HEAD_BYTES))
         partial.sink = link.spool()
         partial.sink.append(whole)
     else:
@@ -240,7 +238,7 @@ def _append(partial: PartialMessage, data: bytes) -> None:
     """Keep `data` in memory. Small parts in a row become one: otherwise a message of parts of one byte would take fifty
     times its size.
     """
-    partial.memory.bytes += len(data)
+    partial.memory.change(len(data))
     parts = partial.parts
     if parts and len(data) < SMALL_PART and len(parts[-1]) < SMALL_PART:
         last = parts[-1] = bytearray(parts[-1]) if isinstance(parts[-1], bytes) else parts[-1]
@@ -255,7 +253,11 @@ def _outgrows(link: InLink, data: bytes) -> bool:
     """
     if link.partial.bytes > SPOOL_BYTES:
         return True
-    if link.partial.bytes <= HEAD_BYTES or link.partial.memory.bytes + len(data) <= GATHERED_BYTES:
+    memory = link.partial.memory
+    is_early = _is_early(memory, len(data))
+    if link.partial.bytes <= (EARLY_BYTES if is_early else HEAD_BYTES):
+        return False
+    if not is_early and not memory.is_full(len(data)):
         return False
     try:
         return body_at(b"".join(link.partial.parts)) is not None
@@ -263,19 +265,24 @@ def _outgrows(link: InLink, data: bytes) -> bool:
         return True
 
 
+def _is_early(memory: PartialMemory, more: int) -> bool:
+    """Whether the incomplete messages of all connections take too much."""
+    return memory.whole is not None and memory.whole.is_full(more)
+
+
 def _is_too_much(link: InLink, more: int) -> bool:
     return link.spool is None and link.partial.memory.bytes + more > 2 * GATHERED_BYTES
 
 
 def _keep(link: InLink, head: bytes) -> None:
-    link.partial.memory.bytes += len(head) - sum(map(len, link.partial.parts))
+    link.partial.memory.change(len(head) - sum(map(len, link.partial.parts)))
     link.partial.parts = [head] if head else []
 
 
-def _head_of(whole: bytes) -> bytes:
-    """What stays in memory of a long message: more than usual only if the sections before the body are longer."""
+def _head_of(whole: bytes, least: int) -> bytes:
+    """What stays in memory of a long message: more than `least` only if the sections before the body are longer."""
     try:
         body = body_at(whole[:HEAD_BYTES]) or body_at(whole[:SPOOL_BYTES])
     except DecodeError:
         body = None  # the sink reports it
-    return whole[: min(max(HEAD_BYTES, body + BODY_BYTES), SPOOL_BYTES)] if body is not None else whole[:SPOOL_BYTES]
+    return whole[: min(max(least, body + BODY_BYTES), SPOOL_BYTES)] if body is not None else whole[:SPOOL_BYTES]

@@ -17,6 +17,7 @@ from penstock_amqp.types.composites import Composite
 from penstock_amqp.types.values import Described
 
 __all__ = [
+    "GATHERED_BYTES",
     "UNPROVEN_MESSAGES",
     "InLink",
     "OutLink",
@@ -29,6 +30,12 @@ __all__ = [
 
 UNPROVEN_MESSAGES: Final = 4
 """Messages of a new link whose transfers and sections are checked one by one, which would cost too much for all."""
+
+GATHERED_BYTES: Final = 16 * 1024 * 1024
+"""The most bytes of all incomplete messages of a connection in memory: beyond it, those longer than
+`incoming_messages.HEAD_BYTES` go to sinks. A link without sinks may fill twice as much, and a part that does not fit
+ends the link.
+"""
 
 
 class Session:
@@ -62,12 +69,27 @@ class Sink(Protocol):
 
 
 class PartialMemory:
-    """How many bytes are in memory of messages that are still coming, over all links of a connection."""
+    """How many bytes are in memory of messages that are still coming, over all links of a connection, or over all
+    connections.
+    """
 
-    __slots__ = ("bytes",)
+    __slots__ = ("bytes", "most", "whole")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int, whole: PartialMemory | None = None) -> None:
+        """`most`: beyond so many bytes, messages go to sinks early. `whole`: of all connections."""
         self.bytes = 0
+        self.most = most
+        self.whole = whole
+
+    def change(self, size: int) -> None:
+        """So many bytes came (or went, if `size` is below 0)."""
+        self.bytes += size
+        if self.whole is not None:
+            self.whole.bytes += size
+
+    def is_full(self, more: int) -> bool:
+        """Whether `more` bytes are too many."""
+        return self.bytes + more > self.most
 
 
 class PartialMessage:
@@ -150,7 +172,7 @@ class InLink:
         """A message of at least this many bytes is read by `IncomingMessages`: it is long, or longer than
         `max_bytes`.
         """
-        self.partial = PartialMessage(memory or PartialMemory())
+        self.partial = PartialMessage(memory or PartialMemory(GATHERED_BYTES))
         self.spool: Callable[[], Sink] | None = None
         """Makes sinks; without it the link keeps messages of any length in memory."""
         self.unproven = UNPROVEN_MESSAGES

@@ -17,6 +17,7 @@ from penstock_api.resources.security import AuthenticationSpec, mechanisms_witho
 from penstock_api.settings.announcements import AnnouncementsSpec
 from penstock_api.settings.auto_creation import AutoCreateSpec
 from penstock_api.settings.client_limits import ClientLimitsSpec
+from penstock_api.settings.memory import MemorySpec
 from penstock_api.settings.permissions import Permissions
 from penstock_api.settings.transaction_limits import TransactionLimitsSpec
 
@@ -178,6 +179,8 @@ class BrokerSpec(schema.Spec):
     """Queues and topic exchanges that are made when a client first names them."""
     announce: AnnouncementsSpec = AnnouncementsSpec()
     """What clients are told when they connect: servers for failover, and prefixes of addresses."""
+    memory: MemorySpec = MemorySpec()
+    """How much memory messages may take."""
     transactions: TransactionLimitsSpec = TransactionLimitsSpec()
     """How much transactions may hold, and for how long."""
     delivery: ClientDeliverySpec = ClientDeliverySpec()

@@ -18,6 +18,7 @@ from typing import Final, Protocol, assert_never
 from penstock_amqp.endpoint.buffers import INPUT_VIEW, OUTPUT_VIEW
 from penstock_amqp.endpoint.endpoint import Endpoint
 from penstock_amqp.endpoint.events import Event
+from penstock_amqp.endpoint.links import PartialMemory
 from penstock_amqp.errors import WireError
 from penstock_amqp.sasl.mechanisms import CredentialAnswer, LookUpKeys, Question, Verify
 from penstock_amqp.sasl.server import Authenticated, Refused, Result, SaslServer
@@ -157,7 +158,9 @@ class Connection:
         listener: Listener,
         authenticator: Authenticator,
         login: ConnectionLogin,
+        incoming: PartialMemory | None = None,
     ) -> None:
+        """`incoming`: what all connections have of messages of which some parts are still to come."""
         self.number = number
         self.transport = transport
         self.listener = listener
@@ -168,6 +171,7 @@ class Connection:
             idle_timeout_ms=listener.idle_timeout_ms,
             max_message_bytes=listener.max_message_bytes,
             max_sessions=listener.max_sessions,
+            incoming=incoming,
         )
         self.phase = Phase.SASL
         self.client = NOT_OPENED

@@ -2,7 +2,7 @@
 
 from penstock_broker.log.append import RecordTooLarge
 from penstock_broker.log.blocks import NewerFormat
-from penstock_broker.log.bodies import LargePayload, StagedBody
+from penstock_broker.log.bodies import LargePayload, StagedBody, bytes_in_log
 from penstock_broker.log.commit import CommitAck, CommitPut
 from penstock_broker.log.damage import Damage
 from penstock_broker.log.files import (
@@ -58,6 +58,7 @@ __all__ = [
     "Unreadable",
     "Value",
     "Wanted",
+    "bytes_in_log",
     "carry_out",
     "inspect_log",
     "list_records",

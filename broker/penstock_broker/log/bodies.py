@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import weakref
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from penstock_broker.log.files import FileLayer
@@ -122,6 +122,11 @@ class LargePayload(bytes):
         """What is in the log: a body, and the offset at which the rest begins."""
         return self._body, self._offset
 
+    @property
+    def bytes_in_log(self) -> int:
+        """Bytes that are not in memory."""
+        return self._body.length - self._offset
+
     def with_head(self, head: bytes) -> LargePayload:
         """The payload that begins with another head and goes on with the same rest."""
         return LargePayload.of(head, self._body, self._offset)
@@ -133,6 +138,11 @@ class LargePayload(bytes):
             return self._body.read(offset - in_memory + self._offset, length)
         first = self[offset : offset + length]
         return first + self._body.read(self._offset, length - len(first)) if len(first) < length else first
+
+
+def bytes_in_log(payloads: Iterable[bytes]) -> int:
+    """Of the payloads together, the bytes that are not in memory."""
+    return sum(payload.bytes_in_log for payload in payloads if isinstance(payload, LargePayload))
 
 
 def fetch_bodies(replay: Replay, files: FileLayer, usage: SegmentUsage, inline_bytes: int) -> dict[int, list[int]]:

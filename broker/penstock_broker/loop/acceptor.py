@@ -76,7 +76,8 @@ class Acceptor:
         broker.clients.next_connection += 1
         login = ConnectionLogin(deadline_ms=broker.clock.now_ms + broker.settings.limits.login_seconds * 1000)
         transport = Transport(sock, peer, wrapping)
-        connection = Connection(broker.clients.next_connection, transport, listener, self._authenticator, login)
+        number, incoming = broker.clients.next_connection, broker.memory.incoming
+        connection = Connection(number, transport, listener, self._authenticator, login, incoming)
         self._connections.add(connection)
 
     def serve_lobby(self) -> None:

@@ -183,6 +183,8 @@ class Loop:
             connections.catch_up(deadline)
         self._dispatch(deadline)
         self._finish()
+        if broker.memory.came > broker.memory.look_after:
+            broker.look_at_memory()
         if broker.paging.queues:
             paging.keep_up(broker)
         if disposal:

@@ -190,6 +190,10 @@ def broker_state(broker: Broker) -> StateDocument:
         "volumeBytes": broker.storage.total_bytes,
         "volumeUsedBytes": broker.storage.used_bytes,
         "storageRefused": broker.storage.refused,
+        "memoryLevel": broker.memory.level.value,
+        "memoryBytes": broker.memory.budget,
+        "memoryUsedBytes": broker.memory.used,
+        "memoryRefused": broker.memory.refused,
         "largestQueues": [
             {
                 "queueName": each.name,

@@ -14,6 +14,7 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, Entry
 from penstock_broker.log import LargePayload
+from penstock_broker.messages.memory_account import memory_of
 from penstock_broker.messages.recorded_entries import RecordedEntries
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
@@ -22,20 +23,17 @@ from penstock_broker.queue.tail_snapshot import Stretch
 from penstock_broker.state.broker import Broker
 from penstock_core.message_times import bounded
 
-__all__ = ["LOOK_MS", "keep_up", "look", "watch"]
+__all__ = ["LOOK_MS", "keep_up", "look"]
 
 logger = logging.getLogger(__name__)
 
 _SAYS: Final = LOGGED | ANNOTATED
 
 LOOK_MS: Final = 200
-"""So often it is asked how much memory the backlogs take."""
+"""So often `messages.memory_watch` asks how much memory the backlogs take."""
 
 LOOKED_AT: Final = 2000
 """Queues that are asked at a time."""
-
-ENTRY_BYTES: Final = 256
-"""What a message takes in memory besides its body."""
 
 PAGED_PER_TURN: Final = 4000
 """Messages of one queue whose bodies are forgotten in one turn: about two milliseconds."""
@@ -52,33 +50,22 @@ RETRY_MS: Final = 1000
 """After a failed read, so long nothing is read for the queue."""
 
 
-def watch(broker: Broker) -> None:
-    """Begin to ask how much memory the backlogs take."""
-    broker.clock.after(LOOK_MS, partial(look, broker))
-
-
 def look(broker: Broker) -> None:
-    """Ask some queues how much they hold in memory, and page those that hold too much. Comes back by itself."""
+    """Ask some queues how much they hold in memory, and page those that hold too much."""
     paging = broker.paging
     if not paging.unasked:
-        paging.rate(paging.asked_bytes, paging.asked_count)
-        paging.asked_bytes = paging.asked_count = 0
         paging.unasked = [each.queue for each in broker.topology.by_incarnation.values()]
     for _ in range(min(LOOKED_AT, len(paging.unasked))):
         queue = paging.unasked.pop()
-        size = _memory(queue)
+        size = memory_of(queue)
         if not size:
             continue
         paging.asked_bytes += size
         paging.asked_count += 1
         if size > paging.queue_bytes and queue.is_logged:
             _begin(broker, queue)
-    broker.clock.after(LOOK_MS, partial(look, broker))
-
-
-def _memory(queue: Queue) -> int:
-    count, size = queue.in_log_only
-    return queue.depth_bytes - size + (queue.depth - count) * ENTRY_BYTES
+    if not paging.unasked:
+        paging.end_round()
 
 
 def _begin(broker: Broker, queue: Queue) -> None:

@@ -83,6 +83,12 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
     """Every message goes to every queue of `route`, which is not asked any more."""
     now = broker.clock.now_us
     log = broker.log
+    memory = broker.memory
+    if memory.is_full:
+        told = memory.refuse(len(batch))
+        for delivery, _, settled in batch:
+            refuse(producer, delivery, settled, told)
+        return
     logged_set, kept_set = route.logged_set, route.kept_set
     if logged_set and not log.accepts_publishing():
         told = broker.storage_refusal()
@@ -150,6 +156,7 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
             presettled.append(delivery)
         else:
             deliveries.append(delivery)
+    memory.came += size
     store.put_numbered(broker, route, entries, delayed, size, first_expiry, ordered=ordered)
     destination = producer.destination
     if isinstance(destination, ExchangeTarget):

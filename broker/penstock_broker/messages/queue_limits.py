@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Entry
 from penstock_api.message_audit import EventKind
-from penstock_broker.log import EndReason
+from penstock_broker.log import EndReason, bytes_in_log
 from penstock_broker.queue.queue import LOGGED, UNLIMITED_BYTES, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.overflow_episodes import DROPS, REFUSES
@@ -41,6 +41,8 @@ def remove(broker: Broker, queue: Queue, entry: Entry, outcome: EndReason, *, is
     if queue.audit is not None:
         queue.audit.left(entry, EventKind.MOVED if is_moved else _AUDITED[outcome])
     queue.depth_bytes -= len(entry[DATA])
+    if queue.staged_bytes:
+        queue.staged_bytes -= bytes_in_log((entry[DATA],))
     queue.forget(entry[NUMBER])
     if entry[FLAGS] & LOGGED:
         broker.log.ack(queue.incarnation, entry[NUMBER], outcome)

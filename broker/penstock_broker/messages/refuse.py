@@ -25,10 +25,10 @@ UNREADABLE: Final = "amqp:decode-error"
 
 def top_up(producer: Producer) -> None:
     """Give credit for what was answered, if it has become half a window. While the volume is nearly full, a producer of
-    durable messages waits for it (`messages.storage_watch`).
+    durable messages waits for it, and any while memory is short (`messages.held_credit`).
     """
     if producer.owed_credit * 2 >= producer.window and producer.link.is_open:
-        if producer.hold.is_on and producer.stores:
+        if producer.hold.is_on and (producer.stores or producer.hold.of_all):
             producer.hold.keep(producer)
             return
         producer.connection.endpoint.credit(producer.link, producer.owed_credit)

@@ -13,9 +13,9 @@ from operator import itemgetter
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_amqp.messages.message_head import read_head, with_annotations_section
-from penstock_broker.log import Document, LiveMessage, Recovered
+from penstock_broker.log import Document, LiveMessage, Recovered, bytes_in_log
 from penstock_broker.messages.recorded_entries import RecordedEntries
-from penstock_broker.queue.queue import ANNOTATED, LOGGED, SCHEDULED, Queue
+from penstock_broker.queue.queue import ANNOTATED, LARGE_BYTES, LOGGED, SCHEDULED, Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.store import Topology
 from penstock_core.message_times import bounded
@@ -100,6 +100,8 @@ def _fill(queue: Queue, messages: Sequence[LiveMessage], entries: _Entries, now_
         else:
             queue.hold_back(entry)
         queue.depth_bytes += size
+        if size > LARGE_BYTES:
+            queue.staged_bytes += bytes_in_log((entry[DATA],))
         queue.totals.enqueued += 1
         queue.totals.enqueued_bytes += size
         if message.deliveries:

@@ -25,10 +25,11 @@ from penstock_amqp.endpoint.events import AVAILABLE, DATA, FLAGS, NUMBER, Entry,
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message_head
 from penstock_amqp.types.values import Symbol, Value
+from penstock_broker.log import bytes_in_log
 from penstock_broker.messages import dead_letters, due_times
 from penstock_broker.messages.dead_letter_origin import client_annotations
 from penstock_broker.messages.due_times import deadline
-from penstock_broker.queue.queue import ANNOTATED, LOGGED, Queue
+from penstock_broker.queue.queue import ANNOTATED, LARGE_BYTES, LOGGED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
 
@@ -67,6 +68,8 @@ def accepted(broker: Broker, consumer: Consumer, batch: list[Held]) -> None:
     queue.totals.sojourn.add(now - since, waited)
     queue.totals.hold.add(now - sent_at, held)
     queue.depth_bytes -= size
+    if queue.staged_bytes and size > LARGE_BYTES:
+        queue.staged_bytes -= bytes_in_log(entry[DATA] for _, entry, _ in batch)
     if queue.audit is not None:
         queue.audit.accepted(batch)
     if queue.remembers:

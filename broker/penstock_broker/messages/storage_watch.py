@@ -1,9 +1,8 @@
-"""Watches how full the volume is: says it in the log, names the largest queues, and gives held-back producers credit.
+"""Watches how full the volume is: says it in the log, names the largest queues, and has producers held back.
 
 Twice a second the share in use is read; what it means stands in `penstock_core.storage_level`. While the volume is more
 than 70 % full, the queues are gone through every ten seconds, some hundred per step, so that a broker with many
-thousand of them loses no turn. While producers are held back, those that wait share some credit every tenth of a
-second, in the order in which they came to wait.
+thousand of them loses no turn. What being held back means is `messages.held_credit`'s.
 
 Source: docs/decisions/046-producers-held-back.md and 076-nothing-lost-by-default.md.
 """
@@ -15,24 +14,21 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from penstock_broker.messages.held_credit import HeldCredit
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.links import HELD_WINDOW, Producer
 from penstock_broker.state.storage import LargeQueue, VolumeSpace
 from penstock_broker.topology.records import PointToPointQueue, Subscription
-from penstock_core.storage_level import StorageLevel, credits_per_tick, held_back_from, level_of
+from penstock_core.storage_level import StorageLevel, held_back_from, level_of
 
 __all__ = ["LARGEST", "Measure", "StorageWatch"]
 
 logger = logging.getLogger(__name__)
 
 CHECK_MS: Final = 500
-TICK_MS: Final = 100
 SCAN_PAUSE_MS: Final = 10_000
 SCAN_STEP_MS: Final = 10
 QUEUES_PER_STEP: Final = 500
 """About a tenth of a millisecond."""
-PRODUCERS_PER_TICK: Final = 200
-"""That may be looked at: some of those that wait are gone."""
 RECOVERED_AFTER_MS: Final = 10_000
 """The volume counts as full until nothing has been refused for this time: each emptied segment takes messages again for
 a moment, and a line for each would say nothing."""
@@ -44,11 +40,12 @@ Measure = Callable[[], VolumeSpace]
 class StorageWatch:
     """Of one broker. `start` begins; from then on the broker's timers drive it."""
 
-    def __init__(self, broker: Broker, measure: Measure | None) -> None:
+    def __init__(self, broker: Broker, measure: Measure | None, credit: HeldCredit) -> None:
         """`measure`: the space of the volume, now; may raise OSError. None: its size is not known, only whether it is
         full.
         """
         self._broker = broker
+        self._credit = credit
         self._measure = measure
         self._is_unmeasured = False
         """The last `measure` failed."""
@@ -65,8 +62,6 @@ class StorageWatch:
         self._scan: Iterator[Subscription | PointToPointQueue] | None = None
         self._found: list[LargeQueue] = []
         self._scanned_ms: int | None = None
-        self._gives = False
-        """`_give_credit` comes again."""
 
     def start(self) -> None:
         """Look for the first time, and from now on."""
@@ -86,7 +81,7 @@ class StorageWatch:
         storage.level = level_of(storage.used_share, before, held_from, refuses=self._refuses())
         if (storage.level is StorageLevel.FULL) != (before is StorageLevel.FULL):
             self._tell_full(storage.level is StorageLevel.FULL)
-        self._hold(storage.level.holds_back)
+        self._credit.hold(of_volume=storage.level.holds_back)
         if storage.level.rank > before.rank:
             self._scanned_ms = None  # the line about it names the queues as they are now
         if storage.level is StorageLevel.OK:
@@ -205,42 +200,3 @@ class StorageWatch:
         if self._broker.storage.level is not StorageLevel.OK:
             self._broker.storage.largest = tuple(sorted(self._found, reverse=True))
             self._tell_level()
-
-    # -- credit --------------------------------------------------------------------------------------------------------
-
-    def _hold(self, is_on: bool) -> None:
-        hold = self._broker.credit_hold
-        if is_on == hold.is_on:
-            return
-        hold.is_on = is_on
-        if is_on and not self._gives:
-            self._gives = True
-            self._broker.clock.after(TICK_MS, self._give_credit)
-
-    def _give_credit(self) -> None:
-        """Give some of those that wait some credit; all of it, once they are not held back any more."""
-        broker, hold = self._broker, self._broker.credit_hold
-        self._gives = hold.is_on or bool(hold.waiting)
-        if self._gives:
-            broker.clock.after(TICK_MS, self._give_credit)
-        left = credits_per_tick(broker.storage.used_share, held_back_from(broker.storage.total_bytes))
-        for _ in range(min(PRODUCERS_PER_TICK, len(hold.waiting))):
-            if hold.is_on and not left:
-                break
-            producer = hold.waiting.popleft()
-            producer.is_held = False
-            if _takes_credit(producer):
-                left -= self._grant(producer, min(left, HELD_WINDOW) if hold.is_on else producer.window)
-
-    def _grant(self, producer: Producer, most: int) -> int:
-        """Give one producer up to `most` of what it is owed; how much that was."""
-        credit = min(producer.owed_credit, most)
-        producer.owed_credit -= credit
-        producer.connection.endpoint.credit(producer.link, credit)
-        self._broker.work.touch(producer.connection)
-        return credit
-
-
-def _takes_credit(producer: Producer) -> bool:
-    """False if it, its link or its connection has ended while it waited."""
-    return producer.is_active and producer.link.is_open and not producer.connection.endpoint.closed

@@ -11,14 +11,15 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from penstock_amqp.endpoint.events import EXPIRES, Entry
+from penstock_amqp.endpoint.events import DATA, EXPIRES, Entry
 from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
+from penstock_broker.log import bytes_in_log
 from penstock_broker.messages import due_times, queue_limits
 from penstock_broker.messages.due_times import wishes_of
 from penstock_broker.queue.flags import ORDERED
 from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
-from penstock_broker.queue.queue import LOGGED, SCHEDULED, Queue
+from penstock_broker.queue.queue import LARGE_BYTES, LOGGED, SCHEDULED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.fan_outs import FanOut, RoutedMessages
 from penstock_broker.state.routes import Route
@@ -75,6 +76,7 @@ def put(broker: Broker, route: Route, messages: Iterable[bytes], *, keep: bool =
         if expires and available == now and (not first_expiry or expires < first_expiry):
             first_expiry = expires
         ordered = ordered or bool(marks & ORDERED)
+    broker.memory.came += size
     put_numbered(broker, route, entries, delayed, size, first_expiry, ordered=ordered, keep=keep)
     return is_logged
 
@@ -162,6 +164,7 @@ def _put_into(
     keep: bool,
 ) -> None:
     count = len(entries) + len(delayed)
+    staged = bytes_in_log(entry[DATA] for entry in (*entries, *delayed)) if size > LARGE_BYTES else 0
     for queue in queues:
         until = first_expiry
         ours, ours_delayed = entries, delayed
@@ -181,6 +184,8 @@ def _put_into(
         queue.totals.enqueued += count
         queue.totals.enqueued_bytes += size
         queue.depth_bytes += size
+        if staged:
+            queue.staged_bytes += staged
         if queue.audit is not None:
             queue.audit.came((*ours, *ours_delayed))
         if delayed:

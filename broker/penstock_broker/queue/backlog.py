@@ -287,7 +287,7 @@ class Backlog:
                 return mine
             if not entry[FLAGS] & GROUPED or not self._reserve_for_owner(level, entry, consumer):
                 return entry
-        return mine if self.examination.budget > 0 else None
+        return mine if self.examination.budget > 0 and self._is_through(level, consumer) else None
 
     def _next(self, level: PriorityLevel, consumer: BacklogConsumer) -> Entry | None:
         if consumer.cursor is not None:

@@ -14,7 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import chain
 from typing import Final, Literal, TypeAlias
 
 from penstock_amqp.endpoint.events import AVAILABLE, NUMBER, AmqpError, Entry, Held
@@ -34,13 +34,16 @@ from penstock_broker.queue.totals import QueueTotals
 from penstock_core.dead_letters import DeathReason
 from penstock_core.terms import Overflow
 
-__all__ = ["ANNOTATED", "LOGGED", "SCHEDULED", "UNLIMITED_BYTES", "Queue", "QueuePolicy", "Stranded"]
+__all__ = ["ANNOTATED", "LARGE_BYTES", "LOGGED", "SCHEDULED", "UNLIMITED_BYTES", "Queue", "QueuePolicy", "Stranded"]
 
 LOGGED: Final = 1
 """Flag of an entry: it was put into the log, so its end has to be."""
 
 ANNOTATED: Final = 4
 """Flag of an entry: a consumer has changed its annotations in this queue, so its record in the log says less."""
+
+LARGE_BYTES: Final = 1024 * 1024
+"""Messages that are no longer than this together have nothing in the log alone (`LogOptions.inline_bytes`)."""
 
 UNLIMITED_BYTES: Final = sys.maxsize
 """`QueuePolicy.max_bytes` of a queue that nobody has limited; the forwarding path compares with it as with others."""
@@ -121,6 +124,7 @@ class Queue:
         "ready",
         "redelivery",
         "returned",
+        "staged_bytes",
         "stranded",
         "totals",
     )
@@ -152,6 +156,8 @@ class Queue:
         self.delivered_up_to = 0
         """Highest message number that was sent to a consumer."""
         self.depth_bytes = 0
+        self.staged_bytes = 0
+        """Of these, those of long messages that are in the log alone."""
         self.in_flight = 0
         """Deliveries that nobody has settled yet."""
         self.totals = QueueTotals()
@@ -353,10 +359,9 @@ class Queue:
         expiry.expired, self.stranded = deque(), {}
         expiry.next_due = 0
         expiry.passing = None
-        self.depth_bytes = 0
+        self.depth_bytes = self.staged_bytes = 0
         return piles
 
 
 def _told(state: WaitingState, entries: Iterable[Entry]) -> Iterator[tuple[WaitingState, Entry]]:
-    states: Iterator[WaitingState] = repeat(state)
-    return zip(states, entries, strict=False)
+    return map(lambda entry: (state, entry), entries)  # noqa: C417 - a generator would end with the first OSError

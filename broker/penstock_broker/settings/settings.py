@@ -22,6 +22,7 @@ from penstock_api.schema import Spec
 from penstock_api.settings.announcements import Announcements, FailoverServer
 from penstock_api.settings.auto_creation import AutoCreate
 from penstock_api.settings.client_limits import ConnectionLimits
+from penstock_api.settings.memory import MemorySettings
 from penstock_api.settings.permissions import Permission
 from penstock_api.settings.transaction_limits import TransactionSettings
 from penstock_api.validation_messages import validation_messages
@@ -156,6 +157,7 @@ class BrokerSettings(Spec):
     limits: ConnectionLimits = ConnectionLimits()
     log: LogSettings = LogSettings()
     delivery: DeliverySettings = DeliverySettings()
+    memory: MemorySettings = MemorySettings()
     transactions: TransactionSettings = TransactionSettings()
     auto_create: bool | AutoCreate = False
     """Make queues and topic exchanges that clients name: true (any name), false (none), or by rules."""

@@ -11,7 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from penstock_amqp.endpoint.events import AmqpError, Arrival, Event
 from penstock_amqp.endpoint.links import OutLink
@@ -32,18 +32,23 @@ from penstock_broker.state.departures import Departure
 from penstock_broker.state.fan_outs import FanOut
 from penstock_broker.state.links import Browser, Consumer, CreditHold, Producer
 from penstock_broker.state.loose_ends import LooseEnds
+from penstock_broker.state.memory import Memory
 from penstock_broker.state.open_transactions import Transactions
 from penstock_broker.state.overflow_episodes import OverflowEpisodes
-from penstock_broker.state.paging import DEFAULT_BACKLOG_BYTES, Paging
+from penstock_broker.state.paging import Paging
 from penstock_broker.state.routes import Routes
 from penstock_broker.state.storage import Storage
 from penstock_broker.state.sync_queue import SyncQueue
 from penstock_broker.topology.store import Topology
 from penstock_broker.warning_throttle import WarningThrottle
 from penstock_core.identity import LinkKey
+from penstock_core.memory_level import default_budget
 from penstock_core.reason import Reason, Refuse
 
 __all__ = ["Broker", "Clients", "Instance", "PendingWork"]
+
+UNKNOWN_LIMIT: Final = 4 * 1024 * 1024 * 1024
+"""Bytes of memory that a process may have whose limit is not known."""
 
 
 class ManagementLinks(Protocol):
@@ -166,7 +171,10 @@ class TemporaryNodes:
 class Broker:
     """The records of one broker. One per process."""
 
-    def __init__(self, settings: BrokerSettings, log: Log, topology: Topology, instance_id: str) -> None:
+    def __init__(
+        self, settings: BrokerSettings, log: Log, topology: Topology, instance_id: str, process_limit: int = 0
+    ) -> None:
+        """`process_limit`: bytes of memory that the process may have; 0: not known."""
         self.settings = settings
         self.log = log
         self.topology = topology
@@ -183,8 +191,9 @@ class Broker:
         self.routes = Routes(log)
         self.storage = Storage()
         self.credit_hold = CreditHold()
+        self.memory = Memory(settings.memory.max_bytes or default_budget(process_limit or UNKNOWN_LIMIT), process_limit)
         self.temporary = TemporaryNodes()
-        self.paging = Paging(DEFAULT_BACKLOG_BYTES)
+        self.paging = Paging(self.memory.budget)
         self.transactions = Transactions(
             settings.transactions.limits(settings.log.segment_bytes, settings.largest_message_bytes)
         )
@@ -203,6 +212,8 @@ class Broker:
         """`loop.events.serve` of this broker."""
         self.fail_connection: Callable[[Connection], None]
         """`fail` of the loop's connections: an exception is being handled that came while this one was served."""
+        self.look_at_memory: Callable[[], None]
+        """`look` of this broker's `messages.memory_watch`."""
         self.keep_time: Callable[[Queue], None]
         """`messages.expiry.keep_time` of this broker, for timers."""
 

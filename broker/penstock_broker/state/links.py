@@ -135,15 +135,24 @@ class Producer(SendingLink):
 
 
 class CreditHold:
-    """The producers that wait for credit because the volume is nearly full. One per broker."""
+    """The producers that wait for credit because the volume is nearly full, or memory is short. One per broker."""
 
-    __slots__ = ("is_on", "waiting")
+    __slots__ = ("is_on", "of_all", "of_volume", "waiting")
 
     def __init__(self) -> None:
         self.is_on = False
         """Producers are held back."""
+        self.of_volume = False
+        """Those that send durable messages are, because the volume is nearly full."""
+        self.of_all = False
+        """All are, because memory is short."""
         self.waiting: deque[Producer] = deque()
         """In the order in which they get credit. Some may be gone: whoever takes one looks whether its link is open."""
+
+    def set(self, *, of_volume: bool, of_all: bool) -> None:
+        """Who is held back from now on."""
+        self.of_volume, self.of_all = of_volume, of_all
+        self.is_on = of_volume or of_all
 
     def first_credit(self, producer: Producer) -> int:
         """What a new producer gets: its window, or a small part of it while producers are held back."""

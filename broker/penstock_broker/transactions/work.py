@@ -119,7 +119,7 @@ def _add_all(
 ) -> bool:
     """Keep messages for the commit if none needs a check of its own, and there is room for all; else do nothing."""
     destination = producer.destination
-    if not isinstance(destination, ExchangeTarget | QueueTarget):
+    if broker.memory.is_full or not isinstance(destination, ExchangeTarget | QueueTarget):
         return False
     messages: list[bytes] = []
     for _, data, _ in run:
@@ -143,6 +143,7 @@ def _add_all(
     ledger.move(transaction, decision.state)
     _watch(broker, transaction)
     transaction.postings += [(destination, data) for data in messages]
+    broker.memory.came += size
     return True
 
 
@@ -153,7 +154,7 @@ def _add(
     try:
         data = dead_letter_origin.without_origin(data)
         data = message_head.forwarded(data, message_head.read_head(data))
-        found = _destination(broker, producer, data)
+        found = broker.memory.refuse(1) if broker.memory.is_full else _destination(broker, producer, data)
     except DecodeError as error:
         found = unreadable(error)
     if isinstance(found, AmqpError):
@@ -173,6 +174,7 @@ def _add(
     match decision:
         case rules.Taken():
             transaction.postings.append((found, data))
+            broker.memory.came += in_memory
             return None
         case rules.Fail():
             return amqp_error(decision.refuse)

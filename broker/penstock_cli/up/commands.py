@@ -11,6 +11,7 @@ from penstock_api.resources.delivery import client_settings
 from penstock_api.resources.listeners import listener_settings
 from penstock_api.settings.announcements import announcement_settings
 from penstock_api.settings.auto_creation import AutoCreateSpec, creation_settings
+from penstock_api.settings.memory import memory_settings
 from penstock_api.settings.transaction_limits import transaction_settings
 from penstock_cli.up.children import ChildProcess
 from penstock_cli.up.layout import Layout
@@ -54,6 +55,7 @@ def broker_settings(broker: Broker, endpoints: Endpoints, layout: Layout, folder
     of_listener, security = security_settings(broker, folder, layout)
     further = {
         "announce": announcement_settings(spec.announce),
+        "memory": memory_settings(spec.memory),
         "transactions": transaction_settings(spec.transactions),
     }
     listeners: list[dict[str, object]] = []

@@ -19,6 +19,7 @@ from penstock_api.resources.listeners import listener_settings, tls_settings
 from penstock_api.resources.security import mechanisms_without_tls
 from penstock_api.settings.announcements import announcement_settings
 from penstock_api.settings.auto_creation import AutoCreateSpec, creation_settings
+from penstock_api.settings.memory import memory_settings
 from penstock_api.settings.permissions import permission_settings
 from penstock_api.settings.token_issuers import TokenIssuerSpec
 from penstock_api.settings.transaction_limits import transaction_settings
@@ -133,6 +134,7 @@ def _further(spec: BrokerSpec) -> Manifest:
         settings["delivery"] = client_settings(spec.delivery)
     for key, further in (
         ("announce", announcement_settings(spec.announce)),
+        ("memory", memory_settings(spec.memory)),
         ("transactions", transaction_settings(spec.transactions)),
     ):
         if further:

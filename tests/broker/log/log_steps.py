@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
+from broker.log.naive_log import NaiveMessage, NaiveState
 from broker.log.simulated_files import SimulatedFiles
 
 from penstock_broker.log import LargePayload, Log, LogOptions, Recovered, SyncChoice
@@ -12,7 +13,7 @@ from penstock_broker.log.blocks import seed_of
 from penstock_broker.log.scan import SegmentData, find_blocks
 from penstock_broker.log.spare_segments import number_of
 
-__all__ = ["SMALL", "a_queue", "end_of_log", "opened", "settle", "whole"]
+__all__ = ["SMALL", "a_queue", "end_of_log", "opened", "recovered_state", "settle", "whole"]
 
 SMALL = LogOptions(segment_bytes=16384, inline_bytes=2000, sync=SyncChoice.INLINE)
 
@@ -41,6 +42,19 @@ def settle(log: Log) -> None:
 def whole(payload: bytes) -> bytes:
     """All of a payload, what lies in segments included."""
     return payload.read(0, len(payload)) if isinstance(payload, LargePayload) else payload
+
+
+def recovered_state(recovered: Recovered) -> NaiveState:
+    """What was recovered, in the oracle's terms (delivered-up-to numbers and counts are compared by message)."""
+    return NaiveState(
+        {(item.kind, item.key): (item.incarnation, item.payload) for item in recovered.documents},
+        {
+            incarnation: {
+                item.number: NaiveMessage(item.number, whole(item.payload), item.flags, item.arrival) for item in queue
+            }
+            for incarnation, queue in recovered.messages.items()
+        },
+    )
 
 
 def end_of_log(files: SimulatedFiles, log_id: bytes) -> int:

@@ -1,7 +1,9 @@
 """A file layer in memory whose power can fail: what no returned sync covers is kept, lost or torn as the test says.
 
-Names follow the order of a journaling file system: after a crash some first part of the unsynced name changes is there.
-Contents follow no order at all: each unsynced write survives or not, by itself, in whole or in its first bytes.
+Names follow the order of a journaling file system: after a crash some first part of the unsynced name changes is there;
+or, if the test says so, no order but that of each file's own changes. Contents follow no order at all: each unsynced
+write survives or not, by itself, in whole or in its first bytes. What a failed sync covered is not written any more, as
+on Linux, which calls such pages clean.
 """
 
 import errno
@@ -30,6 +32,19 @@ def write_at(content: bytearray, offset: int, data: bytes) -> None:
     content[offset : offset + len(data)] = data
 
 
+def _each_by_itself(states: list[dict[Path, _Inode]], kept: Callable[[int], int]) -> dict[Path, _Inode]:
+    """The names after a crash on a file system that keeps the changes of one file in order, and no others."""
+    inodes = {id(inode): inode for state in states for inode in state.values()}
+    found: dict[Path, _Inode] = {}
+    for key, inode in inodes.items():
+        names = [next((path for path, each in state.items() if id(each) == key), None) for state in states]
+        own = [name for at, name in enumerate(names) if not at or name != names[at - 1]]
+        name = own[min(kept(len(own) - 1), len(own) - 1)]
+        if name is not None:
+            found[name] = inode
+    return found
+
+
 class SimulatedFiles:
     """`space`: bytes for all files together; `steps_left`: changes until the power fails; `broken`: calls that fail;
     `unreadable`: bytes [start, end) of a file that can't be read.
@@ -55,8 +70,12 @@ class SimulatedFiles:
         """How many writes a crash now could lose."""
         return sum(len(inode.unsynced) for inode in self._all_inodes())
 
-    def crash(self, survives: Callable[[int], int], names_kept: int) -> None:
-        """Power off and on. `survives(length)` says how many of the first bytes of an unsynced write stay."""
+    def crash(self, survives: Callable[[int], int], names_kept: int | Callable[[int], int]) -> None:
+        """Power off and on. `survives(length)` says how many of the first bytes of an unsynced write stay.
+
+        `names_kept`: how many of the unsynced changes of names stay; or, asked with how many of one file there are, how
+        many of that file's.
+        """
         for inode in self._all_inodes():
             for offset, data in inode.unsynced:
                 kept = survives(len(data))
@@ -64,8 +83,10 @@ class SimulatedFiles:
                     write_at(inode.durable, offset, data[:kept])
             inode.unsynced.clear()
             inode.current = bytearray(inode.durable)
-        if self._name_changes:
-            states = [self._durable_names, *self._name_changes]
+        states = [self._durable_names, *self._name_changes]
+        if callable(names_kept):
+            self._durable_names = _each_by_itself(states, names_kept)
+        else:
             self._durable_names = states[min(names_kept, len(states) - 1)]
         self._names = dict(self._durable_names)
         self._name_changes.clear()
@@ -80,6 +101,14 @@ class SimulatedFiles:
         self.steps_left = 1 << 40
         self.broken.clear()
 
+    def fail_syncs(self) -> None:
+        """A sync of each file has failed, and then the process ends: what was unsynced can be read until the power
+        fails.
+        """
+        for inode in self._all_inodes():
+            inode.unsynced.clear()
+        self.kill()
+
     def content(self, path: Path) -> bytearray:
         """The bytes of a file, to be looked at or damaged in place (as if synced so)."""
         inode = self._names[path]
@@ -90,20 +119,31 @@ class SimulatedFiles:
     def paths(self) -> list[Path]:
         return sorted(self._names)
 
-    def copy(self) -> "SimulatedFiles":
-        """The same disk once more, without open files, so that many crashes can be tried from one point."""
+    def copy(self, folder: Path | None = None) -> "SimulatedFiles":
+        """The same disk once more, without open files, so that many crashes can be tried from one point.
+
+        `folder`: where all files lie on the copy.
+        """
+
+        def at(path: Path) -> Path:
+            return path if folder is None else folder / path.name
+
         twin = SimulatedFiles()
         inodes = {
             id(inode): _Inode(bytearray(inode.durable), bytearray(inode.current), list(inode.unsynced))
             for inode in self._all_inodes()
         }
-        twin._names = {path: inodes[id(inode)] for path, inode in self._names.items()}
-        twin._durable_names = {path: inodes[id(inode)] for path, inode in self._durable_names.items()}
+        twin._names = {at(path): inodes[id(inode)] for path, inode in self._names.items()}
+        twin._durable_names = {at(path): inodes[id(inode)] for path, inode in self._durable_names.items()}
         twin._name_changes = [
-            {path: inodes[id(inode)] for path, inode in state.items()} for state in self._name_changes
+            {at(path): inodes[id(inode)] for path, inode in state.items()} for state in self._name_changes
         ]
         twin._boot, twin.space, twin.unreadable = self._boot, self.space, dict(self.unreadable)
         return twin
+
+    def path_of(self, handle: int) -> Path:
+        """The name that an open file has now."""
+        return next(path for path, inode in self._names.items() if inode is self._handles[handle])
 
     def _all_inodes(self) -> list[_Inode]:
         found: dict[int, _Inode] = {}
@@ -160,9 +200,13 @@ class SimulatedFiles:
         return len(data)
 
     def fdatasync(self, handle: int) -> None:
-        self._step("fdatasync")
-        self.synced_calls += 1
         inode = self._handles[handle]
+        try:
+            self._step("fdatasync")
+        except OSError:
+            inode.unsynced.clear()
+            raise
+        self.synced_calls += 1
         for offset, data in inode.unsynced:
             write_at(inode.durable, offset, data)
         inode.unsynced.clear()

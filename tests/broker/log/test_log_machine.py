@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from tempfile import mkdtemp
 
-from broker.log.log_steps import SMALL, whole
+from broker.log.log_steps import SMALL, recovered_state, whole
 from broker.log.naive_log import NaiveLog, NaiveMessage, NaiveState
 from broker.log.simulated_files import SimulatedFiles
 from hypothesis import HealthCheck, settings
@@ -15,19 +15,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from penstock_broker.log import CommitAck, CommitPut, Log, Recovered, StagedBody
 
 EXAMPLES = int(os.environ.get("PENSTOCK_LOG_EXAMPLES", "60"))  # more for a long search
-
-
-def recovered_state(recovered: Recovered) -> NaiveState:
-    """What was recovered, in the oracle's terms (delivered-up-to numbers and counts are compared by message)."""
-    return NaiveState(
-        {(item.kind, item.key): (item.incarnation, item.payload) for item in recovered.documents},
-        {
-            incarnation: {
-                item.number: NaiveMessage(item.number, whole(item.payload), item.flags, item.arrival) for item in queue
-            }
-            for incarnation, queue in recovered.messages.items()
-        },
-    )
 
 
 class LogMachine(RuleBasedStateMachine):

@@ -167,7 +167,7 @@ def test_a_place_that_cannot_be_read_is_given_up_after_a_while_and_the_others_ar
     written = Written(tmp_path, 1000)
     path = min(each for each in written.files.paths() if each.name.startswith("segment-"))
     expected = written.bodies[0]
-    written.files.unreadable[path] = (20_000, 20_001)
+    written.files.unreadable[path] = (60_000, 60_001)
     now = 0
     written.log._messages._clock = lambda: now  # pyright: ignore[reportPrivateUsage]
     for seconds in (0, 5, 9):

@@ -153,11 +153,12 @@ class Client:
             sender.open()
         return sender.credit > 0
 
-    def send(self, address: str, body: str, *, durable: bool) -> None:
-        """Send one message."""
+    def send(self, address: str, body: str, *, durable: bool, padding: int = 0) -> None:
+        """Send one message, `padding` bytes longer than it need be."""
         sender = self._senders[address]
         self.sent[body] = sender.delivery(body)
-        sender.send(Message(body=body, durable=durable).encode())
+        properties = {"padding": "x" * padding} if padding else None
+        sender.send(Message(body=body, durable=durable, properties=properties).encode())
         sender.advance()
 
     def renew_session(self) -> None:

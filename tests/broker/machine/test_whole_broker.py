@@ -300,8 +300,9 @@ class WholeBroker(RuleBasedStateMachine):
         address=st.sampled_from(PUBLISHED),
         durable=st.sampled_from([True, True, False]),
         count=st.integers(1, 3),
+        padding=st.sampled_from([0, 0, 0, 2500]),
     )
-    def publish(self, slot: int, address: str, durable: bool, count: int) -> None:
+    def publish(self, slot: int, address: str, durable: bool, count: int, padding: int = 0) -> None:
         client = self.clients.get(slot)
         if client is None:
             return
@@ -310,13 +311,30 @@ class WholeBroker(RuleBasedStateMachine):
                 break  # no credit
             body = f"m{self.number()}"
             self.keeping[body] = self.model.publish(KEYS[address], body, durable=durable)
-            client.send(address, body, durable=durable)
+            client.send(address, body, durable=durable, padding=padding)
         self.pump()
 
     @rule(slot=SLOT)
     def publish_one(self, slot: int) -> None:
         """The most common message."""
         self.publish(slot, "amq.topic/a", True, 1)
+
+    @rule(slot=SLOT, count=st.integers(4, 9))
+    def publish_much(self, slot: int, count: int) -> None:
+        """Long messages, so that segments are filled, compacted and recycled."""
+        self.publish(slot, "amq.topic/a", True, count, 2500)
+
+    @rule(pick=PICK, one_in=st.integers(2, 9))
+    def accept_most(self, pick: int, one_in: int) -> None:
+        """All deliveries of a link but one in so many: what stays keeps its segment until it is compacted."""
+        links = [each for each in self.consuming() if each[1].held and self.is_taking(each[1])]
+        if links:
+            client, consuming = links[pick % len(links)]
+            for body in [body for body in consuming.held if int(body[1:]) % one_in]:
+                self.model.settled(consuming.number, body, is_over=True, failed=False, undeliverable=False)
+                client.settle(consuming, body, Delivery.ACCEPTED, failed=False, undeliverable=False)
+            client.grant(consuming, 10)
+            self.pump()
 
     @rule(pick=PICK, which=PICK)
     def accept(self, pick: int, which: int) -> None:
@@ -360,6 +378,14 @@ class WholeBroker(RuleBasedStateMachine):
         """From now on, until a restart, at most two messages or so of each queue are in memory."""
         tighten(self.site.broker)
         self.pump()
+
+    @rule(turns=st.integers(1, 40))
+    def idle(self, turns: int) -> None:
+        """Compaction, checkpoints and recycling go on by themselves, and what they write is synced."""
+        for _ in range(turns):
+            if not self.site.log.wants_maintenance:
+                break
+            self.pump(lambda: self.site.syncer.complete())
 
     @rule()
     def sync(self) -> None:

@@ -1,0 +1,46 @@
+"""How much memory the messages of a queue take.
+
+Nothing is counted per message: the totals of a queue are there anyway. A message that several queues hold lies in
+memory once; how many hold it, Python itself knows of the first and of the last message of a queue. Sizes are bytes.
+Measured by `tests/broker/messages/test_memory_account.py`. Source: docs/decisions/084-memory.md.
+"""
+
+from __future__ import annotations
+
+from sys import getrefcount
+from typing import Final
+
+from penstock_amqp.endpoint.events import DATA
+from penstock_broker.queue.queue import Queue
+
+__all__ = ["ENTRY_BYTES", "HELD_BYTES", "memory_of"]
+
+ENTRY_BYTES: Final = 176
+"""What a message takes besides its bytes: a tuple, its number, the head of the bytes, its place in a queue, and what
+the allocator rounds up."""
+
+HELD_BYTES: Final = 640
+"""What a delivery in flight takes besides the message, most of it in the engine."""
+
+ASKED_FROM: Final = 64 * 1024
+"""Queues that take less are not asked how many hold their messages."""
+
+
+def memory_of(queue: Queue) -> int:
+    """What the queue's messages take, those in flight included; its share of those that other queues hold, too."""
+    count, size = queue.in_log_only
+    size = queue.depth_bytes - queue.staged_bytes - size + (queue.depth - count) * ENTRY_BYTES
+    if size > ASKED_FROM:
+        size //= _holders(queue)
+    return size + queue.in_flight * HELD_BYTES
+
+
+def _holders(queue: Queue) -> int:
+    """How many queues hold what waits here: the fewer of those that hold the first message and the last one."""
+    ready = queue.ready
+    if not ready:
+        return 1
+    # The deque has one reference, and the call of `getrefcount` another.
+    entries = min(getrefcount(ready[0]), getrefcount(ready[-1])) - 1
+    bodies = min(getrefcount(ready[0][DATA]), getrefcount(ready[-1][DATA])) - 1
+    return max(entries, 1) * max(bodies, 1)

@@ -1,0 +1,91 @@
+"""Floods a broker with messages while nobody consumes, and takes them all again; used by tests and `hack/soak/memory`.
+
+Messages are numbered. What a producer is told counts: accepted, or refused.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable
+
+from crash.load_client import Peer, encoded
+from support.broker_process import BrokerProcess
+
+__all__ = ["drain", "flood"]
+
+QUIET_SECONDS = 2.0
+"""A producer without credit for so long gives up: the broker has no room."""
+
+
+def peer_of(broker: BrokerProcess, container_id: str) -> Peer:
+    """A client of the broker."""
+    return Peer("127.0.0.1", broker.port, container_id)
+
+
+def turn(peer: Peer, seconds: float = 20.0) -> bool:
+    """Send and receive once; False if nothing came for so long."""
+    poll = select.poll()
+    poll.register(peer.sock, select.POLLIN if peer.flush() else select.POLLIN | select.POLLOUT)
+    ready = poll.poll(seconds * 1000)
+    if any(mask & select.POLLIN for _, mask in ready):
+        peer.read()
+    return bool(ready)
+
+
+def flood(
+    broker: BrokerProcess,
+    address: str,
+    count: int,
+    size: int,
+    *,
+    durable: bool,
+    watch: Callable[[], None] = lambda: None,
+) -> tuple[set[int], int]:
+    """Send `count` messages of `size` bytes, numbered from 1; those that were accepted, and how many were refused.
+
+    It ends early if the producer gets no credit any more. `watch` is called again and again.
+    """
+    peer = peer_of(broker, f"producer of {address}")
+    accepted: set[int] = set()
+    sender = peer.sender("flood", address, accepted.update)
+    padding = bytes(size - 8)
+    sent, heard = 0, time.monotonic()
+    while len(accepted) + len(sender.refused) < count:
+        while sent < count and sender.credit > 0:
+            part = range(sent + 1, sent + 1 + min(64, count - sent, sender.credit))
+            sender.send([encoded(number.to_bytes(8, "big") + padding, durable=durable) for number in part])
+            sent += len(part)
+        before = len(accepted)
+        turn(peer, 0.1)
+        watch()
+        if len(accepted) > before:
+            heard = time.monotonic()
+        elif time.monotonic() - heard > QUIET_SECONDS:
+            break
+    refused = len(sender.refused)
+    peer.free()
+    return accepted, refused
+
+
+def drain(
+    broker: BrokerProcess, address: str, wanted: int, size: int, watch: Callable[[], None] = lambda: None
+) -> set[int]:
+    """The numbers of the messages of `size` bytes that wait in a queue; it ends once `wanted` came, or none comes."""
+    peer = peer_of(broker, f"consumer of {address}")
+    came: set[int] = set()
+
+    def take(message: bytes) -> bool:
+        came.add(int.from_bytes(message[-size : 8 - size], "big"))
+        return True
+
+    peer.receiver("drain", address, take, credit=500)
+    while len(came) < wanted:
+        if not turn(peer, 10.0):
+            break
+        watch()
+    deadline = time.monotonic() + 0.2
+    while time.monotonic() < deadline:
+        turn(peer, 0.05)
+    peer.free()
+    return came

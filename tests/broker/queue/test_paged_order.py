@@ -1,0 +1,148 @@
+"""The order in which messages are handed out while most of them are not in memory, against a naive list: selectors,
+groups, priorities, what comes back, what is dropped.
+"""
+
+from __future__ import annotations
+
+from broker.queue.ordered_messages import Somebody
+from broker.queue.test_backlog import HandingOut, Waiting, take
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from penstock_amqp.endpoint.events import NUMBER
+from penstock_broker.queue.flags import priority_of
+from penstock_broker.queue.paged_tail import PagedTail
+from penstock_broker.queue.priority_level import PriorityLevel
+from penstock_broker.queue.tail_snapshot import Stretch
+
+
+class PagedHandingOut(HandingOut):
+    """What came back goes before what is fresh, also if its number is higher: the window can't know that it is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failing = False
+
+    def source(self, first: int, last: int, most: int, most_bytes: int) -> Stretch:
+        if self.failing:
+            raise OSError(5, "Input/output error")
+        found = [each.entry for number, each in sorted(self.waiting.items()) if first <= number <= last][:3]
+        return Stretch(found, found[-1][NUMBER] + 1 if len(found) == 3 else last + 1)
+
+    def lost(self, count: int, size: int) -> None:
+        raise AssertionError(f"{count} messages are lost")
+
+    def returned(self, number: int, priority: int) -> bool:
+        return any(each.priority == priority and each.back.find(number) is not None for each in self.backlog.levels)
+
+    def reserved(self, number: int, who: Somebody) -> bool:
+        own = [self.backlog._reserved.of(who, level) for level in self.backlog.levels]  # pyright: ignore[reportPrivateUsage]
+        return any(messages is not None and messages.find(number) is not None for messages in own)
+
+    def expected(self, who: Somebody) -> Waiting | None:
+        for level in self.backlog.levels:
+            waiting = [each for each in self.waiting.values() if priority_of(each.entry) == level.priority]
+            waiting.sort(key=lambda one: one.entry[NUMBER])
+            mine = [each for each in waiting if self.reserved(each.entry[NUMBER], who)]
+            others = [each for each in waiting if each not in mine]
+            others.sort(key=lambda one: not self.returned(one.entry[NUMBER], level.priority))
+            free = [each for each in others if self.may_have(each, who)]
+            heads = free[:1] + mine[:1]
+            if heads:
+                return min(heads, key=lambda one: one.entry[NUMBER])
+        return None
+
+    def may_have(self, each: Waiting, who: Somebody) -> bool:
+        if not each.selected(who, self.takers[who]):
+            return False
+        owner = self.owners.get(each.group or "")
+        return owner is None or owner is who or not each.selected(owner, self.takers[owner])
+
+    def take_one(self, who: Somebody) -> None:
+        if not any(level.tail is not None for level in self.backlog.levels):
+            super().take_one(who)
+            return
+        expected = self.expected(who)
+        number = take(self.backlog, who)
+        while number is None and self.read_on():
+            number = take(self.backlog, who)
+        assert number == (expected.entry[NUMBER] if expected else None)
+        if expected is not None and number is not None:
+            self.taken(expected, who)
+
+    def taken(self, each: Waiting, who: Somebody) -> None:
+        number = each.entry[NUMBER]
+        del self.waiting[number]
+        self.held[number] = (each, who)
+        if each.group is not None and self.owners.setdefault(each.group, who) is who and each.closing:
+            del self.owners[each.group]
+
+    def read_on(self) -> bool:
+        """What the end of a turn does: fill windows that are empty."""
+        empty = [level for level in self.backlog.levels if level.tail is not None and not level.fresh]
+        for level in empty:
+            level.pull(4, 1000)
+        return bool(empty)
+
+    @rule(oldest=st.booleans())
+    def drop(self, oldest: bool) -> None:
+        dropped = self.backlog.drop_oldest() if oldest else self.backlog.drop_newest()
+        if dropped is not None:
+            del self.waiting[dropped[NUMBER]]
+            if self.backlog.groups is not None:
+                self.backlog.groups.release(dropped[NUMBER])
+
+    def tails(self) -> list[tuple[PriorityLevel, PagedTail]]:
+        return [(level, level.tail) for level in self.backlog.levels if level.tail is not None]
+
+    def put(self, messages: list[tuple[int, str | None, bool, str]]) -> None:
+        super().put(messages)
+        for level in self.backlog.levels:
+            if level.tail is None:
+                level.begin_tail(PagedTail(self.source, self.lost))
+
+    @rule(
+        messages=st.lists(
+            st.tuples(st.just(4), st.sampled_from((None, None, "g")), st.just(False), st.sampled_from(("red", "blue"))),
+            min_size=1,
+            max_size=9,
+        )
+    )
+    def put_more(self, messages: list[tuple[int, str | None, bool, str]]) -> None:
+        self.put(messages)
+
+    @precondition(lambda self: self.takers)
+    @rule(index=st.integers(0, 9))
+    def take_until_nothing_is_left(self, index: int) -> None:
+        while self.expected(self.who(index)) is not None:
+            self.take_one(self.who(index))
+        self.take_one(self.who(index))
+
+    @rule(keep=st.integers(0, 2), most=st.integers(1, 20))
+    def forget_bodies(self, keep: int, most: int) -> None:
+        for level, tail in self.tails():
+            tail.take_in(lambda _: True, self.number + 1, most)
+            if len(level.fresh) > keep:
+                tail.take_back(level.fresh, keep, lambda _: True, most)
+
+    @rule()
+    def fill_windows(self) -> None:
+        self.read_on()
+
+    @precondition(lambda self: self.takers and self.tails())
+    @rule(index=st.integers(0, 9))
+    def try_while_the_log_cannot_be_read(self, index: int) -> None:
+        """Whoever gets something gets what it would have got; nobody's place is lost."""
+        who = self.who(index)
+        expected = self.expected(who)
+        self.failing = True
+        number = take(self.backlog, who)
+        self.failing = False
+        assert number is None or (expected is not None and number == expected.entry[NUMBER])
+        if expected is not None and number is not None:
+            self.taken(expected, who)
+
+
+PagedHandingOut.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestPagedHandingOut = PagedHandingOut.TestCase
