@@ -20,7 +20,7 @@ from penstock_broker.log.message_reader import Reading
 from penstock_broker.log.paged_puts import LiveRun
 from penstock_broker.log.record_dump import ListedRecord, UnknownQueue, Value, Wanted, list_records
 from penstock_broker.log.record_reader import Progress
-from penstock_broker.log.records import Document, EndReason
+from penstock_broker.log.records import VOLATILE, Document, EndReason
 from penstock_broker.log.recover import Recovered
 from penstock_broker.log.repairs import NotSaved, Repair, carry_out, plan_repairs, plan_replacements
 from penstock_broker.log.replay import KEEP, Pageable, Usual
@@ -30,6 +30,7 @@ from penstock_broker.log.syncers import SyncChoice, Syncer
 
 __all__ = [
     "KEEP",
+    "VOLATILE",
     "CommitAck",
     "CommitPut",
     "Damage",
