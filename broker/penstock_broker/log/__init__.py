@@ -15,8 +15,9 @@ from penstock_broker.log.files import (
 )
 from penstock_broker.log.inspection import Inspection, inspect_log
 from penstock_broker.log.live_messages import LiveMessage, PagedQueue
-from penstock_broker.log.log import Log, LogOptions
+from penstock_broker.log.log import Log
 from penstock_broker.log.message_reader import Reading
+from penstock_broker.log.options import LogOptions
 from penstock_broker.log.paged_puts import LiveRun
 from penstock_broker.log.record_dump import ListedRecord, UnknownQueue, Value, Wanted, list_records
 from penstock_broker.log.record_reader import Progress

@@ -13,7 +13,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from penstock_broker.log.ack_compaction import AckCompaction
@@ -24,8 +23,9 @@ from penstock_broker.log.checkpoint import Checkpoint, CheckpointSchedule, Numbe
 from penstock_broker.log.commit import CommitAck, CommitPut, Commits
 from penstock_broker.log.files import Buffer, FileLayer, RealFiles, lock_folder
 from penstock_broker.log.message_reader import MessageReader, Reading
+from penstock_broker.log.options import LogOptions
 from penstock_broker.log.record_codec import closed_record, most_entries
-from penstock_broker.log.record_reader import KEPT_BYTES, Progress, unheard
+from penstock_broker.log.record_reader import Progress, unheard
 from penstock_broker.log.recover import FirstRecords, Recovered, Restored, first_records, recover
 from penstock_broker.log.replay import Pageable
 from penstock_broker.log.route_sets import RouteSets
@@ -33,36 +33,11 @@ from penstock_broker.log.segment_files import names_of
 from penstock_broker.log.space import Space
 from penstock_broker.log.spare_segments import SpareSegments
 from penstock_broker.log.sync import Sync
-from penstock_broker.log.syncers import SyncChoice, Syncer, choose
+from penstock_broker.log.syncers import Syncer, choose
 from penstock_broker.log.turn import TurnWriter
 from penstock_broker.log.writer import SegmentWriter
 
 LOGGER = logging.getLogger(__name__)
-
-SMALLEST_SEGMENT = 16 * 1024
-"""Bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """How a log is kept. ValueError if the segment size can't work."""
-
-    segment_bytes: int = 64 * 1024 * 1024
-    reserve: int = 2
-    """Spare segments that only acks, topology and compaction may use."""
-    spare: int = 1
-    """Spare segments that are kept ready besides those of the reserve."""
-    inline_bytes: int = 1024 * 1024
-    """A longer payload whose body came in parts stays in the segments; see `LargePayload`."""
-    sync: SyncChoice = SyncChoice.AUTO
-    kept_bytes: int = KEPT_BYTES
-    """If live messages take more memory than this at a start, bodies are left in the log; see `Recovered.paged`."""
-
-    def __post_init__(self) -> None:
-        if self.segment_bytes < SMALLEST_SEGMENT or self.segment_bytes % 4096:
-            raise ValueError(
-                f"segment_bytes is a multiple of 4096 from {SMALLEST_SEGMENT} on, not {self.segment_bytes}"
-            )
 
 
 class Log:
