@@ -77,7 +77,7 @@ def look(broker: Broker) -> None:
 def _begin(broker: Broker, queue: Queue) -> None:
     """Give a tail to each level of the queue that holds more than a window."""
     window = broker.paging.window_messages(queue)
-    levels = [each for each in queue.backlog.levels if each.tail is None and len(each.fresh) > window]
+    levels = [each for each in queue.backlog.levels if each.tail is None and len(each.fresh) + len(each.back) > window]
     if levels and all(each.tail is None for each in queue.backlog.levels):
         broker.paging.queues.append(queue)
     for level in levels:
@@ -133,8 +133,9 @@ def _keep_up_level(broker: Broker, queue: Queue, level: PriorityLevel, window: i
         return
     if tail.arrivals:
         tail.take_in(partial(can_page, broker.log), broker.log.first_unwritten, PAGED_PER_TURN)
-    if len(fresh) > 2 * window:
-        tail.take_back(fresh, window, partial(can_page, broker.log), PAGED_PER_TURN)
+    if len(fresh) > 2 * window or len(level.back) > 2 * window:
+        if level.forget_bodies(window, partial(can_page, broker.log), PAGED_PER_TURN):
+            queue.backlog.selections.search_again(level)
     elif len(fresh) * 2 < window and (queue.links.consumers or not fresh) and _may_read(broker, queue):
         _fill(broker, queue, level)
 
