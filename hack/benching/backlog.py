@@ -24,6 +24,10 @@ BODY_BYTES = 1024
 RATED = 20_000
 """Messages with which the rates are measured: few enough to stay in memory where nothing else waits."""
 CREDIT = 1000
+SELECTED = b"\x00\x53\x74\xc1\x07\x02\xa1\x03hit\x41"
+"""Application properties: hit = true."""
+START_SECONDS = 900
+"""So long a start with many messages may take on a slow machine."""
 
 
 class Rate(NamedTuple):
@@ -49,21 +53,23 @@ def backlog(messages: int, queues: int) -> None:
             _deep(broker, messages)
         with BrokerProcess(Path(folder) / "several") as broker:
             _several(broker, messages // 10, queues)
+        with BrokerProcess(Path(folder) / "selected") as broker:
+            _selected(broker, messages // 10)
 
 
 def _deep(broker: BrokerProcess, messages: int) -> None:
     _subscribe(broker, "deep", "deep")
-    at_zero = _publish(broker, "deep", 0, RATED), _consume(broker, "deep", 0, RATED)
+    at_zero = _publish(broker, "amq.topic/deep", 0, RATED), _consume(broker, "deep", 0, RATED)
     print(f"depth 0: published {at_zero[0]}, consumed {at_zero[1]}")
     print(f"{'messages':>12} {'resident':>10} {'after kill -9':>14} {'resident':>10}")
     first, depth = RATED, 0
     for target in (messages // 100, messages // 10):
-        _publish(broker, "deep", first + depth, target - depth)
+        _publish(broker, "amq.topic/deep", first + depth, target - depth)
         depth = target
         _report(broker, depth)
-    _publish(broker, "deep", first + depth, messages - RATED - depth)
+    _publish(broker, "amq.topic/deep", first + depth, messages - RATED - depth)
     depth = messages
-    published = _publish(broker, "deep", first + depth - RATED, RATED)
+    published = _publish(broker, "amq.topic/deep", first + depth - RATED, RATED)
     consumed = _consume(broker, "deep", first, RATED)
     first, depth = first + RATED, depth - RATED
     print(f"depth {depth:,}: published {published}, consumed {consumed}")
@@ -73,7 +79,7 @@ def _deep(broker: BrokerProcess, messages: int) -> None:
     _consume(broker, "deep", first, half)
     print(f"resident in the midst of it: {resident_bytes(broker.pid) >> 20} MiB", flush=True)
     broker.kill()
-    broker.start()
+    broker.start(START_SECONDS)
     rest = depth - half
     print(f"killed in the middle; the rest: consumed {_consume(broker, 'deep', first + half, rest)}", flush=True)
 
@@ -85,7 +91,7 @@ def _ratio(before: Rate, now: Rate) -> str:
 def _several(broker: BrokerProcess, each: int, queues: int) -> None:
     for number in range(queues):
         _subscribe(broker, f"q{number}", "shared")
-    _publish(broker, "shared", 0, each)
+    _publish(broker, "amq.topic/shared", 0, each)
     print(f"{each:,} messages in each of {queues} subscriptions, one body for all")
     _report(broker, each)
     for number in range(queues):
@@ -93,11 +99,41 @@ def _several(broker: BrokerProcess, each: int, queues: int) -> None:
     print("all came, in order, from each of them", flush=True)
 
 
+def _selected(broker: BrokerProcess, messages: int) -> None:
+    """One message in 100,000 is selected, and comes last."""
+    owner = _peer(broker, "owner")
+    link = owner.receiver("owner", "selected", lambda _: False, credit=0, capabilities=("queue",))
+    while link.attached is None:
+        _turn(owner)
+    _publish(broker, "selected", 0, messages)
+    _publish(broker, "selected", messages, 1, SELECTED)
+    before, spent, began = resident_bytes(broker.pid), cpu_seconds(broker.pid), time.monotonic()
+    found: list[bytes] = []
+
+    def on_received(message: bytes) -> bool:
+        found.append(message)
+        return True
+
+    peer = _peer(broker, "selecting")
+    peer.receiver("selecting", "selected", on_received, credit=CREDIT, capabilities=("queue",), selector="hit = TRUE")
+    while not found:
+        _turn(peer)
+    took, work = time.monotonic() - began, cpu_seconds(broker.pid) - spent
+    grown = (resident_bytes(broker.pid) - before) >> 20
+    print(
+        f"one selected behind {messages:,}: found after {took:.1f} s ({work / messages * 1e6:.1f} us for each message "
+        f"that was passed by), resident {grown:+} MiB",
+        flush=True,
+    )
+    peer.free()
+    owner.free()
+
+
 def _report(broker: BrokerProcess, depth: int) -> None:
     before = resident_bytes(broker.pid) >> 20
     broker.kill()
     began = time.monotonic()
-    broker.start()
+    broker.start(START_SECONDS)
     took = time.monotonic() - began
     print(f"{depth:12,} {before:6} MiB {took:12.2f} s {resident_bytes(broker.pid) >> 20:6} MiB", flush=True)
 
@@ -113,7 +149,7 @@ def _subscribe(broker: BrokerProcess, name: str, key: str) -> None:
     _drive(broker, name, key, 0, 0)
 
 
-def _publish(broker: BrokerProcess, key: str, first: int, count: int) -> Rate:
+def _publish(broker: BrokerProcess, address: str, first: int, count: int, properties: bytes = b"") -> Rate:
     from crash.load_client import encoded
 
     peer = _peer(broker, "producer")
@@ -123,13 +159,15 @@ def _publish(broker: BrokerProcess, key: str, first: int, count: int) -> Rate:
         nonlocal accepted
         accepted += len(numbers)
 
-    sender = peer.sender("backlog", f"amq.topic/{key}", on_accepted)
+    sender = peer.sender("backlog", address, on_accepted)
     sent, spent, began = 0, cpu_seconds(broker.pid), time.monotonic()
     padding = bytes(BODY_BYTES - 8)
     while accepted < count:
         while sent < count and sender.credit > 0:
             part = range(sent, sent + min(64, count - sent, sender.credit))
-            sender.send([encoded((first + at).to_bytes(8, "big") + padding, durable=True) for at in part])
+            sender.send(
+                [encoded((first + at).to_bytes(8, "big") + padding, durable=True, properties=properties) for at in part]
+            )
             sent += len(part)
         _turn(peer)
     rate = Rate(count / (time.monotonic() - began), (cpu_seconds(broker.pid) - spent) / max(count, 1) * 1e6)

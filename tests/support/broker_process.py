@@ -93,12 +93,12 @@ class BrokerProcess:
         assert self.process is not None
         return self.process.pid
 
-    def start(self) -> None:
-        """Start, and wait until it takes connections. Raises `AssertionError` with its log if it does not."""
+    def start(self, seconds: float = START_SECONDS) -> None:
+        """Start, and wait until it takes connections. Raises `AssertionError` with its log if it does not in time."""
         assert self.process is None, "it runs already"
         self._ready.unlink(missing_ok=True)
         self.process = fork_broker(self._arguments, self.log_file)
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + seconds
         while not self._ready.exists():
             code = self.process.poll()
             assert code is None, f"the broker ended with {code}:\n{self.log()}"

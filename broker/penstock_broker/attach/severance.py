@@ -188,10 +188,10 @@ def _undo_commit(broker: Broker, concerned: dict[Queue, None]) -> None:
     if first == NOTHING:
         return
     for queue in _queues(broker):
-        late = {entry[NUMBER]: entry for _, entry in queue.everything() if entry[NUMBER] >= first}
+        late = {entry[NUMBER]: entry for entry in queue.everything_in_memory() if entry[NUMBER] >= first}
         if late:
             concerned[queue] = None
-            queue.take_out(late, {entry[NUMBER] for entry in queue})
+            queue.take_out(late, {entry[NUMBER] for entry in queue.everything_in_memory()})
             for each in late:
                 queue.forget(each)
 
@@ -221,8 +221,8 @@ def _set_right(broker: Broker, queue: Queue, in_flight: dict[int, Held]) -> None
         return  # it has ended, with all its messages
     acked = broker.log.acked_this_turn().get(queue.incarnation, set())
     left = {entry[NUMBER]: entry for each, entry in ends.left if each is queue}
-    present = {entry[NUMBER]: entry for _, entry in queue.everything()}
-    present.update({entry[NUMBER]: entry for entry in queue.expiry.expired})
+    # What is in no memory was written and paged by earlier turns: nothing of this turn can be among it.
+    present = {entry[NUMBER]: entry for entry in (*queue.everything_in_memory(), *queue.expiry.expired)}
     # A message that was put into the log and reached no queue: its sender was not told that it is accepted.
     gone = broker.log.put_this_turn().get(queue.incarnation, set()) - present.keys() - in_flight.keys()
     for number, entry in left.items():
@@ -241,7 +241,7 @@ def _set_right(broker: Broker, queue: Queue, in_flight: dict[int, Held]) -> None
         broker.log.ack_many(queue.incarnation, sorted(gone - acked), EndReason.ACCEPTED)
     queue.in_flight = len(in_flight)
     held_here = [entry[DATA] for entry in (*present.values(), *(held[1] for held in in_flight.values()))]
-    queue.depth_bytes = sum(map(len, held_here))
+    queue.depth_bytes = sum(map(len, held_here)) + queue.in_log_only[1]
     queue.staged_bytes = bytes_in_log(held_here)
     queue.note_change()
     if queue.links.consumers:

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from penstock_broker.log.block_index import Start
 from penstock_broker.log.blocks import BLOCK_HEADER, BlockFlag, decode_block
 from penstock_broker.log.files import FileLayer
-from penstock_broker.log.record_codec import Malformed, decode_records
-from penstock_broker.log.records import VOLATILE, Commit, Put, RouteDifference, RouteSet, VolatilePut
+from penstock_broker.log.record_codec import Malformed, decode_records, puts_in
+from penstock_broker.log.records import Put, RouteDifference, RouteSet
 from penstock_broker.log.route_sets import KnownRouteSets, RouteSets
 from penstock_broker.log.segment_usage import Segment, SegmentUsage
 
@@ -91,6 +91,7 @@ class MessageReader:
         Puts that the queue has acknowledged are among them; large payloads that lie in parts are not. Raises OSError.
         """
         found: dict[int, Put] = {}
+        ours: dict[int, bool] = {}
         size, number = 0, first
         while number <= last and len(found) < most and size < most_bytes:
             segment, upto = self._usage.places.stretch(number)
@@ -100,7 +101,12 @@ class MessageReader:
                 reached = upto + 1
                 for puts in self._puts_from(segment, start, number, upto):
                     for put in puts:
-                        if number <= put.message <= upto and self._is_for(incarnation, put.route_set, segment):
+                        if not number <= put.message <= upto:
+                            continue
+                        is_ours = ours.get(put.route_set)
+                        if is_ours is None:
+                            is_ours = ours[put.route_set] = self._is_for(incarnation, put.route_set, segment)
+                        if is_ours:
                             found[put.message] = put
                             size += len(put.payload)
                     if len(found) >= most or size >= most_bytes:
@@ -184,7 +190,7 @@ class MessageReader:
         try:
             if found is None:
                 raise Malformed("no sound block begins there")
-            puts = sorted(_puts_in(found.content, is_current=found.is_current), key=_message)
+            puts = sorted(puts_in(found.content, with_volatile=found.is_current), key=_message)
         except Malformed as error:
             if key not in self._named:
                 self._named.add(key)
@@ -260,14 +266,3 @@ def _holds_block(data: bytes, at: int) -> bool:
 
 def _message(put: Put) -> int:
     return put.message
-
-
-def _puts_in(records: memoryview, *, is_current: bool) -> Iterator[Put]:
-    for record in decode_records(records):
-        if isinstance(record, Put):
-            yield record
-        elif isinstance(record, VolatilePut):
-            if is_current:
-                yield record.put._replace(flags=record.put.flags | VOLATILE)
-        elif isinstance(record, Commit):
-            yield from (inner for inner in record.records if isinstance(inner, Put))

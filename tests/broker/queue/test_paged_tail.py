@@ -129,6 +129,33 @@ def test_what_has_left_the_middle_is_not_handed_out() -> None:
     assert not recorded.lost
 
 
+def test_what_leaves_at_the_front_of_a_run_is_not_read_again() -> None:
+    """As when a consumer that selects takes almost everything."""
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number) for number in (1, 2, 3, 4, 5, 8, 9)))
+    for number in (1, 2, 4, 3):
+        assert tail.remove(recorded.entries[number]) is not None
+        assert not tail.holds(recorded.entries[number])
+    assert tail.holds(recorded.entries[5])
+    assert numbers(list(tail.snapshot())) == [5, 8, 9]
+    assert recorded.read <= 4
+    for number in (5, 8):
+        assert tail.remove(recorded.entries[number]) is not None
+    assert numbers(tail.pull(10, 1000)) == [9]
+    assert (len(tail), tail.bytes, recorded.lost) == (0, 0, [])
+
+
+def test_far_stretches_of_a_run_are_read_without_what_lies_between() -> None:
+    """As those of a priority of which few messages come."""
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number) for number in (1, 2, 500, 501, 1000)))
+    for number in range(3, 500):
+        recorded.put(number)
+    assert numbers(list(tail.snapshot())) == [1, 2, 500, 501, 1000]
+    assert numbers(tail.pull(100, 10_000)) == [1, 2, 500, 501, 1000]
+    assert recorded.read == 10
+
+
 def test_the_newest_is_read_back() -> None:
     recorded = Recorded()
     tail = filled(recorded, *(recorded.put(number) for number in range(1, 1001)))
