@@ -39,7 +39,7 @@ from penstock_broker.loop.start_probes import start_probes
 from penstock_broker.loop.start_progress import StartProgress
 from penstock_broker.messages import restore
 from penstock_broker.messages.pageable import PageableMessages
-from penstock_broker.settings import settings, small_volume
+from penstock_broker.settings import settings, small_memory, small_volume
 from penstock_broker.settings.process_memory import ProcessMemory, memory_limit
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.broker import Broker
@@ -100,12 +100,13 @@ def serve(given: BrokerSettings, data: Path, *, ready_file: Path | None = None, 
     """Run one broker on a data folder. `files` replaces the file system under the log (crash tests)."""
     _raise_descriptor_limit()
     salt = _salt_key(data)
-    given = _fitted(given, data)
+    limit = memory_limit()
+    given = _fitted(given, data, limit)
     listeners = listeners_of(given, salt)
     probe_port = sockets.bind(given.probes) if given.probes is not None else None
     progress = StartProgress(time.monotonic)
     with start_probes(probe_port, progress):
-        loop = _start(given, data, files, listeners, progress)
+        loop = _start(given, data, files, listeners, progress, limit)
     log = loop.broker.log
     addresses: dict[str, str] = {}
     if probe_port is not None:
@@ -151,14 +152,18 @@ def _probe_state(broker: Broker, *, is_open: bool) -> ProbeState:
 
 
 def _start(
-    given: BrokerSettings, data: Path, files: FileLayer | None, listeners: list[Listener], progress: StartProgress
+    given: BrokerSettings,
+    data: Path,
+    files: FileLayer | None,
+    listeners: list[Listener],
+    progress: StartProgress,
+    limit: int,
 ) -> Loop:
-    """The loop of a broker that holds what its log has kept.
+    """The loop of a broker that holds what its log has kept. `limit`: bytes of memory that the process may have.
 
     A function of its own, so that `Recovered`, which refers to every message, is freed when it returns.
     """
     started = time.monotonic()
-    limit = memory_limit()
     log, recovered = _open_log(given, data, files, progress)
     try:
         loop = assemble(
@@ -230,12 +235,15 @@ def _open_log(
         raise CannotRun(f"The data folder {data} can't be used: {error}.", "Check its volume and owner.") from error
 
 
-def _fitted(given: BrokerSettings, data: Path) -> BrokerSettings:
-    """The settings with a log that the volume has room for."""
+def _fitted(given: BrokerSettings, data: Path, limit: int) -> BrokerSettings:
+    """The settings with a log that the volume has room for, and frames that memory (`limit` bytes) has room for."""
     fitting = small_volume.fitted(given, _volume_space(data).total)
     if fitting is not given:
         logger.info("The log's segments have %d bytes, because the volume is small", fitting.log.segment_bytes)
-    return fitting
+    small = small_memory.fitted(fitting, limit)
+    if small is not fitting:
+        logger.info("Frames have at most %d bytes, because the process may have little memory", small.max_frame_bytes)
+    return small
 
 
 def _volume_space(data: Path) -> VolumeSpace:

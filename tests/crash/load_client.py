@@ -322,6 +322,11 @@ class Sender:
     def credit(self) -> int:
         return int(lib.pn_link_credit(self.link))
 
+    def tag(self, number: int) -> Any:
+        """The tag of a delivery; it holds until the next one is asked for."""
+        self._tag_view[0] = number
+        return self._tag[0]
+
     def not_accepted(self, delivery: Any, number: int) -> None:
         """The peer answered a message otherwise than by accepting it."""
         self.refused.append(number)

@@ -97,6 +97,9 @@ class Log:
         self._commits = Commits(self._appender, self._bodies, usage, self._writer, self._space)
         # What runs once per message is called on its part at once, without a method of this class between them.
         self.put, self.put_volatile = self._appender.put, self._appender.put_volatile
+        self.longest_volatile = self._appender.longest_volatile  # bytes of a payload that `put_volatile` takes
+        # Messages may be put into queues that a document holds, or that end with the process and were named to the log.
+        self.holds, self.hold_volatile = usage.queues.__contains__, usage.begin_queue
         self.ack, self.ack_many = self._appender.ack, self._appender.ack_many
         self.next_message, self.next_messages = self._numbers.next_message, self._numbers.next_messages
 
@@ -215,19 +218,6 @@ class Log:
     def wants_sync(self) -> bool:
         """Whether something that is to outlive the process was written and is not synced."""
         return self._writer.lasting > self._writer.synced
-
-    @property
-    def longest_volatile(self) -> int:
-        """Bytes of the longest payload that `put_volatile` takes."""
-        return self._appender.longest_volatile
-
-    def holds(self, incarnation: int) -> bool:
-        """Whether messages of this queue may be put: a document holds it, or `hold_volatile` was called for it."""
-        return incarnation in self._usage.queues
-
-    def hold_volatile(self, incarnation: int) -> None:
-        """Messages of this queue, which ends with the process, may be put by `put_volatile`."""
-        self._usage.begin_queue(incarnation)
 
     def end_volatile(self, incarnation: int) -> None:
         """A queue has ended of which no document may have told; other ones are ignored."""

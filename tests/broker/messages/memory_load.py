@@ -9,18 +9,12 @@ import select
 import time
 from collections.abc import Callable
 
-from crash.load_client import Peer, encoded
-from support.broker_process import BrokerProcess
+from crash.load_client import Peer, encoded, lib
 
-__all__ = ["drain", "flood"]
+__all__ = ["drain", "flood", "half_sent"]
 
 QUIET_SECONDS = 2.0
 """A producer without credit for so long gives up: the broker has no room."""
-
-
-def peer_of(broker: BrokerProcess, container_id: str) -> Peer:
-    """A client of the broker."""
-    return Peer("127.0.0.1", broker.port, container_id)
 
 
 def turn(peer: Peer, seconds: float = 20.0) -> bool:
@@ -34,7 +28,7 @@ def turn(peer: Peer, seconds: float = 20.0) -> bool:
 
 
 def flood(
-    broker: BrokerProcess,
+    port: int,
     address: str,
     count: int,
     size: int,
@@ -46,7 +40,7 @@ def flood(
 
     It ends early if the producer gets no credit any more. `watch` is called again and again.
     """
-    peer = peer_of(broker, f"producer of {address}")
+    peer = Peer("127.0.0.1", port, f"producer of {address}")
     accepted: set[int] = set()
     sender = peer.sender("flood", address, accepted.update)
     padding = bytes(size - 8)
@@ -68,11 +62,23 @@ def flood(
     return accepted, refused
 
 
-def drain(
-    broker: BrokerProcess, address: str, wanted: int, size: int, watch: Callable[[], None] = lambda: None
-) -> set[int]:
+def half_sent(port: int, number: int, size: int) -> Peer:
+    """A client that has sent the first `size` bytes of a message, and says no more."""
+    peer = Peer("127.0.0.1", port, f"half {number}")
+    sender = peer.sender("half", "halves", lambda _: None)
+    while not sender.credit:
+        turn(peer)
+    message = encoded(bytes(2 * size), durable=False)[:size]
+    lib.pn_delivery(sender.link, sender.tag(1))
+    lib.pn_link_send(sender.link, message, len(message))
+    while not peer.flush() or lib.pn_session_outgoing_bytes(peer.session):
+        turn(peer, 0.05)
+    return peer
+
+
+def drain(port: int, address: str, wanted: int, size: int, watch: Callable[[], None] = lambda: None) -> set[int]:
     """The numbers of the messages of `size` bytes that wait in a queue; it ends once `wanted` came, or none comes."""
-    peer = peer_of(broker, f"consumer of {address}")
+    peer = Peer("127.0.0.1", port, f"consumer of {address}")
     came: set[int] = set()
 
     def take(message: bytes) -> bool:

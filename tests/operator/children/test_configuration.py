@@ -324,3 +324,8 @@ def test_settings_that_a_running_broker_does_not_know_are_named() -> None:
 def test_every_origin_that_the_spec_takes_the_broker_takes(tmp_path: Path, origin: str) -> None:
     listeners = {"webSocket": True, "options": {"webSocket": {"allowedOrigins": [origin]}}}
     assert len(loaded(tmp_path, listeners=listeners).listeners[-1].allowed_origins or ()) == 1
+
+
+def test_the_memory_of_messages_is_taken_over_if_it_is_set(tmp_path: Path) -> None:
+    assert loaded(tmp_path).memory.max_bytes is None
+    assert loaded(tmp_path, memory={"maxSize": "64Mi"}).memory.max_bytes == 64 * 1024**2
