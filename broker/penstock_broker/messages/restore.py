@@ -109,7 +109,7 @@ def _fill(queue: Queue, messages: Sequence[LiveMessage], entries: _Entries, now_
             queue.redelivery.repeated.failed(entry)
             queue.totals.max_delivery_count = max(queue.totals.max_delivery_count, message.deliveries)
         if message.delivered and is_due:  # a delayed one below the delivered-up-to number may not have been sent
-            queue.redelivery.seen.add(message.number)
+            queue.redelivery.seen.note(message.number)
             queue.delivered_up_to = max(queue.delivered_up_to, message.number)
     queue.put(_in_order(due))
 

@@ -23,6 +23,7 @@ Pile: TypeAlias = (
     deque[Entry]
     | list[list[Entry]]
     | list[list[tuple[int, Entry]]]
+    | list[set[int]]
     | set[int]
     | Mapping[int, object]
     | Mapping[str, object]
