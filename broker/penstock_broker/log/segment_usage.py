@@ -163,6 +163,17 @@ class SegmentUsage:
         """Count recovered messages (ascending) of one queue where their newest puts lie; `locate` comes first."""
         self.put(self.by_number[segment], (incarnation,), messages)
 
+    def restore_run(self, incarnation: int, firsts: Sequence[int], lasts: Sequence[int], segment: int) -> None:
+        """The same of messages as stretches of consecutive numbers: the first and the last of each."""
+        found, tallies = self.by_number[segment], self.queues[incarnation]
+        tally = tallies.setdefault(segment, Tally())
+        count = sum(lasts) - sum(firsts) + len(firsts)
+        tally.count += count
+        tally.total += sum((first + last) * (last - first + 1) // 2 for first, last in zip(firsts, lasts, strict=True))
+        found.last_message = max(found.last_message, lasts[-1])
+        found.live += count
+        found.put_places += count
+
     def locate(self, messages: Iterable[tuple[int, int]], first_free: int) -> None:
         """The live messages after a recovery, ascending, with their segments. Numbers from `first_free` on are free."""
         found = ((message, self.by_number[number]) for message, number in messages)
@@ -246,11 +257,15 @@ class SegmentUsage:
         own = self.segment_of(message)
         others = tuple(segment for segment in segments if segment is not own)
         queues = {incarnation for incarnation in incarnations if incarnation in self.queues}
-        if others and queues:
+        if queues:
             self._holders[message] = _Holder(queues, others)
             for segment in others:
                 segment.live += 1
                 segment.bodies += 1
+
+    def has_body(self, message: int) -> bool:
+        """Whether the message, which is live, names a body that came in parts."""
+        return message in self._holders
 
     def release_body(self, segments: list[Segment]) -> None:
         """A body in these segments is no longer used; the list is emptied.

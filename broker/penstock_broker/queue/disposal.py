@@ -23,7 +23,6 @@ Pile: TypeAlias = (
     deque[Entry]
     | list[list[Entry]]
     | list[list[tuple[int, Entry]]]
-    | list[set[int]]
     | set[int]
     | Mapping[int, object]
     | Mapping[str, object]

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from penstock_amqp.endpoint.events import DATA, NUMBER, Entry
+from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Entry
+from penstock_broker.queue.flags import SPILLED
 from penstock_broker.queue.run import Run
 from penstock_broker.queue.tail_snapshot import (
     READ_MESSAGES,
@@ -49,7 +50,7 @@ def _key(piece: _Piece) -> int:
 class PagedTail:
     """Runs and messages in memory, in the order of hand-out, and behind them what has just come."""
 
-    __slots__ = ("_in_memory", "_lost", "_pieces", "_source", "arrivals", "bytes", "runs_count")
+    __slots__ = ("_in_memory", "_lost", "_pieces", "_source", "arrivals", "bytes", "runs_count", "volatile")
 
     def __init__(self, source: Source, lost: Callable[[int, int], None]) -> None:
         """`lost` is told how many messages, of how many bytes, are gone because the log is damaged."""
@@ -62,6 +63,8 @@ class PagedTail:
         """Messages that are in no memory."""
         self.bytes = 0
         """Of these messages."""
+        self.volatile = 0
+        """How many of these end with the process."""
 
     def __len__(self) -> int:
         return self.runs_count + len(self._in_memory) + len(self.arrivals)
@@ -72,6 +75,36 @@ class PagedTail:
         return self.runs_count + len(self._in_memory)
 
     # -- coming in --------------------------------------------------------------------------------------------------
+
+    def adopt(self, runs: Iterable[Run], place: Callable[[Entry], int]) -> None:
+        """Begin with messages of the log, by ascending number; what has come in meanwhile takes its place among them.
+
+        `place`: an entry comes before the messages from this number on. The tail must be new.
+        """
+        entries = deque(sorted(self.arrivals, key=place))
+        waiting = deque(runs)
+        self.runs_count = sum(run.count for run in waiting)
+        self.bytes = sum(run.bytes for run in waiting)
+        pieces = self._pieces
+        while waiting:
+            run = waiting.popleft()
+            at = place(entries[0]) if entries else run.last + 1
+            if at <= run.first:
+                kept = pieces[-1] if pieces else None
+                if not isinstance(kept, _Kept):
+                    kept = _Kept(self._ceiling(kept))
+                    pieces.append(kept)
+                entry = entries.popleft()
+                kept.numbers.append(entry[NUMBER])
+                self._in_memory[entry[NUMBER]] = entry
+                waiting.appendleft(run)
+                continue
+            rest = run.split(at)
+            pieces.append(run)
+            if rest is not None:
+                waiting.appendleft(rest)
+        self.arrivals.clear()
+        self.arrivals.extend(entries)
 
     def take_in(self, can_page: Callable[[Entry], bool], written_below: int, most: int) -> None:
         """Forget the bodies of what came last, as far as the log has written it: of `most` messages at most.
@@ -95,6 +128,7 @@ class PagedTail:
                 ceiling = number + 1
                 self.runs_count += 1
                 self.bytes += len(entry[DATA])
+                self.volatile += bool(entry[FLAGS] & SPILLED)
             else:
                 if not isinstance(last, _Kept):
                     last = _Kept(ceiling)
@@ -118,6 +152,7 @@ class PagedTail:
                     added.append(Run(entry))
                 self.runs_count += 1
                 self.bytes += len(entry[DATA])
+                self.volatile += bool(entry[FLAGS] & SPILLED)
             else:
                 if not isinstance(last, _Kept):
                     last = _Kept(self._ceiling(last))
@@ -176,7 +211,7 @@ class PagedTail:
         begin, end = run.near(run.first)
         found, following = self._source(begin, end, most, most_bytes)
         entries = run.own(found)
-        self._shrink(run, len(entries), sum(len(entry[DATA]) for entry in entries))
+        self._leave(run, entries)
         if following > run.last or run.count <= 0:
             self._end(run)
             del self._pieces[0]
@@ -189,6 +224,11 @@ class PagedTail:
         if run.count > 0:
             self._lost(run.count, run.bytes)
             self._shrink(run, run.count, run.bytes)
+
+    def _leave(self, run: Run, entries: Sequence[Entry]) -> None:
+        """They are not the run's any more."""
+        self._shrink(run, len(entries), sum(len(entry[DATA]) for entry in entries))
+        self.volatile -= sum(1 for entry in entries if entry[FLAGS] & SPILLED)
 
     def _shrink(self, run: Run, count: int, size: int) -> None:
         run.count -= count
@@ -219,7 +259,7 @@ class PagedTail:
         run = self._pieces[at]
         assert isinstance(run, Run)
         run.remove(number)
-        self._shrink(run, 1, len(entry[DATA]))
+        self._leave(run, (entry,))
         if not run.count:
             del self._pieces[at]
         return entry
@@ -267,7 +307,7 @@ class PagedTail:
         kept = _Kept(first)
         kept.numbers.extend(entry[NUMBER] for entry in entries)
         self._in_memory |= {entry[NUMBER]: entry for entry in entries}
-        self._shrink(run, len(entries), sum(len(entry[DATA]) for entry in entries))
+        self._leave(run, entries)
         if first == run.first:
             self._end(run)
             self._pieces[-1] = kept
@@ -279,7 +319,7 @@ class PagedTail:
         """Hand over all that is in no memory, to somebody who needs only the numbers."""
         runs = [piece for piece in self._pieces if isinstance(piece, Run)]
         self._pieces = [piece for piece in self._pieces if isinstance(piece, _Kept)]
-        self.runs_count = self.bytes = 0
+        self.runs_count = self.bytes = self.volatile = 0
         return runs
 
     def take_all(self) -> tuple[deque[Entry], dict[int, Entry]]:
@@ -287,7 +327,7 @@ class PagedTail:
         taken = self.arrivals, self._in_memory
         self.arrivals, self._in_memory = deque(), {}
         self._pieces.clear()
-        self.runs_count = self.bytes = 0
+        self.runs_count = self.bytes = self.volatile = 0
         self._source = _nothing  # also for snapshots that are still gone through
         return taken
 

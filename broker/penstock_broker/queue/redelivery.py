@@ -12,20 +12,17 @@ docs/decisions/032-delivery-attempts.md; docs/reference/management.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from penstock_amqp.endpoint.events import NUMBER, Entry
 from penstock_broker.queue.cursor import BacklogConsumer
 from penstock_broker.queue.disposal import Pile
 
-__all__ = ["KEPT", "LEAST", "Redelivery", "RepeatedMessages", "SeenNumbers"]
+__all__ = ["KEPT", "LEAST", "Redelivery", "RepeatedMessages", "SeenUpTo"]
 
 KEPT: Final = 32
 """So many messages are known at least, if so many have failed repeatedly."""
-
-_PART_BITS: Final = 10
-"""Numbers that differ in these lower bits alone are in one set."""
 
 LEAST: Final = 2
 """Failed deliveries from which on a message is kept."""
@@ -80,31 +77,20 @@ class RepeatedMessages:
         return sorted(counted, key=lambda pair: (-pair[1], pair[0][NUMBER]))[:most]
 
 
-class SeenNumbers(dict[int, set[int]]):
-    """Message numbers in small sets, by their higher bits; true while there are any. A single set of a million would
-    stop the loop for 20 ms whenever it grows.
-    """
+class SeenUpTo(set[int]):
+    """Numbers that a consumer may have seen: all up to one number, and others one by one. It never becomes empty."""
 
-    __slots__ = ()
+    __slots__ = ("_last",)
 
-    def holds(self, number: int) -> bool:
-        """True if the number is here."""
-        return number in self.get(number >> _PART_BITS, ())
+    def __init__(self, last: int, others: Iterable[int]) -> None:
+        super().__init__(others)
+        self._last = last
 
-    def note(self, number: int) -> None:
-        """Add a number."""
-        part = self.get(number >> _PART_BITS)
-        if part is None:
-            part = self[number >> _PART_BITS] = set()
-        part.add(number)
+    def __bool__(self) -> bool:
+        return True
 
-    def drop(self, number: int) -> None:
-        """Remove a number, if it is here."""
-        part = self.get(number >> _PART_BITS)
-        if part is not None:
-            part.discard(number)
-            if not part:
-                del self[number >> _PART_BITS]
+    def __contains__(self, number: object) -> bool:
+        return (isinstance(number, int) and number <= self._last) or super().__contains__(number)
 
 
 class Redelivery:
@@ -117,7 +103,7 @@ class Redelivery:
         """Deliveries that failed and count, by message number."""
         self.repeated = RepeatedMessages(self.attempts)
         """The messages of which most deliveries failed."""
-        self.seen = SeenNumbers()
+        self.seen: set[int] = set()
         """Numbers that a consumer may have seen: their header says delivery-count > 0, but no attempt counts."""
         self.excluded: dict[int, set[BacklogConsumer]] = {}
         """Consumers that said undeliverable-here, by message number."""
@@ -125,18 +111,18 @@ class Redelivery:
     def delivery_count(self, number: int) -> int:
         """What the header of the next delivery says."""
         count = self.attempts.get(number, 0)
-        return count or (1 if self.seen.holds(number) else 0)
+        return count or (1 if number in self.seen else 0)
 
     def forget(self, number: int) -> None:
         """The message has left for good."""
         self.attempts.pop(number, None)
-        self.seen.drop(number)
+        self.seen.discard(number)
         self.excluded.pop(number, None)
         self.repeated.forget(number)
 
     def take_all(self) -> list[Pile]:
         """Hand over what is known; nothing is known any more. Who is kept from a message stays, for the backlog."""
-        piles: list[Pile] = [list(self.seen.values()), self.attempts]
-        self.seen, self.attempts = SeenNumbers(), {}
+        piles: list[Pile] = [self.seen, self.attempts]
+        self.seen, self.attempts = set(), {}
         self.repeated = RepeatedMessages(self.attempts)
         return piles

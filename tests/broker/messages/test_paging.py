@@ -565,3 +565,18 @@ def test_messages_expire_when_the_log_can_be_read_again(broker: SteppedBroker, m
     broker.pass_ms(6000)
     settle_down(broker)
     assert broker.queue("q").totals.expired == DEEP
+
+
+def test_messages_that_the_log_holds_in_parts_stay_in_memory(broker: SteppedBroker) -> None:
+    """They are larger than half a segment, and yet not so large that they are read in parts by consumers."""
+    broker.make_queue("q")
+    page(broker)
+    peer = broker.connect()
+    for number in range(8):
+        assert peer.send("q", Message(body=str(number) * 40_000, durable=True)) == ["accepted"]
+    peer.drop()
+    settle_down(broker)
+    consumer = broker.connect()
+    consumer.receive("q", credit=1000)
+    assert [str(body)[0] for body in take_all(consumer)] == list("01234567")
+    assert broker.queue("q").totals.dropped == 0

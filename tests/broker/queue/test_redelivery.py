@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock_amqp.endpoint.events import Entry
-from penstock_broker.queue.redelivery import Redelivery, SeenNumbers
+from penstock_broker.queue.redelivery import Redelivery
 
 
 def entry(number: int) -> Entry:
@@ -71,24 +71,9 @@ def test_of_very_many_the_worst_are_kept_and_one_that_was_left_out_returns() -> 
 def test_at_the_end_nothing_is_known() -> None:
     known = Redelivery()
     fail(known, 1, 2)
-    known.seen.note(1)
+    known.seen.add(1)
     piles = known.take_all()
-    assert piles == [[{1}], {1: 2}]
-    assert (known.attempts, known.seen, worst(known, 5)) == ({}, {}, [])
+    assert piles == [{1}, {1: 2}]
+    assert (known.attempts, known.seen, worst(known, 5)) == ({}, set(), [])
     fail(known, 1, 2)
     assert worst(known, 5) == [(1, 2)]
-
-
-def test_seen_numbers_are_kept_in_small_sets_and_leave_nothing_behind() -> None:
-    seen = SeenNumbers()
-    numbers = (5, 6, 5_000_000, 1 << 40)
-    for number in numbers:
-        seen.note(number)
-    assert [seen.holds(number) for number in (*numbers, 7, 5_000_001)] == [True, True, True, True, False, False]
-    assert len(seen) == 3
-    for number in (5, 7, 9_999_999):
-        seen.drop(number)
-    assert (seen.holds(5), seen.holds(6)) == (False, True)
-    for number in numbers:
-        seen.drop(number)
-    assert not seen
