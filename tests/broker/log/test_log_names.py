@@ -46,7 +46,7 @@ class Disk:
 
     def begin_segment(self, route: int) -> int:
         """Write until a segment is begun; the sequence of the first block in it."""
-        before = self.log.segments
+        before, sequence = self.log.segments, 0
         while self.log.segments == before:
             self.log.put(route, bytes(1000), 0)
             sequence = self.log.write()
