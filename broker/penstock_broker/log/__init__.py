@@ -18,7 +18,7 @@ from penstock_broker.log.log import Log, LogOptions
 from penstock_broker.log.message_reader import Reading
 from penstock_broker.log.record_dump import ListedRecord, UnknownQueue, Value, Wanted, list_records
 from penstock_broker.log.record_reader import Progress
-from penstock_broker.log.records import Document, EndReason
+from penstock_broker.log.records import VOLATILE, Document, EndReason
 from penstock_broker.log.recover import Recovered
 from penstock_broker.log.repairs import NotSaved, Repair, carry_out, plan_repairs, plan_replacements
 from penstock_broker.log.replay import LiveMessage
@@ -27,6 +27,7 @@ from penstock_broker.log.space import NoRoom
 from penstock_broker.log.syncers import SyncChoice, Syncer
 
 __all__ = [
+    "VOLATILE",
     "CommitAck",
     "CommitPut",
     "Damage",

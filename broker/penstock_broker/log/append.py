@@ -29,6 +29,7 @@ from penstock_broker.log.segment_usage import SegmentUsage
 from penstock_broker.log.writer import SegmentWriter
 
 _PUT = int(RecordType.PUT)
+_VOLATILE_PUT = int(RecordType.VOLATILE_PUT)
 
 LONGEST_REMARK = 64 * 1024
 """Bytes of one remark, which each checkpoint writes again."""
@@ -43,7 +44,7 @@ class RecordTooLarge(Exception):
 class PendingRecords:
     """What was appended and is not written yet."""
 
-    __slots__ = ("_counted", "_counted_bytes", "acks", "bodies", "is_unit", "puts", "records")
+    __slots__ = ("_counted", "_counted_bytes", "acks", "bodies", "is_unit", "puts", "records", "volatile")
 
     def __init__(self, *, is_unit: bool = False) -> None:
         """`is_unit`: these will become one record, see `commit`."""
@@ -53,6 +54,8 @@ class PendingRecords:
         """Message numbers by route set."""
         self.acks: dict[tuple[int, EndReason], list[int]] = {}
         """Message numbers by incarnation and reason; they become records last."""
+        self.volatile = 0
+        """How many of the records' buffers are of volatile puts."""
         self.bodies: list[tuple[int, int, StagedBody]] = []
         """The puts that name bodies: message, route set, body."""
         self._counted = self._counted_bytes = 0
@@ -78,6 +81,8 @@ class Turn(NamedTuple):
     puts: dict[int, list[int]]
     bodies: list[tuple[int, int, StagedBody]]
     acks: list[tuple[int, Sequence[int]]]
+    lasts: bool
+    """Something of it is to outlive the process."""
 
 
 class Appender:
@@ -97,6 +102,7 @@ class Appender:
         self._writer, self._bodies = writer, bodies
         self.largest = writer.capacity // 2
         """Bytes of the largest record that is taken."""
+        self.longest_volatile = self.largest - PUT.size
         self._plain = min(inline_bytes, self.largest)
         self._most = most_entries(writer.capacity)
         self.pending = PendingRecords()
@@ -126,6 +132,16 @@ class Appender:
             pending.puts[route_set].append(number)
         except KeyError:
             pending.puts[route_set] = [number]
+        return number
+
+    def put_volatile(self, route_set: int, payload: Buffer, arrival: int, flags: int = 0) -> int:
+        """As `put`, for a message that ends with the process. At most `longest_volatile` bytes."""
+        number = self._numbers.next_message()
+        pending = self.pending
+        head = PUT.pack(_VOLATILE_PUT, flags, 0, PUT_FIXED + len(payload), route_set, 0, number, arrival)
+        pending.records += (head, payload)
+        pending.volatile += 2
+        pending.add_put(route_set, number, None)
         return number
 
     def ack(self, incarnation: int, message: int, reason: EndReason = EndReason.ACCEPTED) -> None:
@@ -255,7 +271,7 @@ class Appender:
         if not records:
             return None
         self.pending = PendingRecords()
-        return Turn(records, pending.puts, pending.bodies, acks)
+        return Turn(records, pending.puts, pending.bodies, acks, len(records) > pending.volatile)
 
     def _encode_acks(self) -> list[tuple[int, Sequence[int]]]:
         """Append the records of pending acks. Returns all acks of queues that exist, those in commits included."""

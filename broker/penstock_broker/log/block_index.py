@@ -26,9 +26,11 @@ class Start(NamedTuple):
 class _Stretch:
     """Notes whose numbers rise: the lowest message of a block, and where the block begins."""
 
-    __slots__ = ("firsts", "offsets")
+    __slots__ = ("firsts", "last", "offsets")
 
     def __init__(self) -> None:
+        self.last = 0
+        """The lowest message of the last block, noted or not."""
         self.firsts = array("Q")
         self.offsets = array("Q")
 
@@ -47,11 +49,13 @@ class BlockIndex:
     def note(self, first: int, offset: int) -> None:
         """A block whose lowest message is `first` begins there, behind all that were noted."""
         stretch = self._stretches[-1] if self._stretches else None
-        if stretch is None or first < stretch.firsts[-1]:
+        if stretch is None or first < stretch.last:
             stretch = _Stretch()
             self._stretches.append(stretch)
         elif offset - stretch.offsets[-1] < INDEX_BYTES:
+            stretch.last = first
             return
+        stretch.last = first
         stretch.firsts.append(first)
         stretch.offsets.append(offset)
 

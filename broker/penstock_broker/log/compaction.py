@@ -165,7 +165,8 @@ class Compaction:
                 if not self._is_there(source):
                     return
             elif victim is not None:
-                yield from victim.index(block.header.offset, block.records)
+                is_current = block.header.epoch == self._writer.epoch
+                yield from victim.index(block.header.offset, block.records, is_current=is_current)
             else:
                 for kind, flags, body, _ in split(block.records):
                     yield from acks_in(kind, flags, body)

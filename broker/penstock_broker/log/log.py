@@ -111,14 +111,14 @@ class Log:
         most = most_entries(self._writer.capacity)
         acks = AckCompaction(files, usage, self._writer.seed, most)
         self._space = Space(files, self._writer, self._spares, acks, self._sync, options.reserve, clock)
-        self._messages = MessageReader(files, usage, self._writer.seed, self._writer.routes, clock)
+        self._messages = MessageReader(files, usage, self._writer.seed, self._writer.routes, clock, self.epoch)
         self._bodies = BodyWriter(files, usage, self._writer, self._numbers, self._space, options.inline_bytes)
         checkpoint = Checkpoint(replay, recovered.documents, usage.queues.keys(), most)
         self._appender = Appender(self._numbers, checkpoint, usage, self._writer, self._bodies, options.inline_bytes)
         self._turns = TurnWriter(self._appender, self._writer, usage, self._numbers, checkpoint, self._spares)
         self._commits = Commits(self._appender, self._bodies, usage, self._writer, self._space)
         # What runs once per message is called on its part at once, without a method of this class between them.
-        self.put = self._appender.put
+        self.put, self.put_volatile = self._appender.put, self._appender.put_volatile
         self.ack, self.ack_many = self._appender.ack, self._appender.ack_many
         self.next_message, self.next_messages = self._numbers.next_message, self._numbers.next_messages
 
@@ -231,6 +231,29 @@ class Log:
     def remark(self, incarnation: int, message: int, text: bytes) -> bool:
         """Keep a remark about a message in one queue; False if it is too long. See `Appender.remark`."""
         return self._appender.remark(incarnation, message, text)
+
+    @property
+    def wants_sync(self) -> bool:
+        """Whether something that is to outlive the process was written and is not synced."""
+        return self._writer.lasting > self._writer.synced
+
+    @property
+    def longest_volatile(self) -> int:
+        """Bytes of the longest payload that `put_volatile` takes."""
+        return self._appender.longest_volatile
+
+    def holds(self, incarnation: int) -> bool:
+        """Whether messages of this queue may be put: a document holds it, or `hold_volatile` was called for it."""
+        return incarnation in self._usage.queues
+
+    def hold_volatile(self, incarnation: int) -> None:
+        """Messages of this queue, which ends with the process, may be put by `put_volatile`."""
+        self._usage.begin_queue(incarnation)
+
+    def end_volatile(self, incarnation: int) -> None:
+        """A queue has ended of which no document may have told; other ones are ignored."""
+        if incarnation in self._usage.queues:
+            self._usage.end_queue(incarnation, self._writer.sequence + 1)
 
     def put_this_turn(self) -> dict[int, set[int]]:
         """The messages that were put and are not written yet, by incarnation."""

@@ -52,13 +52,24 @@ class _Block(NamedTuple):
     end: int
 
 
+class _Records(NamedTuple):
+    """Of one block."""
+
+    content: memoryview
+    end: int
+    """Where the next one begins."""
+    is_current: bool
+    """The block is of the present epoch."""
+
+
 class MessageReader:
     """Reads puts of one log. Raises OSError where it says so; what is damaged is named in the log and left out."""
 
     def __init__(
-        self, files: FileLayer, usage: SegmentUsage, seed: int, routes: RouteSets, clock: Callable[[], int]
+        self, files: FileLayer, usage: SegmentUsage, seed: int, routes: RouteSets, clock: Callable[[], int], epoch: int
     ) -> None:
-        """`seed`: see `blocks.seed_of`; `clock` gives milliseconds."""
+        """`seed`: see `blocks.seed_of`; `clock` gives milliseconds; `epoch`: the present one."""
+        self._epoch = epoch
         self._files, self._usage, self._seed, self._routes = files, usage, seed, routes
         self._clock = clock
         self._former: dict[int, tuple[int, ...]] = {}
@@ -132,7 +143,7 @@ class MessageReader:
     def _definition(self, route_set: int, segment: Segment) -> RouteSet | RouteDifference | None:
         at = segment.definitions.get(route_set, 0)
         found = self._records(segment, at) if at else None
-        for record in decode_records(found[0]) if found is not None else ():
+        for record in decode_records(found.content) if found is not None else ():
             if isinstance(record, RouteSet | RouteDifference) and record.route_set == route_set:
                 return record
         return None
@@ -179,14 +190,14 @@ class MessageReader:
         try:
             if found is None:
                 raise Malformed("no sound block begins there")
-            puts = sorted(puts_in(found[0]), key=_message)
+            puts = sorted(puts_in(found.content, with_volatile=found.is_current), key=_message)
         except Malformed as error:
             if key not in self._named:
                 self._named.add(key)
                 LOGGER.error("the log is damaged: %s, byte %d: %s; its messages are lost", segment.path, at, error)
             return None
-        read = _Block(puts, found[1])
-        self._keep(key, read, len(found[0]))
+        read = _Block(puts, found.end)
+        self._keep(key, read, len(found.content))
         return read
 
     def _gives_up(self, key: tuple[int, int]) -> bool:
@@ -200,15 +211,16 @@ class MessageReader:
         self._given_up.add(key)
         return True
 
-    def _records(self, segment: Segment, at: int) -> tuple[memoryview, int] | None:
-        """The records of the block that begins there, and where the next one begins; None if it is not sound."""
+    def _records(self, segment: Segment, at: int) -> _Records | None:
+        """The block that begins there; None if it is not sound."""
         data, view_at = self._bytes(segment, at)
         view = memoryview(data)
         block = decode_block(view, at, segment.number, self._seed, view_at=view_at)
         if block is None:
             return None
         begin = at - view_at + BLOCK_HEADER.size
-        return view[begin : begin + block.length], segment.end if block.flags & BlockFlag.SEAL else block.end
+        end = segment.end if block.flags & BlockFlag.SEAL else block.end
+        return _Records(view[begin : begin + block.length], end, block.epoch == self._epoch)
 
     def _bytes(self, segment: Segment, at: int) -> tuple[bytes, int]:
         """Bytes of the segment that hold the whole block at `at`, and where they begin."""

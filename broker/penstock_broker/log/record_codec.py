@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from penstock_broker.log.blocks import NewerFormat
 from penstock_broker.log.files import Buffer
 from penstock_broker.log.records import (
+    VOLATILE,
     Ack,
     CheckpointBegin,
     CheckpointEnd,
@@ -34,6 +35,7 @@ from penstock_broker.log.records import (
     StagedPut,
     Start,
     Transacted,
+    VolatilePut,
 )
 
 PREFIX: Final = Struct("<BBHI")  # type, flags, reserved, length of the body
@@ -58,7 +60,7 @@ T = TypeVar("T")
 
 
 class RecordType(IntEnum):
-    """First byte of a record. 0 is never written; 19 and 21 to 31 are reserved for segment indexes and compaction."""
+    """First byte of a record. 0 is never written; 19, 21 to 23 and 25 to 31 are reserved."""
 
     START = 1
     DOCUMENT = 2
@@ -77,6 +79,7 @@ class RecordType(IntEnum):
     STAGED_PUT = 17
     COMMIT = 18
     ROUTE_DIFFERENCE = 20
+    VOLATILE_PUT = 24
 
 
 PUT_TYPES: Final = frozenset({RecordType.PUT, RecordType.STAGED_PUT})
@@ -218,10 +221,11 @@ def decode_records(data: memoryview) -> Iterator[Record]:
             raise Malformed(f"record of type {kind}: {error}") from error
 
 
-def puts_in(data: memoryview) -> list[Put]:
+def puts_in(data: memoryview, *, with_volatile: bool) -> list[Put]:
     """The puts of one block, those of its commits included, except staged ones; other records are not looked into.
 
-    For readers of deep backlogs, and cheaper than `decode_records`. Raises Malformed.
+    `with_volatile`: the broker that wrote volatile puts still runs; they get the flag `VOLATILE`. For readers of deep
+    backlogs, and cheaper than `decode_records`. Raises Malformed.
     """
     found: list[Put] = []
     offset, end = 0, len(data)
@@ -237,7 +241,11 @@ def puts_in(data: memoryview) -> list[Put]:
                 route_set, _, message, arrival = _PUT_BODY.unpack_from(data, offset)
                 found.append(Put(route_set, message, arrival, bytes(data[offset + PUT_FIXED : following]), flags))
             elif kind == RecordType.COMMIT:
-                found += puts_in(data[offset:following])
+                found += puts_in(data[offset:following], with_volatile=False)
+            elif kind == RecordType.VOLATILE_PUT and with_volatile:
+                route_set, _, message, arrival = _PUT_BODY.unpack_from(data, offset)
+                payload = bytes(data[offset + PUT_FIXED : following])
+                found.append(Put(route_set, message, arrival, payload, flags | VOLATILE))
             offset = following
     except StructError as error:
         raise Malformed(f"{end - offset} bytes behind the last record") from error
@@ -288,6 +296,8 @@ def _decode(kind: int, flags: int, body: memoryview, at: int) -> Record:
     match kind:
         case RecordType.PUT | RecordType.ACK | RecordType.ACK_RANGE | RecordType.STAGED_PUT:
             return _decode_transacted(kind, flags, body)
+        case RecordType.VOLATILE_PUT:
+            return VolatilePut(_decode_put(flags, body))
         case RecordType.PART:
             number, offset = _PAIR.unpack_from(body)
             return Part(number, offset, at + _PART_FIXED, len(body) - _PART_FIXED)
@@ -339,8 +349,7 @@ def _decode_difference(body: memoryview) -> RouteDifference:
 def _decode_transacted(kind: int, flags: int, body: memoryview) -> Transacted:
     match kind:
         case RecordType.PUT:
-            route_set, _, message, arrival = _PUT_BODY.unpack_from(body)
-            return Put(route_set, message, arrival, bytes(body[PUT_FIXED:]), flags)
+            return _decode_put(flags, body)
         case RecordType.STAGED_PUT:
             route_set, _, message, arrival, number, offset, length = _STAGED.unpack_from(body)
             put = Put(route_set, message, arrival, bytes(body[_STAGED.size :]), flags)
@@ -352,6 +361,11 @@ def _decode_transacted(kind: int, flags: int, body: memoryview) -> Transacted:
             return Ack(incarnation, range(first, last + 1), flags)
         case _:
             raise NewerFormat(f"a record of type {kind} in a commit: the log was written by a newer Penstock")
+
+
+def _decode_put(flags: int, body: memoryview) -> Put:
+    route_set, _, message, arrival = _PUT_BODY.unpack_from(body)
+    return Put(route_set, message, arrival, bytes(body[PUT_FIXED:]), flags)
 
 
 def _decode_commit(body: memoryview) -> Iterator[Transacted]:

@@ -27,6 +27,7 @@ from penstock_broker.log.records import (
     RouteSet,
     StagedPut,
     Start,
+    VolatilePut,
 )
 from penstock_broker.log.route_sets import KnownRouteSets
 from penstock_broker.log.scan import Hole, scan
@@ -151,6 +152,8 @@ class _Lister:
                 about = self._routes.incarnations(record.route_set)
             case Put():
                 about = self._routes.incarnations(record.route_set)
+            case VolatilePut():
+                about = self._routes.incarnations(record.put.route_set)
             case StagedPut():
                 about = self._routes.incarnations(record.put.route_set)
             case Part():
@@ -181,6 +184,8 @@ class _Lister:
                 if self._wanted.payloads:
                     fields["payload"] = record.payload
                 return "put", fields
+            case VolatilePut():
+                return "volatilePut", self._described(record.put)[1]
             case StagedPut():
                 _, fields = self._described(record.put)
                 fields["bytes"] = len(record.put.payload) + record.length - record.offset

@@ -78,6 +78,16 @@ class Put(NamedTuple):  # a tuple, because recovery makes millions of them
     flags: int
 
 
+VOLATILE = 0x80
+"""Added to the flags of a put that is read back from a volatile one."""
+
+
+class VolatilePut(NamedTuple):
+    """A put that means nothing in a later epoch: the message was sent as not durable, and memory was short."""
+
+    put: Put
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A part of a body: `length` bytes, the first of them at `offset` of the body.
@@ -171,6 +181,7 @@ Record = (
     | Put
     | Part
     | StagedPut
+    | VolatilePut
     | Ack
     | DeliveredUpTo
     | Count

@@ -27,6 +27,7 @@ from penstock_broker.log.records import (
     RouteSet,
     StagedPut,
     Start,
+    VolatilePut,
 )
 from penstock_broker.log.route_sets import KnownRouteSets, ReachedQueues
 
@@ -130,6 +131,8 @@ class Replay:
                     self._put(record, segment)
                 case StagedPut():
                     self._put(record.put, segment, (record.body, record.offset, record.length))
+                case VolatilePut():
+                    pass  # its epoch is over
                 case Part():
                     place = PartPlace(record.offset, segment, start + record.at, record.length)
                     self.parts.setdefault(record.body, []).append(place)

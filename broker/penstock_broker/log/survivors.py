@@ -24,6 +24,8 @@ _STEP = 1024
 """Messages between two pauses."""
 _KEYS = Struct("<IIQ")  # of a put, behind the prefix: route set, reserved, message
 _PUTS = frozenset({int(RecordType.PUT), int(RecordType.STAGED_PUT)})
+_CURRENT_PUTS = _PUTS | {int(RecordType.VOLATILE_PUT)}
+"""Of blocks of the present epoch; what was volatile in an earlier one is gone."""
 _STAGED_PUT, _PART = int(RecordType.STAGED_PUT), int(RecordType.PART)
 _DEFINITIONS = frozenset({int(RecordType.ROUTE), int(RecordType.ROUTE_DIFFERENCE)})
 _ACKS = frozenset({RecordType.ACK, RecordType.ACK_RANGE})
@@ -68,11 +70,14 @@ class Survivors:
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
-    def index(self, block: int, records: memoryview) -> Iterator[Ack | None]:
-        """Take in the puts of the block at this offset. Yields its acks, and None where the caller may pause."""
-        yield from self._index(block, records, 0, len(records))
+    def index(self, block: int, records: memoryview, *, is_current: bool = False) -> Iterator[Ack | None]:
+        """Take in the puts of the block at this offset. Yields its acks, and None where the caller may pause.
 
-    def _index(self, block: int, data: memoryview, at: int, end: int) -> Iterator[Ack | None]:
+        `is_current`: the block is of the present epoch.
+        """
+        yield from self._index(block, records, 0, len(records), _CURRENT_PUTS if is_current else _PUTS)
+
+    def _index(self, block: int, data: memoryview, at: int, end: int, puts: frozenset[int]) -> Iterator[Ack | None]:
         unpack, keys = PREFIX.unpack_from, _KEYS.unpack_from
         count = 0
         while at < end:
@@ -81,7 +86,7 @@ class Survivors:
             following = body + length
             if following > end:
                 raise Malformed(f"record of type {kind} says {length} bytes, {end - body} are left")
-            if kind in _PUTS:
+            if kind in puts:
                 route_set, _, message = keys(data, body)
                 route = self._routes.get(route_set)
                 if route is None:
@@ -95,7 +100,7 @@ class Survivors:
                 if definition is not None:
                     self._known.define(definition)
             elif kind == RecordType.COMMIT:
-                yield from self._index(block, data, body, following)
+                yield from self._index(block, data, body, following, puts)
             elif kind in _ACKS:
                 yield from acks_in(kind, flags, data[body:following])
             elif kind == _PART:

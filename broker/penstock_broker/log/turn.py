@@ -45,12 +45,15 @@ class TurnWriter:
         if turn is None:
             return None
         writer, numbers = self._writer, self._numbers
+        lasting = writer.lasting
         try:
             touched = writer.place(turn.records, turn.puts, numbers.first_unwritten)
         except OSError as error:
             writer.fail(f"writing failed: {error}")
             return writer.sequence + 1
         sequence = writer.sequence
+        if not turn.lasts:
+            writer.lasting = lasting
         numbers.first_unwritten = numbers.message
         for message, route_set, body in turn.bodies:  # from now on the messages that name bodies keep them
             self._usage.hold_body(message, writer.routes.incarnations[route_set], body.segments)

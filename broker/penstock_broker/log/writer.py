@@ -74,6 +74,8 @@ class SegmentWriter:
         self.epoch = epoch
         """How often the log has been opened."""
         self.sequence = self.synced = self.usage.written = sequence
+        self.lasting = sequence
+        """The last block with something that is to outlive the process."""
         """`sequence`: the last block written; `synced`: the last block known to survive a crash of the machine."""
         self.dirty: set[int] = set()
         """Handles of files that were written to since the last fdatasync was begun."""
@@ -138,7 +140,7 @@ class SegmentWriter:
         order = (self.epoch, sequence, self.synced, self._clock())
         seal_block(block, self.seed, BlockHeader(segment.number, segment.end, length, flags, *order))
         write_all(self._files, segment.handle, block, segment.end)
-        self.sequence = self.usage.written = sequence
+        self.sequence = self.usage.written = self.lasting = sequence
         self.schedule.written += len(block)
         self.dirty.add(segment.handle)
         segment.end += len(block)
@@ -236,7 +238,7 @@ def record_buffers(buffers: Sequence[Buffer]) -> Iterator[list[Buffer]]:
     """The buffers of each record: two of a put, one of every other."""
     iterator = iter(buffers)
     for buffer in iterator:
-        if buffer[0] == RecordType.PUT:
+        if buffer[0] in (RecordType.PUT, RecordType.VOLATILE_PUT):
             yield [buffer, next(iterator)]
         else:
             yield [buffer]
@@ -245,7 +247,7 @@ def record_buffers(buffers: Sequence[Buffer]) -> Iterator[list[Buffer]]:
 def _puts_in(record: Buffer) -> Iterator[tuple[int, int]]:
     """Route set and message of the put that begins with this buffer, or of each put in this commit."""
     match record[0]:
-        case RecordType.PUT | RecordType.STAGED_PUT:
+        case RecordType.PUT | RecordType.STAGED_PUT | RecordType.VOLATILE_PUT:
             _, _, _, _, route_set, _, message, _ = PUT.unpack_from(record)
             yield route_set, message
         case RecordType.COMMIT:

@@ -163,7 +163,7 @@ class Loop:
         )
         self._set_clock()
         log = broker.log
-        most_ms = LAZY_SYNC_MS if log.sequence != log.synced or log.wants_maintenance else IDLE_MS
+        most_ms = LAZY_SYNC_MS if log.wants_sync or log.wants_maintenance else IDLE_MS
         wait_ms = 0 if has_work or not may_wait else broker.clock.timers.wait_ms(broker.clock.now_ms, most_ms)
         ready = self._epoll.poll(wait_ms / 1000, MAX_EVENTS)
         clock = self._clock.seconds
@@ -273,7 +273,7 @@ class Loop:
         if log.failed is not None and broker.sync.is_awaited:
             self._abandon()
         self.connections.flush()
-        if log.sequence != log.synced and (broker.sync.is_awaited or broker.clock.now_ms >= self._lazy_sync_ms):
+        if log.wants_sync and (broker.sync.is_awaited or broker.clock.now_ms >= self._lazy_sync_ms):
             # Acks alone may wait a little: what a crash loses of them is delivered once more.
             log.request_sync()
             self._lazy_sync_ms = broker.clock.now_ms + LAZY_SYNC_MS

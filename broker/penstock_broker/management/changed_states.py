@@ -141,9 +141,7 @@ def begin(broker: Broker, token: str, attributes: list[str], most: int) -> Chang
     version, until = (0, 0) if named is None or is_whole else named
     until = until or record.number()
     changes = record.since(version, max(most, 1), until)
-    task = ChangedStatesTask(broker, changes, until, is_whole, attributes, iter(changes.states))
-    task.prepare()
-    return task
+    return ChangedStatesTask(broker, changes, until, is_whole, attributes, iter(changes.states))
 
 
 def _life(broker: Broker) -> str:

@@ -27,6 +27,10 @@ EXAMINED_PER_STEP: Final = 2000
 """Deliveries, or connections, that are looked at in one step: about a millisecond."""
 
 
+COPIED_AS_ONE: Final = 20
+"""So many deliveries are copied in the time in which one is looked at."""
+
+
 class InFlightSearch:
     """A search over connections: `step` until it says that all are looked at; then `found` is whole."""
 
@@ -47,7 +51,10 @@ class InFlightSearch:
             if held is not None:
                 self._add(held[0], held[1])
             elif self._connections:
-                self._held = _held_of(self._connections.popleft())
+                connection = self._connections.popleft()
+                held_now = connection.endpoint.held_now()
+                left -= len(held_now) // COPIED_AS_ONE
+                self._held = _queued(connection, held_now)
             else:
                 return True
         return False
@@ -61,9 +68,9 @@ class InFlightSearch:
             self.found[queue] = (min(entry[AVAILABLE], so_far[0]), min(sent_us, so_far[1]))
 
 
-def _held_of(connection: Connection) -> Iterator[tuple[Queue, Held]]:
+def _queued(connection: Connection, held_now: list[Held]) -> Iterator[tuple[Queue, Held]]:
     """What the consumers of a connection have in flight now, and what its transactions have settled."""
-    for held in connection.endpoint.held_now():
+    for held in held_now:
         queue = consumed_queue(held[0].context)
         if queue is not None:
             yield queue, held

@@ -27,6 +27,7 @@ from penstock_broker.messages.dead_letter_origin import ORIGIN
 from penstock_broker.messages.deposit import deposit, destination_of
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.messages.queue_limits import remove
+from penstock_broker.queue.flags import outlives
 from penstock_broker.queue.queue import LOGGED, Queue, Stranded
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import Subscription
@@ -151,7 +152,7 @@ def _try(broker: Broker, queue: Queue, condemned: Stranded, address: str) -> Amq
     if isinstance(target, Refuse):
         return amqp_error(target)
     entry, cause = condemned.entry, condemned.cause
-    refused = deposit(broker, target, _told(broker, queue, condemned), keep=bool(entry[FLAGS] & LOGGED))
+    refused = deposit(broker, target, _told(broker, queue, condemned), keep=outlives(entry[FLAGS]))
     if refused is not None:
         return refused
     try:

@@ -22,7 +22,8 @@ from penstock_broker.messages.dead_letters import ANNOTATIONS
 from penstock_broker.messages.deposit import deposit, put_into
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.messages.queue_limits import remove
-from penstock_broker.queue.queue import LOGGED, SCHEDULED, Queue
+from penstock_broker.queue.flags import outlives
+from penstock_broker.queue.queue import SCHEDULED, Queue
 from penstock_broker.queue.run import Run
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
@@ -65,9 +66,7 @@ def move(broker: Broker, queue: Queue, entry: Entry, target: ExchangeTarget | Qu
     """Put a message that was taken out of the queue elsewhere; or say why that does not take it: then it is the
     caller's to put back.
     """
-    refused = deposit(
-        broker, target, _renewed(broker, entry, deadline(queue, entry), ()), keep=bool(entry[FLAGS] & LOGGED)
-    )
+    refused = deposit(broker, target, _renewed(broker, entry, deadline(queue, entry), ()), keep=outlives(entry[FLAGS]))
     if refused is None:
         _gone(broker, queue, entry)
     return refused
@@ -76,7 +75,7 @@ def move(broker: Broker, queue: Queue, entry: Entry, target: ExchangeTarget | Qu
 def redrive(broker: Broker, queue: Queue, entry: Entry, origin: Queue) -> AmqpError | None:
     """Put a dead letter back into the queue that it comes from, without the annotations of a dead letter."""
     refused = put_into(
-        broker, origin, _renewed(broker, entry, deadline(queue, entry), ANNOTATIONS), keep=bool(entry[FLAGS] & LOGGED)
+        broker, origin, _renewed(broker, entry, deadline(queue, entry), ANNOTATIONS), keep=outlives(entry[FLAGS])
     )
     if refused is None:
         _gone(broker, queue, entry)

@@ -62,7 +62,7 @@ def look(broker: Broker) -> None:
             continue
         paging.asked_bytes += size
         paging.asked_count += 1
-        if size > paging.queue_bytes and queue.is_logged:
+        if size > paging.queue_bytes and broker.log.holds(queue.incarnation):
             _begin(broker, queue)
     if not paging.unasked:
         paging.end_round()

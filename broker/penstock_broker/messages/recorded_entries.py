@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.messages.message_head import read_head
+from penstock_broker.log import VOLATILE
 from penstock_broker.messages.due_times import wishes_of
+from penstock_broker.queue.flags import LOGGED, SCHEDULED, SPILLED
 from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
-from penstock_broker.queue.queue import LOGGED, SCHEDULED
 from penstock_core.message_times import available_at, expires_at
 
 __all__ = ["RecordedEntries"]
@@ -29,6 +30,8 @@ class RecordedEntries:
         if not data.startswith(beginning.prefix):
             beginning = self._beginning = MessagePrefix(data, read_head(data))
         absolute, marks = beginning.look_safely(data)
+        if flags & VOLATILE:
+            marks |= SPILLED
         expires = expires_at(arrival_us, beginning.ttl_us // 1000, absolute)
         available = arrival_us
         if flags & SCHEDULED:

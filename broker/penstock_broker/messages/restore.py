@@ -15,7 +15,7 @@ from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBE
 from penstock_amqp.messages.message_head import read_head, with_annotations_section
 from penstock_broker.log import Document, LiveMessage, Recovered, bytes_in_log
 from penstock_broker.messages.recorded_entries import RecordedEntries
-from penstock_broker.queue.queue import ANNOTATED, LARGE_BYTES, LOGGED, SCHEDULED, Queue
+from penstock_broker.queue.queue import ANNOTATED, LARGE_BYTES, SCHEDULED, Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.store import Topology
 from penstock_core.message_times import bounded
@@ -70,8 +70,8 @@ def record_losses(topology: Topology) -> None:
     """
     for subscription in topology.subscriptions.values():
         queue = subscription.queue
-        lost = sum(1 for entry in queue.everything_in_memory() if not entry[FLAGS] & LOGGED)
-        if subscription.is_logged and lost:
+        lost = queue.volatile if subscription.is_logged else 0
+        if lost:
             queue.totals.lost_at_restart += lost
             topology.write(subscription)
         elif subscription.is_logged and subscription.noted_unused_us != queue.links.unused_since_us:

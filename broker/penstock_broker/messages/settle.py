@@ -29,6 +29,7 @@ from penstock_broker.log import bytes_in_log
 from penstock_broker.messages import dead_letters, due_times
 from penstock_broker.messages.dead_letter_origin import client_annotations
 from penstock_broker.messages.due_times import deadline
+from penstock_broker.queue.flags import outlives
 from penstock_broker.queue.queue import ANNOTATED, LARGE_BYTES, LOGGED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
@@ -138,7 +139,7 @@ def _annotated(broker: Broker, queue: Queue, held: Held, annotations: dict[Symbo
     except DecodeError:
         return held  # there are annotations that can't be read: they stay what they are
     queue.depth_bytes += len(told) - len(data)
-    if flags & LOGGED:
+    if outlives(flags):
         _keep(broker, queue, number, message_head.annotations_section(told, head))
     return link, (number, told, available, expires, flags | ANNOTATED), sent
 

@@ -15,9 +15,9 @@ from penstock_amqp.endpoint.events import DATA, EXPIRES, Entry
 from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.log import bytes_in_log
-from penstock_broker.messages import due_times, queue_limits
+from penstock_broker.messages import due_times, queue_limits, spill
 from penstock_broker.messages.due_times import wishes_of
-from penstock_broker.queue.flags import ORDERED
+from penstock_broker.queue.flags import ORDERED, outlives
 from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
 from penstock_broker.queue.queue import LARGE_BYTES, LOGGED, SCHEDULED, Queue
 from penstock_broker.state.broker import Broker
@@ -98,6 +98,8 @@ def put_numbered(
     first of `entries` expires, 0: none does. `ordered`: some have a priority or a group. `keep`: as for `put`.
     Where these are very many queues, they get them in this and the next turns, see `advance_fan_outs`.
     """
+    if broker.memory.spills and route.is_alike:
+        entries = spill.spilled(broker, route, entries)
     fan_outs = broker.work.fan_outs
     if fan_outs or len(route.queues) > MOST_QUEUES_PER_TURN:
         messages = RoutedMessages(route, entries, delayed, size, first_expiry, ordered, keep)
@@ -171,6 +173,8 @@ def _put_into(
         if queue.policy.max_ttl_us or not route.is_alike:
             ours = [_own(broker, queue, entry, keep) for entry in entries]
             ours_delayed = [_own(broker, queue, entry, keep) for entry in delayed]
+            if broker.memory.spills and not route.is_alike:
+                ours = spill.spilled(broker, broker.routes.route_of((queue,)), ours)
         if queue.policy.max_ttl_us:
             until = min((entry[EXPIRES] for entry in ours), default=0)
         if until:
@@ -203,7 +207,7 @@ def _own(broker: Broker, queue: Queue, entry: Entry, keep: bool) -> Entry:
     A queue must not acknowledge in the log what the log does not hold for it.
     """
     number, data, available, expires, flags = entry
-    if flags & LOGGED and not (
+    if outlives(flags) and not (
         queue.is_logged and (keep or queue.policy.keeps_all or message_head.read_head(data).durable)
     ):
         flags ^= LOGGED

@@ -16,19 +16,28 @@ from penstock_core.dispatch_order import NORMAL_LEVEL, closes_group, level_of
 
 __all__ = [
     "GROUPED",
+    "LOGGED",
     "LOOK_INSIDE",
     "MAX_UNGROUPED",
     "ORDERED",
     "SCHEDULED",
+    "SPILLED",
     "group_flag",
     "group_of",
     "level_flags",
+    "outlives",
     "priority_of",
     "properties_count",
 ]
 
 SCHEDULED: Final = 2
 """Flag of an entry, and of its record in the log: the message says when it may be delivered at the earliest."""
+
+LOGGED: Final = 1
+"""Flag of an entry: it was put into the log, so its end has to be."""
+
+SPILLED: Final = 256
+"""Flag of an entry that is `LOGGED`: only because memory was short. It ends with the process."""
 
 GROUPED: Final = 8
 """Flag of an entry: its message belongs to a group."""
@@ -45,6 +54,11 @@ _LEVEL_BITS: Final = 15
 
 ORDERED: Final = GROUPED | _LEVEL_BITS << _LEVEL_SHIFT
 """All flags that say something about order."""
+
+
+def outlives(flags: int) -> bool:
+    """Whether the entry with these flags is in the log to outlive the process."""
+    return flags & (LOGGED | SPILLED) == LOGGED
 
 
 def level_flags(head: Head) -> int:

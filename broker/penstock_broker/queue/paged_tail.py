@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from penstock_amqp.endpoint.events import DATA, NUMBER, Entry
+from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Entry
+from penstock_broker.queue.flags import SPILLED
 from penstock_broker.queue.run import Run
 from penstock_broker.queue.tail_snapshot import (
     READ_MESSAGES,
@@ -49,7 +50,7 @@ def _key(piece: _Piece) -> int:
 class PagedTail:
     """Runs and messages in memory, in the order of hand-out, and behind them what has just come."""
 
-    __slots__ = ("_in_memory", "_lost", "_pieces", "_source", "arrivals", "bytes", "runs_count")
+    __slots__ = ("_in_memory", "_lost", "_pieces", "_source", "arrivals", "bytes", "runs_count", "volatile")
 
     def __init__(self, source: Source, lost: Callable[[int, int], None]) -> None:
         """`lost` is told how many messages, of how many bytes, are gone because the log is damaged."""
@@ -62,6 +63,8 @@ class PagedTail:
         """Messages that are in no memory."""
         self.bytes = 0
         """Of these messages."""
+        self.volatile = 0
+        """How many of these end with the process."""
 
     def __len__(self) -> int:
         return self.runs_count + len(self._in_memory) + len(self.arrivals)
@@ -95,6 +98,7 @@ class PagedTail:
                 ceiling = number + 1
                 self.runs_count += 1
                 self.bytes += len(entry[DATA])
+                self.volatile += bool(entry[FLAGS] & SPILLED)
             else:
                 if not isinstance(last, _Kept):
                     last = _Kept(ceiling)
@@ -118,6 +122,7 @@ class PagedTail:
                     added.append(Run(entry))
                 self.runs_count += 1
                 self.bytes += len(entry[DATA])
+                self.volatile += bool(entry[FLAGS] & SPILLED)
             else:
                 if not isinstance(last, _Kept):
                     last = _Kept(self._ceiling(last))
@@ -176,7 +181,7 @@ class PagedTail:
         begin, end = run.near(run.first)
         found, following = self._source(begin, end, most, most_bytes)
         entries = run.own(found)
-        self._shrink(run, len(entries), sum(len(entry[DATA]) for entry in entries))
+        self._leave(run, entries)
         if following > run.last or run.count <= 0:
             self._end(run)
             del self._pieces[0]
@@ -189,6 +194,11 @@ class PagedTail:
         if run.count > 0:
             self._lost(run.count, run.bytes)
             self._shrink(run, run.count, run.bytes)
+
+    def _leave(self, run: Run, entries: Sequence[Entry]) -> None:
+        """They are not the run's any more."""
+        self._shrink(run, len(entries), sum(len(entry[DATA]) for entry in entries))
+        self.volatile -= sum(1 for entry in entries if entry[FLAGS] & SPILLED)
 
     def _shrink(self, run: Run, count: int, size: int) -> None:
         run.count -= count
@@ -219,7 +229,7 @@ class PagedTail:
         run = self._pieces[at]
         assert isinstance(run, Run)
         run.remove(number)
-        self._shrink(run, 1, len(entry[DATA]))
+        self._leave(run, (entry,))
         if not run.count:
             del self._pieces[at]
         return entry
@@ -267,7 +277,7 @@ class PagedTail:
         kept = _Kept(first)
         kept.numbers.extend(entry[NUMBER] for entry in entries)
         self._in_memory |= {entry[NUMBER]: entry for entry in entries}
-        self._shrink(run, len(entries), sum(len(entry[DATA]) for entry in entries))
+        self._leave(run, entries)
         if first == run.first:
             self._end(run)
             self._pieces[-1] = kept
@@ -279,7 +289,7 @@ class PagedTail:
         """Hand over all that is in no memory, to somebody who needs only the numbers."""
         runs = [piece for piece in self._pieces if isinstance(piece, Run)]
         self._pieces = [piece for piece in self._pieces if isinstance(piece, _Kept)]
-        self.runs_count = self.bytes = 0
+        self.runs_count = self.bytes = self.volatile = 0
         return runs
 
     def take_all(self) -> tuple[deque[Entry], dict[int, Entry]]:
@@ -287,7 +297,7 @@ class PagedTail:
         taken = self.arrivals, self._in_memory
         self.arrivals, self._in_memory = deque(), {}
         self._pieces.clear()
-        self.runs_count = self.bytes = 0
+        self.runs_count = self.bytes = self.volatile = 0
         self._source = _nothing  # also for snapshots that are still gone through
         return taken
 

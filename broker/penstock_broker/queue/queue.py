@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final, Literal, TypeAlias
 
-from penstock_amqp.endpoint.events import AVAILABLE, NUMBER, AmqpError, Entry, Held
+from penstock_amqp.endpoint.events import AVAILABLE, FLAGS, NUMBER, AmqpError, Entry, Held
 from penstock_api.message_audit import EndedBy
 from penstock_broker.queue.admission import Admission
 from penstock_broker.queue.audit import QueueAudit
@@ -25,7 +25,7 @@ from penstock_broker.queue.backlog import Backlog
 from penstock_broker.queue.consumer import QueueLinks, ReceivingLink
 from penstock_broker.queue.delayed import DelayedMessages, ExpiryState
 from penstock_broker.queue.disposal import Pile
-from penstock_broker.queue.flags import SCHEDULED
+from penstock_broker.queue.flags import LOGGED, SCHEDULED, outlives
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.redelivery import Redelivery
@@ -35,9 +35,6 @@ from penstock_core.dead_letters import DeathReason
 from penstock_core.terms import Overflow
 
 __all__ = ["ANNOTATED", "LARGE_BYTES", "LOGGED", "SCHEDULED", "UNLIMITED_BYTES", "Queue", "QueuePolicy", "Stranded"]
-
-LOGGED: Final = 1
-"""Flag of an entry: it was put into the log, so its end has to be."""
 
 ANNOTATED: Final = 4
 """Flag of an entry: a consumer has changed its annotations in this queue, so its record in the log says less."""
@@ -262,6 +259,14 @@ class Queue:
         """Of the messages that it holds, those whose bodies are not in memory: how many, and their bytes."""
         tails = [level.tail for level in self.backlog.levels if level.tail is not None]
         return sum(tail.runs_count for tail in tails), sum(tail.bytes for tail in tails)
+
+    @property
+    def volatile(self) -> int:
+        """How many of the messages that wait end with the process."""
+        tails = [level.tail for level in self.backlog.levels if level.tail is not None]
+        return sum(not outlives(entry[FLAGS]) for entry in self.everything_in_memory()) + sum(
+            min(tail.volatile, tail.runs_count) for tail in tails
+        )
 
     def everything_in_memory(self) -> Iterator[Entry]:
         """What waits, is delayed or stranded, and has its body in memory, in no order; nothing may change meanwhile."""

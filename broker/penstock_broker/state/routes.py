@@ -63,6 +63,7 @@ class Route:
     __slots__ = (
         "_route_sets",
         "_selection",
+        "_volatile_set",
         "is_alike",
         "is_plain",
         "kept_set",
@@ -99,6 +100,7 @@ class Route:
         """Route set of the queues that log durable messages; 0 if there is none."""
         self.kept_set = route_sets.route_set(tuple(kept)) if kept and route_sets else 0
         """Route set of the queues that log messages sent as not durable as well; 0 if there is none."""
+        self._volatile_set = 0
         self.is_plain = not picky and not rejecting and not is_bounded
         """Every message goes to every queue, nothing is asked."""
         self.is_alike = len(logged) in (0, len(queues)) and len(kept) in (0, len(logged))
@@ -109,9 +111,16 @@ class Route:
         """With the last reference to a route goes its use of the log's route sets: no put will name them for it."""
         route_sets: RouteSets | None = getattr(self, "_route_sets", None)  # it may never have been complete
         if route_sets is not None:
-            for number in (getattr(self, "logged_set", 0), getattr(self, "kept_set", 0)):
+            for number in (getattr(self, each, 0) for each in ("logged_set", "kept_set", "_volatile_set")):
                 if number:
                     route_sets.release_route_set(number)
+
+    @property
+    def volatile_set(self) -> int:
+        """Route set of all the queues, for messages that end with the process. Made when first needed."""
+        if not self._volatile_set and self._route_sets is not None:
+            self._volatile_set = self._route_sets.route_set(tuple(queue.incarnation for queue in self.queues))
+        return self._volatile_set
 
     @property
     def selection(self) -> AdmissionSet[Queue]:

@@ -312,6 +312,7 @@ class Topology:
     def _dispose_of(self, queue: Queue) -> None:
         """A record of the log has ended the queue's life: what it held is freed in slices."""
         self.state_changes.unwatch(queue)
+        self._log.end_volatile(queue.incarnation)
         self.disposal.add(*queue.end())
         queue.admits = None  # it may refer to the queue
 
