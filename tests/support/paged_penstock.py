@@ -31,7 +31,7 @@ def tighten_all(window: int) -> None:
     }.items():
         setattr(limits, name, value)
     looked_ms = "LOOK_MS"
-    setattr(slices, looked_ms, 1)
+    setattr(slices, looked_ms, 20)  # more often, and it would be all that the broker does
 
 
 if __name__ == "__main__":

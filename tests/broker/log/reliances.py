@@ -9,6 +9,7 @@ function that takes the place of another one. The log itself has no switches for
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,18 @@ from typing import Any, Final
 import pytest
 from broker.log.simulated_files import SimulatedFiles
 
-from penstock_broker.log import blocks, checkpoint, log, scan, segment_reader, segment_usage, survivors, syncers, writer
+from penstock_broker.log import (
+    blocks,
+    checkpoint,
+    log,
+    scan,
+    segment_reader,
+    segment_usage,
+    survivors,
+    sync,
+    syncers,
+    writer,
+)
 from penstock_broker.log.blocks import BLOCK_MAGIC, SEGMENT_HEADER, SEGMENT_MAGIC, BlockHeader, SegmentHeader
 from penstock_broker.log.files import Buffer, FileLayer
 from penstock_broker.log.route_sets import SegmentRoutes
@@ -104,9 +116,25 @@ def _former_segments_unsynced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(log, part, choose)
 
 
-def _tried_again(sync: Callable[..., OSError | None]) -> Any:
+def _names_unsynced(left_out: int) -> Off:
+    """Syncs of the folder with this token are called done, and are not done."""
+
+    def unsynced(submit: Any) -> Any:
+        def submitted(syncer: Any, token: int, folder: Path) -> None:
+            if token != left_out:
+                submit(syncer, token, folder)
+                return
+            syncer._done.append((token, None))
+            os.eventfd_write(syncer.descriptor, 1)
+
+        return submitted
+
+    return _instead(syncers.InlineSyncer, "submit_folder", unsynced)
+
+
+def _tried_again(once: Callable[..., OSError | None]) -> Any:
     def synced(files: FileLayer, handles: Sequence[int]) -> OSError | None:
-        return None if sync(files, handles) is None else sync(files, handles)
+        return None if once(files, handles) is None else once(files, handles)
 
     return synced
 
@@ -224,8 +252,8 @@ OFF: Final[dict[str, Off]] = {
     "blocks are synced before they are promised": _under("choose", _each("fdatasync")),
     "a former segment is synced with the newest": _former_segments_unsynced,
     "a failed sync is not repeated": _instead(syncers, "_sync", _tried_again),
-    "the name of a new segment is synced": _under("SegmentWriter", _each("fsync_folder")),
-    "the new name of a recycled segment is synced": _under("SpareSegments", _each("fsync_folder")),
+    "the name of a new segment is synced": _names_unsynced(sync._NEW_NAME),
+    "the new name of a recycled segment is synced": _names_unsynced(sync._SPARE_NAME),
     "the zeros of a spare segment are synced": _under(
         "choose", lambda call, file, data: call == "fdatasync" and file.startswith("spare-")
     ),

@@ -167,6 +167,7 @@ RED: Final[dict[str, Callable[[Path], None]]] = {
     "the name of a new segment is synced": crashes,
     "the new name of a recycled segment is synced": crashes,
     "recovery syncs what it has read": crashes,
+    "recovery syncs names": crashes,
     "recovery writes again what may be in memory only": crashes,
     "recovery wipes what it cuts": cut_and_then_damage,
     "a block has a checksum": flipped_bits,
@@ -194,7 +195,6 @@ GREEN: Final = {
     "compaction notes acks": "it sees by the tallies if one is lacking, and leaves the segment alone",
     "the zeros of a spare segment are synced": "it only makes later syncs cheap",
     "recovery deletes segments behind the cut": "each later start would cut them again",
-    "recovery syncs names": "whoever relies on a name later syncs the folder first",
 }
 """What nothing relies on, and why it is done."""
 
