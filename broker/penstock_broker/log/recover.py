@@ -22,7 +22,7 @@ from penstock_broker.log.blocks import (
     encode_segment_header,
     seed_of,
 )
-from penstock_broker.log.bodies import fetch_bodies
+from penstock_broker.log.bodies import StagedBody, fetch_bodies
 from penstock_broker.log.damage import DAMAGED, Damage, copy_name, save_copy, set_aside
 from penstock_broker.log.files import FileLayer, write_all
 from penstock_broker.log.record_codec import PUT, ack_record, chunks
@@ -108,10 +108,10 @@ def recover(files: FileLayer, folder: Path, inline_bytes: int, progress: Progres
     if result.cut is not None:
         kept = _make_durable(files, folder, found, result, result.cut, log_id)
         _add_segments(usage, kept, result, reader)
-    incomplete = fetch_bodies(replay, files, usage, inline_bytes)
+    bodies, incomplete = fetch_bodies(replay, files, usage, inline_bytes)
     delivered_is_known = replay.closed or replay.boot_id == files.boot_id()
     messages, without_document = live_messages(replay, delivered_is_known=delivered_is_known)
-    _count_live(usage, replay, messages)
+    _count_live(usage, replay, messages, bodies)
     sequence, epoch = _last(result)
     lost = lost_incarnations(without_document, replay) if damage else {}
     progress(reader.total, reader.total)
@@ -217,7 +217,9 @@ def _add_segments(usage: SegmentUsage, kept: Sequence[FoundSegment], result: Sca
         usage.add_segment(segment)
 
 
-def _count_live(usage: SegmentUsage, replay: Replay, messages: dict[int, list[LiveMessage]]) -> None:
+def _count_live(
+    usage: SegmentUsage, replay: Replay, messages: dict[int, list[LiveMessage]], bodies: dict[int, StagedBody]
+) -> None:
     usage.queues = {incarnation: {} for incarnation in messages}
     puts = replay.puts
     if usage.segments:
@@ -227,12 +229,8 @@ def _count_live(usage: SegmentUsage, replay: Replay, messages: dict[int, list[Li
             usage.restore(incarnation, list(together), segment)
     for number in replay.repeated & puts.keys():
         usage.by_number[puts[number].segment].copied_from.update(puts[number].older)
-    for number in replay.staged & puts.keys():
-        live = puts[number]
-        if live.staged is not None:
-            places = replay.parts.get(live.staged[0], ())
-            segments = [usage.by_number[segment] for segment in dict.fromkeys(place.segment for place in places)]
-            usage.hold_body(number, live.waits_in, segments)
+    for number, body in bodies.items():
+        usage.hold_body(number, puts[number].waits_in, body)
 
 
 def _placed(usage: SegmentUsage, replay: Replay) -> list[tuple[int, int]]:
