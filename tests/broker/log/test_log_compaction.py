@@ -81,6 +81,13 @@ def test_a_crash_before_the_copies_are_synced_loses_nothing(sparse: Sparse) -> N
     sparse.log.close()
 
 
+def in_parts(log: Log, payload: bytes) -> bytes:
+    """The same payload, as one that came in parts."""
+    body = log.stage()
+    log.append(body, payload)
+    return log.payload_of(body, b"", 0)
+
+
 def test_a_crash_before_moved_parts_are_synced_loses_no_body(tmp_path: Path) -> None:
     """Of bodies in parts one of eight stays; their parts are copied, nothing is synced, and the power fails."""
     files = SimulatedFiles()
@@ -89,11 +96,8 @@ def test_a_crash_before_moved_parts_are_synced_loses_no_body(tmp_path: Path) -> 
     live: dict[int, bytes] = {}
     for index in range(80):
         payload = bytes([index]) * 4000
-        body = log.stage()
-        log.append(body, payload)
-        live[log.put(route, log.payload_of(body, b"", 0), 0)] = payload
+        live[log.put(route, in_parts(log, payload), 0)] = payload
         log.write()
-    del body
     for number in [number for index, number in enumerate(live) if index % 8]:
         log.ack(queue, number)
         del live[number]
