@@ -18,7 +18,7 @@ from penstock_broker.log import Log, Recovered
 from penstock_broker.loop import events
 from penstock_broker.loop.loop import Loop
 from penstock_broker.management.node import ManagementNode
-from penstock_broker.messages import expiry, restore
+from penstock_broker.messages import expiry, paging, restore
 from penstock_broker.messages.held_credit import HeldCredit
 from penstock_broker.messages.memory_watch import MemoryWatch, Process
 from penstock_broker.messages.storage_watch import Measure, StorageWatch
@@ -51,7 +51,7 @@ def assemble(
     can't be made.
     """
     topology = Topology(log, given.queue_max_bytes or UNLIMITED_BYTES, given.delivery, given.queue_overflow)
-    restore.restore(topology, recovered, clock.now_us(), restored)
+    restore.restore(topology, recovered, clock.now_us(), restored, partial(paging.tail_of, log))
     refused = auto_creation.make_destinations(topology, given.delivery, clock.now_us())
     if refused is not None:
         raise Misuse(f"The configuration's delivery is wrong: {refused.description}", "Correct the address.")
@@ -60,6 +60,7 @@ def assemble(
         instance = uuid.uuid4().hex
         log.topology(documents.BROKER, "instance", instance.encode())
     broker = Broker(given, log, topology, instance, process_limit)
+    paging.adopt(broker)
     broker.keep_time = partial(expiry.keep_time, broker)
     for each in topology.by_incarnation.values():
         if each.queue.delayed or each.queue.expiry.next_due:

@@ -38,6 +38,7 @@ from penstock_broker.loop.probes import Probes, ProbeState
 from penstock_broker.loop.start_probes import start_probes
 from penstock_broker.loop.start_progress import StartProgress
 from penstock_broker.messages import restore
+from penstock_broker.messages.pageable import PageableMessages
 from penstock_broker.settings import settings, small_volume
 from penstock_broker.settings.process_memory import ProcessMemory, memory_limit
 from penstock_broker.settings.settings import BrokerSettings
@@ -214,7 +215,10 @@ def _open_log(
 ) -> tuple[Log, Recovered]:
     options = LogOptions(segment_bytes=given.log.segment_bytes)
     try:
-        return Log.open(data / "log", files=files, options=options, progress=progress.reading, begins=False)
+        pageable = PageableMessages()
+        return Log.open(
+            data / "log", files=files, options=options, progress=progress.reading, pageable=pageable, begins=False
+        )
     except FolderLocked as error:
         raise CannotRun(f"Another broker uses the data folder {data}.", "Stop it, or name another folder.") from error
     except NewerFormat as error:

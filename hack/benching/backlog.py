@@ -101,10 +101,10 @@ def _several(broker: BrokerProcess, each: int, queues: int) -> None:
 
 def _selected(broker: BrokerProcess, messages: int) -> None:
     """One message in 100,000 is selected, and comes last."""
-    owner = _peer(broker, "owner")
+    owner = peer_of(broker, "owner")
     link = owner.receiver("owner", "selected", lambda _: False, credit=0, capabilities=("queue",))
     while link.attached is None:
-        _turn(owner)
+        turn(owner)
     _publish(broker, "selected", 0, messages)
     _publish(broker, "selected", messages, 1, SELECTED)
     before, spent, began = resident_bytes(broker.pid), cpu_seconds(broker.pid), time.monotonic()
@@ -114,10 +114,10 @@ def _selected(broker: BrokerProcess, messages: int) -> None:
         found.append(message)
         return True
 
-    peer = _peer(broker, "selecting")
+    peer = peer_of(broker, "selecting")
     peer.receiver("selecting", "selected", on_received, credit=CREDIT, capabilities=("queue",), selector="hit = TRUE")
     while not found:
-        _turn(peer)
+        turn(peer)
     took, work = time.monotonic() - began, cpu_seconds(broker.pid) - spent
     grown = (resident_bytes(broker.pid) - before) >> 20
     print(
@@ -138,7 +138,8 @@ def _report(broker: BrokerProcess, depth: int) -> None:
     print(f"{depth:12,} {before:6} MiB {took:12.2f} s {resident_bytes(broker.pid) >> 20:6} MiB", flush=True)
 
 
-def _peer(broker: BrokerProcess, container_id: str) -> Peer:
+def peer_of(broker: BrokerProcess, container_id: str) -> Peer:
+    """A client of the broker."""
     from crash.load_client import Peer
 
     host, _, port = broker.url.rpartition("/")[2].rpartition(":")
@@ -152,7 +153,7 @@ def _subscribe(broker: BrokerProcess, name: str, key: str) -> None:
 def _publish(broker: BrokerProcess, address: str, first: int, count: int, properties: bytes = b"") -> Rate:
     from crash.load_client import encoded
 
-    peer = _peer(broker, "producer")
+    peer = peer_of(broker, "producer")
     accepted = 0
 
     def on_accepted(numbers: list[int]) -> None:
@@ -169,7 +170,7 @@ def _publish(broker: BrokerProcess, address: str, first: int, count: int, proper
                 [encoded((first + at).to_bytes(8, "big") + padding, durable=True, properties=properties) for at in part]
             )
             sent += len(part)
-        _turn(peer)
+        turn(peer)
     rate = Rate(count / (time.monotonic() - began), (cpu_seconds(broker.pid) - spent) / max(count, 1) * 1e6)
     peer.free()
     return rate
@@ -181,7 +182,7 @@ def _consume(broker: BrokerProcess, name: str, first: int, count: int) -> Rate:
 
 def _drive(broker: BrokerProcess, name: str, key: str, first: int, count: int) -> Rate:
     """Attach a consumer, which takes `count` messages; each must be the one that follows. Count 0: it only attaches."""
-    peer = _peer(broker, "consumer")
+    peer = peer_of(broker, "consumer")
     expected = first
 
     def on_received(message: bytes) -> bool:
@@ -206,7 +207,7 @@ def _drive(broker: BrokerProcess, name: str, key: str, first: int, count: int) -
         durable=True,
     )
     while link.attached is None or expected < first + count:
-        _turn(peer)
+        turn(peer)
     rate = Rate(count / (time.monotonic() - began), (cpu_seconds(broker.pid) - spent) / max(count, 1) * 1e6)
     deadline = time.monotonic() + 0.3
     while time.monotonic() < deadline:  # the last acks go out
@@ -216,7 +217,8 @@ def _drive(broker: BrokerProcess, name: str, key: str, first: int, count: int) -
     return rate
 
 
-def _turn(peer: Peer) -> None:
+def turn(peer: Peer) -> None:
+    """Send what is to be sent, and take in what comes."""
     poll = select.poll()
     poll.register(peer.sock.fileno(), select.POLLIN if peer.flush() else select.POLLIN | select.POLLOUT)
     for _, mask in poll.poll(120_000):

@@ -13,6 +13,7 @@ from penstock_broker.assembly import assemble
 from penstock_broker.clock import Clock
 from penstock_broker.log import FileLayer, Log, LogOptions, SyncChoice, Syncer
 from penstock_broker.messages.memory_watch import Process
+from penstock_broker.messages.pageable import PageableMessages
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.storage import VolumeSpace
 
@@ -37,17 +38,20 @@ class BrokerInProcess:
         measure: Callable[[], VolumeSpace] | None = None,
         process: Process | None = None,
         process_limit: int = 0,
+        kept_bytes: int = LogOptions().kept_bytes,
     ) -> None:
         """`measure`: the space of the volume; without it the broker does not know how full that is. `process`: what it
-        takes for its own, and `process_limit` what that may have.
+        takes for its own, and `process_limit` what that may have. `kept_bytes`: what recovery may keep in memory of
+        messages before it leaves their bodies in the log.
         """
         self.log, self.recovered = Log.open(
             folder,
             files=files,
-            options=LogOptions(segment_bytes=segment_bytes, sync=SyncChoice.INLINE),
+            options=LogOptions(segment_bytes=segment_bytes, sync=SyncChoice.INLINE, kept_bytes=kept_bytes),
             clock=clock.now_ms,
             entropy=lambda size: b"\7" * size,
             syncer=syncer,
+            pageable=PageableMessages(),
         )
         self.found = self.log.sequence - 1
         """The last block that was found; the one that opening wrote comes behind it."""

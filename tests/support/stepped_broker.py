@@ -23,7 +23,7 @@ from support.engine_client import EngineClient, arrived
 from penstock_api.management import DeliveryPolicy as DeliveryPolicy
 from penstock_api.management import QueueLimits
 from penstock_broker.clock import Clock
-from penstock_broker.log import FileLayer, Syncer
+from penstock_broker.log import FileLayer, LogOptions, Syncer
 from penstock_broker.messages.memory_watch import Process
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import Authentication, BrokerSettings, ListenerSettings
@@ -167,7 +167,7 @@ class SteppedBroker:
         self._seconds = 0.0
         self._start()
 
-    def _start(self) -> None:
+    def _start(self, kept_bytes: int = LogOptions().kept_bytes) -> None:
         clock = Clock(lambda: (self.now_ms + self.skew_ms) * 1000, lambda: self.now_ms, self._look)
         self._life = BrokerInProcess(
             self._settings,
@@ -179,6 +179,7 @@ class SteppedBroker:
             measure=self._measure if self.space is not None else None,
             process=self._process,
             process_limit=self._process_limit,
+            kept_bytes=kept_bytes,
         )
         self.log, self.recovered, self.port = self._life.log, self._life.recovered, self._life.port
         self.loop, self.broker = self._life.loop, self._life.broker
@@ -204,10 +205,10 @@ class SteppedBroker:
         for _ in range(4):
             self.turn()
 
-    def restart(self) -> None:
-        """kill -9, and start again."""
+    def restart(self, *, kept_bytes: int = LogOptions().kept_bytes) -> None:
+        """kill -9, and start again. `kept_bytes`: see `BrokerInProcess`."""
         self._end()
-        self._start()
+        self._start(kept_bytes)
 
     def close(self) -> None:
         """Give everything back."""

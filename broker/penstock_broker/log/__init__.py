@@ -14,19 +14,23 @@ from penstock_broker.log.files import (
     watch_folder,
 )
 from penstock_broker.log.inspection import Inspection, inspect_log
-from penstock_broker.log.log import Log, LogOptions
+from penstock_broker.log.live_messages import LiveMessage, PagedQueue
+from penstock_broker.log.log import Log
 from penstock_broker.log.message_reader import Reading
+from penstock_broker.log.options import LogOptions
+from penstock_broker.log.paged_puts import LiveRun
 from penstock_broker.log.record_dump import ListedRecord, UnknownQueue, Value, Wanted, list_records
 from penstock_broker.log.record_reader import Progress
 from penstock_broker.log.records import VOLATILE, Document, EndReason
 from penstock_broker.log.recover import Recovered
 from penstock_broker.log.repairs import NotSaved, Repair, carry_out, plan_repairs, plan_replacements
-from penstock_broker.log.replay import LiveMessage
+from penstock_broker.log.replay import KEEP, Pageable, Usual
 from penstock_broker.log.segment_files import ForeignSegment, Unreadable
 from penstock_broker.log.space import NoRoom
 from penstock_broker.log.syncers import SyncChoice, Syncer
 
 __all__ = [
+    "KEEP",
     "VOLATILE",
     "CommitAck",
     "CommitPut",
@@ -40,11 +44,14 @@ __all__ = [
     "LargePayload",
     "ListedRecord",
     "LiveMessage",
+    "LiveRun",
     "Log",
     "LogOptions",
     "NewerFormat",
     "NoRoom",
     "NotSaved",
+    "Pageable",
+    "PagedQueue",
     "Progress",
     "ReadOnlyFiles",
     "Reading",
@@ -57,6 +64,7 @@ __all__ = [
     "Syncer",
     "UnknownQueue",
     "Unreadable",
+    "Usual",
     "Value",
     "Wanted",
     "bytes_in_log",

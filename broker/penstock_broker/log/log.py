@@ -13,7 +13,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from penstock_broker.log.ack_compaction import AckCompaction
@@ -24,42 +23,21 @@ from penstock_broker.log.checkpoint import Checkpoint, CheckpointSchedule, Numbe
 from penstock_broker.log.commit import CommitAck, CommitPut, Commits
 from penstock_broker.log.files import Buffer, FileLayer, RealFiles, lock_folder
 from penstock_broker.log.message_reader import MessageReader, Reading
+from penstock_broker.log.options import LogOptions
 from penstock_broker.log.record_codec import closed_record, most_entries
 from penstock_broker.log.record_reader import Progress, unheard
 from penstock_broker.log.recover import FirstRecords, Recovered, Restored, first_records, recover
+from penstock_broker.log.replay import Pageable
 from penstock_broker.log.route_sets import RouteSets
 from penstock_broker.log.segment_files import names_of
 from penstock_broker.log.space import Space
 from penstock_broker.log.spare_segments import SpareSegments
 from penstock_broker.log.sync import Sync
-from penstock_broker.log.syncers import SyncChoice, Syncer, choose
+from penstock_broker.log.syncers import Syncer, choose
 from penstock_broker.log.turn import TurnWriter
 from penstock_broker.log.writer import SegmentWriter
 
 LOGGER = logging.getLogger(__name__)
-
-SMALLEST_SEGMENT = 16 * 1024
-"""Bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """How a log is kept. ValueError if the segment size can't work."""
-
-    segment_bytes: int = 64 * 1024 * 1024
-    reserve: int = 2
-    """Spare segments that only acks, topology and compaction may use."""
-    spare: int = 1
-    """Spare segments that are kept ready besides those of the reserve."""
-    inline_bytes: int = 1024 * 1024
-    """A longer payload whose body came in parts stays in the segments; see `LargePayload`."""
-    sync: SyncChoice = SyncChoice.AUTO
-
-    def __post_init__(self) -> None:
-        if self.segment_bytes < SMALLEST_SEGMENT or self.segment_bytes % 4096:
-            raise ValueError(
-                f"segment_bytes is a multiple of 4096 from {SMALLEST_SEGMENT} on, not {self.segment_bytes}"
-            )
 
 
 class Log:
@@ -133,6 +111,7 @@ class Log:
         entropy: Callable[[int], bytes] = os.urandom,
         syncer: Callable[[FileLayer], Syncer] | None = None,
         progress: Progress = unheard,
+        pageable: Pageable | None = None,
         begins: bool = True,
     ) -> tuple["Log", Recovered]:
         """Lock and recover the folder (created if it does not exist), begin a new epoch, and sync it. Without `begins`
@@ -140,12 +119,12 @@ class Log:
 
         Raises FolderLocked, NewerFormat, ForeignSegment, Unreadable, or OSError. `clock` gives milliseconds since 1970.
         `syncer` makes a back end of the caller's own instead of the one that `options.sync` chooses. `progress` is
-        told, in between, how far recovery is.
+        told, in between, how far recovery is. `pageable` says which bodies may be left in the log if there are many.
         """
         files, options = files or RealFiles(), options or LogOptions()
         lock = lock_folder(folder)
         try:
-            restored = recover(files, folder, options.inline_bytes, progress)
+            restored = recover(files, folder, options.inline_bytes, progress, pageable, options.kept_bytes)
             log = cls(folder, lock, restored, files=files, options=options, clock=clock, entropy=entropy, syncer=syncer)
             log._first_records = first_records(restored, most_entries(log._writer.capacity))
             if begins:
@@ -301,6 +280,10 @@ class Log:
     def read(self, incarnation: int, first: int, last: int, most: int, most_bytes: int) -> Reading:
         """Read messages of one queue back, by number. Raises OSError. See `MessageReader.read`."""
         return self._messages.read(incarnation, first, last, most, most_bytes)
+
+    def can_read(self, message: int) -> bool:
+        """Whether `read` will find the message, which was written: its payload is in one piece."""
+        return not self._usage.has_body(message)
 
     # Bodies that come in parts: stage, append, then a put or a commit -------------------------------------------------
 

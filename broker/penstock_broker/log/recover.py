@@ -25,12 +25,16 @@ from penstock_broker.log.blocks import (
 from penstock_broker.log.bodies import StagedBody, fetch_bodies
 from penstock_broker.log.damage import DAMAGED, Damage, copy_name, save_copy, set_aside
 from penstock_broker.log.files import FileLayer, write_all
+from penstock_broker.log.live_messages import LiveMessage, PagedQueue, live_messages, lost_incarnations, paged_queues
+from penstock_broker.log.paged_puts import Batch, LiveRun
 from penstock_broker.log.record_codec import PUT, ack_record, chunks
-from penstock_broker.log.record_reader import Progress, RecordReader, unheard
+from penstock_broker.log.record_reader import KEPT_BYTES, Progress, RecordReader, unheard
 from penstock_broker.log.records import Document, EndReason
-from penstock_broker.log.replay import LiveMessage, Replay, live_messages, lost_incarnations
+from penstock_broker.log.recovered_places import located
+from penstock_broker.log.replay import Pageable, Replay
 from penstock_broker.log.scan import Cut, Hole, ScanResult, scan
 from penstock_broker.log.segment_files import FoundSegment, find_segments, refuse_unreadable_end
+from penstock_broker.log.segment_reader import find_put
 from penstock_broker.log.segment_usage import Segment, SegmentUsage
 
 LOGGER = logging.getLogger(__name__)
@@ -43,6 +47,8 @@ class Recovered:
     documents: tuple[Document, ...]
     messages: dict[int, list[LiveMessage]]
     """By incarnation, in number order; a queue without messages has an empty list."""
+    paged: dict[int, PagedQueue]
+    """By incarnation, further messages of queues, whose bodies are in the log only."""
     epoch: int
     """How often the log had been opened."""
     sequence: int
@@ -86,18 +92,31 @@ def first_records(restored: Restored, most: int) -> FirstRecords:
         for chunk in chunks(lost, most)
     ]
     # What recovery concludes from a power failure must hold in later runs, which can't conclude it again.
-    live = {} if restored.delivered_is_known else restored.recovered.messages
-    return FirstRecords(acks, [(incarnation, each[-1].number) for incarnation, each in live.items() if each])
+    live: dict[int, int] = {}
+    if not restored.delivered_is_known:
+        recovered = restored.recovered
+        live = {incarnation: each[-1].number for incarnation, each in recovered.messages.items() if each}
+        for incarnation, queue in recovered.paged.items():
+            live[incarnation] = max(queue.runs[-1].lasts[-1], live.get(incarnation, 0))
+    return FirstRecords(acks, list(live.items()))
 
 
-def recover(files: FileLayer, folder: Path, inline_bytes: int, progress: Progress = unheard) -> Restored:
+def recover(
+    files: FileLayer,
+    folder: Path,
+    inline_bytes: int,
+    progress: Progress = unheard,
+    pageable: Pageable | None = None,
+    kept_bytes: int = KEPT_BYTES,
+) -> Restored:
     """Read all segments, and make durable what counts. Payloads longer than `inline_bytes` stay in the segments.
 
-    Raises NewerFormat, ForeignSegment or Unreadable, which leave the folder unchanged, or OSError.
+    `pageable`: which other payloads may stay there, if all that are alive take more than `kept_bytes`. Raises
+    NewerFormat, ForeignSegment or Unreadable, which leave the folder unchanged, or OSError.
     """
     segments = find_segments(files, folder)
     found, log_id = segments.found, segments.log_id
-    reader = RecordReader([item.data for item in found], progress)
+    reader = RecordReader([item.data for item in found], progress, pageable, kept_bytes)
     result = scan([item.data for item in found], seed_of(log_id or b""), reader.accept)
     if result.cut is not None:
         refuse_unreadable_end(found, result.cut)
@@ -108,16 +127,20 @@ def recover(files: FileLayer, folder: Path, inline_bytes: int, progress: Progres
     if result.cut is not None:
         kept = _make_durable(files, folder, found, result, result.cut, log_id)
         _add_segments(usage, kept, result, reader)
+    _fetch_remarked(replay, files, usage, seed_of(log_id or b""))
     bodies, incomplete = fetch_bodies(replay, files, usage, inline_bytes)
     delivered_is_known = replay.closed or replay.boot_id == files.boot_id()
     messages, without_document = live_messages(replay, delivered_is_known=delivered_is_known)
-    _count_live(usage, replay, messages, bodies)
+    paged, others = _count_live(usage, replay, messages, bodies, delivered_is_known=delivered_is_known)
+    for incarnation, count in others.items():
+        without_document[incarnation] = without_document.get(incarnation, 0) + count
     sequence, epoch = _last(result)
     lost = lost_incarnations(without_document, replay) if damage else {}
     progress(reader.total, reader.total)
     recovered = Recovered(
         documents=tuple(replay.documents.values()),
         messages=messages,
+        paged=paged,
         epoch=epoch,
         sequence=sequence,
         clean=replay.closed,
@@ -218,12 +241,19 @@ def _add_segments(usage: SegmentUsage, kept: Sequence[FoundSegment], result: Sca
 
 
 def _count_live(
-    usage: SegmentUsage, replay: Replay, messages: dict[int, list[LiveMessage]], bodies: dict[int, StagedBody]
-) -> None:
+    usage: SegmentUsage,
+    replay: Replay,
+    messages: dict[int, list[LiveMessage]],
+    bodies: dict[int, StagedBody],
+    *,
+    delivered_is_known: bool,
+) -> tuple[dict[int, PagedQueue], dict[int, int]]:
+    """Note what lives in which segment; the paged messages by incarnation, and how many no document holds."""
     usage.queues = {incarnation: {} for incarnation in messages}
     puts = replay.puts
     if usage.segments:
-        usage.locate(_placed(usage, replay), replay.highest_message + 1)
+        _note_bytes(usage, replay)
+        usage.locate(located(replay), replay.highest_message + 1)
     for incarnation, queue in messages.items():
         for segment, together in groupby([message.number for message in queue], lambda number: puts[number].segment):
             usage.restore(incarnation, list(together), segment)
@@ -231,24 +261,34 @@ def _count_live(
         usage.by_number[puts[number].segment].copied_from.update(puts[number].older)
     for number, body in bodies.items():
         usage.hold_body(number, puts[number].waits_in, body)
+    sizes: dict[Batch, int] = {}
+
+    def counted(incarnation: int, batch: Batch, run: LiveRun) -> None:
+        usage.restore_run(incarnation, run.firsts, run.lasts, batch.segment)
+        sizes[batch] = max(sizes.get(batch, 0), run.bytes + run.messages * PUT.size)
+
+    found = paged_queues(replay, delivered_is_known=delivered_is_known, counted=counted)
+    for batch, size in sizes.items():
+        usage.by_number[batch.segment].put_bytes += size
+    return found
 
 
-def _placed(usage: SegmentUsage, replay: Replay) -> list[tuple[int, int]]:
-    """Of the live messages, ascending, each that lies in another segment than the one before, with its segment.
+def _note_bytes(usage: SegmentUsage, replay: Replay) -> None:
+    """Note how many bytes the live messages of each segment take; bodies that came in parts do not count."""
+    by_number, staged = usage.by_number, replay.staged
+    for number, live in replay.puts.items():
+        by_number[live.segment].put_bytes += PUT.size if number in staged else PUT.size + len(live.put.payload)
 
-    Notes on the way how many bytes the messages of each segment take; bodies that came in parts do not count.
-    """
-    placed: list[tuple[int, int]] = []
-    puts, by_number, staged = replay.puts, usage.by_number, replay.staged
-    segment, size = -1, 0
-    for number in sorted(puts):
-        live = puts[number]
-        if live.segment != segment:
-            if segment >= 0:
-                by_number[segment].put_bytes += size
-            segment, size = live.segment, 0
-            placed.append((number, segment))
-        size += PUT.size if number in staged else PUT.size + len(live.put.payload)
-    if segment >= 0:
-        by_number[segment].put_bytes += size
-    return placed
+
+def _fetch_remarked(replay: Replay, files: FileLayer, usage: SegmentUsage, seed: int) -> None:
+    """Read those paged messages of which a queue has changed a part: queues keep them in memory."""
+    paged = replay.paged
+    for incarnation, number in replay.remarks if paged is not None else ():
+        if paged is None or number in replay.puts or not paged.holds(incarnation, number):
+            continue
+        segment = usage.by_number.get(paged.segment_of(number))
+        put = find_put(files, segment, number, seed) if segment is not None else None
+        if put is None:
+            LOGGER.error("the log is damaged: message %d can't be read again; what was noted of it is lost", number)
+        else:
+            replay.bring_back(put)

@@ -5,10 +5,11 @@ changes nothing. A message lives in a queue while its put is there, no ack names
 incarnation.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, assert_never
+from typing import Final, NamedTuple, Protocol, assert_never
 
+from penstock_broker.log.paged_puts import BATCH, PagedPuts
 from penstock_broker.log.records import (
     Ack,
     CheckpointBegin,
@@ -65,11 +66,66 @@ class LivePut:
         return incarnation in self._queues.known and (self._acked is None or incarnation not in self._acked)
 
     @property
+    def reached(self) -> tuple[ReachedQueues, Collection[int]]:
+        """The queues that got it, and those of them that have acknowledged it."""
+        return self._queues, self._acked or ()
+
+    def reach(self, incarnations: tuple[int, ...]) -> None:
+        """It is in these queues."""
+        self._queues, self._acked = ReachedQueues(incarnations), None
+
+    @property
     def waits_in(self) -> Sequence[int]:
         """The queues that have not acknowledged it, in the order of the route set."""
         if self._acked is None:
             return self._queues.incarnations
         return [incarnation for incarnation in self._queues.incarnations if incarnation not in self._acked]
+
+
+class PlainPuts:
+    """Consecutive puts of one block with one route set, by ascending number, whose payloads are not needed."""
+
+    __slots__ = ("arrival", "expires", "lengths", "numbers", "route_set")
+
+    def __init__(self, route_set: int, arrival: int) -> None:
+        self.route_set = route_set
+        self.numbers: list[int] = []
+        self.lengths: list[int] = []
+        """Bytes of each payload."""
+        self.arrival = arrival
+        """None arrived before."""
+        self.expires = 0
+        """When the first of those expires that do; 0: none does."""
+
+
+class _Group:
+    """Puts that are paged together: of one segment and one set of queues, by ascending number."""
+
+    __slots__ = ("_arrival", "_expires", "_is_copied", "_lengths", "_numbers", "_queues", "_segment")
+
+    def __init__(self, segment: int, queues: ReachedQueues, *, is_copied: bool) -> None:
+        self._segment, self._queues, self._is_copied = segment, queues, is_copied
+        self._numbers: list[int] = []
+        self._lengths: list[int] = []
+        self._arrival = self._expires = 0
+
+    def takes(self, segment: int, queues: ReachedQueues, *, is_copied: bool) -> bool:
+        is_same = segment == self._segment and queues is self._queues and is_copied == self._is_copied
+        return is_same and len(self._numbers) < BATCH
+
+    def add(self, number: int, length: int, arrival: int, expires: int) -> None:
+        if not self._numbers or arrival < self._arrival:
+            self._arrival = arrival
+        if expires and (not self._expires or expires < self._expires):
+            self._expires = expires
+        self._numbers.append(number)
+        self._lengths.append(length)
+
+    def move_to(self, paged: PagedPuts) -> None:
+        if self._numbers:
+            told = (self._segment, self._queues, self._numbers, self._lengths, self._arrival, self._expires)
+            paged.extend(*told, is_copied=self._is_copied)
+            self._numbers, self._lengths, self._expires = [], [], 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +138,34 @@ class PartPlace:
     length: int
 
 
+class Usual(NamedTuple):
+    """Messages that begin with these bytes, and whose byte at offset `at` is not above `most`, may be paged and never
+    expire."""
+
+    prefix: bytes
+    at: int
+    most: int
+
+
+class Pageable(Protocol):
+    """Knows which messages can be left in the log, because a queue need not know more of them than their numbers."""
+
+    @property
+    def usual(self) -> Usual | None:
+        """What the message that was asked for last has in common with many others; None if nothing is known."""
+        ...
+
+    def expiry(self, data: bytes, start: int, end: int, arrival: int) -> int:
+        """When the message expires whose payload lies in the bytes from `start` to `end`; 0: never. `KEEP` if it is to
+        stay in memory."""
+        ...
+
+
+KEEP: Final = -1
+
+ENTRY_BYTES: Final = 300
+"""What a put takes in memory besides its payload."""
+
 _NOWHERE = ReachedQueues(())
 """Where a put goes whose route set was lost by damage."""
 
@@ -92,6 +176,8 @@ class Replay:
 
     documents: dict[DocumentKey, Document] = field(default_factory=dict[DocumentKey, Document])
     puts: dict[int, LivePut] = field(default_factory=dict[int, LivePut])
+    paged: PagedPuts | None = None  # further puts, without their payloads
+    kept_bytes: int = 0  # about what `puts` takes in memory
     delivered_up_to: dict[int, int] = field(default_factory=dict[int, int])  # by incarnation
     counts: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     remarks: dict[tuple[int, int], bytes] = field(default_factory=dict[tuple[int, int], bytes])
@@ -175,7 +261,9 @@ class Replay:
     def is_live(self, incarnation: int, message: int) -> bool:
         """Whether the message is in that queue, provided that the queue exists."""
         live = self.puts.get(message)
-        return live is not None and live.is_in(incarnation)
+        if live is None:
+            return self.paged is not None and self.paged.holds(incarnation, message)
+        return live.is_in(incarnation)
 
     def gap(self) -> None:
         """Blocks are missing here: a checkpoint around this place does not prove that what it leaves out is gone."""
@@ -189,16 +277,79 @@ class Replay:
             live.segment = segment
             self.repeated.add(message)
         else:
-            routes = self._routes
-            queues = routes.made.get(put.route_set) or routes.queues(put.route_set) or _NOWHERE
-            self.puts[message] = LivePut(put, segment, queues, staged)
+            live = self.puts[message] = LivePut(put, segment, self.reached(put.route_set), staged)
+            self.kept_bytes += len(put.payload) + ENTRY_BYTES
             if staged is not None:
                 self.staged.add(message)
+            if self.paged is not None and message <= self.highest_message:
+                self._come_back(live, message)
         if message > self.highest_message:
             self.first_messages.setdefault(segment, message)
             self.highest_message = self.last_messages[segment] = message
         else:
             self._note_copy(message, segment)
+
+    def reached(self, route_set: int) -> ReachedQueues:
+        """The queues of a route set, as the log defines it here."""
+        routes = self._routes
+        return routes.made.get(route_set) or routes.queues(route_set) or _NOWHERE
+
+    def put_paged(self, puts: PlainPuts, segment: int) -> None:
+        """Take in puts with numbers higher than all before; their payloads stay where they are."""
+        assert self.paged is not None
+        self.closed = False
+        numbers = puts.numbers
+        queues = self.reached(puts.route_set)
+        self.paged.extend(segment, queues, numbers, puts.lengths, puts.arrival, puts.expires)
+        self.first_messages.setdefault(segment, numbers[0])
+        self.highest_message = self.last_messages[segment] = numbers[-1]
+
+    def page(self, pageable: Pageable) -> None:
+        """From now on the payloads of messages of which a queue need not know more are not kept in memory."""
+        paged = self.paged = self.paged or PagedPuts()
+        told_apart = {message for _, message in (*self.counts, *self.remarks)}
+        group = _Group(0, _NOWHERE, is_copied=False)
+        for number in sorted(self.puts, key=lambda number: (self.puts[number].segment, number)):
+            live = self.puts[number]
+            put, segment = live.put, live.segment
+            if live.staged is not None or live.older or put.flags or number in told_apart:
+                continue
+            length = len(put.payload)
+            expires = pageable.expiry(put.payload, 0, length, put.arrival)
+            if expires == KEEP:
+                continue
+            queues, acked = live.reached
+            is_copied = number < self.first_messages.get(segment, number + 1)
+            if not group.takes(segment, queues, is_copied=is_copied):
+                group.move_to(paged)
+                group = _Group(segment, queues, is_copied=is_copied)
+            group.add(number, length, put.arrival, expires)
+            if acked:
+                group.move_to(paged)
+                for incarnation in acked:
+                    paged.ack(incarnation, (number,))
+            self._forget(live, number)
+        group.move_to(paged)
+
+    def bring_back(self, put: Put) -> None:
+        """Keep a paged message in memory after all."""
+        live = self.puts[put.message] = LivePut(put, 0, _NOWHERE, None)
+        self.kept_bytes += len(put.payload) + ENTRY_BYTES
+        self._come_back(live, put.message)
+        live.segment, live.older = live.older[0], ()
+        self.repeated.discard(put.message)
+
+    def _come_back(self, live: LivePut, message: int) -> None:
+        """A put of the message was read before, if it is a paged one: that one does not count any more."""
+        before = self.paged.take(message) if self.paged is not None else None
+        if before is not None:
+            live.older = (before[0],)
+            live.reach(before[1])
+            self.repeated.add(message)
+
+    def _forget(self, live: LivePut, message: int) -> None:
+        del self.puts[message]
+        self.kept_bytes -= len(live.put.payload) + ENTRY_BYTES
 
     def _note_copy(self, message: int, segment: int) -> None:
         spans = self.copied.setdefault(segment, [])
@@ -222,7 +373,11 @@ class Replay:
             if live.older:
                 self.acks_into.setdefault(segment, set()).update(live.older)
             if live.ack(incarnation):
-                del puts[message]
+                self._forget(live, message)
+        if self.paged is not None and ack.messages:
+            older = self.paged.ack(incarnation, ack.messages) - {segment}
+            if older:
+                self.acks_into.setdefault(segment, set()).update(older)
 
     def _document(self, document: Document) -> None:
         key = (document.kind, document.key)
@@ -245,70 +400,3 @@ class Replay:
                 self._delete(key)
             self.checkpoint = self._checkpoint[1]
         self._checkpoint = self._restated = None
-
-
-class LiveMessage(NamedTuple):  # a tuple, because recovery makes millions of them
-    """A recovered message of one queue, or of several that know the same of it."""
-
-    number: int
-    payload: bytes
-    flags: int
-    arrival: int
-    deliveries: int
-    """Unsuccessful deliveries that count against its limit."""
-    delivered: bool
-    """A consumer may have seen it."""
-    remark: bytes = b""
-    """The last remark about it; empty if there is none."""
-    is_shared: bool = False
-    """More than one queue holds it."""
-
-
-def live_messages(replay: Replay, *, delivered_is_known: bool) -> tuple[dict[int, list[LiveMessage]], dict[int, int]]:
-    """Per incarnation that a document holds, its messages in number order; and for other incarnations, how many.
-
-    `delivered_is_known`: every delivered-up-to number that was written has been read. Otherwise each message may have
-    been delivered. Queues that know the same of a message share its `LiveMessage`.
-    """
-    queues: dict[int, list[LiveMessage]] = {
-        document.incarnation: [] for document in replay.documents.values() if document.incarnation
-    }
-    delivered_up_to = {
-        incarnation: replay.delivered_up_to.get(incarnation, 0) if delivered_is_known else replay.highest_message
-        for incarnation in queues
-    }
-    told_apart = {message for _, message in (*replay.counts, *replay.remarks)}
-    without_document: dict[int, int] = {}
-    for number in sorted(replay.puts):
-        live = replay.puts[number]
-        put, waits_in = live.put, live.waits_in
-        is_shared = len(waits_in) > 1
-        is_told_apart = number in told_apart
-        alike: dict[bool, LiveMessage] = {}
-        for incarnation in waits_in:
-            queue = queues.get(incarnation)
-            if queue is None:
-                without_document[incarnation] = without_document.get(incarnation, 0) + 1
-                continue
-            delivered = number <= delivered_up_to[incarnation]
-            if is_told_apart:
-                count = replay.counts.get((incarnation, number), 0)
-                remark = replay.remarks.get((incarnation, number), b"")
-                if count or remark:
-                    own = (count, delivered or count > 0, remark, is_shared)
-                    queue.append(LiveMessage(number, put.payload, put.flags, put.arrival, *own))
-                    continue
-            message = alike.get(delivered)
-            if message is None:
-                told = (number, put.payload, put.flags, put.arrival)
-                message = alike[delivered] = LiveMessage(*told, 0, delivered, b"", is_shared)
-            queue.append(message)
-    return queues, without_document
-
-
-def lost_incarnations(without_document: Mapping[int, int], replay: Replay) -> dict[int, int]:
-    """Of the incarnations that no document holds, those whose end was not read either, with how many messages.
-
-    The reason is damage, or that the segment with their end was recycled.
-    """
-    return {incarnation: count for incarnation, count in without_document.items() if incarnation not in replay.ended}

@@ -1,12 +1,14 @@
 """Reads the blocks of a segment again while the broker runs: in pieces, so that no turn waits for a large block."""
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 from zlib import crc32
 
 from penstock_broker.log.blocks import BLOCK_HEADER, SEGMENT_START, BlockFlag, BlockHeader, claimed_block
 from penstock_broker.log.files import FileLayer
-from penstock_broker.log.record_codec import Malformed
+from penstock_broker.log.record_codec import Malformed, decode_records
+from penstock_broker.log.records import Commit, Put
 from penstock_broker.log.segment_usage import Segment
 
 PIECE = 256 * 1024
@@ -74,3 +76,24 @@ def _read(files: FileLayer, segment: Segment, length: int, at: int) -> bytes:
     if not piece:
         raise Malformed(f"{segment.path} ends at {at}")
     return piece
+
+
+def find_put(files: FileLayer, segment: Segment, message: int, seed: int) -> Put | None:
+    """The put of a message with its payload in the same record; None if the segment has none that can be read."""
+    for start in segment.blocks.starts(message):
+        at, end = start.offset, start.end or segment.end
+        while at < end:
+            try:
+                found = [block for block in sound_block(files, segment, at, seed) if block is not None]
+                records = list(decode_records(found[0].records))
+            except Malformed:
+                break
+            for record in chain.from_iterable(
+                each.records if isinstance(each, Commit) else (each,) for each in records
+            ):
+                if isinstance(record, Put) and record.message == message:
+                    return record
+            at = found[0].header.end
+            if found[0].header.flags & BlockFlag.SEAL:
+                break
+    return None

@@ -195,6 +195,18 @@ class SegmentUsage:
         found.largest_put = found.size  # it is not known how long each of them is
         self.put(found, (incarnation,), messages)
 
+    def restore_run(self, incarnation: int, firsts: Sequence[int], lasts: Sequence[int], segment: int) -> None:
+        """The same of messages as stretches of consecutive numbers: the first and the last of each."""
+        found, tallies = self.by_number[segment], self.queues[incarnation]
+        tally = tallies.setdefault(segment, Tally())
+        count = sum(lasts) - sum(firsts) + len(firsts)
+        tally.count += count
+        tally.total += sum((first + last) * (last - first + 1) // 2 for first, last in zip(firsts, lasts, strict=True))
+        found.largest_put = found.size  # as above
+        found.last_message = max(found.last_message, lasts[-1])
+        found.live += count
+        found.put_places += count
+
     def locate(self, messages: Iterable[tuple[int, int]], first_free: int) -> None:
         """The live messages after a recovery, ascending, with their segments. Numbers from `first_free` on are free."""
         found = ((message, self.by_number[number]) for message, number in messages)
@@ -278,6 +290,10 @@ class SegmentUsage:
         queues = {incarnation for incarnation in incarnations if incarnation in self.queues}
         if queues:
             self._holders[message] = _Holder(queues, body)
+
+    def has_body(self, message: int) -> bool:
+        """Whether the message, which is live, names a body that came in parts."""
+        return message in self._holders
 
     def place_part(self, segments: dict[Segment, int], segment: Segment, length: int) -> None:
         """So many bytes of the body that `segments` is of lie in this segment too."""

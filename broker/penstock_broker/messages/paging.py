@@ -12,8 +12,8 @@ import logging
 from functools import partial
 from typing import Final
 
-from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, Entry
-from penstock_broker.log import LargePayload
+from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, Entry
+from penstock_broker.log import LargePayload, Log
 from penstock_broker.messages.memory_account import memory_of
 from penstock_broker.messages.recorded_entries import RecordedEntries
 from penstock_broker.queue.paged_tail import PagedTail
@@ -23,7 +23,7 @@ from penstock_broker.queue.tail_snapshot import Stretch
 from penstock_broker.state.broker import Broker
 from penstock_core.message_times import bounded
 
-__all__ = ["LOOK_MS", "keep_up", "look"]
+__all__ = ["LOOK_MS", "adopt", "keep_up", "look", "tail_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +50,12 @@ RETRY_MS: Final = 1000
 """After a failed read, so long nothing is read for the queue."""
 
 
+def adopt(broker: Broker) -> None:
+    """Look after the tails with which queues were recovered."""
+    queues = (each.queue for each in broker.topology.by_incarnation.values())
+    broker.paging.queues.extend(queue for queue in queues if queue.backlog.normal.tail is not None)
+
+
 def look(broker: Broker) -> None:
     """Ask some queues how much they hold in memory, and page those that hold too much."""
     paging = broker.paging
@@ -71,18 +77,19 @@ def look(broker: Broker) -> None:
 def _begin(broker: Broker, queue: Queue) -> None:
     """Give a tail to each level of the queue that holds more than a window."""
     window = broker.paging.window_messages(queue)
-    levels = [each for each in queue.backlog.levels if each.tail is None and len(each.fresh) > window]
+    levels = [each for each in queue.backlog.levels if each.tail is None and len(each.fresh) + len(each.back) > window]
     if levels and all(each.tail is None for each in queue.backlog.levels):
         broker.paging.queues.append(queue)
     for level in levels:
-        queue.begin_tail(level, _tail(broker, queue))
+        queue.begin_tail(level, tail_of(broker.log, queue))
 
 
-def _tail(broker: Broker, queue: Queue) -> PagedTail:
+def tail_of(log: Log, queue: Queue) -> PagedTail:
+    """A new tail for a queue, whose messages are read from its log."""
     entries = RecordedEntries()
 
     def read(first: int, last: int, most: int, most_bytes: int) -> Stretch:
-        puts, following = broker.log.read(queue.incarnation, first, last, most, most_bytes)
+        puts, following = log.read(queue.incarnation, first, last, most, most_bytes)
         longest = queue.policy.max_ttl_us
         found = [entries.of(put.message, put.payload, put.arrival, put.flags) for put in puts]
         if longest:
@@ -97,9 +104,10 @@ def _tail(broker: Broker, queue: Queue) -> PagedTail:
     return PagedTail(read, lost)
 
 
-def can_page(entry: Entry) -> bool:
+def can_page(log: Log, entry: Entry) -> bool:
     """Whether the log gives back all that the entry says."""
-    return entry[FLAGS] & _SAYS == LOGGED and not isinstance(entry[DATA], LargePayload)
+    is_said = entry[FLAGS] & _SAYS == LOGGED and not isinstance(entry[DATA], LargePayload)
+    return is_said and log.can_read(entry[NUMBER])
 
 
 def keep_up(broker: Broker) -> None:
@@ -124,9 +132,10 @@ def _keep_up_level(broker: Broker, queue: Queue, level: PriorityLevel, window: i
     if tail is None:
         return
     if tail.arrivals:
-        tail.take_in(can_page, broker.log.first_unwritten, PAGED_PER_TURN)
-    if len(fresh) > 2 * window:
-        tail.take_back(fresh, window, can_page, PAGED_PER_TURN)
+        tail.take_in(partial(can_page, broker.log), broker.log.first_unwritten, PAGED_PER_TURN)
+    if len(fresh) > 2 * window or len(level.back) > 2 * window:
+        if level.forget_bodies(window, partial(can_page, broker.log), PAGED_PER_TURN):
+            queue.backlog.selections.search_again(level)
     elif len(fresh) * 2 < window and (queue.links.consumers or not fresh) and _may_read(broker, queue):
         _fill(broker, queue, level)
 

@@ -8,14 +8,20 @@ docs/decisions/036-what-is-durable.md.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import chain
 from operator import itemgetter
+from typing import Final
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_amqp.messages.message_head import read_head, with_annotations_section
-from penstock_broker.log import Document, LiveMessage, Recovered, bytes_in_log
+from penstock_broker.log import Document, LiveMessage, PagedQueue, Recovered, bytes_in_log
 from penstock_broker.messages.recorded_entries import RecordedEntries
+from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.queue import ANNOTATED, LARGE_BYTES, SCHEDULED, Queue
+from penstock_broker.queue.redelivery import SeenUpTo
+from penstock_broker.queue.run import Run
 from penstock_broker.topology import documents
 from penstock_broker.topology.store import Topology
 from penstock_core.message_times import bounded
@@ -24,16 +30,35 @@ __all__ = ["instance_of", "record_losses", "restore"]
 
 logger = logging.getLogger(__name__)
 
+SEEN_ONE_BY_ONE: Final = 65_536
+"""So many messages of a queue that may have been delivered are noted by number; of more, the highest number is."""
 
-def restore(topology: Topology, recovered: Recovered, now_us: int, restored: Callable[[int, int], None]) -> None:
+
+def restore(
+    topology: Topology,
+    recovered: Recovered,
+    now_us: int,
+    restored: Callable[[int, int], None],
+    tail_of: Callable[[Queue], PagedTail],
+) -> None:
     """Fill an empty topology with what was recovered, exchanges first.
 
-    `restored` is told of how many queues, of how many in all, the messages are in place.
+    `restored` is told of how many queues, of how many in all, the messages are in place. `tail_of` makes the tail of a
+    queue of whose messages not all are in memory.
     """
     by_kind: dict[str, list[Document]] = {}
     for document in recovered.documents:
         by_kind.setdefault(document.kind, []).append(document)
     entries = _Entries()
+
+    def fill(queue: Queue) -> None:
+        paged = recovered.paged.get(queue.incarnation)
+        if paged is not None:
+            queue.begin_tail(queue.backlog.normal, tail_of(queue))
+        _fill(queue, recovered.messages.get(queue.incarnation, ()), entries, now_us)
+        if paged is not None:
+            _fill_tail(queue, paged)
+
     for document in by_kind.get(documents.EXCHANGE, ()):
         topology.restore_exchange(documents.load_exchange(document.key, document.payload))
     queues, subscriptions = by_kind.get(documents.QUEUE, []), by_kind.get(documents.SUBSCRIPTION, [])
@@ -42,19 +67,20 @@ def restore(topology: Topology, recovered: Recovered, now_us: int, restored: Cal
         restored(done, total)
         node = documents.load_queue(document.key, document.payload, document.incarnation, now_us)
         topology.restore_queue(node)
-        _fill(node.queue, recovered.messages.get(document.incarnation, ()), entries, now_us)
+        fill(node.queue)
     for done, document in enumerate(subscriptions, len(queues)):
         restored(done, total)
         subscription = documents.load_subscription(document.payload, document.incarnation, now_us)
         subscription.revision = topology.next_revision()
         topology.restore(subscription)
         subscription.queue.totals.lost_at_restart += recovered.lost.get(document.incarnation, 0)
-        _fill(subscription.queue, recovered.messages.get(document.incarnation, ()), entries, now_us)
+        fill(subscription.queue)
     restored(total, total)
     if not recovered.epoch:
         logger.info("The data folder is new")
         return
     waiting = sum(len(messages) for messages in recovered.messages.values())
+    waiting += sum(run.messages for paged in recovered.paged.values() for run in paged.runs)
     logger.info(
         "Recovered epoch %d (%s): %d documents, %d messages in queues",
         recovered.epoch,
@@ -112,6 +138,57 @@ def _fill(queue: Queue, messages: Sequence[LiveMessage], entries: _Entries, now_
             queue.redelivery.seen.add(message.number)
             queue.delivered_up_to = max(queue.delivered_up_to, message.number)
     queue.put(_in_order(due))
+
+
+def _fill_tail(queue: Queue, paged: PagedQueue) -> None:
+    """Put the messages that are in the log only behind those of them that are in memory."""
+    tail = queue.backlog.normal.tail
+    assert tail is not None, "it has begun before the other messages came"
+    begins = [run.arrival for run in paged.runs]
+
+    def place(entry: Entry) -> int:
+        """A delayed message comes behind those that waited when it was due, as far as the runs tell them apart."""
+        if not entry[FLAGS] & SCHEDULED:
+            return entry[NUMBER]
+        at = bisect_right(begins, entry[AVAILABLE])
+        return paged.runs[at].firsts[0] if at < len(begins) else paged.runs[-1].lasts[-1] + 1
+
+    longest, due = queue.policy.max_ttl_us, queue.expiry.next_due
+    runs = [
+        Run.of(run.firsts, run.lasts, run.messages, run.bytes, bounded(run.expires, run.arrival, longest))
+        for run in paged.runs
+    ]
+    tail.adopt(runs, place)
+    queue.depth_bytes += tail.bytes
+    queue.totals.enqueued += tail.runs_count
+    queue.totals.enqueued_bytes += tail.bytes
+    expiries = [run.expires for run in runs if run.expires]
+    if expiries:
+        queue.expiry.may_expire = True
+        queue.expiry.next_due = min(*expiries, due) if due else min(expiries)
+    for number, count in paged.failed:
+        queue.redelivery.attempts[number] = count
+        queue.totals.max_delivery_count = max(queue.totals.max_delivery_count, count)
+    _note_delivered(queue, paged)
+
+
+def _note_delivered(queue: Queue, paged: PagedQueue) -> None:
+    """Note which of the paged messages a consumer may have seen: few after a crash of the broker, all after one of the
+    machine.
+    """
+    seen = [
+        (first, min(last, paged.delivered_up_to))
+        for run in paged.runs
+        for first, last in zip(run.firsts, run.lasts, strict=True)
+        if first <= paged.delivered_up_to
+    ]
+    if not seen:
+        return
+    queue.delivered_up_to = max(queue.delivered_up_to, seen[-1][1])
+    if sum(last - first + 1 for first, last in seen) <= SEEN_ONE_BY_ONE:
+        queue.redelivery.seen.update(chain.from_iterable(range(first, last + 1) for first, last in seen))
+    else:
+        queue.redelivery.seen = SeenUpTo(seen[-1][1], queue.redelivery.seen)
 
 
 def _in_order(due: list[Entry]) -> list[Entry]:

@@ -76,6 +76,36 @@ class PagedTail:
 
     # -- coming in --------------------------------------------------------------------------------------------------
 
+    def adopt(self, runs: Iterable[Run], place: Callable[[Entry], int]) -> None:
+        """Begin with messages of the log, by ascending number; what has come in meanwhile takes its place among them.
+
+        `place`: an entry comes before the messages from this number on. The tail must be new.
+        """
+        entries = deque(sorted(self.arrivals, key=place))
+        waiting = deque(runs)
+        self.runs_count = sum(run.count for run in waiting)
+        self.bytes = sum(run.bytes for run in waiting)
+        pieces = self._pieces
+        while waiting:
+            run = waiting.popleft()
+            at = place(entries[0]) if entries else run.last + 1
+            if at <= run.first:
+                kept = pieces[-1] if pieces else None
+                if not isinstance(kept, _Kept):
+                    kept = _Kept(self._ceiling(kept))
+                    pieces.append(kept)
+                entry = entries.popleft()
+                kept.numbers.append(entry[NUMBER])
+                self._in_memory[entry[NUMBER]] = entry
+                waiting.appendleft(run)
+                continue
+            rest = run.split(at)
+            pieces.append(run)
+            if rest is not None:
+                waiting.appendleft(rest)
+        self.arrivals.clear()
+        self.arrivals.extend(entries)
+
     def take_in(self, can_page: Callable[[Entry], bool], written_below: int, most: int) -> None:
         """Forget the bodies of what came last, as far as the log has written it: of `most` messages at most.
 

@@ -6,7 +6,7 @@ Must not know queues or links.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from penstock_amqp.endpoint.events import NUMBER, Entry
@@ -52,6 +52,23 @@ class PriorityLevel:
         assert self.tail is not None and not self.tail.held, "messages of the tail would be lost"
         self.fresh.extend(self.tail.arrivals)
         self.tail, self.arrivals = None, self.fresh
+
+    def forget_bodies(self, keep: int, can_page: Callable[[Entry], bool], most: int) -> bool:
+        """Take messages, `most` at most, over into the tail, so that `keep` are left in memory. True if some are of
+        what came back or was looked at, which is done when too many of these alone are there.
+        """
+        assert self.tail is not None
+        if len(self.back) <= 2 * keep:
+            if len(self.fresh) > 2 * keep:
+                self.tail.take_back(self.fresh, keep, can_page, most)
+            return False
+        if self.fresh:
+            self.tail.take_back(self.fresh, 0, can_page, most)
+            return False
+        last = [self.back.pop_last() for _ in range(min(most, len(self.back) - keep))]
+        last.reverse()
+        self.tail.take_back(deque(last), 0, can_page, most)
+        return True
 
     def pull(self, most: int, most_bytes: int) -> None:
         """Move the first messages of the tail to the fresh ones; without a tail nothing happens. Raises OSError."""

@@ -12,14 +12,14 @@ docs/decisions/032-delivery-attempts.md; docs/reference/management.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from penstock_amqp.endpoint.events import NUMBER, Entry
 from penstock_broker.queue.cursor import BacklogConsumer
 from penstock_broker.queue.disposal import Pile
 
-__all__ = ["KEPT", "LEAST", "Redelivery", "RepeatedMessages"]
+__all__ = ["KEPT", "LEAST", "Redelivery", "RepeatedMessages", "SeenUpTo"]
 
 KEPT: Final = 32
 """So many messages are known at least, if so many have failed repeatedly."""
@@ -75,6 +75,22 @@ class RepeatedMessages:
         """At most so many messages with their failed deliveries: the highest number of these first, then the oldest."""
         counted = [(entry, self._attempts[number]) for number, entry in self._entries.items()]
         return sorted(counted, key=lambda pair: (-pair[1], pair[0][NUMBER]))[:most]
+
+
+class SeenUpTo(set[int]):
+    """Numbers that a consumer may have seen: all up to one number, and others one by one. It never becomes empty."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self, last: int, others: Iterable[int]) -> None:
+        super().__init__(others)
+        self._last = last
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, number: object) -> bool:
+        return (isinstance(number, int) and number <= self._last) or super().__contains__(number)
 
 
 class Redelivery:

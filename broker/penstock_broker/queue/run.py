@@ -47,6 +47,14 @@ class Run:
         self._removed: array[int] | None = None
         """Ascending numbers that have left from the middle."""
 
+    @classmethod
+    def of(cls, firsts: array[int], lasts: array[int], count: int, size: int, expires: int) -> Run:
+        """Messages as stretches of consecutive numbers, ascending: their number, and their bytes in all."""
+        made = cls.__new__(cls)
+        made.first, made.count, made.bytes, made.expires = firsts[0], count, size, expires
+        made._firsts, made._lasts, made._removed = firsts[:], lasts[:], None
+        return made
+
     @property
     def last(self) -> int:
         """None has a higher number."""
@@ -133,3 +141,19 @@ class Run:
         at = bisect_left(self._firsts, number)
         del self._firsts[at:], self._lasts[at:]
         self._lasts[-1] = min(self._lasts[-1], number - 1)
+
+    def split(self, number: int) -> Run | None:
+        """The messages from this number on, as another run; None if there are none. This one keeps those before, of
+        which there must be some. How the bytes divide is estimated. For runs of which nothing was removed.
+        """
+        if number > self.last:
+            return None
+        at = bisect_left(self._lasts, number)
+        rest = Run.of(self._firsts[at:], self._lasts[at:], 0, 0, self.expires)
+        rest.first = rest._firsts[0] = max(rest.first, number)
+        rest.count = sum(rest._lasts) - sum(rest._firsts) + len(rest._firsts)
+        rest.bytes = self.bytes * rest.count // self.count
+        self.end_before(number)
+        self.count -= rest.count
+        self.bytes -= rest.bytes
+        return rest

@@ -78,6 +78,11 @@ class Selections:
         for cursor in self.cursors:
             cursor.came_late(level, entry)
 
+    def search_again(self, level: PriorityLevel) -> None:
+        """Messages of a level that were looked at are in its tail now."""
+        for cursor in self.cursors:
+            cursor.search_again(level)
+
     def unread(self) -> OSError | None:
         """Why a consumer can't be served now, if one can't: what it looks for can't be read. Told once."""
         return next((error for cursor in self.cursors if (error := cursor.take_error()) is not None), None)

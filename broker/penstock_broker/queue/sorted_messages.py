@@ -93,6 +93,15 @@ class SortedMessages(Generic[Numbered]):
             del self.blocks[0]
         return entry
 
+    def pop_last(self) -> Numbered:
+        """Take the highest entry out. Raises `IndexError` if there is none."""
+        block = self.blocks[-1]
+        entry = block.pop()
+        self._count -= 1
+        if not block:
+            del self.blocks[-1]
+        return entry
+
     def remove(self, number: int) -> Numbered | None:
         """Take the entry of that number out; None if it is not here."""
         blocks = self.blocks

@@ -7,6 +7,7 @@ from tempfile import mkdtemp
 
 from broker.log.log_steps import SMALL, recovered_state, whole
 from broker.log.naive_log import NaiveLog, NaiveMessage, NaiveState
+from broker.log.recoveries import assert_paging_finds_the_same
 from broker.log.simulated_files import SimulatedFiles
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -34,6 +35,7 @@ class LogMachine(RuleBasedStateMachine):
         self.naive.written(self.log.sequence)
 
     def open(self) -> tuple[Log, Recovered]:
+        assert_paging_finds_the_same(self.files, self.folder, SMALL.inline_bytes)
         return Log.open(
             self.folder, files=self.files, options=SMALL, clock=self.tick, entropy=lambda size: b"\7" * size
         )
@@ -77,7 +79,7 @@ class LogMachine(RuleBasedStateMachine):
     # Messages ---------------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: bool(self.naive.now.queues))
-    @rule(data=st.data(), sizes=st.lists(st.sampled_from([0, 1, 40, 900, 3000]), min_size=1, max_size=6))
+    @rule(data=st.data(), sizes=st.lists(st.sampled_from([0, 1, 40, 256, 512, 900, 3000]), min_size=1, max_size=6))
     def put(self, data: st.DataObject, sizes: list[int]) -> None:
         queues = data.draw(st.sets(st.sampled_from(sorted(self.naive.now.queues)), min_size=1))
         route = tuple(sorted(queues))

@@ -1,5 +1,6 @@
 """What records add up to: sets, checkpoints, and what damage leaves open."""
 
+from penstock_broker.log.live_messages import live_messages, lost_incarnations
 from penstock_broker.log.records import (
     Ack,
     CheckpointBegin,
@@ -14,7 +15,7 @@ from penstock_broker.log.records import (
     RouteSet,
     Start,
 )
-from penstock_broker.log.replay import Replay, live_messages, lost_incarnations
+from penstock_broker.log.replay import Replay
 
 BOTH = RouteSet(1, (11, 12))
 QUEUES = (Document("queue", "a", 11, b""), Document("queue", "b", 12, b""))

@@ -97,10 +97,11 @@ class Life(RuleBasedStateMachine):
         tighten(self.timed.broker)
         self.timed.turn()
 
-    @rule()
-    def restart(self) -> None:
+    @rule(kept_bytes=st.sampled_from([0, 1 << 30]))
+    def restart(self, kept_bytes: int) -> None:
+        """With all bodies in memory, or with none that the queue can leave in the log."""
         self.timed.turn()
-        self.timed.restart()
+        self.timed.restart(kept_bytes=kept_bytes)
         self.consumer = None
 
     @rule()

@@ -565,3 +565,55 @@ def test_messages_expire_when_the_log_can_be_read_again(broker: SteppedBroker, m
     broker.pass_ms(6000)
     settle_down(broker)
     assert broker.queue("q").totals.expired == DEEP
+
+
+def test_messages_that_the_log_holds_in_parts_stay_in_memory(broker: SteppedBroker) -> None:
+    """They are larger than half a segment, and yet not so large that they are read in parts by consumers."""
+    broker.make_queue("q")
+    page(broker)
+    peer = broker.connect()
+    for number in range(8):
+        assert peer.send("q", Message(body=str(number) * 40_000, durable=True)) == ["accepted"]
+    peer.drop()
+    settle_down(broker)
+    consumer = broker.connect()
+    consumer.receive("q", credit=1000)
+    assert [str(body)[0] for body in take_all(consumer)] == list("01234567")
+    assert broker.queue("q").totals.dropped == 0
+
+
+def test_what_a_selecting_consumer_left_before_the_queue_was_deep_leaves_memory_too(broker: SteppedBroker) -> None:
+    """It is there from the beginning, so that it has looked at all that waits before anything is paged."""
+    broker.make_queue("q")
+    peer = broker.connect()
+    selecting(peer, "colour = 'red'")
+    coloured(broker, lambda _: "blue")
+    assert len(broker.queue("q").returned) == DEEP
+    page(broker)
+    assert in_memory(broker, "q") <= 64
+    coloured(broker, lambda number: "red" if number == DEEP + 250 else "blue", range(DEEP, 2 * DEEP))
+    settle_down(broker)
+    assert in_memory(broker, "q") <= 64
+    assert take_all(peer) == [DEEP + 250]
+    peer.drop()
+    rest = broker.connect()
+    rest.receive("q", credit=1000)
+    assert take_all(rest) == [number for number in range(2 * DEEP) if number != DEEP + 250]
+    assert (broker.queue("q").depth, broker.queue("q").depth_bytes) == (0, 0)
+
+
+def test_what_was_given_back_leaves_memory_too_and_comes_first(broker: SteppedBroker) -> None:
+    broker.make_queue("q")
+    fill(broker, "q")
+    consumer = broker.connect()
+    consumer.receive("q", credit=DEEP)
+    consumer.pump()
+    assert broker.queue("q").in_flight == DEEP
+    consumer.drop()
+    assert len(broker.queue("q").returned) == DEEP
+    page(broker)
+    assert in_memory(broker, "q") <= 64
+    fill(broker, "q", count=3)
+    again = broker.connect()
+    again.receive("q", credit=1000)
+    assert take_all(again) == [*range(DEEP), 0, 1, 2]

@@ -4,17 +4,44 @@ groups, priorities, what comes back, what is dropped.
 
 from __future__ import annotations
 
-from broker.queue.ordered_messages import Somebody
-from broker.queue.test_backlog import HandingOut, Waiting, take
+from broker.queue.ordered_messages import Somebody, entry, message
+from broker.queue.test_backlog import HandingOut, Waiting, selector, take
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from penstock_amqp.endpoint.events import NUMBER
+from penstock_broker.queue.backlog import Backlog
 from penstock_broker.queue.flags import priority_of
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.tail_snapshot import Stretch
+
+
+def test_an_owner_gets_what_is_unread_of_its_group_before_what_another_met_behind_it() -> None:
+    entries = [
+        entry(1, message(group="g", colour="red")),
+        entry(2, message(colour="red")),
+        entry(3, message(group="g", colour="red")),
+        entry(4, message(group="g", colour="blue")),
+    ]
+
+    def source(first: int, last: int, most: int, most_bytes: int) -> Stretch:
+        return Stretch([each for each in entries if first <= each[NUMBER] <= last], last + 1)
+
+    backlog, owner, other = Backlog({}), Somebody("owner"), Somebody("other")
+    backlog.put(entries[:2])
+    assert take(backlog, owner) == 1
+    tail = PagedTail(source, lambda count, size: None)
+    backlog.normal.begin_tail(tail)
+    backlog.put(entries[2:])
+    tail.take_in(lambda _: True, 5, 10)
+    backlog.select(other, selector("colour = 'blue'"))
+    assert take(backlog, other) is None
+    assert take(backlog, owner) == 2
+    assert take(backlog, owner) is None, "3 is not read yet, and 4 must wait for it"
+    backlog.normal.pull(10, 1000)
+    assert [take(backlog, owner), take(backlog, owner)] == [3, 4]
 
 
 class PagedHandingOut(HandingOut):
@@ -123,8 +150,16 @@ class PagedHandingOut(HandingOut):
     def forget_bodies(self, keep: int, most: int) -> None:
         for level, tail in self.tails():
             tail.take_in(lambda _: True, self.number + 1, most)
-            if len(level.fresh) > keep:
+            if self.came_back_first(level):
+                if level.forget_bodies(keep, lambda _: True, most):
+                    self.backlog.selections.search_again(level)
+            elif len(level.fresh) > keep:
                 tail.take_back(level.fresh, keep, lambda _: True, most)
+
+    def came_back_first(self, level: PriorityLevel) -> bool:
+        """What came back has lower numbers than all that did not, so that it keeps its place among these."""
+        last = level.back.last()
+        return last is not None and all(last[NUMBER] <= entry[NUMBER] for entry in level.all_fresh())
 
     @rule()
     def fill_windows(self) -> None:

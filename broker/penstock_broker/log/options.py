@@ -1,0 +1,33 @@
+"""How a log is kept."""
+
+from dataclasses import dataclass
+
+from penstock_broker.log.record_reader import KEPT_BYTES
+from penstock_broker.log.syncers import SyncChoice
+
+__all__ = ["SMALLEST_SEGMENT", "LogOptions"]
+
+SMALLEST_SEGMENT = 16 * 1024
+"""Bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """How a log is kept. ValueError if the segment size can't work."""
+
+    segment_bytes: int = 64 * 1024 * 1024
+    reserve: int = 2
+    """Spare segments that only acks, topology and compaction may use."""
+    spare: int = 1
+    """Spare segments that are kept ready besides those of the reserve."""
+    inline_bytes: int = 1024 * 1024
+    """A longer payload whose body came in parts stays in the segments; see `LargePayload`."""
+    sync: SyncChoice = SyncChoice.AUTO
+    kept_bytes: int = KEPT_BYTES
+    """If live messages take more memory than this at a start, bodies are left in the log; see `Recovered.paged`."""
+
+    def __post_init__(self) -> None:
+        if self.segment_bytes < SMALLEST_SEGMENT or self.segment_bytes % 4096:
+            raise ValueError(
+                f"segment_bytes is a multiple of 4096 from {SMALLEST_SEGMENT} on, not {self.segment_bytes}"
+            )
