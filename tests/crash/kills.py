@@ -99,6 +99,12 @@ class Victim:
         host, _, port = json.loads(ready.read_text())["amqp"].rpartition(":")
         return host, int(port)
 
+    def resident_bytes(self) -> int:
+        """What it has in memory now."""
+        assert self._process is not None
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
     def arm(self) -> None:
         """Let it kill itself behind the next block it writes. For the tallied file layers."""
         assert self.files in TALLIED

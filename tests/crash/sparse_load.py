@@ -3,6 +3,7 @@
 import random
 import select
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from crash.load_client import Peer, encoded
 BODY_BYTES = 1000
 PER_RECORD = 40
 BATCH = 64
+TELL_SECONDS = 60
 A_FEW = 12
 """Segments that may be in use besides twice what is alive."""
 
@@ -28,6 +30,10 @@ class Sparse:
     worst: float = 0.0
     alive: float = 0.0
     """Segments that the messages which are left would fill."""
+    segments: int = 0
+    """In use at the last look."""
+    resident: int = 0
+    """The most bytes that the broker had in memory at any look."""
 
     @property
     def rate(self) -> float:
@@ -40,10 +46,18 @@ class Sparse:
         return self.worst <= A_FEW
 
 
-def run_sparse(folder: Path, seconds: float, one_in: int, *, most: float, seed: int = 1) -> Sparse:
+def run_sparse(
+    folder: Path,
+    seconds: float,
+    one_in: int,
+    *,
+    most: float,
+    seed: int = 1,
+    tell: Callable[[Sparse], None] = lambda found: None,
+) -> Sparse:
     """Publish and consume for so many seconds, at most `most` messages a second; about one message in `one_in` stays.
 
-    Raises AssertionError if the broker does not accept one.
+    Raises AssertionError if the broker does not accept one. `tell` is called once a minute.
     """
     chance, found = random.Random(seed), Sparse()
     victim = Victim(folder, "aio")
@@ -68,7 +82,7 @@ def run_sparse(folder: Path, seconds: float, one_in: int, *, most: float, seed: 
             "sparse|global", "amq.topic/load", take, capabilities=("topic", "shared", "global"), durable=True
         )
         sender = producer.sender("sparse", "amq.topic/load", accepted)
-        began = looked = time.monotonic()
+        began = looked = told = time.monotonic()
         sent = 0
         while (now := time.monotonic()) < began + seconds:
             if receiver.attached:
@@ -84,6 +98,11 @@ def run_sparse(folder: Path, seconds: float, one_in: int, *, most: float, seed: 
             if now - looked >= 1:
                 looked = now
                 _look(folder / "data", found, len(message))
+                found.resident = max(found.resident, victim.resident_bytes())
+                found.seconds = now - began
+                if now - told >= TELL_SECONDS:
+                    told = now
+                    tell(found)
         found.seconds = time.monotonic() - began
         for peer in peers.values():
             peer.free()
@@ -95,5 +114,6 @@ def run_sparse(folder: Path, seconds: float, one_in: int, *, most: float, seed: 
 def _look(data: Path, found: Sparse, length: int) -> None:
     segments = len(list(data.rglob("segment-*.log")))
     found.alive = found.left * (length + PER_RECORD) / SEGMENT_BYTES
+    found.segments = segments
     found.peak = max(found.peak, segments)
     found.worst = max(found.worst, segments - 2 * found.alive)

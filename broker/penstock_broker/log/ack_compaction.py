@@ -50,7 +50,7 @@ class AckCompaction:
     def __init__(self, files: FileLayer, usage: SegmentUsage, seed: int, most: int) -> None:
         """`seed`: see `blocks.seed_of`; `most`: numbers that one record of acks may hold."""
         self._files, self._usage, self._seed, self._most = files, usage, seed, most
-        self._looked_at = 0, 0
+        self._looked_at = 0, 0, False
         self._unreadable: set[int] = set()
         self._steps: Iterator[None] | None = None
         self._done: CompactedAcks | None = None
@@ -60,16 +60,17 @@ class AckCompaction:
         """Whether acks are being gathered."""
         return self._steps is not None
 
-    def wants_work(self, kept_from: int, synced: int) -> bool:
+    def wants_work(self, kept_from: int, synced: int, *, is_full: bool) -> bool:
         """Whether `work` has something to do; decided anew when a segment was begun, or the last message of one left.
 
-        `kept_from`: the first segment that is needed for its topology; `synced`: the last synced block.
+        `kept_from`: the first segment that is needed for its topology; `synced`: the last synced block. `is_full`: the
+        disk is full, so that each segment counts.
         """
         usage = self._usage
-        look = usage.segments[-1].number, usage.emptied
+        look = usage.segments[-1].number, usage.emptied, is_full
         if self._steps is None and look != self._looked_at and synced >= usage.emptied_by:
             self._looked_at = look
-            self._begin(kept_from, synced)
+            self._begin(kept_from, synced, is_full=is_full)
         return self._steps is not None
 
     def work(self, more: Callable[[], bool]) -> CompactedAcks | None:
@@ -81,7 +82,7 @@ class AckCompaction:
         done, self._done = self._done, None
         return done
 
-    def _begin(self, kept_from: int, synced: int) -> None:
+    def _begin(self, kept_from: int, synced: int, *, is_full: bool) -> None:
         segments, by_number = self._usage.segments, self._usage.by_number
         idle = [
             segment
@@ -94,7 +95,7 @@ class AckCompaction:
         numbers = {segment.number for segment in idle}
         named = {number for segment in idle for number in segment.acks_into}
         held = frozenset(number for number in named - numbers if number in by_number)
-        least = max(LEAST_SEGMENTS, len(segments) // LARGEST_SHARE)
+        least = 1 if is_full else max(LEAST_SEGMENTS, len(segments) // LARGEST_SHARE)
         if held and len(idle) >= least and numbers.isdisjoint(self._unreadable):
             self._steps = self._gather(held, tuple(segment for segment in idle if segment.acks_into & held))
 

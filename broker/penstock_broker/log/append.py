@@ -44,7 +44,17 @@ class RecordTooLarge(Exception):
 class PendingRecords:
     """What was appended and is not written yet."""
 
-    __slots__ = ("_counted", "_counted_bytes", "acks", "bodies", "is_unit", "puts", "records", "volatile")
+    __slots__ = (
+        "_counted",
+        "_counted_bytes",
+        "acks",
+        "bodies",
+        "is_unit",
+        "other_bytes",
+        "puts",
+        "records",
+        "volatile",
+    )
 
     def __init__(self, *, is_unit: bool = False) -> None:
         """`is_unit`: these will become one record, see `commit`."""
@@ -58,6 +68,8 @@ class PendingRecords:
         """How many of the records' buffers are of volatile puts."""
         self.bodies: list[tuple[int, int, StagedBody]] = []
         """The puts that name bodies: message, route set, body."""
+        self.other_bytes = 0
+        """Bytes of the records that are no puts, but for those that come last in a turn."""
         self._counted = self._counted_bytes = 0
 
     @property
@@ -75,12 +87,15 @@ class PendingRecords:
 
 
 class Turn(NamedTuple):
-    """All records of one turn, ready to be written. `acks`: the acknowledged messages (ascending) by incarnation."""
+    """All records of one turn, ready to be written. `acks`: the acknowledged messages (ascending) by incarnation;
+    `other_bytes`: bytes of the records that are no puts.
+    """
 
     records: list[Buffer]
     puts: dict[int, list[int]]
     bodies: list[tuple[int, int, StagedBody]]
     acks: list[tuple[int, Sequence[int]]]
+    other_bytes: int
     lasts: bool
     """Something of it is to outlive the process."""
 
@@ -184,6 +199,7 @@ class Appender:
         if incarnation in self._usage.queues:
             self._checkpoint.remark((incarnation, message), record)
             self.pending.records.append(record)
+            self.pending.other_bytes += len(record)
         return True
 
     def _put_large(self, route_set: int, payload: Buffer, arrival: int, flags: int) -> int:
@@ -218,6 +234,7 @@ class Appender:
         if incarnation:
             self._usage.begin_queue(incarnation)
         self.pending.records.append(record)
+        self.pending.other_bytes += len(record)
 
     def delete(self, kind: str, key: str) -> None:
         """Remove a document, and with its incarnation all messages of that queue. Unknown ones are ignored."""
@@ -258,8 +275,9 @@ class Appender:
     def take_turn(self) -> Turn | None:
         """All that was appended, as records. None if that is nothing."""
         pending, checkpoint = self.pending, self._checkpoint
-        acks = self._encode_acks()
         records = pending.records
+        before = len(records)
+        acks = self._encode_acks()
         if self._delivered_up_to:
             records += checkpoint.delivered_up_to(self._delivered_up_to)
             self._delivered_up_to.clear()
@@ -271,7 +289,8 @@ class Appender:
         if not records:
             return None
         self.pending = PendingRecords()
-        return Turn(records, pending.puts, pending.bodies, acks, len(records) > pending.volatile)
+        other_bytes = pending.other_bytes + sum(map(len, records[before:]))
+        return Turn(records, pending.puts, pending.bodies, acks, other_bytes, len(records) > pending.volatile)
 
     def _encode_acks(self) -> list[tuple[int, Sequence[int]]]:
         """Append the records of pending acks. Returns all acks of queues that exist, those in commits included."""

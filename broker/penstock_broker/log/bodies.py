@@ -1,17 +1,17 @@
 """Bodies of messages that came in parts and lie in segments: where each part lies, how a body is read, what keeps it.
 
 A body keeps the segments in which its parts lie for as long as some object refers to it. It is released with its last
-reference, unless a committed put names it: then `SegmentUsage` keeps the segments until the message has left all its
-queues. Nothing here is on the path of small messages. Measured cost: docs/reference/performance.md.
-Source: docs/decisions/034-large-messages.md.
+reference. If a committed put names it, `SegmentUsage` refers to it until the message has left all its queues.
+Compaction moves parts to other segments. Nothing here is on the path of small messages. Measured cost:
+docs/reference/performance.md. Source: docs/decisions/034-large-messages.md.
 """
 
 from __future__ import annotations
 
 import logging
 import weakref
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from penstock_broker.log.files import FileLayer
@@ -35,16 +35,18 @@ class Extent(NamedTuple):
 class StagedBody:
     """A body that comes in parts, which lie in the log or wait to be written. `len` is what came so far, in bytes."""
 
-    __slots__ = ("__weakref__", "_extents", "_files", "_starts", "length", "number", "segments")
+    __slots__ = ("__weakref__", "_extents", "_files", "_starts", "_usage", "length", "number", "segments")
 
     def __init__(self, number: int, files: FileLayer, usage: SegmentUsage) -> None:
         """An empty body. `number` is from the same series as message numbers."""
         self.number = number
         self.length = 0
-        self.segments: list[Segment] = []
-        self._files = files
+        self.segments: dict[Segment, int] = {}
+        """Bytes of its parts by segment."""
+        self._files, self._usage = files, usage
         self._extents: list[Extent] = []
         self._starts: list[int] = []
+        usage.staged[number] = self
         weakref.finalize(self, usage.release_body, self.segments).atexit = False
 
     def __len__(self) -> int:
@@ -62,10 +64,20 @@ class StagedBody:
         """The next bytes of the body lie there; the segment is kept from now on."""
         self._starts.append(self.placed)
         self._extents.append(extent)
-        if extent.segment not in self.segments:
-            self.segments.append(extent.segment)
-            extent.segment.live += 1
-            extent.segment.bodies += 1
+        self._usage.place_part(self.segments, extent.segment, extent.length)
+
+    def part_at(self, offset: int, segment: Segment, at: int) -> int | None:
+        """The index of the part that begins at this offset, if it lies `at` bytes from the start of this segment."""
+        index = bisect_left(self._starts, offset)
+        if index == len(self._starts) or self._starts[index] != offset:
+            return None
+        found = self._extents[index]
+        return index if found.segment is segment and found.at == at else None
+
+    def move_part(self, index: int, extent: Extent) -> None:
+        """A part was copied there, by the last block written."""
+        source, self._extents[index] = self._extents[index].segment, extent
+        self._usage.move_part(self.segments, source, extent.segment, extent.length)
 
     def read(self, offset: int, length: int) -> bytes:
         """`length` bytes from `offset` on, fewer at the end. Raises OSError, also after the body was discarded."""
@@ -145,14 +157,22 @@ def bytes_in_log(payloads: Iterable[bytes]) -> int:
     return sum(payload.bytes_in_log for payload in payloads if isinstance(payload, LargePayload))
 
 
-def fetch_bodies(replay: Replay, files: FileLayer, usage: SegmentUsage, inline_bytes: int) -> dict[int, list[int]]:
+class FetchedBodies(NamedTuple):
+    """What recovery found of bodies: those that live messages name, by message, and what can't be read."""
+
+    bodies: dict[int, StagedBody]
+    incomplete: dict[int, list[int]]
+    """By incarnation, the messages of which not all parts can be read."""
+
+
+def fetch_bodies(replay: Replay, files: FileLayer, usage: SegmentUsage, inline_bytes: int) -> FetchedBodies:
     """At recovery, give each live put with a staged body its payload. Puts that name the same body share it.
 
-    Payloads up to `inline_bytes` become plain bytes. Puts of which not all parts can be read are taken out of `replay`;
-    returns their messages by incarnation.
+    Payloads up to `inline_bytes` become plain bytes. Puts of which not all parts can be read are taken out of `replay`.
     """
     queues = {document.incarnation for document in replay.documents.values()}
     known: dict[int, StagedBody | None] = {}
+    bodies: dict[int, StagedBody] = {}
     incomplete: dict[int, list[int]] = {}
     for number in sorted(replay.staged & replay.puts.keys()):
         live = replay.puts[number]
@@ -161,22 +181,23 @@ def fetch_bodies(replay: Replay, files: FileLayer, usage: SegmentUsage, inline_b
             continue
         body_number, offset, length = live.staged
         if body_number not in known:
-            places = replay.parts.get(body_number, ())
+            places = replay.parts_of(body_number)
             known[body_number] = _placed(StagedBody(body_number, files, usage), usage, length, places)
         body = known[body_number]
         if body is not None:
+            bodies[number] = body
             live.put = live.put._replace(payload=_payload(live.put.payload, body, offset, inline_bytes))
             continue
         LOGGER.error("message %d is lost: not all parts of its body can be read", number)
         for incarnation in lives_in:
             incomplete.setdefault(incarnation, []).append(number)
         del replay.puts[number]
-    return incomplete
+    return FetchedBodies(bodies, incomplete)
 
 
-def _placed(body: StagedBody, usage: SegmentUsage, length: int, places: Sequence[PartPlace]) -> StagedBody | None:
+def _placed(body: StagedBody, usage: SegmentUsage, length: int, places: Iterable[PartPlace]) -> StagedBody | None:
     """The body with all its parts, or None if one of its `length` bytes is missing."""
-    for place in sorted(places, key=lambda place: place.offset):
+    for place in places:
         if place.offset != body.length or place.segment not in usage.by_number:
             return None
         body.length += place.length

@@ -120,7 +120,8 @@ class BodyWriter:
                     if segments[-1].room - PART.size < min(len(rest), _LEAST_PART):
                         self._writer.begin_next_segment(self._numbers.first_unwritten)
                     continue
-                taken, rest = rest[:room], rest[room:]
+                size = min(room, GATHERED_BYTES)  # compaction copies a part as a whole
+                taken, rest = rest[:size], rest[size:]
                 records += [part_prefix(body.number, offset, len(taken)), taken]
                 placed.append((body, used + PART.size, len(taken)))
                 used += PART.size + len(taken)

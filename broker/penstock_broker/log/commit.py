@@ -146,6 +146,7 @@ class Commits:
         assert outside is not None, "no unit has begun"
         self._outside = None
         unit, self._appender.pending = self._appender.pending, outside
+        outside.other_bytes += unit.other_bytes
         return unit, outside
 
     def _append_commit(self, records: list[Buffer], acks: Sequence[CommitAck]) -> None:
@@ -156,6 +157,7 @@ class Commits:
         if sum(map(len, records)) > self._largest // 2:
             records = [self._with_staged_payload(record, staged) for record in records]
             self._bodies.write()
+        puts = len(records)
         for ack, messages in leaving:
             records += [ack_record(ack.incarnation, chunk, ack.reason) for chunk in chunks(messages, self._most)]
         if not records:
@@ -164,6 +166,7 @@ class Commits:
         if len(record) > self._largest:
             raise RecordTooLarge(f"a commit of {len(record)} bytes is more than half a log segment ({self._largest})")
         pending.records.append(record)
+        pending.other_bytes += sum(map(len, records[puts:]))
         pending.bodies += staged
         self._appender.committed_acks += [(ack.incarnation, messages) for ack, messages in leaving]
 

@@ -15,18 +15,19 @@ Measured cost: docs/reference/performance.md. Source: docs/decisions/081-compact
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import error as StructError
+from typing import TypeVar
 
-from penstock_broker.log.blocks import BLOCK_HEADER, padded
-from penstock_broker.log.files import Buffer, FileLayer
-from penstock_broker.log.record_codec import Malformed, acks_in, redirected, route_record, split
+from penstock_broker.log.copies import CopyWriter
+from penstock_broker.log.files import FileLayer
+from penstock_broker.log.record_codec import Malformed, acks_in, split
 from penstock_broker.log.records import Ack
 from penstock_broker.log.segment_reader import Block, sound_block, sound_blocks
 from penstock_broker.log.segment_usage import Segment, SegmentUsage, Tally
-from penstock_broker.log.survivors import Survivors, TooManyQueues
-from penstock_broker.log.victims import choose, largest_share
-from penstock_broker.log.writer import HEADER_SPACE, SegmentWriter
+from penstock_broker.log.survivors import PartRecord, Survivors, TooManyQueues
+from penstock_broker.log.victims import choose, choose_doubtful, largest_share
+from penstock_broker.log.writer import SegmentWriter
 
 LOGGER = logging.getLogger(__name__)
 
@@ -36,11 +37,12 @@ _QUEUES = 1000
 """Queues that are asked between two pauses."""
 _PAUSE, _WAIT = False, True
 
-MOST_ROUTES = 1000
-"""Route sets of copies that are remembered; others are defined again."""
+LOOK_PAUSE_MS = 10_000
+"""After a look into a segment that showed that it does not pay, none is looked into on suspicion for this time."""
+SHORT_PAUSE_MS = 1_000
+"""The same while the disk is full."""
 
-Routes = dict[tuple[int, ...], int]
-"""Numbers of route sets, by the queues for which they stand."""
+T = TypeVar("T")
 Steps = Iterator[bool]
 """Whether nothing can be done now because there is no room to write."""
 
@@ -49,18 +51,30 @@ class Compaction:
     """Finds out when it pays, and rewrites a few segments at a time."""
 
     def __init__(
-        self, files: FileLayer, usage: SegmentUsage, writer: SegmentWriter, has_room: Callable[[int], bool]
+        self,
+        files: FileLayer,
+        usage: SegmentUsage,
+        writer: SegmentWriter,
+        has_room: Callable[[int], bool],
+        clock: Callable[[], int],
     ) -> None:
-        """`has_room`: whether so many bytes may be written now, without the room that acks need."""
+        """`has_room`: whether so many bytes may be written now, without the room that acks need. `clock`: milliseconds
+        since 1970.
+        """
         self._files, self._usage, self._writer, self._has_room = files, usage, writer, has_room
+        self._clock = clock
+        self._copies = CopyWriter(usage, writer)
         self._steps: Steps | None = None
         self._looked_at: tuple[int, int, bool] | None = None
         self._look_again_at = 0
+        self._suspected: int = 0
+        self._suspect_again_ms: int = 0
+        self._is_futile = self._is_urgent = False
         self._waits_for = 0
-        self._first_message = 0
         self._watched: list[Survivors] = []
-        self._defined_in: Segment | None = None
-        self._routes: Routes = {}  # those that were defined in that segment
+        self._block: Block | None = None  # that was read last, and its segment
+        self._block_of: Segment | None = None
+        self._record = b""
         self._copied = min(COPIED_BYTES, writer.capacity // 8)
 
     @property
@@ -71,38 +85,57 @@ class Compaction:
     def wants_work(self, kept_from: int, *, is_full: bool) -> bool:
         """Whether `work` has something to do. `kept_from`: the first segment that is needed for its topology.
 
-        Decided anew whenever a segment was begun, topology was restated, the disk became full, or many acks came.
+        Decided anew whenever a segment was begun, topology was restated, the disk became full, or many acks came; and
+        for what the sizes of messages may hide, every ten seconds in which acks came.
         """
         if self._steps is not None:
             return not self._waits_for or self._has_room(self._waits_for)
-        segments = self._usage.segments
-        look = segments[-1].number, kept_from, is_full
-        if look == self._looked_at and self._usage.died < self._look_again_at:
+        usage = self._usage
+        look = usage.segments[-1].number, kept_from, is_full
+        is_new = look != self._looked_at or usage.died >= self._look_again_at
+        if not is_new and (usage.died == self._suspected or not self._may_suspect()):
             return False
+        segments = usage.segments
         self._looked_at = look
-        self._look_again_at = self._usage.died + sum(each.put_places for each in segments) // (4 * len(segments)) + 1
+        self._look_again_at = usage.died + sum(each.put_places for each in segments) // (4 * len(segments)) + 1
         victims = choose(segments, kept_from, is_full=is_full)
+        if not victims and self._may_suspect():
+            victims = choose_doubtful(segments, kept_from, is_full=is_full)
+            self._is_futile = bool(victims)
+            if not victims:
+                self._suspected = usage.died
+                self._suspect_again_ms = self._clock() + (SHORT_PAUSE_MS if is_full else LOOK_PAUSE_MS)
         if victims:
+            self._is_urgent = is_full
             self._steps = self._rewrite(victims, is_full=is_full)
         return bool(victims)
+
+    def _may_suspect(self) -> bool:
+        # More than the whole wait to go: the clock was put back, and the time noted before says nothing.
+        return not 0 < self._suspect_again_ms - self._clock() <= LOOK_PAUSE_MS
 
     def work(self, more: Callable[[], bool], first_message: int) -> None:
         """Go on while `more()`. Raises OSError if writing fails.
 
         `first_message`: no put of a new message that is still to be written has a lower number.
         """
-        self._first_message = first_message
+        self._copies.first_message = first_message
         for has_to_wait in self._steps or ():
             if has_to_wait or not more():
                 return
-        self._steps = None
-        self._looked_at = None
+        self._steps = self._looked_at = None
+        self._block = self._block_of = None
+        if self._is_futile:
+            self._suspect_again_ms = self._clock() + (SHORT_PAUSE_MS if self._is_urgent else LOOK_PAUSE_MS)
+        self._is_futile = False
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
     def _rewrite(self, victims: Sequence[Segment], *, is_full: bool) -> Steps:
         usage = self._usage
-        found = self._watched = [Survivors(segment) for segment in sorted(victims, key=lambda each: each.number)]
+        found = self._watched = [
+            Survivors(segment, self._copies.holds) for segment in sorted(victims, key=lambda each: each.number)
+        ]
         usage.watch = self._note
         try:
             numbers = {segment.number for segment in victims}
@@ -186,47 +219,61 @@ class Compaction:
                 segment.is_fixed = True
                 return
             yield _PAUSE
-        if found.has_bodies and found.holds_staged():
-            segment.is_fixed = True
-            return
+        places = segment.live - segment.bodies
         for _ in found.add_up():
             yield _PAUSE
-        segment.put_bytes, segment.put_places = found.alive_bytes, segment.live - segment.bodies
-        if segment.put_bytes < largest * segment.size:
+        segment.put_bytes, segment.put_places, segment.sizes = found.alive_bytes, places, found.sizes
+        if segment.alive_bytes < largest * segment.size:
+            self._is_futile = False
             yield from self._copy(found)
 
     def _copy(self, found: Survivors) -> Steps:
-        """Copy all that is alive, in the order of numbers."""
-        segment = found.segment
-        chunk: list[tuple[int, bytes]] = []
-        size = 0
-        block: Block | None = None
-        for position in found.positions():
-            yield _PAUSE
-            if not found.queues_of(position):
-                continue
-            at, start, length = found.place_of(position)
-            if chunk and size + length > self._copied:
-                yield from self._wait_for_room(size)
-                self._write(found, chunk)
-                chunk, size = [], 0
-            try:
-                if block is None or block.header.offset != at:
-                    for read in sound_block(self._files, segment, at, self._writer.seed):
-                        yield _PAUSE
-                        if not self._is_there(segment):
-                            return
-                        block = read
-            except Malformed as error:
-                LOGGER.warning("segment %d is not compacted further: %s", segment.number, error)
-                segment.is_fixed = True
-                return
-            assert block is not None
-            chunk.append((position, bytes(block.records[start : start + length])))
-            size += length
-        if chunk:
-            yield from self._wait_for_room(size)
-            self._write(found, chunk)
+        """Copy all that is alive."""
+        try:
+            yield from self._copy_parts(found)
+            yield from self._copy_puts(found)
+            if found.segment.live and self._is_there(found.segment):
+                raise Malformed(f"{found.segment.live} messages or bodies in it were not found")
+        except Malformed as error:
+            if self._is_there(found.segment):
+                LOGGER.warning("segment %d is not compacted further: %s", found.segment.number, error)
+                found.segment.is_fixed = True
+
+    def _copy_parts(self, found: Survivors) -> Steps:
+        """Copy the parts of bodies, in their order."""
+        segment, copies = found.segment, self._copies
+        for chunk in _chunks(found.parts, lambda part: part.length, self._copied):
+            records: list[tuple[PartRecord, bytes]] = []
+            for part in chunk:
+                yield _PAUSE
+                if copies.holds(segment, part):
+                    yield from self._read(segment, part.block, part.start, part.length)
+                    records.append((part, self._record))
+            yield from self._wait_for_room(sum(part.length for part, _ in records))
+            copies.parts(segment, records)
+
+    def _copy_puts(self, found: Survivors) -> Steps:
+        """Copy the puts, in the order of their numbers."""
+        for chunk in _chunks(found.positions(), found.cost, self._copied):
+            records: list[tuple[int, bytes]] = []
+            for position in chunk:
+                yield _PAUSE
+                if found.queues_of(position):
+                    yield from self._read(found.segment, *found.place_of(position))
+                    records.append((position, self._record))
+            yield from self._wait_for_room(sum(len(record) for _, record in records))
+            self._copies.puts(found, records)
+
+    def _read(self, segment: Segment, at: int, start: int, length: int) -> Steps:
+        """Have a record in `_record`: of the block at offset `at`, `length` bytes from `start` on. Raises Malformed."""
+        if self._block is None or self._block_of is not segment or self._block.header.offset != at:
+            for read in sound_block(self._files, segment, at, self._writer.seed):
+                yield _PAUSE
+                if not self._is_there(segment):
+                    raise Malformed("it is not there any more")
+                self._block, self._block_of = read, segment
+        assert self._block is not None
+        self._record = bytes(self._block.records[start : start + length])
 
     def _wait_for_room(self, size: int) -> Steps:
         while not self._has_room(size):
@@ -234,50 +281,17 @@ class Compaction:
             yield _WAIT
         self._waits_for = 0
 
-    def _write(self, found: Survivors, chunk: Sequence[tuple[int, bytes]]) -> None:
-        """Write those of these puts that are alive now."""
-        writer, usage = self._writer, self._usage
-        alive = [(position, record, queues) for position, record in chunk if (queues := found.queues_of(position))]
-        if not alive:
-            return
-        target = usage.segments[-1]
-        block, defined = self._block(target, alive)
-        if not target.fits(padded(len(block)), BLOCK_HEADER.size):
-            target = writer.begin_next_segment(self._first_message)
-            block, defined = self._block(target, alive)
-            if not target.fits(padded(len(block)), BLOCK_HEADER.size):  # because of its route sets
-                middle = len(chunk) // 2
-                self._write(found, chunk[:middle])
-                self._write(found, chunk[middle:])
-                return
-        target.blocks.note(found.number_of(alive[0][0]), target.end)
-        target.definitions |= dict.fromkeys(defined.values(), target.end)
-        writer.write_block(target, block)
-        self._note_routes(target, defined)
-        target.put_bytes += len(block)
-        moved: dict[int, Tally] = {}
-        for position, _, queues in alive:
-            for incarnation in queues:
-                tally = moved.setdefault(incarnation, Tally())
-                tally.count += 1
-                tally.total += found.number_of(position)
-        span = found.number_of(alive[0][0]), found.number_of(alive[-1][0])
-        usage.move(found.segment, target, span, moved, writer.sequence)
 
-    def _block(self, target: Segment, alive: Sequence[tuple[int, bytes, tuple[int, ...]]]) -> tuple[bytearray, Routes]:
-        """The puts, behind the definitions of the route sets that this segment lacks; and these route sets."""
-        known = self._routes if self._defined_in is target else {}
-        defined: Routes = {}
-        records: list[Buffer] = [HEADER_SPACE]
-        for _, record, queues in alive:
-            number = known.get(queues) or defined.get(queues)
-            if number is None:
-                number = defined[queues] = self._writer.routes.fresh()
-                records.append(route_record(number, queues))
-            records.append(redirected(record, number))
-        return bytearray().join(records), defined
-
-    def _note_routes(self, target: Segment, defined: Routes) -> None:
-        if self._defined_in is not target or len(self._routes) > MOST_ROUTES:
-            self._defined_in, self._routes = target, {}
-        self._routes.update(defined)
+def _chunks(items: Iterable[T], cost: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """The items in lists that cost at most `most` together, or that have a single item."""
+    chunk: list[T] = []
+    total = 0
+    for item in items:
+        each = cost(item)
+        if chunk and total + each > most:
+            yield chunk
+            chunk, total = [], 0
+        chunk.append(item)
+        total += each
+    if chunk:
+        yield chunk

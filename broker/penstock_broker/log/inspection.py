@@ -141,7 +141,7 @@ class _Contents:
             return True
         body, _, length = staged
         reached = 0
-        for place in sorted(self.replay.parts.get(body, ()), key=lambda place: place.offset):
+        for place in self.replay.parts_of(body):
             if place.offset == reached:
                 reached += place.length
         return reached == length

@@ -196,6 +196,14 @@ class Log:
         return self._space.accepts_publishing()
 
     @property
+    def makes_room(self) -> bool:
+        """Whether publishers should wait: the disk is full, but some space will be given back though nobody consumes.
+
+        It is known ahead of a refusal, so that what was read before can still be taken.
+        """
+        return self._space.makes_room
+
+    @property
     def next_number(self) -> int:
         """The number that the next message gets."""
         return self._numbers.message

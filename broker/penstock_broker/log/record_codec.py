@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 
 class RecordType(IntEnum):
-    """First byte of a record. 0 is never written; 19, 21 to 23 and 25 to 31 are reserved."""
+    """First byte of a record. 0 is never written; 19, 22, 23 and 25 to 31 are reserved."""
 
     START = 1
     DOCUMENT = 2
@@ -79,6 +79,7 @@ class RecordType(IntEnum):
     STAGED_PUT = 17
     COMMIT = 18
     ROUTE_DIFFERENCE = 20
+    MOVED_PART = 21
     VOLATILE_PUT = 24
 
 
@@ -143,6 +144,11 @@ def redirected(put: bytes, route_set: int) -> bytes:
     changed = bytearray(put)
     _NUMBER_32.pack_into(changed, PREFIX.size, route_set)
     return bytes(changed)
+
+
+def moved_part(part: Buffer) -> bytes:
+    """The copy of a part, or of a copy, that compaction writes."""
+    return bytes((RecordType.MOVED_PART,)) + part[1:]
 
 
 def part_prefix(body: int, offset: int, length: int) -> bytes:
@@ -298,7 +304,7 @@ def _decode(kind: int, flags: int, body: memoryview, at: int) -> Record:
             return _decode_transacted(kind, flags, body)
         case RecordType.VOLATILE_PUT:
             return VolatilePut(_decode_put(flags, body))
-        case RecordType.PART:
+        case RecordType.PART | RecordType.MOVED_PART:
             number, offset = _PAIR.unpack_from(body)
             return Part(number, offset, at + _PART_FIXED, len(body) - _PART_FIXED)
         case RecordType.COMMIT:

@@ -22,7 +22,7 @@ from penstock_broker.log.blocks import (
     encode_segment_header,
     seed_of,
 )
-from penstock_broker.log.bodies import fetch_bodies
+from penstock_broker.log.bodies import StagedBody, fetch_bodies
 from penstock_broker.log.damage import DAMAGED, Damage, copy_name, save_copy, set_aside
 from penstock_broker.log.files import FileLayer, write_all
 from penstock_broker.log.live_messages import LiveMessage, PagedQueue, live_messages, lost_incarnations, paged_queues
@@ -128,10 +128,10 @@ def recover(
         kept = _make_durable(files, folder, found, result, result.cut, log_id)
         _add_segments(usage, kept, result, reader)
     _fetch_remarked(replay, files, usage, seed_of(log_id or b""))
-    incomplete = fetch_bodies(replay, files, usage, inline_bytes)
+    bodies, incomplete = fetch_bodies(replay, files, usage, inline_bytes)
     delivered_is_known = replay.closed or replay.boot_id == files.boot_id()
     messages, without_document = live_messages(replay, delivered_is_known=delivered_is_known)
-    paged, others = _count_live(usage, replay, messages, delivered_is_known=delivered_is_known)
+    paged, others = _count_live(usage, replay, messages, bodies, delivered_is_known=delivered_is_known)
     for incarnation, count in others.items():
         without_document[incarnation] = without_document.get(incarnation, 0) + count
     sequence, epoch = _last(result)
@@ -241,7 +241,12 @@ def _add_segments(usage: SegmentUsage, kept: Sequence[FoundSegment], result: Sca
 
 
 def _count_live(
-    usage: SegmentUsage, replay: Replay, messages: dict[int, list[LiveMessage]], *, delivered_is_known: bool
+    usage: SegmentUsage,
+    replay: Replay,
+    messages: dict[int, list[LiveMessage]],
+    bodies: dict[int, StagedBody],
+    *,
+    delivered_is_known: bool,
 ) -> tuple[dict[int, PagedQueue], dict[int, int]]:
     """Note what lives in which segment; the paged messages by incarnation, and how many no document holds."""
     usage.queues = {incarnation: {} for incarnation in messages}
@@ -254,12 +259,8 @@ def _count_live(
             usage.restore(incarnation, list(together), segment)
     for number in replay.repeated & puts.keys():
         usage.by_number[puts[number].segment].copied_from.update(puts[number].older)
-    for number in replay.staged & puts.keys():
-        live = puts[number]
-        if live.staged is not None:
-            places = replay.parts.get(live.staged[0], ())
-            segments = [usage.by_number[segment] for segment in dict.fromkeys(place.segment for place in places)]
-            usage.hold_body(number, live.waits_in, segments)
+    for number, body in bodies.items():
+        usage.hold_body(number, puts[number].waits_in, body)
     sizes: dict[Batch, int] = {}
 
     def counted(incarnation: int, batch: Batch, run: LiveRun) -> None:

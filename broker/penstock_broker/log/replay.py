@@ -253,6 +253,11 @@ class Replay:
                 case _:
                     assert_never(record)
 
+    def parts_of(self, body: int) -> list[PartPlace]:
+        """The parts of a body, in their order; of one that compaction has copied, the last copy."""
+        by_offset = {place.offset: place for place in self.parts.get(body, ())}
+        return [by_offset[offset] for offset in sorted(by_offset)]
+
     def is_live(self, incarnation: int, message: int) -> bool:
         """Whether the message is in that queue, provided that the queue exists."""
         live = self.puts.get(message)

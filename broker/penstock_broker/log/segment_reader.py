@@ -44,22 +44,27 @@ def sound_block(files: FileLayer, segment: Segment, at: int, seed: int) -> Itera
     claim = claimed_block(_read(files, segment, BLOCK_HEADER.size, at), at, segment.number)
     if claim is None or claim.header.end > segment.size:
         raise Malformed(f"no sound block at {at}")
-    pieces: list[bytes] = []
-    checksum = crc32(claim.bare, seed)
+    length = claim.header.length
     at += BLOCK_HEADER.size
-    left = claim.header.length
-    while left:
-        piece = _read(files, segment, min(PIECE, left), at)
-        pieces.append(piece)
+    records = memoryview(b"")
+    checksum = crc32(claim.bare, seed)
+    done = 0
+    while done < length:
+        piece = _read(files, segment, min(PIECE, length - done), at + done)
         checksum = crc32(piece, checksum)
-        at += len(piece)
-        left -= len(piece)
-        if left:
+        if len(piece) == length:
+            records = memoryview(piece)
+        else:  # put together piece by piece: to join them at the end would take long in one go
+            if not done:
+                records = memoryview(bytearray(length))
+            records[done : done + len(piece)] = piece
+        done += len(piece)
+        if done < length:
             yield None
     if checksum != claim.checksum:
         raise Malformed(f"no sound block at {claim.header.offset}")
     claim.check_version()
-    yield Block(claim.header, memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces)))
+    yield Block(claim.header, records)
 
 
 def _read(files: FileLayer, segment: Segment, length: int, at: int) -> bytes:

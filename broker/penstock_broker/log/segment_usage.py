@@ -13,6 +13,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
+from weakref import WeakValueDictionary
 
 from penstock_broker.log.block_index import BlockIndex
 from penstock_broker.log.blocks import BLOCK_HEADER
@@ -52,10 +54,16 @@ class Segment:
     """Older segments with puts that acks in here name."""
     bodies: int = 0
     """Of `live`, the bodies."""
+    body_bytes: int = 0
+    """Bytes of their parts in here."""
     put_bytes: int = 0
     """Bytes that were written for `put_places` live messages, counted per queue. Both only ever grow, until compaction
     has looked into the segment: then they say what was found."""
     put_places: int = 0
+    largest_put: int = 0
+    """No message that is counted in `put_bytes` takes more bytes."""
+    sizes: tuple[tuple[int, int], ...] = ()
+    """Of the messages in `put_bytes`, if compaction has looked: bytes at most, and how many; the longest first."""
     copied: list[Span] = field(default_factory=list[Span])
     """Among the numbers in these spans are the copies that compaction wrote in here."""
     copied_from: set[int] = field(default_factory=set[int])
@@ -74,9 +82,22 @@ class Segment:
 
     @property
     def alive_bytes(self) -> float:
-        """About how many bytes the live messages in here take: their share by count, up to the whole segment."""
+        """About how many bytes the live messages in here take, by their number; of bodies exactly."""
         alive = self.put_bytes * (self.live - self.bodies) / self.put_places if self.put_places else 0
-        return min(alive, self.size)
+        return min(alive + self.body_bytes, self.size)
+
+    @property
+    def least_alive_bytes(self) -> int:
+        """How many bytes are alive at least: those that have left may have been the longest. The same as `alive_bytes`
+        if none has left since compaction looked into the segment."""
+        died = self.put_places - (self.live - self.bodies)
+        gone = 0
+        for size, count in self.sizes or ((self.largest_put, died),):
+            gone += size * min(count, died)
+            died -= count
+            if died <= 0:
+                break
+        return max(self.put_bytes - gone, 0) + self.body_bytes
 
     def fits(self, length: int, seal: int) -> bool:
         """Whether a block of `length` bytes fits, with `seal` bytes behind it."""
@@ -91,12 +112,19 @@ class Tally:
     total: int = 0
 
 
+class Body(Protocol):
+    """A body that came in parts. It keeps the segments with its parts for as long as something refers to it."""
+
+    segments: dict[Segment, int]
+    """Bytes of its parts by segment."""
+
+
 @dataclass(slots=True)
 class _Holder:
-    """A message whose body lies in other segments than its put, and the queues in which it lives."""
+    """A message whose body came in parts, and the queues in which it lives."""
 
     queues: set[int]
-    segments: tuple[Segment, ...]
+    body: Body
 
 
 class SegmentUsage:
@@ -118,6 +146,8 @@ class SegmentUsage:
         """The block by which that happened last."""
         self.watch: Callable[[int, Sequence[int]], None] | None = None
         """Is told of each ack, by queue and ascending messages, while a compaction is under way."""
+        self.staged: WeakValueDictionary[int, Body] = WeakValueDictionary()
+        """By number, the bodies to which something refers."""
         self._pending = PendingTallies()
         self._holders: dict[int, _Holder] = {}  # by message
         self._changes = 0
@@ -161,7 +191,9 @@ class SegmentUsage:
 
     def restore(self, incarnation: int, messages: Sequence[int], segment: int) -> None:
         """Count recovered messages (ascending) of one queue where their newest puts lie; `locate` comes first."""
-        self.put(self.by_number[segment], (incarnation,), messages)
+        found = self.by_number[segment]
+        found.largest_put = found.size  # it is not known how long each of them is
+        self.put(found, (incarnation,), messages)
 
     def restore_run(self, incarnation: int, firsts: Sequence[int], lasts: Sequence[int], segment: int) -> None:
         """The same of messages as stretches of consecutive numbers: the first and the last of each."""
@@ -170,6 +202,7 @@ class SegmentUsage:
         count = sum(lasts) - sum(firsts) + len(firsts)
         tally.count += count
         tally.total += sum((first + last) * (last - first + 1) // 2 for first, last in zip(firsts, lasts, strict=True))
+        found.largest_put = found.size  # as above
         found.last_message = max(found.last_message, lasts[-1])
         found.live += count
         found.put_places += count
@@ -252,26 +285,41 @@ class SegmentUsage:
             target.put_places += part.count
             self._lower(tallies, source.number, part.count, part.total, sequence)
 
-    def hold_body(self, message: int, incarnations: Iterable[int], segments: Sequence[Segment]) -> None:
-        """A message was put whose body lies in these segments: they stay until it has left all its queues."""
-        own = self.segment_of(message)
-        others = tuple(segment for segment in segments if segment is not own)
+    def hold_body(self, message: int, incarnations: Iterable[int], body: Body) -> None:
+        """A message was put that names this body: the body stays until the message has left all its queues."""
         queues = {incarnation for incarnation in incarnations if incarnation in self.queues}
         if queues:
-            self._holders[message] = _Holder(queues, others)
-            for segment in others:
-                segment.live += 1
-                segment.bodies += 1
+            self._holders[message] = _Holder(queues, body)
 
     def has_body(self, message: int) -> bool:
         """Whether the message, which is live, names a body that came in parts."""
         return message in self._holders
 
-    def release_body(self, segments: list[Segment]) -> None:
-        """A body in these segments is no longer used; the list is emptied.
+    def place_part(self, segments: dict[Segment, int], segment: Segment, length: int) -> None:
+        """So many bytes of the body that `segments` is of lie in this segment too."""
+        if segment not in segments:
+            segments[segment] = 0
+            segment.live += 1
+            segment.bodies += 1
+        segments[segment] += length
+        segment.body_bytes += length
+
+    def move_part(self, segments: dict[Segment, int], source: Segment, target: Segment, length: int) -> None:
+        """So many bytes of the body were copied from `source` to `target`, by the last block written."""
+        self.place_part(segments, target, length)
+        segments[source] -= length
+        source.body_bytes -= length
+        if not segments[source]:
+            del segments[source]
+            self._release((source,), self.written)
+
+    def release_body(self, segments: dict[Segment, int]) -> None:
+        """A body in these segments is no longer used; they are cleared.
 
         The segments stay until the last block written is synced: it may hold a record that names the body.
         """
+        for segment, length in segments.items():
+            segment.body_bytes -= length
         self._release(segments, self.written)
         segments.clear()
 
@@ -297,6 +345,12 @@ class SegmentUsage:
         self._none_until = (self._changes, kept_from, awaited)
         return None
 
+    def awaits_sync(self, kept_from: int, synced: int) -> bool:
+        """Whether a segment will be recyclable as soon as what is written is synced."""
+        if self.recyclable(kept_from, synced) is not None:
+            return False
+        return self._none_until is not None and self._none_until[2] != _NEVER
+
     def acks_moved(self) -> None:
         """Acks were written once more: fewer segments are needed for them now."""
         self._changes += 1
@@ -320,7 +374,8 @@ class SegmentUsage:
             holder.queues.discard(incarnation)
             if not holder.queues:
                 del self._holders[message]
-                self._release(holder.segments, sequence)
+                for segment in holder.body.segments:
+                    segment.released_by = max(segment.released_by, sequence)
 
     def _lower(self, tallies: dict[int, Tally], number: int, count: int, total: int, sequence: int) -> None:
         segment = self.by_number[number]

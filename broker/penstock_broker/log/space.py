@@ -36,9 +36,11 @@ class Space:
     ) -> None:
         """`reserve`: number of spare segments that publishers may not use. `clock`: milliseconds since 1970."""
         self._writer, self._spares, self._acks, self._sync = writer, spares, acks, sync
-        self._messages = Compaction(files, writer.usage, writer, self._may_copy)
+        self._messages = Compaction(files, writer.usage, writer, self._may_copy, clock)
         self._reserve, self._clock = reserve, clock
         self._fill_again_ms = 0
+        self._has_deleted = False
+        """A segment was deleted since the last attempt to get more space from the disk."""
 
     @property
     def full(self) -> bool:
@@ -53,6 +55,17 @@ class Space:
             return True
         current = self._writer.usage.segments[-1]
         return len(self._spares) == self._reserve and current.end < current.size - current.size // 8
+
+    @property
+    def makes_room(self) -> bool:
+        """Whether publishers should wait: no more space is left than the reserve, but some will be given back though
+        nobody consumes."""
+        if self._writer.failed is not None or not self._spares.full or len(self._spares) > self._reserve:
+            return False
+        if self._has_deleted or self._spares.is_renaming or self._acks_want_work() or self._messages_want_work():
+            return True
+        schedule, usage = self._writer.schedule, self._writer.usage
+        return self._recyclable() is not None or usage.awaits_sync(schedule.kept_from, self._writer.synced)
 
     @property
     def prepared_bytes(self) -> int:
@@ -106,7 +119,8 @@ class Space:
         unneeded = self._recyclable()
         if unneeded is not None:
             writer.usage.remove_segment(unneeded)
-            self._spares.recycle(unneeded.path, unneeded.handle, unneeded.size)
+            if self._spares.recycle(unneeded.path, unneeded.handle, unneeded.size):
+                self._has_deleted, self._fill_again_ms = True, 0
             self._sync.request_for_names()
             return
 
@@ -118,19 +132,23 @@ class Space:
             if acks is not None:
                 writer.write_compacted(acks, first_message)
             return
-        is_short = not self._spares.full and len(self._spares) <= self._reserve  # a turn might have to fill one
-        if not (is_short and self._may_fill()) and self._messages_want_work():
+        is_short = len(self._spares) <= self._reserve  # a turn might have to fill one
+        if self._may_fill() and (is_short or not self._messages_want_work()):
+            handle = self._spares.fill(more)
+            self._has_deleted &= handle is not None and self._spares.full
+            self._fill_again_ms = self._clock() + _FULL_RETRY_MS if handle is None else 0
+            if handle is not None:
+                self._sync.request_for_spare(handle)
+                return
+        if self._messages_want_work():
             self._messages.work(more, first_message)
-            return
-        handle = self._spares.fill(more)
-        self._fill_again_ms = self._clock() + _FULL_RETRY_MS
-        if handle is not None:
-            self._sync.request_for_spare(handle)
 
     def _acks_want_work(self) -> bool:
         writer = self._writer
         # One compaction at a time: each relies on it that the acks it reads stay where they are.
-        return not self._messages.is_active and self._acks.wants_work(writer.schedule.kept_from, writer.synced)
+        if self._messages.is_active:
+            return False
+        return self._acks.wants_work(writer.schedule.kept_from, writer.synced, is_full=self._spares.full)
 
     def _messages_want_work(self) -> bool:
         if self._acks.is_active:

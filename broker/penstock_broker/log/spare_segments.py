@@ -86,19 +86,26 @@ class SpareSegments:
                 self._files.close(handle)
                 self._files.unlink(path)
 
-    def recycle(self, path: Path, handle: int, size: int) -> None:
+    def recycle(self, path: Path, handle: int, size: int) -> bool:
         """Make a spare of a segment of which nothing is needed; delete it if its size is another or there are plenty.
 
         Its new name, or its end, has to be synced before anything relies on it that the segment never comes back: the
-        caller has the folder synced, calls `names_are_synced` then, and recycles nothing in between.
+        caller has the folder synced, calls `names_are_synced` then, and recycles nothing in between. Returns whether it
+        was deleted.
         """
         if size == self._size and len(self._ready) <= self._wanted:
             spare = self._new_path()
             self._files.rename(path, spare)
             self._renamed.append(SpareSegment(spare, handle))
-        else:
-            self._files.close(handle)
-            self._files.unlink(path)
+            return False
+        self._files.close(handle)
+        self._files.unlink(path)
+        return True
+
+    @property
+    def is_renaming(self) -> bool:
+        """Whether something was recycled that can be used as soon as the names are synced."""
+        return bool(self._renamed)
 
     def names_are_synced(self) -> None:
         """What was recycled can be used."""
@@ -110,7 +117,7 @@ class SpareSegments:
         return self._ready.pop() if self._ready else None
 
     def fill(self, more: Callable[[], bool]) -> int | None:
-        """Write zeros in slices while `more()`. Returns the handle to sync, or None if nothing was written.
+        """Write zeros in slices while `more()`, one at least. Returns the handle to sync, or None if none was written.
 
         If the disk is full, `full` is set; other errors are raised as OSError.
         """
@@ -137,7 +144,8 @@ class SpareSegments:
     def _fill(self, more: Callable[[], bool]) -> int | None:
         try:
             filling = self._filling or self._begin()
-            while filling.written < self._size and more():
+            begin = filling.written
+            while filling.written < self._size and (filling.written == begin or more()):
                 piece = min(SLICE, self._size - filling.written)
                 write_all(self._files, filling.handle, _ZEROS[:piece], filling.written)
                 filling.written += piece
@@ -146,8 +154,8 @@ class SpareSegments:
                 raise
             self.full = True
             return None
-        self.full = False
         if filling.written == self._size:
+            self.full = False
             self._ready.append(SpareSegment(filling.path, filling.handle))
             self._filling = None
         return filling.handle

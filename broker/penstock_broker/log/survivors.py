@@ -8,25 +8,34 @@ cost nothing; of a queue with a single message the tally already says which one 
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from heapq import merge
 from itertools import compress
 from struct import Struct
+from typing import NamedTuple
 
-from penstock_broker.log.record_codec import PREFIX, Malformed, RecordType, acks_in, route_in
+from penstock_broker.log.blocks import BLOCK_HEADER
+from penstock_broker.log.record_codec import PART, PREFIX, Malformed, RecordType, acks_in, route_in
 from penstock_broker.log.records import Ack
 from penstock_broker.log.route_sets import KnownRouteSets
 from penstock_broker.log.segment_usage import Segment, Tally
 
 MOST_FLAGS = 64 * 1024 * 1024
 """Messages times queues of one segment that are looked at together."""
+QUEUE_COST = 128
+"""Bytes that take as long to be copied as it takes to note that a message is in one queue more."""
 _STEP = 1024
 """Messages between two pauses."""
+_LONG_STEP = 16 * _STEP
+"""Messages between two pauses where each costs little."""
+_PART_KEYS = Struct("<QQ")  # of a part, behind the prefix: body, offset
 _KEYS = Struct("<IIQ")  # of a put, behind the prefix: route set, reserved, message
 _PUTS = frozenset({int(RecordType.PUT), int(RecordType.STAGED_PUT)})
+_PARTS = frozenset({int(RecordType.PART), int(RecordType.MOVED_PART)})
 _CURRENT_PUTS = _PUTS | {int(RecordType.VOLATILE_PUT)}
 """Of blocks of the present epoch; what was volatile in an earlier one is gone."""
-_STAGED_PUT, _PART = int(RecordType.STAGED_PUT), int(RecordType.PART)
 _DEFINITIONS = frozenset({int(RecordType.ROUTE), int(RecordType.ROUTE_DIFFERENCE)})
 _ACKS = frozenset({RecordType.ACK, RecordType.ACK_RANGE})
 
@@ -35,13 +44,50 @@ class TooManyQueues(Exception):
     """The segment has too many messages in too many queues to be looked at in memory."""
 
 
+@dataclass(slots=True)
+class _Alive:
+    """What is alive in one queue: a byte for each message of the segment, and the sums that its tally has too."""
+
+    flags: bytearray = field(default_factory=bytearray)
+    count: int = 0
+    total: int = 0
+
+    def drop(self, numbers: "array[int]", low: int, high: int) -> None:
+        """The messages from index `low` to below `high` have left."""
+        flags = self.flags[low:high]
+        self.count -= flags.count(1)
+        self.total -= sum(compress(numbers[low:high], flags))
+        self.flags[low:high] = bytes(high - low)
+
+
+class PartRecord(NamedTuple):
+    """A part of a body: the offset at which it begins, the offset of its block, where its record begins behind the
+    block's header, and the record's length."""
+
+    body: int
+    offset: int
+    block: int
+    start: int
+    length: int
+
+    @property
+    def at(self) -> int:
+        """Where its data begin, in bytes from the start of the file."""
+        return self.block + BLOCK_HEADER.size + self.start + PART.size
+
+
 class Survivors:
     """Call `index` for all blocks, `complete`, and `note` for every ack at any time; then the rest may be asked."""
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: Segment, holds: Callable[[Segment, PartRecord], bool]) -> None:
+        """`holds`: whether something still refers to a part in a segment."""
         self.segment = segment
-        self.has_bodies = False
-        """A message that is alive may have its body in here."""
+        self.parts: list[PartRecord] = []
+        """Those of the bodies that were alive when they were indexed, in the order of the segment."""
+        self.alive_bytes = 0
+        """Bytes of the records of all messages that `add_up` found alive; their bodies do not count."""
+        self._holds = holds
+        self._by_size: Counter[int] = Counter()  # of these messages, how many have records of so many bits' length
         self._tallies: Mapping[int, Tally] = {}
         self._single: dict[int, Tally] = {}
         self._wanted: set[int] | None = None  # only these messages, if no queue has more than one
@@ -51,10 +97,9 @@ class Survivors:
         self._numbers, self._route_of = array("Q"), array("I")
         self._blocks, self._starts, self._lengths = array("I"), array("I"), array("I")
         self._runs: list[tuple[int, int]] = []
-        self._live: dict[int, bytearray] | None = None
+        self._live: dict[int, _Alive] | None = None
         self._alive = bytearray()  # in some queue, when it was asked last
         self._early: list[tuple[int, Sequence[int]]] = []
-        self._staged: list[int] = []
 
     def begin(self, tallies: Mapping[int, Tally]) -> None:
         """What lives in the segment, by queue. The tallies are kept up to date by the caller."""
@@ -92,8 +137,6 @@ class Survivors:
                 if route is None:
                     route = self._define(route_set)
                 if route >= 0 and (self._wanted is None or message in self._wanted):
-                    if kind == _STAGED_PUT:
-                        self._staged.append(len(self._numbers))
                     self._add(message, route, block, at, following - at)
             elif kind in _DEFINITIONS:
                 definition = route_in(kind, data[body:following])
@@ -103,8 +146,11 @@ class Survivors:
                 yield from self._index(block, data, body, following, puts)
             elif kind in _ACKS:
                 yield from acks_in(kind, flags, data[body:following])
-            elif kind == _PART:
-                self.has_bodies = True
+            elif kind in _PARTS:
+                number, offset = _PART_KEYS.unpack_from(data, body)
+                part = PartRecord(number, offset, block, at, following - at)
+                if self._holds(self.segment, part):
+                    self.parts.append(part)
             at = following
             count += 1
             if not count % _STEP:
@@ -134,11 +180,16 @@ class Survivors:
         several = [incarnation for incarnation in self._tallies if incarnation not in self._single]
         if len(several) * len(self._numbers) > MOST_FLAGS:
             raise TooManyQueues(f"{len(self._numbers)} messages in {len(several)} queues")
-        live: dict[int, bytearray] = {}
+        live: dict[int, _Alive] = {}
         for incarnation in several:
             is_member = [incarnation in candidates for candidates in self._candidates]
-            live[incarnation] = bytearray(map(is_member.__getitem__, self._route_of))
-            yield
+            alive = live[incarnation] = _Alive()
+            for start in range(0, len(self._route_of), _LONG_STEP):
+                flags = bytes(map(is_member.__getitem__, self._route_of[start : start + _LONG_STEP]))
+                alive.flags += flags
+                alive.count += flags.count(1)
+                alive.total += sum(compress(self._numbers[start : start + _LONG_STEP], flags))
+                yield
         self._live = live
         early, self._early = self._early, []
         for incarnation, messages in early:
@@ -172,12 +223,12 @@ class Survivors:
         for low, high in self._runs:
             self._clear(live, messages, low, high)
 
-    def _clear(self, live: bytearray, messages: Sequence[int], low: int, high: int) -> None:
+    def _clear(self, live: _Alive, messages: Sequence[int], low: int, high: int) -> None:
         numbers = self._numbers
         if isinstance(messages, range):
             low = bisect_left(numbers, messages.start, low, high)
             high = bisect_left(numbers, messages.stop, low, high)
-            live[low:high] = bytes(high - low)
+            live.drop(numbers, low, high)
             return
         first = bisect_left(messages, numbers[low])
         last = bisect_right(messages, numbers[high - 1], first)
@@ -185,12 +236,12 @@ class Survivors:
             return
         low = bisect_left(numbers, messages[first], low, high)
         if numbers[low : low + last - first] == messages[first:last]:  # the usual case, if both are arrays
-            live[low : low + last - first] = bytes(last - first)
+            live.drop(numbers, low, low + last - first)
             return
         for message in messages[first:last]:
             low = bisect_left(numbers, message, low, high)
             if low < high and numbers[low] == message:
-                live[low] = 0
+                live.drop(numbers, low, low + 1)
 
     # What is alive ----------------------------------------------------------------------------------------------------
 
@@ -202,7 +253,7 @@ class Survivors:
                 continue
             live = self._live.get(incarnation)
             if live is not None:
-                count, total = live.count(1), sum(compress(self._numbers, live))
+                count, total = live.count, live.total
             else:
                 found = tally.count and self._position(tally.total, incarnation) is not None
                 count, total = int(bool(found)), tally.total if found else 0
@@ -215,19 +266,26 @@ class Survivors:
         """Find what is alive in any queue; pauses. Acks that come later leave some of it dead: see `queues_of`."""
         assert self._live is not None
         alive, length = 0, len(self._numbers)
-        for flags in self._live.values():
-            alive |= int.from_bytes(flags, "little")
+        for each in self._live.values():
+            alive |= int.from_bytes(each.flags, "little")
             yield
         self._alive = bytearray(alive.to_bytes(length, "little"))
         for incarnation, tally in self._single.items():
             position = self._position(tally.total, incarnation) if tally.count else None
             if position is not None:
                 self._alive[position] = 1
+        self.alive_bytes, self._by_size = 0, Counter()
+        for start in range(0, length, _LONG_STEP):
+            end = start + _LONG_STEP
+            found = array("I", compress(self._lengths[start:end], self._alive[start:end]))
+            self.alive_bytes += sum(found)
+            self._by_size.update(map(int.bit_length, found))
+            yield
 
     @property
-    def alive_bytes(self) -> int:
-        """Bytes of the records of all that was found alive."""
-        return sum(compress(self._lengths, self._alive))
+    def sizes(self) -> tuple[tuple[int, int], ...]:
+        """Of the messages that `add_up` found alive: bytes that their records take at most, and how many do."""
+        return tuple(((1 << bits) - 1, self._by_size[bits]) for bits in sorted(self._by_size, reverse=True))
 
     def positions(self) -> Iterator[int]:
         """What was found alive, in the order of the messages' numbers."""
@@ -238,10 +296,6 @@ class Survivors:
             yield low
             low += 1
 
-    def holds_staged(self) -> bool:
-        """Whether a message that is alive has a body that came in parts."""
-        return any(self.queues_of(position) for position in self._staged)
-
     def queues_of(self, position: int) -> tuple[int, ...]:
         """The queues in which the message is alive now."""
         assert self._live is not None
@@ -249,13 +303,17 @@ class Survivors:
         return tuple(
             incarnation
             for incarnation in self._candidates[self._route_of[position]]
-            if (live[incarnation][position] if incarnation in live else self._is_single(incarnation, number))
+            if (live[incarnation].flags[position] if incarnation in live else self._is_single(incarnation, number))
             and self._tallies[incarnation].count
         )
 
     def place_of(self, position: int) -> tuple[int, int, int]:
         """The offset of its block, where its record begins behind the block's header, and the record's length."""
         return self._blocks[position], self._starts[position], self._lengths[position]
+
+    def cost(self, position: int) -> int:
+        """What it takes to copy the message: its bytes, and for each queue that it was in as much as these bytes."""
+        return self._lengths[position] + QUEUE_COST * len(self._candidates[self._route_of[position]])
 
     def number_of(self, position: int) -> int:
         """The message's number."""

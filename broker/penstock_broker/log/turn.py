@@ -47,7 +47,7 @@ class TurnWriter:
         writer, numbers = self._writer, self._numbers
         lasting = writer.lasting
         try:
-            touched = writer.place(turn.records, turn.puts, numbers.first_unwritten)
+            touched = writer.place(turn.records, turn.puts, numbers.first_unwritten, turn.other_bytes)
         except OSError as error:
             writer.fail(f"writing failed: {error}")
             return writer.sequence + 1
@@ -56,7 +56,7 @@ class TurnWriter:
             writer.lasting = lasting
         numbers.first_unwritten = numbers.message
         for message, route_set, body in turn.bodies:  # from now on the messages that name bodies keep them
-            self._usage.hold_body(message, writer.routes.incarnations[route_set], body.segments)
+            self._usage.hold_body(message, writer.routes.incarnations[route_set], body)
         for incarnation, messages in turn.acks:
             named = self._usage.ack(incarnation, messages, sequence)
             for segment in touched:  # an ack stands behind its put, so it never lies in an older segment than that

@@ -69,6 +69,7 @@ class SegmentWriter:
         self._files, self.folder, self._spares = files, folder, spares
         self.usage, self.schedule, self.routes = usage, schedule, routes
         self._defined = SegmentRoutes()
+        self._definitions: list[bytes] = []  # of route sets, in the block that was put together last
         self._log_id, self.seed, self._clock = log_id, seed_of(log_id), clock
         self.segment_bytes, self._reserve = segment_bytes, reserve
         self.epoch = epoch
@@ -95,10 +96,11 @@ class SegmentWriter:
             self.failed = reason
             LOGGER.critical("the log has failed and takes no durable work until the broker is restarted: %s", reason)
 
-    def place(self, records: list[Buffer], puts: Puts, first_message: int) -> list[Segment]:
+    def place(self, records: list[Buffer], puts: Puts, first_message: int, other_bytes: int = 0) -> list[Segment]:
         """Write records as one block, as several if no segment could hold them; the segments written to.
 
-        `puts`: the messages that the records put. `first_message`: no put in here has a lower number.
+        `puts`: the messages that the records put. `first_message`: no put in here has a lower number. `other_bytes`:
+        bytes of records that are no puts.
         """
         segment = self.usage.segments[-1]
         block = self._join(records, puts)
@@ -110,9 +112,12 @@ class SegmentWriter:
         if puts:
             segment.blocks.note(min(messages[0] for messages in puts.values()), segment.end)
             segment.definitions |= {number: segment.end for number in puts if number not in self._defined}
+        defined = sum(map(len, self._definitions))
+        size = len(block) - BLOCK_HEADER.size - defined - other_bytes
         self.write_block(segment, block)
         if puts:
-            segment.put_bytes += len(block)
+            segment.put_bytes += size
+            segment.largest_put = max(segment.largest_put, size)
         for route_set, messages in puts.items():
             incarnations = self.routes.incarnations[route_set]
             self._defined.note(route_set, incarnations)
@@ -123,15 +128,16 @@ class SegmentWriter:
         # Half a segment, so that a piece fits with the route sets it needs.
         touched: list[Segment] = []
         for piece in split_records(records, self.capacity // 2):
-            touched += self.place(piece.records, piece.puts, piece.first_message or first_message)
+            at = piece.first_message or first_message
+            touched += self.place(piece.records, piece.puts, at, piece.other_bytes)
             first_message = max([first_message, *(messages[-1] for messages in piece.puts.values())])
         return touched
 
     def _join(self, records: list[Buffer], puts: Puts) -> bytearray:
         incarnations = self.routes.incarnations
         definitions = [self._defined.definition(number, incarnations[number]) for number in puts]
-        routes = [definition for definition in definitions if definition is not None]
-        return bytearray().join([HEADER_SPACE, *routes, *records])
+        self._definitions = [definition for definition in definitions if definition is not None]
+        return bytearray().join([HEADER_SPACE, *self._definitions, *records])
 
     def write_block(self, segment: Segment, block: bytearray, flags: BlockFlag = BlockFlag.NONE) -> None:
         """Write one block, which begins with `HEADER_SPACE` and fits into the newest segment."""
@@ -205,13 +211,15 @@ class SegmentWriter:
 class Piece:
     """Records for one block.
 
-    `puts`: message numbers by route set; `first_message`: the lowest message put here, 0 if none is.
+    `puts`: message numbers by route set; `first_message`: the lowest message put here, 0 if none is; `other_bytes`:
+    bytes of records without a put.
     """
 
     records: list[Buffer] = field(default_factory=list[Buffer])
     puts: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     first_message: int = 0
     size: int = 0
+    other_bytes: int = 0
 
 
 def split_records(buffers: Sequence[Buffer], largest: int) -> Iterator[Piece]:
@@ -227,7 +235,10 @@ def split_records(buffers: Sequence[Buffer], largest: int) -> Iterator[Piece]:
             piece = Piece()
         piece.records += record
         piece.size += size
-        for route_set, message in _puts_in(record[0]):
+        puts = list(_puts_in(record[0]))
+        if not puts:
+            piece.other_bytes += size
+        for route_set, message in puts:
             piece.puts.setdefault(route_set, []).append(message)
             piece.first_message = piece.first_message or message
     if piece.records:

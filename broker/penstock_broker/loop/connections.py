@@ -25,6 +25,7 @@ from penstock_broker.attach import detach, severance
 from penstock_broker.loop.events import handle, rescue, serve
 from penstock_broker.messages import departures, dispatch
 from penstock_broker.state.broker import Broker
+from penstock_broker.state.links import Producer
 
 __all__ = ["IDLE_MS", "READ", "SWEEP_MS", "Connections"]
 
@@ -83,6 +84,10 @@ class Connections:
             # What the peer sends does not matter any more, only whether it closes the connection.
             if not connection.transport.discard():
                 self.drop(connection)
+            return
+        if self._broker.log.makes_room and _stores(connection):
+            self._broker.hold(connection)
+            self._set_mask(connection)
             return
         events = self._events
         try:
@@ -334,3 +339,8 @@ class Connections:
             self._lobby.leave(connection)
         else:
             self._epoll.unregister(fd)
+
+
+def _stores(connection: Connection) -> bool:
+    """Whether something may come from it that the log has to store."""
+    return any(isinstance(link.context, Producer) for link in connection.endpoint.all_links())

@@ -160,6 +160,7 @@ class Loop:
             or connections.behind
             or self._left
             or disposal
+            or (broker.work.held and broker.log.wants_maintenance)  # publishers may be waiting for compaction
         )
         self._set_clock()
         log = broker.log
@@ -177,7 +178,7 @@ class Loop:
             departures.advance(broker)
         self._acceptor.others_have_work = has_work or len(ready) > 1
         self._serve(ready, deadline)
-        if broker.work.held and not broker.is_behind_disk:
+        if broker.work.held and not broker.must_wait:
             connections.release_held()
         if connections.behind:
             connections.catch_up(deadline)
@@ -273,8 +274,10 @@ class Loop:
         if log.failed is not None and broker.sync.is_awaited:
             self._abandon()
         self.connections.flush()
-        if log.wants_sync and (broker.sync.is_awaited or broker.clock.now_ms >= self._lazy_sync_ms):
-            # Acks alone may wait a little: what a crash loses of them is delivered once more.
+        # Acks alone may wait a little: what a crash loses of them is delivered once more.
+        is_due = broker.sync.is_awaited or broker.clock.now_ms >= self._lazy_sync_ms
+        # Producers that wait for compaction wait for whatever was written: with its sync segments become free.
+        if (log.wants_sync and is_due) or (broker.work.held and log.sequence != log.synced):
             log.request_sync()
             self._lazy_sync_ms = broker.clock.now_ms + LAZY_SYNC_MS
 

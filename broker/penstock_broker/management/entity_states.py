@@ -174,7 +174,8 @@ def exchange_state(exchange: Exchange) -> StateDocument:
 def broker_state(broker: Broker) -> StateDocument:
     """The `penstock.broker`."""
     topology, log = broker.topology, broker.log
-    durable_work = "Failed" if log.failed is not None else "Ok" if log.accepts_publishing() else "Full"
+    is_taken = log.accepts_publishing() or log.makes_room
+    durable_work = "Failed" if log.failed is not None else "Ok" if is_taken else "Full"
     return {
         "instanceId": broker.instance.id,
         "epoch": log.epoch,

@@ -230,9 +230,19 @@ class Broker:
 
     def hold_if_behind(self, connection: Connection) -> None:
         """The connection brought a piece of a large message: nothing more is read from it until the disk keeps up."""
-        if not connection.reading.is_held and self.is_behind_disk:
+        if self.is_behind_disk:
+            self.hold(connection)
+
+    def hold(self, connection: Connection) -> None:
+        """Nothing more is read from the connection until the log keeps up: see `must_wait`."""
+        if not connection.reading.is_held:
             connection.reading.is_held = True
             self.work.held.append(connection)
+
+    @property
+    def must_wait(self) -> bool:
+        """Connections that were held are not read yet."""
+        return self.is_behind_disk or self.log.makes_room
 
     def storage_refuse(self) -> Refuse:
         """Why durable work is not taken now."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from struct import Struct
 from typing import Final
 
 from broker.log.simulated_files import PowerCut
@@ -18,7 +19,9 @@ from broker.log.simulated_files import PowerCut
 from penstock_broker.log import CommitAck, CommitPut, FileLayer, Log, LogOptions, Recovered, SyncChoice
 from penstock_broker.log.blocks import BLOCK_HEADER, BLOCK_MAGIC, SEGMENT_MAGIC, BlockFlag
 from penstock_broker.log.files import Buffer
-from penstock_broker.log.record_codec import RecordType, split
+from penstock_broker.log.record_codec import PUT_TYPES, RecordType, split
+
+_MESSAGE = Struct("<8xQ")  # in the body of a put
 
 BEFORE, WITHIN, BEHIND = "before", "within", "behind"
 
@@ -31,6 +34,7 @@ _BY_RECORD: Final = (
     (RecordType.CHECKPOINT_BEGIN, "checkpoint"),
     (RecordType.CLOSED, "closed"),
     (RecordType.COMMIT, "commit"),
+    (RecordType.MOVED_PART, "moved part"),
     (RecordType.STAGED_PUT, "staged put"),
     (RecordType.PART, "part"),
     (RecordType.PUT, "put"),
@@ -57,12 +61,33 @@ def point_of_write(path: Path, data: bytes, offset: int) -> str:
     return "spare filled" if path.name.startswith("spare-") else "tail wiped"
 
 
+class _Copies:
+    """Tells blocks with copies of puts, which compaction writes, from those with puts."""
+
+    def __init__(self) -> None:
+        self._highest = 0
+        self._places: set[tuple[int, int]] = set()
+
+    def is_copy(self, block: bytes) -> bool:
+        """Whether all messages in it were put before. A block that recovery writes once more has none."""
+        fields = BLOCK_HEADER.unpack_from(block)
+        records = memoryview(block)[BLOCK_HEADER.size : BLOCK_HEADER.size + fields[3]]
+        place = fields[5], fields[6]  # segment and offset
+        is_again = place in self._places
+        self._places.add(place)
+        messages = [_MESSAGE.unpack_from(body)[0] for kind, _, body, _ in split(records) if kind in PUT_TYPES]
+        is_copy = max(messages) <= self._highest
+        self._highest = max(self._highest, *messages)
+        return is_copy and not is_again
+
+
 class PointFiles:
     """A file layer over another, which tells each point that is passed."""
 
     def __init__(self, inner: FileLayer, reached: Reached) -> None:
         self._inner, self._reached = inner, reached
         self._paths: dict[int, Path] = {}
+        self._copies = _Copies()
 
     def names(self, folder: Path) -> list[str]:
         return self._inner.names(folder)
@@ -84,6 +109,8 @@ class PointFiles:
     def pwrite(self, handle: int, data: Buffer, offset: int) -> int:
         content = bytes(data)
         point = point_of_write(self._paths[handle], content, offset)
+        if point in ("put", "staged put") and self._copies.is_copy(content):
+            point = "copy"
         self._reached(point, BEFORE)
         half = len(content) // 2
         self._inner.pwrite(handle, content[:half], offset)
@@ -177,6 +204,8 @@ def work(folder: Path, files: FileLayer, tell: Tell) -> None:
     with _given_back(log):
         for turn in range(16, 26):
             _turn(log, queue, turn, waiting, tell)
+        for _ in range(9):
+            _sparse_turn(log, queue, tell)
         log.close()
 
 
@@ -218,6 +247,20 @@ def _turn(log: Log, queue: int, turn: int, waiting: list[int], tell: Tell) -> No
         message = log.put(route, bytes([turn]) * 1500, 0)
         tell(Step(((message, 1500),)))
         waiting.append(message)
+    _promise(log, tell)
+    while log.wants_maintenance:
+        log.maintain(1000)
+        log.collect()
+
+
+def _sparse_turn(log: Log, queue: int, tell: Tell) -> None:
+    """Fill most of a segment, and leave one message of it in the queue: then the others are compacted."""
+    route = log.route_set((queue,))
+    messages = [log.put(route, bytes(1500), 0) for _ in range(6)]
+    tell(Step(tuple((message, 1500) for message in messages)))
+    _promise(log, tell)
+    tell(Step(acks=tuple(messages[1:])))
+    log.ack_many(queue, messages[1:])
     _promise(log, tell)
     while log.wants_maintenance:
         log.maintain(1000)

@@ -201,6 +201,15 @@ def _older_puts_unnoted(move: Any) -> Any:
     return moved
 
 
+def _moved_parts_unawaited(move: Any) -> Any:
+    def moved(usage: Any, segments: Any, source: Any, *rest: Any) -> None:
+        before = source.released_by
+        move(usage, segments, source, *rest)
+        source.released_by = before
+
+    return moved
+
+
 def _moved_acks_unawaited(write: Any) -> Any:
     def written(made: Any, acks: Any, first_message: int) -> None:
         before = [source.released_by for source in acks.sources]
@@ -290,6 +299,9 @@ OFF: Final[dict[str, Off]] = {
         writer.SegmentWriter, "write_compacted", _moved_acks_unawaited
     ),
     "acks of copies name the older puts too": _instead(segment_usage.SegmentUsage, "move", _older_puts_unnoted),
+    "a segment waits until its parts of bodies that were moved are synced": _instead(
+        segment_usage.SegmentUsage, "move_part", _moved_parts_unawaited
+    ),
     "compaction notes acks": _acks_unnoted,
     "compaction notes acks, or sees by the tallies that it did not": _acks_unnoted_and_unseen,
     "a body keeps the segments that it lies in": _instead(

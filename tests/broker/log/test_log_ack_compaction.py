@@ -175,7 +175,7 @@ def test_a_segment_that_can_not_be_read_costs_space_and_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     flow = Flow(tmp_path, SimulatedFiles())
-    flow.put()
+    flow.put(10_000)  # most of a segment, which is not rewritten for it
     flow.run(60)
     for number in range(2, 5):
         path = tmp_path / f"segment-{number:016x}.log"

@@ -81,6 +81,48 @@ def test_a_crash_before_the_copies_are_synced_loses_nothing(sparse: Sparse) -> N
     sparse.log.close()
 
 
+def in_parts(log: Log, payload: bytes) -> bytes:
+    """The same payload, as one that came in parts."""
+    body = log.stage()
+    log.append(body, payload)
+    return log.payload_of(body, b"", 0)
+
+
+def test_a_crash_before_moved_parts_are_synced_loses_no_body(tmp_path: Path) -> None:
+    """Of bodies in parts one of eight stays; their parts are copied, nothing is synced, and the power fails."""
+    files = SimulatedFiles()
+    log, _ = opened(tmp_path, files)
+    queue, route = a_queue(log)
+    live: dict[int, bytes] = {}
+    for index in range(80):
+        payload = bytes([index]) * 4000
+        live[log.put(route, in_parts(log, payload), 0)] = payload
+        log.write()
+    for number in [number for index, number in enumerate(live) if index % 8]:
+        log.ack(queue, number)
+        del live[number]
+    for _ in range(30):  # a checkpoint behind them
+        log.topology("exchange", "x", bytes(1000))
+        log.write()
+    log.sync()
+    before = log.sequence
+    for _ in range(1500):
+        log.maintain(0.0)
+        log.collect()
+    assert log.sequence > before + 10, "much was copied"
+    log.crash()
+    files.crash(lambda length: 0, 99)
+    log, recovered = opened(tmp_path, files)
+    assert recovered.damage == () and recovered.lost == {}
+    assert {each.number: whole(each.payload) for each in recovered.messages[queue]} == live
+    settle_synced(log)
+    log.crash()
+    files.kill()
+    log, recovered = opened(tmp_path, files)
+    assert {each.number: whole(each.payload) for each in recovered.messages[queue]} == live
+    log.close()
+
+
 def test_what_is_taken_while_it_is_copied_does_not_come_back(sparse: Sparse) -> None:
     """The first are copied; then half of all are taken, those included whose turn would come next."""
     sparse.until_copied()
@@ -121,6 +163,35 @@ def test_a_message_taken_behind_its_copy_does_not_come_back_with_the_old_segment
         settle_synced(sparse.log)
     assert old in usage.segments
     sparse.restart(None)
+    sparse.log.close()
+
+
+def test_messages_are_read_back_while_they_are_copied(sparse: Sparse) -> None:
+    """A queue that is paged reads its messages a few at a time; between any two reads some are moved."""
+    last = max(sparse.live)
+
+    def passed() -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
+        number = min(sparse.live)
+        while number <= last:
+            reading = sparse.log.read(sparse.queue, number, last, 3, 5000)
+            found |= {put.message: put.payload for put in reading.puts if put.message in sparse.live}
+            number = reading.following
+            for _ in range(7):
+                sparse.step()
+                sparse.log.request_sync()
+                sparse.log.collect()
+        return found
+
+    passes = 0
+    before = sparse.log.segments
+    while sparse.log.wants_maintenance or not passes:
+        assert passed() == sparse.live
+        passes += 1
+    assert passes > 1
+    assert sparse.log.segments < before - 5
+    sparse.restart(None)
+    assert passed() == sparse.live
     sparse.log.close()
 
 

@@ -19,10 +19,10 @@ from broker.log.simulated_files import PowerCut, SimulatedFiles
 from penstock_broker.log import ReadOnlyFiles, RealFiles, inspect_log
 
 WRITES: Final = (
-    *("ack", "checkpoint", "closed", "commit", "epoch", "part", "put", "seal", "segment header", "spare filled"),
-    *("staged put", "topology"),
+    *("ack", "checkpoint", "closed", "commit", "copy", "epoch", "moved part", "part", "put", "seal"),
+    *("segment header", "spare filled", "staged put", "topology"),
 )
-OTHERS: Final = ("named", "names synced", "recycled", "spare synced", "synced")
+OTHERS: Final = ("deleted", "named", "names synced", "recycled", "spare synced", "synced")
 POINTS: Final = [(point, when) for point in WRITES for when in (BEFORE, WITHIN, BEHIND)] + [
     (point, when) for point in OTHERS for when in (BEFORE, BEHIND)
 ]

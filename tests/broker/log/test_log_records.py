@@ -16,6 +16,7 @@ from penstock_broker.log.record_codec import (
     deleted_record,
     delivered_up_to_record,
     document_record,
+    moved_part,
     part_prefix,
     put_record,
     remark_record,
@@ -120,6 +121,12 @@ CASES = [
         "10000000 13000000 0403000000000000 0002000000000000 616263",
         Part(0x0304, 0x0200, 24, 3),
         id="part",
+    ),
+    pytest.param(
+        moved_part(part_prefix(0x0304, 0x0200, 3) + b"abc"),
+        "15000000 13000000 0403000000000000 0002000000000000 616263",
+        Part(0x0304, 0x0200, 24, 3),
+        id="moved-part",
     ),
     pytest.param(
         staged_put_record(4, 0x0506, 0x0708, 0x81, (0x0304, 2, 0x0900), b"abc"),

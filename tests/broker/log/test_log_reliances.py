@@ -58,6 +58,10 @@ def taken_behind_its_copy(folder: Path) -> None:
     compaction.test_a_message_taken_behind_its_copy_does_not_come_back_with_the_old_segment(sparse)
 
 
+def moved_parts_unsynced(folder: Path) -> None:
+    compaction.test_a_crash_before_moved_parts_are_synced_loses_no_body(folder)
+
+
 def flipped_bits(folder: Path) -> None:
     """One bit of each block but the last in turn: it is damage, and the message in it is lost, and no other."""
     sixteen = Sixteen(folder)
@@ -182,6 +186,7 @@ RED: Final[dict[str, Callable[[Path], None]]] = {
     "acks that keep segments are written again before these are free": crashes,
     "segments wait until their acks that were written again are synced": crashes,
     "acks of copies name the older puts too": taken_behind_its_copy,
+    "a segment waits until its parts of bodies that were moved are synced": moved_parts_unsynced,
     "compaction notes acks, or sees by the tallies that it did not": taken_while_copied,
     "a body keeps the segments that it lies in": crashes,
     "a route set is defined in each segment that uses it": crashes,

@@ -84,3 +84,40 @@ def test_more_space_ends_the_refusal(tmp_path: Path) -> None:
     settle(full.log)
     assert full.log.accepts_publishing() and not full.log.full
     full.log.close()
+
+
+def test_publishers_wait_while_compaction_gains_room(tmp_path: Path) -> None:
+    """The disk is full, and of each segment seven tenths are dead: nobody consumes any more, and nobody is refused
+    before all of that is used again."""
+    full = Full(tmp_path, segments=24)
+    log = full.log
+    left = full.messages[::3]
+    for message in set(full.messages) - set(left):
+        log.ack(full.incarnation, message)
+    log.write()
+    full.messages = []
+    waited = 0
+    while True:
+        if log.makes_room:
+            waited += 1
+            log.write()
+            log.request_sync()
+            log.collect()
+            log.maintain(0.0)
+        elif log.accepts_publishing():
+            full.publish()
+        else:
+            break
+    assert waited > 0
+    assert log.failed is None
+    alive = (len(left) + len(full.messages)) * 532
+    assert alive > 16 * 12_000, "most of the disk is alive when the first is refused"
+    log.close()
+    _, recovered = Log.open(tmp_path, files=full.files, options=SMALL)
+    assert [each.number for each in recovered.messages[full.incarnation]] == left + full.messages
+
+
+def test_a_full_disk_without_dead_space_refuses_at_once(tmp_path: Path) -> None:
+    full = Full(tmp_path, segments=12)
+    assert not full.log.makes_room
+    full.log.close()

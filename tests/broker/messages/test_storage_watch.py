@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from proton import Message, Sender
+from proton import Delivery, Message, Sender
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_broker.management.entity_states import broker_state
@@ -188,6 +188,47 @@ def test_a_full_volume_and_its_end_are_told_once_with_what_was_refused(
     told = [each.getMessage() for each in caplog.records if "takes durable messages again" in each.getMessage()]
     assert [text.partition(" in which ")[2] for text in told] == [f"{refused} were refused"]
     assert timed.queue("jobs").totals.dropped == 0
+
+
+def test_producers_wait_while_compaction_gives_space_back(timed: SteppedBroker) -> None:
+    """The volume is full, then two of three messages are taken: without further consumers, and without a refusal, most
+    of their space is filled again. Then the volume is full, and producers are told so."""
+    timed.make_queue("jobs")
+    peer, consumer = timed.connect(), timed.connect("consumer")
+    files = timed.files
+    files.space = sum(len(files.copy().content(path)) for path in files.paths()) + 12 * SEGMENT
+    first = 0
+    while peer.send("jobs", *messages(1, 1000)) == ["accepted"]:
+        first += 1
+    consumer.receive("jobs", credit=2000)
+    assert len(consumer.got) == first
+    for index, (_, delivery) in enumerate(consumer.got):
+        if index % 3:
+            delivery.update(Delivery.ACCEPTED)
+            delivery.settle()
+    consumer.pump()
+    consumer.drop()
+    again = waits = 0
+    sender = peer.session.sender("again")
+    sender.target.address = "jobs"
+    sender.open()
+    peer.pump()
+    state: object = Delivery.ACCEPTED
+    while state == Delivery.ACCEPTED:
+        delivery = sender.delivery(f"again {again}")
+        sender.send(messages(1, 1000)[0].encode())
+        sender.advance()
+        while not delivery.remote_state:
+            peer.flush()
+            timed.turn()
+            waits += bool(timed.broker.work.held)
+            peer.read()
+        state = delivery.remote_state
+        delivery.settle()
+        again += state == Delivery.ACCEPTED
+    assert waits > 0
+    assert again > first // 3, (first, timed.log.segments)
+    assert timed.log.failed is None
 
 
 def test_a_volume_whose_space_cannot_be_read_is_told_once(

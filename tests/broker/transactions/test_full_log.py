@@ -43,7 +43,7 @@ class Bench:
             self.site.syncer.complete()
             moved = self.client.flush() + self.site.has_work
             self.site.loop.turn(may_wait=False)
-            moved += self.client.receive()
+            moved += self.client.receive() + bool(self.site.broker.work.held)  # until there is room, or none to gain
             quiet = 0 if moved else quiet + 1
 
     def declare(self) -> bytes:
