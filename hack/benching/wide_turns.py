@@ -342,7 +342,7 @@ def _collections(messages: int) -> None:
 
 
 def _segments() -> None:
-    from penstock_broker.log.segment_usage import Segment, SegmentUsage
+    from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
 
     usage = SegmentUsage()
     for number in range(1, 20_001):

@@ -9,7 +9,7 @@ from zlib import crc32
 import pytest
 
 from penstock_broker.log import Log, LogOptions, SyncChoice
-from penstock_broker.log.blocks import SegmentHeader, encode_segment_header
+from penstock_broker.log.format.blocks import SegmentHeader, encode_segment_header
 from penstock_cli import main
 from penstock_cli.log.folder import ProgressLine
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from struct import Struct
 from zlib import crc32
 
-from penstock_broker.log.files import Buffer, RealFiles
+from penstock_broker.log.disk.files import Buffer, RealFiles
 
 _TALLY = Struct("<QQQQ")
 _HIDDEN = ".unsynced-"

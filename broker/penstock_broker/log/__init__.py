@@ -1,11 +1,10 @@
 """The log as the rest of the broker sees it. Everything else in this folder is private, and so is the format."""
 
-from penstock_broker.log.append import RecordTooLarge
-from penstock_broker.log.blocks import NewerFormat
-from penstock_broker.log.bodies import LargePayload, StagedBody, bytes_in_log
-from penstock_broker.log.commit import CommitAck, CommitPut
-from penstock_broker.log.damage import Damage
-from penstock_broker.log.files import (
+from penstock_broker.log.append.appender import RecordTooLarge
+from penstock_broker.log.append.commit import CommitAck, CommitPut
+from penstock_broker.log.append.space import NoRoom
+from penstock_broker.log.disk.damage import Damage
+from penstock_broker.log.disk.files import (
     FileLayer,
     FolderLocked,
     ReadOnlyFiles,
@@ -13,21 +12,22 @@ from penstock_broker.log.files import (
     lock_folder,
     watch_folder,
 )
-from penstock_broker.log.inspection import Inspection, inspect_log
-from penstock_broker.log.live_messages import LiveMessage, PagedQueue
+from penstock_broker.log.disk.syncers import SyncChoice, Syncer
+from penstock_broker.log.format.blocks import NewerFormat
+from penstock_broker.log.format.records import VOLATILE, Document, EndReason
+from penstock_broker.log.inspection.log_inspection import Inspection, inspect_log
+from penstock_broker.log.inspection.record_dump import ListedRecord, UnknownQueue, Value, Wanted, list_records
+from penstock_broker.log.inspection.repairs import NotSaved, Repair, carry_out, plan_repairs, plan_replacements
 from penstock_broker.log.log import Log
-from penstock_broker.log.message_reader import Reading
 from penstock_broker.log.options import LogOptions
-from penstock_broker.log.paged_puts import LiveRun
-from penstock_broker.log.record_dump import ListedRecord, UnknownQueue, Value, Wanted, list_records
-from penstock_broker.log.record_reader import Progress
-from penstock_broker.log.records import VOLATILE, Document, EndReason
-from penstock_broker.log.recover import Recovered
-from penstock_broker.log.repairs import NotSaved, Repair, carry_out, plan_repairs, plan_replacements
-from penstock_broker.log.replay import KEEP, Pageable, Usual
-from penstock_broker.log.segment_files import ForeignSegment, Unreadable
-from penstock_broker.log.space import NoRoom
-from penstock_broker.log.syncers import SyncChoice, Syncer
+from penstock_broker.log.recovery.bodies import LargePayload, StagedBody, bytes_in_log
+from penstock_broker.log.recovery.live_messages import LiveMessage, PagedQueue
+from penstock_broker.log.recovery.paged_puts import LiveRun
+from penstock_broker.log.recovery.record_reader import Progress
+from penstock_broker.log.recovery.recover import Recovered
+from penstock_broker.log.recovery.replay import KEEP, Pageable, Usual
+from penstock_broker.log.scan.segment_files import ForeignSegment, Unreadable
+from penstock_broker.log.segments.message_reader import Reading
 
 __all__ = [
     "KEEP",

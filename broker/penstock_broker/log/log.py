@@ -15,27 +15,27 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from penstock_broker.log.ack_compaction import AckCompaction
-from penstock_broker.log.append import Appender
-from penstock_broker.log.bodies import StagedBody
-from penstock_broker.log.body_writer import BodyWriter
-from penstock_broker.log.checkpoint import Checkpoint, CheckpointSchedule, Numbers
-from penstock_broker.log.commit import CommitAck, CommitPut, Commits
-from penstock_broker.log.files import Buffer, FileLayer, RealFiles, lock_folder
-from penstock_broker.log.message_reader import MessageReader, Reading
+from penstock_broker.log.append.appender import Appender
+from penstock_broker.log.append.body_writer import BodyWriter
+from penstock_broker.log.append.commit import CommitAck, CommitPut, Commits
+from penstock_broker.log.append.space import Space
+from penstock_broker.log.append.turn import TurnWriter
+from penstock_broker.log.compaction.ack_compaction import AckCompaction
+from penstock_broker.log.disk.files import Buffer, FileLayer, RealFiles, lock_folder
+from penstock_broker.log.disk.spare_segments import SpareSegments
+from penstock_broker.log.disk.syncers import Syncer, choose
+from penstock_broker.log.format.record_codec import closed_record, most_entries
+from penstock_broker.log.format.route_sets import RouteSets
 from penstock_broker.log.options import LogOptions
-from penstock_broker.log.record_codec import closed_record, most_entries
-from penstock_broker.log.record_reader import Progress, unheard
-from penstock_broker.log.recover import FirstRecords, Recovered, Restored, first_records, recover
-from penstock_broker.log.replay import Pageable
-from penstock_broker.log.route_sets import RouteSets
-from penstock_broker.log.segment_files import names_of
-from penstock_broker.log.space import Space
-from penstock_broker.log.spare_segments import SpareSegments
-from penstock_broker.log.sync import Sync
-from penstock_broker.log.syncers import Syncer, choose
-from penstock_broker.log.turn import TurnWriter
-from penstock_broker.log.writer import SegmentWriter
+from penstock_broker.log.recovery.bodies import StagedBody
+from penstock_broker.log.recovery.record_reader import Progress, unheard
+from penstock_broker.log.recovery.recover import FirstRecords, Recovered, Restored, first_records, recover
+from penstock_broker.log.recovery.replay import Pageable
+from penstock_broker.log.scan.segment_files import names_of
+from penstock_broker.log.segments.message_reader import MessageReader, Reading
+from penstock_broker.log.write.checkpoint import Checkpoint, CheckpointSchedule, Numbers
+from penstock_broker.log.write.sync import Sync
+from penstock_broker.log.write.writer import SegmentWriter
 
 LOGGER = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from penstock_broker.log.record_reader import KEPT_BYTES
-from penstock_broker.log.syncers import SyncChoice
+from penstock_broker.log.disk.syncers import SyncChoice
+from penstock_broker.log.recovery.record_reader import KEPT_BYTES
 
 __all__ = ["SMALLEST_SEGMENT", "LogOptions"]
 

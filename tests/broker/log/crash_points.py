@@ -17,9 +17,9 @@ from typing import Final
 from broker.log.simulated_files import PowerCut
 
 from penstock_broker.log import CommitAck, CommitPut, FileLayer, Log, LogOptions, Recovered, SyncChoice
-from penstock_broker.log.blocks import BLOCK_HEADER, BLOCK_MAGIC, SEGMENT_MAGIC, BlockFlag
-from penstock_broker.log.files import Buffer
-from penstock_broker.log.record_codec import PUT_TYPES, RecordType, split
+from penstock_broker.log.disk.files import Buffer
+from penstock_broker.log.format.blocks import BLOCK_HEADER, BLOCK_MAGIC, SEGMENT_MAGIC, BlockFlag
+from penstock_broker.log.format.record_codec import PUT_TYPES, RecordType, split
 
 _MESSAGE = Struct("<8xQ")  # in the body of a put
 

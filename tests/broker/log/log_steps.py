@@ -9,9 +9,9 @@ from broker.log.naive_log import NaiveMessage, NaiveState
 from broker.log.simulated_files import SimulatedFiles
 
 from penstock_broker.log import LargePayload, Log, LogOptions, Recovered, SyncChoice
-from penstock_broker.log.blocks import seed_of
-from penstock_broker.log.scan import SegmentData, find_blocks
-from penstock_broker.log.spare_segments import number_of
+from penstock_broker.log.disk.spare_segments import number_of
+from penstock_broker.log.format.blocks import seed_of
+from penstock_broker.log.scan.block_scan import SegmentData, find_blocks
 
 __all__ = ["SMALL", "a_queue", "end_of_log", "opened", "recovered_state", "settle", "whole"]
 

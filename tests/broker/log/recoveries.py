@@ -11,10 +11,10 @@ from typing import NamedTuple
 from broker.log.simulated_files import SimulatedFiles
 
 from penstock_broker.log import KEEP, LiveRun, Recovered, Usual
-from penstock_broker.log.block_index import BlockIndex
-from penstock_broker.log.blocks import seed_of
-from penstock_broker.log.recover import Restored, recover
-from penstock_broker.log.segment_reader import find_put
+from penstock_broker.log.format.blocks import seed_of
+from penstock_broker.log.recovery.recover import Restored, recover
+from penstock_broker.log.segments.block_index import BlockIndex
+from penstock_broker.log.segments.segment_reader import find_put
 
 __all__ = ["SmallRule", "assert_paging_finds_the_same", "numbers_in"]
 

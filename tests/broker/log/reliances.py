@@ -17,21 +17,17 @@ from typing import Any, Final
 import pytest
 from broker.log.simulated_files import SimulatedFiles
 
-from penstock_broker.log import (
-    blocks,
-    checkpoint,
-    log,
-    scan,
-    segment_reader,
-    segment_usage,
-    survivors,
-    sync,
-    syncers,
-    writer,
-)
-from penstock_broker.log.blocks import BLOCK_MAGIC, SEGMENT_HEADER, SEGMENT_MAGIC, BlockHeader, SegmentHeader
-from penstock_broker.log.files import Buffer, FileLayer
-from penstock_broker.log.route_sets import SegmentRoutes
+from penstock_broker.log import log
+from penstock_broker.log.append import space
+from penstock_broker.log.compaction import survivors
+from penstock_broker.log.disk import syncers
+from penstock_broker.log.disk.files import Buffer, FileLayer
+from penstock_broker.log.format import blocks
+from penstock_broker.log.format.blocks import BLOCK_MAGIC, SEGMENT_HEADER, SEGMENT_MAGIC, BlockHeader, SegmentHeader
+from penstock_broker.log.format.route_sets import SegmentRoutes
+from penstock_broker.log.scan import block_scan
+from penstock_broker.log.segments import segment_reader, segment_usage
+from penstock_broker.log.write import checkpoint, sync
 
 __all__ = ["OFF", "Off"]
 
@@ -276,14 +272,14 @@ OFF: Final[dict[str, Off]] = {
     ),
     "recovery deletes segments behind the cut": _under("recover", _each("unlink")),
     # checksums, and what a block says of itself
-    "a block has a checksum": _instead(scan, "decode_block", _unchecked),
+    "a block has a checksum": _instead(block_scan, "decode_block", _unchecked),
     "the checksum begins with the log's id": _instead(blocks, "crc32", lambda crc32: lambda data, seed=0: crc32(data)),
     "a block that is read again has its checksum checked": _instead(
         segment_reader, "crc32", lambda _: lambda data, seed=0: _Alike()
     ),
     "a segment's header has a checksum": _instead(blocks, "_decode_header_at", _header_unchecked),
-    "what a block says was synced is no torn tail": _instead(scan._Found, "claimed", lambda _: lambda found: 0),
-    "a torn tail is no damage": _instead(scan._Found, "claimed", lambda _: lambda found: 1 << 62),
+    "what a block says was synced is no torn tail": _instead(block_scan._Found, "claimed", lambda _: lambda found: 0),
+    "a torn tail is no damage": _instead(block_scan._Found, "claimed", lambda _: lambda found: 1 << 62),
     # orderings
     "a segment is recycled when the block that freed it is synced": _instead(
         segment_usage.SegmentUsage, "_lower", _release_unnoted
@@ -292,11 +288,9 @@ OFF: Final[dict[str, Off]] = {
         checkpoint.CheckpointSchedule, "note_checkpoint", _checkpoint_unawaited
     ),
     "acks stay as long as the puts that they name": _instead(segment_usage.SegmentUsage, "ack", _acks_forgotten),
-    "acks that keep segments are written again before these are free": _instead(
-        writer.SegmentWriter, "write_compacted", _acks_unmoved
-    ),
+    "acks that keep segments are written again before these are free": _instead(space, "write_acks", _acks_unmoved),
     "segments wait until their acks that were written again are synced": _instead(
-        writer.SegmentWriter, "write_compacted", _moved_acks_unawaited
+        space, "write_acks", _moved_acks_unawaited
     ),
     "acks of copies name the older puts too": _instead(segment_usage.SegmentUsage, "move", _older_puts_unnoted),
     "a segment waits until its parts of bodies that were moved are synced": _instead(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock_broker.log.files import Buffer
+from penstock_broker.log.disk.files import Buffer
 
 
 class PowerCut(BaseException):

@@ -9,9 +9,7 @@ from broker.log.recoveries import SmallRule
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_broker.log import bulk_reader
-from penstock_broker.log.bulk_reader import bulk_records
-from penstock_broker.log.record_codec import (
+from penstock_broker.log.format.record_codec import (
     Malformed,
     ack_record,
     commit_record,
@@ -20,8 +18,10 @@ from penstock_broker.log.record_codec import (
     put_record,
     route_record,
 )
-from penstock_broker.log.records import Put, Record
-from penstock_broker.log.replay import PlainPuts
+from penstock_broker.log.format.records import Put, Record
+from penstock_broker.log.recovery import bulk_reader
+from penstock_broker.log.recovery.bulk_reader import bulk_records
+from penstock_broker.log.recovery.replay import PlainPuts
 
 BEFORE = b"of the block before"
 Told = tuple[int, int, int] | Record

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_broker.log.block_index import INDEX_BYTES, BlockIndex
+from penstock_broker.log.segments.block_index import INDEX_BYTES, BlockIndex
 
 BLOCKS = st.lists(
     st.tuples(st.integers(1, 50), st.sampled_from((64, INDEX_BYTES // 3, INDEX_BYTES))),

@@ -4,7 +4,7 @@ from zlib import crc32
 
 import pytest
 
-from penstock_broker.log.blocks import (
+from penstock_broker.log.format.blocks import (
     BlockFlag,
     BlockHeader,
     NewerFormat,

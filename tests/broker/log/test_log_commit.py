@@ -18,8 +18,8 @@ from penstock_broker.log import (
     RecordTooLarge,
     Recovered,
 )
-from penstock_broker.log.record_codec import decode_records
-from penstock_broker.log.records import Commit, Record
+from penstock_broker.log.format.record_codec import decode_records
+from penstock_broker.log.format.records import Commit, Record
 
 TEXTS = (b"inline", b"staged " * 20, b"parts " * 900)
 

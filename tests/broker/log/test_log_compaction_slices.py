@@ -9,10 +9,10 @@ from broker.log.log_steps import a_queue, settle
 from broker.log.simulated_files import SimulatedFiles
 
 from penstock_broker.log import Log, LogOptions, SyncChoice
-from penstock_broker.log.compaction import COPIED_BYTES
-from penstock_broker.log.files import Buffer
-from penstock_broker.log.segment_reader import PIECE
-from penstock_broker.log.survivors import Survivors
+from penstock_broker.log.compaction.message_compaction import COPIED_BYTES
+from penstock_broker.log.compaction.survivors import Survivors
+from penstock_broker.log.disk.files import Buffer
+from penstock_broker.log.segments.segment_reader import PIECE
 
 SEGMENT = 1024 * 1024
 MOST_RECORDS = 1024

@@ -14,7 +14,7 @@ from broker.log.log_steps import SMALL, a_queue, opened, settle
 from broker.log.simulated_files import PowerCut, SimulatedFiles
 
 from penstock_broker.log import ForeignSegment, Log, LogOptions, Recovered, SyncChoice, Unreadable
-from penstock_broker.log.files import Buffer, RealFiles, write_all
+from penstock_broker.log.disk.files import Buffer, RealFiles, write_all
 
 
 def segment(folder: Path, number: int) -> Path:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_broker.log.blocks import BlockFlag, BlockHeader, decode_block, seal_block, seed_of
-from penstock_broker.log.lost_log_id import NoAgreement, find_lost_id, id_for_seed, start_value
+from penstock_broker.log.format.blocks import BlockFlag, BlockHeader, decode_block, seal_block, seed_of
+from penstock_broker.log.format.lost_log_id import NoAgreement, find_lost_id, id_for_seed, start_value
 
 
 @given(data=st.binary(max_size=200), value=st.integers(0, 0xFFFF_FFFF))

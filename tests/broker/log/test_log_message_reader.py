@@ -9,7 +9,7 @@ import pytest
 from broker.log.simulated_files import SimulatedFiles
 
 from penstock_broker.log import Log, LogOptions, SyncChoice
-from penstock_broker.log.block_index import INDEX_BYTES, BlockIndex
+from penstock_broker.log.segments.block_index import INDEX_BYTES, BlockIndex
 
 LOG_ID = b"\7" * 16
 ANY = 1 << 30

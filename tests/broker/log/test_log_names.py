@@ -11,7 +11,7 @@ from broker.log.simulated_files import SimulatedFiles
 from support.broker_site import HeldSyncer
 
 from penstock_broker.log import FileLayer, Log, LogOptions, RealFiles, SyncChoice
-from penstock_broker.log.syncers import AioSyncer, ThreadSyncer
+from penstock_broker.log.disk.syncers import AioSyncer, ThreadSyncer
 
 SIZE = 16384
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_broker.log.blocks import NewerFormat
-from penstock_broker.log.record_codec import (
+from penstock_broker.log.format.blocks import NewerFormat
+from penstock_broker.log.format.record_codec import (
     Malformed,
     ack_record,
     checkpoint_records,
@@ -25,7 +25,7 @@ from penstock_broker.log.record_codec import (
     staged_put_record,
     start_record,
 )
-from penstock_broker.log.records import (
+from penstock_broker.log.format.records import (
     Ack,
     CheckpointBegin,
     CheckpointEnd,

@@ -8,8 +8,9 @@ import pytest
 from broker.log.log_steps import end_of_log
 from broker.log.simulated_files import PowerCut, SimulatedFiles
 
-from penstock_broker.log import Log, LogOptions, NewerFormat, Recovered, SyncChoice, record_reader
-from penstock_broker.log.blocks import BlockFlag, BlockHeader, seal_block, seed_of
+from penstock_broker.log import Log, LogOptions, NewerFormat, Recovered, SyncChoice
+from penstock_broker.log.format.blocks import BlockFlag, BlockHeader, seal_block, seed_of
+from penstock_broker.log.recovery import record_reader
 
 LOG_ID = b"\7" * 16
 SMALL = LogOptions(segment_bytes=16384, sync=SyncChoice.INLINE)

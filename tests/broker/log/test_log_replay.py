@@ -1,7 +1,6 @@
 """What records add up to: sets, checkpoints, and what damage leaves open."""
 
-from penstock_broker.log.live_messages import live_messages, lost_incarnations
-from penstock_broker.log.records import (
+from penstock_broker.log.format.records import (
     Ack,
     CheckpointBegin,
     CheckpointEnd,
@@ -15,7 +14,8 @@ from penstock_broker.log.records import (
     RouteSet,
     Start,
 )
-from penstock_broker.log.replay import Replay
+from penstock_broker.log.recovery.live_messages import live_messages, lost_incarnations
+from penstock_broker.log.recovery.replay import Replay
 
 BOTH = RouteSet(1, (11, 12))
 QUEUES = (Document("queue", "a", 11, b""), Document("queue", "b", 12, b""))

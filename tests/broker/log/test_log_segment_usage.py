@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock_broker.log.segment_usage import Segment, SegmentUsage
+from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
 
 QUEUE, OTHER = 11, 12
 ALL = 1 << 60  # every block is synced, every topology restated later

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from broker.log.simulated_files import SimulatedFiles
 
-from penstock_broker.log.spare_segments import SpareSegments, number_of, segment_name
+from penstock_broker.log.disk.spare_segments import SpareSegments, number_of, segment_name
 
 FOLDER = Path("/log")
 SIZE = 16384

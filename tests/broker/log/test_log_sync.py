@@ -11,7 +11,7 @@ from broker.log.log_steps import a_queue
 from broker.log.simulated_files import SimulatedFiles
 
 from penstock_broker.log import Log, LogOptions, RealFiles, SyncChoice
-from penstock_broker.log.syncers import AioSyncer
+from penstock_broker.log.disk.syncers import AioSyncer
 
 SMALL = LogOptions(segment_bytes=16384, sync=SyncChoice.INLINE)
 

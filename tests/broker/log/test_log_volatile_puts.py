@@ -9,8 +9,8 @@ from broker.log.log_steps import a_queue, opened
 from broker.log.simulated_files import SimulatedFiles
 
 from penstock_broker.log import VOLATILE, Log
-from penstock_broker.log.record_codec import decode_records
-from penstock_broker.log.records import Put, VolatilePut
+from penstock_broker.log.format.record_codec import decode_records
+from penstock_broker.log.format.records import Put, VolatilePut
 
 
 def test_the_record() -> None:

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_broker.log.files import Buffer
-from penstock_broker.log.record_codec import closed_record, put_record
-from penstock_broker.log.writer import split_records
+from penstock_broker.log.disk.files import Buffer
+from penstock_broker.log.format.record_codec import closed_record, put_record
+from penstock_broker.log.write.writer import split_records
 
 FIXED = 32  # bytes of a put before its payload, see docs/reference/log-format.md
 

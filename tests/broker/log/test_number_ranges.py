@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_broker.log.number_ranges import NumberRanges
+from penstock_broker.log.recovery.number_ranges import NumberRanges
 
 SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=20)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock_broker.log.paged_puts import Batch, LiveRun, PagedPuts, RunChain
-from penstock_broker.log.route_sets import ReachedQueues
+from penstock_broker.log.format.route_sets import ReachedQueues
+from penstock_broker.log.recovery.paged_puts import Batch, LiveRun, PagedPuts, RunChain
 
 BOTH = ReachedQueues((7, 8))
 

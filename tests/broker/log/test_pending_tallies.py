@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_broker.log import segment_usage
-from penstock_broker.log.pending_tallies import PendingTallies, Share
-from penstock_broker.log.segment_usage import Segment, SegmentUsage, Tally
+from penstock_broker.log.segments import segment_usage
+from penstock_broker.log.segments.pending_tallies import PendingTallies, Share
+from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage, Tally
 
 QUEUES = (11, 12, 13, 14, 15)
 ALL = 1 << 60

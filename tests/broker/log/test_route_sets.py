@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_broker.log import Log, LogOptions, SyncChoice
-from penstock_broker.log.record_codec import decode_records
-from penstock_broker.log.records import RouteDifference, RouteSet
-from penstock_broker.log.route_sets import HIGHEST, KnownRouteSets, RouteSets, SegmentRoutes
+from penstock_broker.log.format.record_codec import decode_records
+from penstock_broker.log.format.records import RouteDifference, RouteSet
+from penstock_broker.log.format.route_sets import HIGHEST, KnownRouteSets, RouteSets, SegmentRoutes
 
 HEAD = 8 + 8
 """Bytes of a definition before its queues: head of the record, route set and reserved."""

@@ -14,7 +14,7 @@ from proton import Message, symbol
 from support.stepped_broker import Peer, SteppedBroker
 from support.tight_memory import tighten
 
-from penstock_broker.log.message_reader import GIVE_UP_MS
+from penstock_broker.log.segments.message_reader import GIVE_UP_MS
 from penstock_broker.messages import paging
 
 COUNT = 300

@@ -1,0 +1,200 @@
+"""Transactions: puts and acks in one record, which counts at recovery as a whole or not at all.
+
+`begin_unit`, any puts and acks, then `end_unit`; or `commit` at once. Not on the path of small messages.
+Source: docs/decisions/035-transactions.md.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from penstock_broker.log.append.appender import Appender, PendingRecords, RecordTooLarge
+from penstock_broker.log.append.body_writer import BodyWriter
+from penstock_broker.log.append.space import NoRoom, Space
+from penstock_broker.log.disk.files import Buffer
+from penstock_broker.log.format.record_codec import (
+    PUT,
+    PUT_TYPES,
+    RecordType,
+    ack_record,
+    chunks,
+    commit_record,
+    most_entries,
+    put_record,
+    staged_put_record,
+)
+from penstock_broker.log.format.records import EndReason
+from penstock_broker.log.recovery.bodies import LargePayload, StagedBody
+from penstock_broker.log.segments.segment_usage import SegmentUsage
+from penstock_broker.log.write.writer import SegmentWriter, record_buffers
+
+UNIT_PUT_BYTES = 64
+"""What a put in a commit takes besides head and payload; more than the fields of its record."""
+UNIT_ACK_BYTES = 40
+"""What an ack in a commit takes if each is in a record of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPut:
+    """A message of a transaction. `number` is from `Log.next_messages`, ascending, taken in the same turn."""
+
+    number: int
+    route_set: int
+    body: bytes | StagedBody
+    arrival: int
+    flags: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAck:
+    """Messages that leave a queue by a transaction."""
+
+    incarnation: int
+    messages: Iterable[int]
+    reason: EndReason = EndReason.ACCEPTED
+
+
+class Commits:
+    """Makes commit records of what is put and acknowledged together."""
+
+    def __init__(
+        self, appender: Appender, bodies: BodyWriter, usage: SegmentUsage, writer: SegmentWriter, space: Space
+    ) -> None:
+        self._appender, self._bodies, self._usage, self._space = appender, bodies, usage, space
+        self._largest = appender.largest
+        self._most = most_entries(writer.capacity)
+        self._outside: PendingRecords | None = None
+        """What the turn had appended before a unit began; None if there is no unit."""
+
+    def check_unit(self, puts: Iterable[tuple[Buffer, int]], acks: int) -> None:
+        """Whether a unit of these puts and this number of acks will be taken, provided that it begins in this turn.
+
+        A put is a payload, and by how many bytes it may become longer. Raises RecordTooLarge, or NoRoom. A unit of acks
+        alone finds room also when the disk is full.
+        """
+        count = inline = heads = 0
+        for payload, growth in puts:
+            count += 1
+            if isinstance(payload, LargePayload):
+                heads += len(payload.head) + growth
+            else:
+                inline += len(payload) + growth
+        record = count * UNIT_PUT_BYTES + heads + acks * UNIT_ACK_BYTES
+        if record > self._largest:
+            raise RecordTooLarge(f"it takes {record} bytes of one record, of which there are {self._largest}")
+        if not count:
+            return
+        # The record may begin a segment, so that the rest of the one before stays empty.
+        waiting = self._appender.pending.size + self._bodies.waiting_bytes
+        size = waiting + inline + count * UNIT_PUT_BYTES + 2 * record
+        if not self._space.accepts_publishing() or not self._space.has_room(size):
+            raise NoRoom("the disk is full")
+
+    def begin_unit(self) -> None:
+        """What is put and acknowledged from now on happens as a whole. One unit at a time, which ends in its turn.
+
+        Topology, delivered-up-to numbers and delivery counts are not part of the unit.
+        """
+        assert self._outside is None, "a unit within a unit"
+        self._outside = self._appender.pending
+        self._appender.pending = PendingRecords(is_unit=True)
+
+    def end_unit(self) -> None:
+        """Append the unit as one record. Payloads that are too much for one record are written as bodies before it.
+
+        Acks that make room in queues (`EndReason.DROPPED`) follow behind the record: how many there are does not depend
+        on the unit alone, and a crash between the two leaves a queue over its limit, no more. Raises RecordTooLarge if
+        nobody asked `check_unit`: then nothing of the unit was appended.
+        """
+        unit, pending = self._leave_unit()
+        records: list[Buffer] = []
+        for record in record_buffers(unit.records):
+            if record[0][0] in PUT_TYPES:
+                records.append(b"".join(record))
+            else:
+                pending.records += record
+        acks: list[CommitAck] = []
+        for (incarnation, reason), messages in unit.acks.items():
+            if reason is EndReason.DROPPED:
+                self._appender.ack_many(incarnation, messages, reason)
+            else:
+                acks.append(CommitAck(incarnation, messages, reason))
+        self._append_commit(records, acks)
+        for route_set, numbers in unit.puts.items():
+            pending.puts.setdefault(route_set, []).extend(numbers)
+        pending.bodies += unit.bodies
+
+    def abandon_unit(self) -> None:
+        """Nothing of the unit happens, except for changes of topology."""
+        unit, pending = self._leave_unit()
+        for record in record_buffers(unit.records):
+            if record[0][0] not in PUT_TYPES:
+                pending.records += record
+
+    def commit(self, puts: Sequence[CommitPut], acks: Sequence[CommitAck]) -> None:
+        """Append one record of all these puts and acks: at recovery all of them count, or none.
+
+        Acks of queues that have ended are left out. Ask `accepts_publishing` before. Raises as `end_unit`.
+        """
+        self._bodies.write()
+        self._append_commit([_encoded(put) for put in puts], acks)
+        for put in puts:
+            self._appender.pending.add_put(put.route_set, put.number, _body_of(put.body))
+
+    def _leave_unit(self) -> tuple[PendingRecords, PendingRecords]:
+        """Go on where the turn was before the unit. Returns what the unit had appended, and the rest of the turn."""
+        outside = self._outside
+        assert outside is not None, "no unit has begun"
+        self._outside = None
+        unit, self._appender.pending = self._appender.pending, outside
+        outside.other_bytes += unit.other_bytes
+        return unit, outside
+
+    def _append_commit(self, records: list[Buffer], acks: Sequence[CommitAck]) -> None:
+        pending = self._appender.pending
+        leaving = [(ack, sorted(ack.messages)) for ack in acks if ack.incarnation in self._usage.queues]
+        leaving = [(ack, messages) for ack, messages in leaving if messages]
+        staged: list[tuple[int, int, StagedBody]] = []
+        if sum(map(len, records)) > self._largest // 2:
+            records = [self._with_staged_payload(record, staged) for record in records]
+            self._bodies.write()
+        puts = len(records)
+        for ack, messages in leaving:
+            records += [ack_record(ack.incarnation, chunk, ack.reason) for chunk in chunks(messages, self._most)]
+        if not records:
+            return
+        record = commit_record(records)
+        if len(record) > self._largest:
+            raise RecordTooLarge(f"a commit of {len(record)} bytes is more than half a log segment ({self._largest})")
+        pending.records.append(record)
+        pending.other_bytes += sum(map(len, records[puts:]))
+        pending.bodies += staged
+        self._appender.committed_acks += [(ack.incarnation, messages) for ack, messages in leaving]
+
+    def _with_staged_payload(self, record: Buffer, staged: list[tuple[int, int, StagedBody]]) -> Buffer:
+        """A put with its payload in a body of its own, so that many puts fit into one record."""
+        if record[0] != RecordType.PUT:
+            return record
+        _, flags, _, _, route_set, _, message, arrival = PUT.unpack_from(record)
+        body = self._bodies.stage()
+        self._bodies.hold_back(body, record[PUT.size :])  # the caller has checked for free space before the unit began
+        staged.append((message, route_set, body))
+        return staged_put_record(route_set, message, arrival, flags, (body.number, 0, body.length))
+
+
+def _encoded(put: CommitPut) -> bytes:
+    staged, head = put.body, b""
+    if isinstance(staged, LargePayload):
+        head = staged.head
+        body, offset = staged.rest
+    elif isinstance(staged, StagedBody):
+        body, offset = staged, 0
+    else:
+        return put_record(put.route_set, put.number, put.arrival, staged, put.flags)
+    number = (body.number, offset, body.length)
+    return staged_put_record(put.route_set, put.number, put.arrival, put.flags, number, head)
+
+
+def _body_of(payload: bytes | StagedBody) -> StagedBody | None:
+    if isinstance(payload, StagedBody):
+        return payload
+    return payload.rest[0] if isinstance(payload, LargePayload) else None

@@ -1,0 +1,171 @@
+"""Room in the log: whether publishers may use more of it, and the idle work that makes room.
+
+Source: docs/decisions/043-reserve-for-acks.md.
+"""
+
+import time
+from collections.abc import Callable
+
+from penstock_broker.log.compaction.ack_compaction import AckCompaction, write_acks
+from penstock_broker.log.compaction.message_compaction import Compaction
+from penstock_broker.log.disk.files import FileLayer
+from penstock_broker.log.disk.spare_segments import SpareSegments
+from penstock_broker.log.segments.segment_usage import Segment
+from penstock_broker.log.write.sync import Sync
+from penstock_broker.log.write.writer import SegmentWriter
+
+_FULL_RETRY_MS = 1000
+
+
+class NoRoom(Exception):
+    """The log takes no messages now: the disk is full but for the reserve, or the log has failed."""
+
+
+class Space:
+    """Recycles segments of which nothing is needed, has acks compacted, and fills spare segments ahead of need."""
+
+    def __init__(
+        self,
+        files: FileLayer,
+        writer: SegmentWriter,
+        spares: SpareSegments,
+        acks: AckCompaction,
+        sync: Sync,
+        reserve: int,
+        clock: Callable[[], int],
+    ) -> None:
+        """`reserve`: number of spare segments that publishers may not use. `clock`: milliseconds since 1970."""
+        self._writer, self._spares, self._acks, self._sync = writer, spares, acks, sync
+        self._messages = Compaction(files, writer.usage, writer, self._may_copy, clock)
+        self._reserve, self._clock = reserve, clock
+        self._fill_again_ms = 0
+        self._has_deleted = False
+        """A segment was deleted since the last attempt to get more space from the disk."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the last attempt to get more space from the disk failed."""
+        return self._spares.full
+
+    def accepts_publishing(self) -> bool:
+        """False when the disk is full but for the reserve, which is kept for draining, and after a failure."""
+        if self._writer.failed is not None:
+            return False
+        if not self._spares.full or len(self._spares) > self._reserve:
+            return True
+        current = self._writer.usage.segments[-1]
+        return len(self._spares) == self._reserve and current.end < current.size - current.size // 8
+
+    @property
+    def makes_room(self) -> bool:
+        """Whether publishers should wait: no more space is left than the reserve, but some will be given back though
+        nobody consumes."""
+        if self._writer.failed is not None or not self._spares.full or len(self._spares) > self._reserve:
+            return False
+        if self._has_deleted or self._spares.is_renaming or self._acks_want_work() or self._messages_want_work():
+            return True
+        schedule, usage = self._writer.schedule, self._writer.usage
+        return self._recyclable() is not None or usage.awaits_sync(schedule.kept_from, self._writer.synced)
+
+    @property
+    def prepared_bytes(self) -> int:
+        """Bytes that publishers may still fill without more space from the disk, from which they are taken already."""
+        spares, writer = self._spares, self._writer
+        ready = max(len(spares) - self._reserve, 0) * spares.size
+        return ready + spares.filled_bytes + max(writer.usage.segments[-1].room, 0)
+
+    def has_room(self, size: int) -> bool:
+        """Whether `size` more bytes fit without the reserve. Makes the spare segments that this takes, if it can."""
+        writer = self._writer
+        usable = writer.usage.segments[-1].room
+        each = writer.capacity - writer.capacity // 4  # some of a segment's end may stay empty
+        try:
+            while usable + max(len(self._spares) - self._reserve, 0) * each < size:
+                if not self._spares.fill_one():
+                    return False
+        except OSError as error:
+            self._fail(error)
+            return False
+        return True
+
+    def wants_work(self) -> bool:
+        """Whether `work` has something to do now."""
+        writer = self._writer
+        if writer.failed is not None or self._sync.is_filling_spare:
+            return False
+        return (
+            self._recyclable() is not None or self._may_fill() or self._acks_want_work() or self._messages_want_work()
+        )
+
+    def _is_time_to_fill(self) -> bool:
+        # More than the whole wait to go: the clock was put back, and the time noted before says nothing.
+        return not 0 < self._fill_again_ms - self._clock() <= _FULL_RETRY_MS
+
+    def work(self, budget_ms: float, first_message: int) -> None:
+        """Recycle one segment, compact acks or messages, or fill a spare segment, for about `budget_ms`.
+
+        A failure fails the log.
+        `first_message`: no put that is still to be written has a lower number.
+        """
+        if not self.wants_work():
+            return
+        try:
+            self._work(time.perf_counter() + budget_ms / 1000, first_message)
+        except OSError as error:
+            self._fail(error)
+
+    def _work(self, deadline: float, first_message: int) -> None:
+        writer = self._writer
+        unneeded = self._recyclable()
+        if unneeded is not None:
+            writer.usage.remove_segment(unneeded)
+            if self._spares.recycle(unneeded.path, unneeded.handle, unneeded.size):
+                self._has_deleted, self._fill_again_ms = True, 0
+            self._sync.request_for_names()
+            return
+
+        def more() -> bool:
+            return time.perf_counter() < deadline
+
+        if self._acks_want_work():
+            acks = self._acks.work(more)
+            if acks is not None:
+                write_acks(writer, acks, first_message)
+            return
+        is_short = len(self._spares) <= self._reserve  # a turn might have to fill one
+        if self._may_fill() and (is_short or not self._messages_want_work()):
+            handle = self._spares.fill(more)
+            self._has_deleted &= handle is not None and self._spares.full
+            self._fill_again_ms = self._clock() + _FULL_RETRY_MS if handle is None else 0
+            if handle is not None:
+                self._sync.request_for_spare(handle)
+                return
+        if self._messages_want_work():
+            self._messages.work(more, first_message)
+
+    def _acks_want_work(self) -> bool:
+        writer = self._writer
+        # One compaction at a time: each relies on it that the acks it reads stay where they are.
+        if self._messages.is_active:
+            return False
+        return self._acks.wants_work(writer.schedule.kept_from, writer.synced, is_full=self._spares.full)
+
+    def _messages_want_work(self) -> bool:
+        if self._acks.is_active:
+            return False
+        return self._messages.wants_work(self._writer.schedule.kept_from, is_full=self._spares.full)
+
+    def _may_fill(self) -> bool:
+        return self._spares.lacking and (not self._spares.full or self._is_time_to_fill())
+
+    def _may_copy(self, size: int) -> bool:
+        """Whether compaction may write `size` bytes of messages: a spare segment is left for acks and topology."""
+        if 2 * size < self._writer.usage.segments[-1].room:
+            return True
+        return len(self._spares) > (1 if self._spares.full else self._reserve)
+
+    def _recyclable(self) -> Segment | None:
+        return self._writer.usage.recyclable(self._writer.schedule.kept_from, self._writer.synced)
+
+    def _fail(self, error: OSError) -> None:
+        self._writer.fail(f"preparing segments failed: {error}")

@@ -1,0 +1,62 @@
+"""What of a log can't be read, and how it is set aside: copied, or moved as a whole, to the folder `damaged`."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock_broker.log.disk.files import FileLayer, write_all
+
+LOGGER = logging.getLogger(__name__)
+
+DAMAGED = "damaged"
+"""The folder, beside the segments, with what was set aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Synced data that can't be read: bytes [start, end) of a segment, the reason, and the file with their copy."""
+
+    segment: int
+    start: int
+    end: int
+    reason: str
+    copy: Path | None
+    """None if there was no space for it."""
+
+
+def copy_name(segment: int, start: int, end: int) -> str:
+    """The name of the file in `damaged` with these bytes of a segment."""
+    return f"segment-{segment:016x}-{start}-{end}.bin"
+
+
+def save_copy(files: FileLayer, folder: Path, name: str, content: bytes) -> Path | None:
+    """Write `content` durably to `folder / name`; a whole copy that is there already stays. None if that fails."""
+    path = folder / name
+    try:
+        is_there = name in files.names(folder)
+        handle = files.open(path, create=True)
+        try:
+            if not is_there or files.size(handle) != len(content):  # a crash may have left a part of it
+                write_all(files, handle, content, 0)
+                files.fdatasync(handle)
+        finally:
+            files.close(handle)
+        files.fsync_folder(folder)
+    except OSError as error:
+        LOGGER.error("the damaged bytes could not be copied to %s: %s", path, error)
+        return None
+    return path
+
+
+def set_aside(files: FileLayer, path: Path) -> Path:
+    """Move a whole file to `damaged` beside it, under a name that is free there. Raises OSError."""
+    folder = path.parent / DAMAGED
+    taken = files.names(folder)
+    name, number = path.name, 1
+    while name in taken:
+        number += 1
+        name = f"{path.name}.{number}"
+    files.rename(path, folder / name)
+    files.fsync_folder(folder)
+    files.fsync_folder(path.parent)
+    return folder / name

@@ -1,0 +1,1 @@
+"""The format of the log: blocks, records and route sets, from bytes and to bytes."""

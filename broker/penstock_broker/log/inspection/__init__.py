@@ -1,0 +1,1 @@
+"""What `penstock log` shows and repairs, without a broker."""

@@ -1,0 +1,1 @@
+"""The start: records are read and replayed, and then it is known what is alive."""

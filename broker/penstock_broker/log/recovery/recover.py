@@ -1,0 +1,300 @@
+"""Bring a folder into a state that the broker may serve: read it, decide what counts, replay it, copy what is damaged,
+and make the rest durable.
+
+The order matters, and each step can be repeated after a crash in it: (1) what nobody was promised is wiped, so that it
+can never be taken for something later; (2) blocks that no block calls synced are written again, because a failed write-
+back may have left them in the page cache only; (3) everything read is synced, names included. Only then a new epoch
+may begin.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock_broker.log.disk.damage import DAMAGED, Damage, copy_name, save_copy, set_aside
+from penstock_broker.log.disk.files import FileLayer, write_all
+from penstock_broker.log.format.blocks import (
+    SEGMENT_START,
+    BlockFlag,
+    BlockHeader,
+    SegmentHeader,
+    encode_segment_header,
+    seed_of,
+)
+from penstock_broker.log.format.record_codec import PUT, ack_record, chunks
+from penstock_broker.log.format.records import Document, EndReason
+from penstock_broker.log.recovery.bodies import StagedBody, fetch_bodies
+from penstock_broker.log.recovery.live_messages import (
+    LiveMessage,
+    PagedQueue,
+    live_messages,
+    lost_incarnations,
+    paged_queues,
+)
+from penstock_broker.log.recovery.paged_puts import Batch, LiveRun
+from penstock_broker.log.recovery.record_reader import KEPT_BYTES, Progress, RecordReader, unheard
+from penstock_broker.log.recovery.recovered_places import located
+from penstock_broker.log.recovery.replay import Pageable, Replay
+from penstock_broker.log.scan.block_scan import Cut, Hole, ScanResult, scan
+from penstock_broker.log.scan.segment_files import FoundSegment, find_segments, refuse_unreadable_end
+from penstock_broker.log.segments.segment_reader import find_put
+from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
+
+LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What the log holds."""
+
+    documents: tuple[Document, ...]
+    messages: dict[int, list[LiveMessage]]
+    """By incarnation, in number order; a queue without messages has an empty list."""
+    paged: dict[int, PagedQueue]
+    """By incarnation, further messages of queues, whose bodies are in the log only."""
+    epoch: int
+    """How often the log had been opened."""
+    sequence: int
+    """The last block that counts."""
+    clean: bool
+    """The last run closed the log."""
+    damage: tuple[Damage, ...]
+    lost: dict[int, int]
+    """By incarnation, how many messages were lost with a damaged document of their queue, or part of their body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Everything that a `Log` starts from."""
+
+    recovered: Recovered
+    usage: SegmentUsage
+    replay: Replay
+    log_id: bytes | None
+    """None if the folder held no log."""
+    incomplete: dict[int, list[int]]
+    """By incarnation, the live messages whose bodies can't be read."""
+    delivered_is_known: bool
+    """Every delivered-up-to number that was written has been read."""
+
+
+class FirstRecords(NamedTuple):
+    """What recovery has to say in the first block of an epoch."""
+
+    acks: list[bytes]
+    """Of messages whose bodies can't be read."""
+    delivered: list[tuple[int, int]]
+    """Incarnations, and up to which message they may have delivered."""
+
+
+def first_records(restored: Restored, most: int) -> FirstRecords:
+    """What the epoch's first block says of what was recovered. `most`: numbers that one record of acks may hold."""
+    acks = [
+        ack_record(incarnation, chunk, EndReason.DROPPED)
+        for incarnation, lost in restored.incomplete.items()
+        for chunk in chunks(lost, most)
+    ]
+    # What recovery concludes from a power failure must hold in later runs, which can't conclude it again.
+    live: dict[int, int] = {}
+    if not restored.delivered_is_known:
+        recovered = restored.recovered
+        live = {incarnation: each[-1].number for incarnation, each in recovered.messages.items() if each}
+        for incarnation, queue in recovered.paged.items():
+            live[incarnation] = max(queue.runs[-1].lasts[-1], live.get(incarnation, 0))
+    return FirstRecords(acks, list(live.items()))
+
+
+def recover(
+    files: FileLayer,
+    folder: Path,
+    inline_bytes: int,
+    progress: Progress = unheard,
+    pageable: Pageable | None = None,
+    kept_bytes: int = KEPT_BYTES,
+) -> Restored:
+    """Read all segments, and make durable what counts. Payloads longer than `inline_bytes` stay in the segments.
+
+    `pageable`: which other payloads may stay there, if all that are alive take more than `kept_bytes`. Raises
+    NewerFormat, ForeignSegment or Unreadable, which leave the folder unchanged, or OSError.
+    """
+    segments = find_segments(files, folder)
+    found, log_id = segments.found, segments.log_id
+    reader = RecordReader([item.data for item in found], progress, pageable, kept_bytes)
+    result = scan([item.data for item in found], seed_of(log_id or b""), reader.accept)
+    if result.cut is not None:
+        refuse_unreadable_end(found, result.cut)
+    replay, malformed = reader.replay, reader.malformed
+    usage = SegmentUsage()
+    damage = _copy_damaged(files, folder, found, [*_holes(result), *malformed])
+    damage += tuple(_set_aside_foreign(files, item) for item in segments.foreign)
+    if result.cut is not None:
+        kept = _make_durable(files, folder, found, result, result.cut, log_id)
+        _add_segments(usage, kept, result, reader)
+    _fetch_remarked(replay, files, usage, seed_of(log_id or b""))
+    bodies, incomplete = fetch_bodies(replay, files, usage, inline_bytes)
+    delivered_is_known = replay.closed or replay.boot_id == files.boot_id()
+    messages, without_document = live_messages(replay, delivered_is_known=delivered_is_known)
+    paged, others = _count_live(usage, replay, messages, bodies, delivered_is_known=delivered_is_known)
+    for incarnation, count in others.items():
+        without_document[incarnation] = without_document.get(incarnation, 0) + count
+    sequence, epoch = _last(result)
+    lost = lost_incarnations(without_document, replay) if damage else {}
+    progress(reader.total, reader.total)
+    recovered = Recovered(
+        documents=tuple(replay.documents.values()),
+        messages=messages,
+        paged=paged,
+        epoch=epoch,
+        sequence=sequence,
+        clean=replay.closed,
+        damage=damage,
+        lost=lost | {incarnation: len(numbers) for incarnation, numbers in incomplete.items()},
+    )
+    return Restored(recovered, usage, replay, log_id, incomplete, delivered_is_known)
+
+
+def _last(result: ScanResult) -> tuple[int, int]:
+    """The highest sequence and epoch that count."""
+    blocks = [item for item in result.accepted if isinstance(item, BlockHeader)]
+    highest = max((block.sequence for block in blocks), default=0)
+    return highest, max((block.epoch for block in blocks), default=0)
+
+
+def _holes(result: ScanResult) -> list[tuple[Hole, str]]:
+    holes = [item for item in result.accepted if isinstance(item, Hole)]
+    return [(hole, f"blocks {hole.first} to {hole.last} were synced and cannot be read") for hole in holes]
+
+
+def _copy_damaged(
+    files: FileLayer, folder: Path, found: Sequence[FoundSegment], holes: Sequence[tuple[Hole, str]]
+) -> tuple[Damage, ...]:
+    damage: list[Damage] = []
+    by_number = {item.data.number: item for item in found}
+    for hole, reason in holes:
+        content = by_number[hole.segment].data.data[hole.start : hole.end]
+        copy = save_copy(files, folder / DAMAGED, copy_name(hole.segment, hole.start, hole.end), content)
+        damage.append(Damage(hole.segment, hole.start, hole.end, reason, copy))
+        LOGGER.error("the log is damaged: %s, bytes %d to %d: %s; copy: %s", by_number[hole.segment].path, hole.start,
+                     hole.end, reason, copy or "none, the disk is full")  # fmt: skip
+    return tuple(damage)
+
+
+def _set_aside_foreign(files: FileLayer, item: FoundSegment) -> Damage:
+    reason = "it is a segment of another log"
+    files.close(item.handle)
+    moved = set_aside(files, item.path)
+    LOGGER.error("the log is damaged: %s: %s; it was moved to %s", item.path, reason, moved)
+    return Damage(item.data.number, 0, item.data.size, reason, moved)
+
+
+def _make_durable(
+    files: FileLayer, folder: Path, found: Sequence[FoundSegment], result: ScanResult, cut: Cut, log_id: bytes | None
+) -> list[FoundSegment]:
+    """Wipe what was not promised, rewrite what may be in memory only, and sync all. Returns the segments that stay.
+
+    Without a log id none does: the first start ended before it had promised anything.
+    """
+    kept = [item for item in found if item.data.number <= cut.segment and log_id is not None]
+    for item in found:
+        if item not in kept:
+            files.close(item.handle)
+            files.unlink(item.path)
+    if log_id is None:
+        files.fsync_folder(folder)
+        return []
+    by_number = {item.data.number: item for item in kept}
+    last = by_number[cut.segment]
+    for item in kept:
+        if item.header is None:  # the next start must find the log's id, also if only this segment is left
+            size = max(item.data.size, SEGMENT_START)
+            page = encode_segment_header(SegmentHeader(item.data.number, size, log_id, 0))
+            write_all(files, item.handle, page, 0)
+    if cut.end > cut.offset:
+        write_all(files, last.handle, bytes(cut.end - cut.offset), cut.offset)
+    for block in result.accepted:
+        if isinstance(block, BlockHeader) and block.sequence > result.claimed:
+            item = by_number[block.segment]
+            write_all(files, item.handle, item.data.data[block.offset : block.end], block.offset)
+    for item in kept:
+        files.fdatasync(item.handle)
+    files.fsync_folder(folder)
+    return kept
+
+
+def _add_segments(usage: SegmentUsage, kept: Sequence[FoundSegment], result: ScanResult, reader: RecordReader) -> None:
+    replay = reader.replay
+    ends = {block.segment: block for block in result.accepted if isinstance(block, BlockHeader)}
+    highest = 0
+    for item in kept:
+        number = item.data.number
+        first = replay.first_messages.get(number, highest + 1)
+        highest = replay.last_messages.get(number, highest)
+        last = ends.get(number)
+        size = max(item.data.size, SEGMENT_START)
+        sealed = last is not None and bool(last.flags & BlockFlag.SEAL)
+        end = size if sealed else SEGMENT_START if last is None else last.end
+        acks_into, last_message = replay.acks_into.get(number, set()), replay.last_messages.get(number, 0)
+        segment = Segment(
+            number, item.path, item.handle, size, end, first, last_message=last_message, acks_into=acks_into
+        )
+        segment.copied = replay.copied.get(number, [])
+        segment.blocks = reader.blocks.get(number, segment.blocks)
+        segment.definitions = reader.definitions.get(number, segment.definitions)
+        usage.add_segment(segment)
+
+
+def _count_live(
+    usage: SegmentUsage,
+    replay: Replay,
+    messages: dict[int, list[LiveMessage]],
+    bodies: dict[int, StagedBody],
+    *,
+    delivered_is_known: bool,
+) -> tuple[dict[int, PagedQueue], dict[int, int]]:
+    """Note what lives in which segment; the paged messages by incarnation, and how many no document holds."""
+    usage.queues = {incarnation: {} for incarnation in messages}
+    puts = replay.puts
+    if usage.segments:
+        _note_bytes(usage, replay)
+        usage.locate(located(replay), replay.highest_message + 1)
+    for incarnation, queue in messages.items():
+        for segment, together in groupby([message.number for message in queue], lambda number: puts[number].segment):
+            usage.restore(incarnation, list(together), segment)
+    for number in replay.repeated & puts.keys():
+        usage.by_number[puts[number].segment].copied_from.update(puts[number].older)
+    for number, body in bodies.items():
+        usage.hold_body(number, puts[number].waits_in, body)
+    sizes: dict[Batch, int] = {}
+
+    def counted(incarnation: int, batch: Batch, run: LiveRun) -> None:
+        usage.restore_run(incarnation, run.firsts, run.lasts, batch.segment)
+        sizes[batch] = max(sizes.get(batch, 0), run.bytes + run.messages * PUT.size)
+
+    found = paged_queues(replay, delivered_is_known=delivered_is_known, counted=counted)
+    for batch, size in sizes.items():
+        usage.by_number[batch.segment].put_bytes += size
+    return found
+
+
+def _note_bytes(usage: SegmentUsage, replay: Replay) -> None:
+    """Note how many bytes the live messages of each segment take; bodies that came in parts do not count."""
+    by_number, staged = usage.by_number, replay.staged
+    for number, live in replay.puts.items():
+        by_number[live.segment].put_bytes += PUT.size if number in staged else PUT.size + len(live.put.payload)
+
+
+def _fetch_remarked(replay: Replay, files: FileLayer, usage: SegmentUsage, seed: int) -> None:
+    """Read those paged messages of which a queue has changed a part: queues keep them in memory."""
+    paged = replay.paged
+    for incarnation, number in replay.remarks if paged is not None else ():
+        if paged is None or number in replay.puts or not paged.holds(incarnation, number):
+            continue
+        segment = usage.by_number.get(paged.segment_of(number))
+        put = find_put(files, segment, number, seed) if segment is not None else None
+        if put is None:
+            LOGGER.error("the log is damaged: message %d can't be read again; what was noted of it is lost", number)
+        else:
+            replay.bring_back(put)

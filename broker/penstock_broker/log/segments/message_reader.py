@@ -1,0 +1,268 @@
+"""Reads messages back from segments, by queue and number, for queues that keep only the first of them in memory.
+
+Blocks are checked by their checksum whenever they are read. The blocks read last are kept, decoded, for a moment:
+queues that read the same messages then share the bytes of their bodies. Source: docs/decisions/082-paging.md.
+"""
+
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from penstock_broker.log.disk.files import FileLayer
+from penstock_broker.log.format.blocks import BLOCK_HEADER, BlockFlag, decode_block
+from penstock_broker.log.format.record_codec import Malformed, decode_records, puts_in
+from penstock_broker.log.format.records import Put, RouteDifference, RouteSet
+from penstock_broker.log.format.route_sets import KnownRouteSets, RouteSets
+from penstock_broker.log.segments.block_index import Start
+from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
+
+__all__ = ["MessageReader", "Reading"]
+
+LOGGER = logging.getLogger(__name__)
+
+READ_BYTES: Final = 128 * 1024
+"""Bytes that one system call reads, if no single block is longer."""
+KEPT_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of blocks that are kept decoded."""
+
+AHEAD_BYTES: Final = 1024 * 1024
+"""Behind what was read, so much is asked of the disk, so that the next reads need not wait for it."""
+
+TRIES: Final = 3
+"""So often a place is read before it is given up, over `GIVE_UP_MS` at least."""
+
+GIVE_UP_MS: Final = 10_000
+
+KEPT_ROUTES: Final = 256
+"""Route sets that are remembered of those that no put will name again."""
+
+
+class Reading(NamedTuple):
+    """The messages that were found, by number, and the number at which to go on."""
+
+    puts: list[Put]
+    following: int
+
+
+class _Block(NamedTuple):
+    puts: list[Put]
+    """Those with a payload of their own, by number."""
+    end: int
+
+
+class _Records(NamedTuple):
+    """Of one block."""
+
+    content: memoryview
+    end: int
+    """Where the next one begins."""
+    is_current: bool
+    """The block is of the present epoch."""
+
+
+class MessageReader:
+    """Reads puts of one log. Raises OSError where it says so; what is damaged is named in the log and left out."""
+
+    def __init__(
+        self, files: FileLayer, usage: SegmentUsage, seed: int, routes: RouteSets, clock: Callable[[], int], epoch: int
+    ) -> None:
+        """`seed`: see `blocks.seed_of`; `clock` gives milliseconds; `epoch`: the present one."""
+        self._epoch = epoch
+        self._files, self._usage, self._seed, self._routes = files, usage, seed, routes
+        self._clock = clock
+        self._former: dict[int, tuple[int, ...]] = {}
+        self._kept: OrderedDict[tuple[int, int], tuple[_Block, int]] = OrderedDict()
+        self._kept_bytes = 0
+        self._chunk: tuple[int, int, bytes] = (-1, 0, b"")
+        self._named: set[tuple[int, int]] = set()
+        """Damaged blocks of which the log has told."""
+        self._failing: dict[tuple[int, int], tuple[int, int]] = {}
+        """Places that could not be read: how often, and since when (milliseconds)."""
+        self._given_up: set[tuple[int, int]] = set()
+        """Places that are not read again before the next start."""
+        self._asked = 0, 0
+        """Up to which byte of which segment the disk was asked to read ahead."""
+
+    def read(self, incarnation: int, first: int, last: int, most: int, most_bytes: int) -> Reading:
+        """Puts of one queue with numbers from `first` to `last`: about `most`, and payloads of about `most_bytes`.
+
+        Puts that the queue has acknowledged are among them; large payloads that lie in parts are not. Raises OSError.
+        """
+        found: dict[int, Put] = {}
+        ours: dict[int, bool] = {}
+        size, number = 0, first
+        while number <= last and len(found) < most and size < most_bytes:
+            segment, upto = self._usage.places.stretch(number)
+            upto = min(upto, last)
+            following = upto + 1
+            for start in segment.blocks.starts(number):
+                reached = upto + 1
+                for puts in self._puts_from(segment, start, number, upto):
+                    for put in puts:
+                        if not number <= put.message <= upto:
+                            continue
+                        is_ours = ours.get(put.route_set)
+                        if is_ours is None:
+                            is_ours = ours[put.route_set] = self._is_for(incarnation, put.route_set, segment)
+                        if is_ours:
+                            found[put.message] = put
+                            size += len(put.payload)
+                    if len(found) >= most or size >= most_bytes:
+                        reached = min(reached, puts[-1].message + 1)
+                        break
+                following = min(following, reached)
+            number = following
+        return Reading([found[each] for each in sorted(found) if each < number], number)
+
+    def _is_for(self, incarnation: int, route_set: int, segment: Segment) -> bool:
+        queues = self._routes.incarnations.get(route_set) or self._former.get(route_set)
+        if queues is None:
+            queues = self._defined(route_set, segment)
+            if len(self._former) >= KEPT_ROUTES:
+                self._former.clear()
+            self._former[route_set] = queues
+        return incarnation in queues
+
+    def _defined(self, route_set: int, segment: Segment) -> tuple[int, ...]:
+        """The queues of a route set that nobody uses any more, as the segment defines it. Raises OSError."""
+        known = KnownRouteSets()
+        number, asked = route_set, set[int]()
+        while number not in asked:
+            asked.add(number)
+            record = self._definition(number, segment)
+            if record is None:
+                break
+            known.define(record)
+            if isinstance(record, RouteSet):
+                return known.incarnations(route_set)
+            number = record.base
+        raise OSError(f"the definition of route set {route_set} in {segment.path} can't be read")
+
+    def _definition(self, route_set: int, segment: Segment) -> RouteSet | RouteDifference | None:
+        at = segment.definitions.get(route_set, 0)
+        found = self._records(segment, at) if at else None
+        for record in decode_records(found.content) if found is not None else ():
+            if isinstance(record, RouteSet | RouteDifference) and record.route_set == route_set:
+                return record
+        return None
+
+    def _puts_from(self, segment: Segment, start: Start, first: int, last: int) -> Iterator[list[Put]]:
+        """The puts of each block from `start` on that may hold messages from `first` to `last`."""
+        at, end = start.offset, start.end or segment.end
+        while 0 < at < end:
+            block = self._block(segment, at)
+            if block is None:
+                at = segment.blocks.next_after(at)
+                continue
+            at = block.end
+            if not block.puts or block.puts[-1].message < first:
+                continue
+            if block.puts[0].message > last:
+                return
+            yield block.puts
+
+    def _block(self, segment: Segment, at: int) -> _Block | None:
+        """The block that begins there; None if it is damaged, which is said once."""
+        key = segment.number, at
+        kept = self._kept.get(key)
+        if kept is not None:
+            self._kept.move_to_end(key)
+            return kept[0]
+        if key in self._given_up:
+            return None
+        try:
+            found = self._records(segment, at)
+        except OSError as error:
+            if not self._gives_up(key):
+                raise
+            LOGGER.error(
+                "%s can't be read at byte %d, also not after %d seconds: %s; its messages are set aside until the next "
+                "start of the broker",
+                segment.path,
+                at,
+                GIVE_UP_MS // 1000,
+                error,
+            )
+            return None
+        self._failing.pop(key, None)
+        try:
+            if found is None:
+                raise Malformed("no sound block begins there")
+            puts = sorted(puts_in(found.content, with_volatile=found.is_current), key=_message)
+        except Malformed as error:
+            if key not in self._named:
+                self._named.add(key)
+                LOGGER.error("the log is damaged: %s, byte %d: %s; its messages are lost", segment.path, at, error)
+            return None
+        read = _Block(puts, found.end)
+        self._keep(key, read, len(found.content))
+        return read
+
+    def _gives_up(self, key: tuple[int, int]) -> bool:
+        """A place could not be read: whether that was so often enough."""
+        now = self._clock()
+        count, since = self._failing.get(key, (0, now))
+        self._failing[key] = count + 1, since
+        if count + 1 < TRIES or abs(now - since) < GIVE_UP_MS:
+            return False
+        del self._failing[key]
+        self._given_up.add(key)
+        return True
+
+    def _records(self, segment: Segment, at: int) -> _Records | None:
+        """The block that begins there; None if it is not sound."""
+        data, view_at = self._bytes(segment, at)
+        view = memoryview(data)
+        block = decode_block(view, at, segment.number, self._seed, view_at=view_at)
+        if block is None:
+            return None
+        begin = at - view_at + BLOCK_HEADER.size
+        end = segment.end if block.flags & BlockFlag.SEAL else block.end
+        return _Records(view[begin : begin + block.length], end, block.epoch == self._epoch)
+
+    def _bytes(self, segment: Segment, at: int) -> tuple[bytes, int]:
+        """Bytes of the segment that hold the whole block at `at`, and where they begin."""
+        number, begin, data = self._chunk
+        if number == segment.number and begin <= at and _holds_block(data, at - begin):
+            return data, begin
+        most = min(READ_BYTES, segment.end - at)  # never what is not written yet
+        try:
+            data = self._files.pread(segment.handle, most, at)
+        except OSError:
+            data = self._files.pread(segment.handle, min(BLOCK_HEADER.size, most), at)  # the block may be readable
+        self._ask_ahead(segment, at + len(data))
+        if len(data) >= BLOCK_HEADER.size and not _holds_block(data, 0):
+            length = BLOCK_HEADER.size + BLOCK_HEADER.unpack_from(data)[3]
+            if length <= segment.end - at:
+                data = self._files.pread(segment.handle, length, at)
+        self._chunk = segment.number, at, data
+        return data, at
+
+    def _ask_ahead(self, segment: Segment, at: int) -> None:
+        """Have the disk read what comes next, while nobody waits for it."""
+        number, upto = self._asked
+        if number == segment.number and at + AHEAD_BYTES // 2 <= upto <= at + 2 * AHEAD_BYTES:
+            return
+        begin = upto if number == segment.number and at <= upto <= at + AHEAD_BYTES else at
+        self._asked = segment.number, at + AHEAD_BYTES
+        descriptor = self._files.descriptor(segment.handle)
+        if descriptor is not None and begin < segment.end:
+            os.posix_fadvise(descriptor, begin, min(at + AHEAD_BYTES, segment.end) - begin, os.POSIX_FADV_WILLNEED)
+
+    def _keep(self, key: tuple[int, int], block: _Block, length: int) -> None:
+        self._kept[key] = block, length
+        self._kept_bytes += length
+        while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
+            _, (_, freed) = self._kept.popitem(last=False)
+            self._kept_bytes -= freed
+
+
+def _holds_block(data: bytes, at: int) -> bool:
+    size = BLOCK_HEADER.size
+    return len(data) >= at + size and len(data) >= at + size + BLOCK_HEADER.unpack_from(data, at)[3]
+
+
+def _message(put: Put) -> int:
+    return put.message

@@ -1,0 +1,397 @@
+"""What is still needed of each segment, so that a segment of which nothing is needed can be recycled at once.
+
+No table of messages is kept. The segment of a message follows from its number (see `Places`); per queue and segment
+there are two integers: how many live messages, and the sum of their numbers. If a message is acknowledged twice, the
+two disagree. Such a segment is not recycled in this run (the next start counts anew), so the mistake costs space and no
+message.
+
+Cost: one update per queue and block of puts, two bisections and one sum per queue and block of acks. Where a block has
+puts for very many queues, their updates are spread over the next turns (`PendingTallies`).
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+from penstock_broker.log.format.blocks import BLOCK_HEADER
+from penstock_broker.log.segments.block_index import BlockIndex
+from penstock_broker.log.segments.pending_tallies import PendingTallies, Share
+from penstock_broker.log.segments.places import Places
+
+LOGGER = logging.getLogger(__name__)
+
+Span = tuple[int, int]  # first and last message
+MOST_AT_ONCE = 1000
+"""Queues whose tallies are updated in one turn: about half a millisecond."""
+_NEVER = 1 << 64
+"""More than the sequence of any block."""
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """One file of the log, and what is needed of it."""
+
+    number: int
+    path: Path
+    handle: int
+    size: int
+    end: int
+    """Where the next block goes, in bytes from the start of the file."""
+    first_message: int
+    """No put in here has a lower number, except for copies that compaction made."""
+    live: int = 0
+    """Live messages, counted per queue, and bodies with parts in here that something holds."""
+    released_by: int = 0
+    """The sequence of the last block that lowered `live`."""
+    miscounted: bool = False
+    """A count and the sum beside it disagree."""
+    last_message: int = 0
+    """No put in here has a higher number."""
+    acks_into: set[int] = field(default_factory=set[int])
+    """Older segments with puts that acks in here name."""
+    bodies: int = 0
+    """Of `live`, the bodies."""
+    body_bytes: int = 0
+    """Bytes of their parts in here."""
+    put_bytes: int = 0
+    """Bytes that were written for `put_places` live messages, counted per queue. Both only ever grow, until compaction
+    has looked into the segment: then they say what was found."""
+    put_places: int = 0
+    largest_put: int = 0
+    """No message that is counted in `put_bytes` takes more bytes."""
+    sizes: tuple[tuple[int, int], ...] = ()
+    """Of the messages in `put_bytes`, if compaction has looked: bytes at most, and how many; the longest first."""
+    copied: list[Span] = field(default_factory=list[Span])
+    """Among the numbers in these spans are the copies that compaction wrote in here."""
+    copied_from: set[int] = field(default_factory=set[int])
+    """Segments in which older puts of the copies in here may be left."""
+    is_fixed: bool = False
+    """Compaction can't move what is alive in here; the next start tries it again."""
+    definitions: dict[int, int] = field(default_factory=dict[int, int])
+    """By route set that is defined in here, where the block begins that does so."""
+    blocks: BlockIndex = field(default_factory=BlockIndex)
+    """Where its blocks with messages begin."""
+
+    @property
+    def room(self) -> int:
+        """Bytes of records that one more block can hold, with room for the seal behind it."""
+        return self.size - self.end - 2 * BLOCK_HEADER.size
+
+    @property
+    def alive_bytes(self) -> float:
+        """About how many bytes the live messages in here take, by their number; of bodies exactly."""
+        alive = self.put_bytes * (self.live - self.bodies) / self.put_places if self.put_places else 0
+        return min(alive + self.body_bytes, self.size)
+
+    @property
+    def least_alive_bytes(self) -> int:
+        """How many bytes are alive at least: those that have left may have been the longest. The same as `alive_bytes`
+        if none has left since compaction looked into the segment."""
+        died = self.put_places - (self.live - self.bodies)
+        gone = 0
+        for size, count in self.sizes or ((self.largest_put, died),):
+            gone += size * min(count, died)
+            died -= count
+            if died <= 0:
+                break
+        return max(self.put_bytes - gone, 0) + self.body_bytes
+
+    def fits(self, length: int, seal: int) -> bool:
+        """Whether a block of `length` bytes fits, with `seal` bytes behind it."""
+        return self.end + length + seal <= self.size
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many messages of one queue live in one segment, and the sum of their numbers."""
+
+    count: int = 0
+    total: int = 0
+
+
+class Body(Protocol):
+    """A body that came in parts. It keeps the segments with its parts for as long as something refers to it."""
+
+    segments: dict[Segment, int]
+    """Bytes of its parts by segment."""
+
+
+@dataclass(slots=True)
+class _Holder:
+    """A message whose body came in parts, and the queues in which it lives."""
+
+    queues: set[int]
+    body: Body
+
+
+class SegmentUsage:
+    """All segments in order, the queues that exist, and what of each queue lives in which segment."""
+
+    def __init__(self) -> None:
+        self.written = 0
+        """The sequence of the last block written; the segment writer keeps it up to date."""
+        self.segments: list[Segment] = []
+        self.by_number: dict[int, Segment] = {}
+        self.queues: dict[int, dict[int, Tally]] = {}  # incarnation -> segment number -> live messages
+        self.places: Places[Segment] = Places()
+        """Where each live message lies."""
+        self.died = 0
+        """How many messages have left a queue, counted per queue; compared with itself by whoever waits for room."""
+        self.emptied = 0
+        """How many times the last message of a segment has left it."""
+        self.emptied_by = 0
+        """The block by which that happened last."""
+        self.watch: Callable[[int, Sequence[int]], None] | None = None
+        """Is told of each ack, by queue and ascending messages, while a compaction is under way."""
+        self.staged: WeakValueDictionary[int, Body] = WeakValueDictionary()
+        """By number, the bodies to which something refers."""
+        self._pending = PendingTallies()
+        self._holders: dict[int, _Holder] = {}  # by message
+        self._changes = 0
+        """Grows whenever a segment may have become recyclable, but for what `recyclable` is asked with."""
+        self._none_until: tuple[int, int, int] | None = None
+        """Without a change in `_changes` (the first) and of `kept_from` (the second), no segment is recyclable before
+        this block (the third) is synced."""
+
+    def add_segment(self, segment: Segment) -> None:
+        """Segments come in ascending order, of numbers and of first messages."""
+        self._changes += 1
+        self.segments.append(segment)
+        self.by_number[segment.number] = segment
+        self.places.begin(segment.first_message, segment)
+
+    def remove_segment(self, segment: Segment) -> None:
+        """Nothing is needed of the segment, and it will be recycled."""
+        self._changes += 1
+        self.segments.remove(segment)
+        del self.by_number[segment.number]
+        self.places.remove(segment)
+        for other in self.segments:
+            other.copied_from.discard(segment.number)
+
+    def segment_of(self, message: int) -> Segment:
+        """The segment in which the message lies, if it is live. Copies that compaction makes change it."""
+        return self.places[message]
+
+    def begin_queue(self, incarnation: int) -> None:
+        """A queue exists from now on; a second call changes nothing."""
+        self.queues.setdefault(incarnation, {})
+
+    def end_queue(self, incarnation: int, sequence: int) -> None:
+        """The queue and all its messages are gone by block `sequence`."""
+        if self._pending:
+            self._count(self._pending.of_queue(incarnation))
+        tallies = self.queues.pop(incarnation, {})
+        self._leave(incarnation, list(self._holders), sequence)
+        for number, tally in list(tallies.items()):
+            self._lower(tallies, number, tally.count, tally.total, sequence)
+
+    def restore(self, incarnation: int, messages: Sequence[int], segment: int) -> None:
+        """Count recovered messages (ascending) of one queue where their newest puts lie; `locate` comes first."""
+        found = self.by_number[segment]
+        found.largest_put = found.size  # it is not known how long each of them is
+        self.put(found, (incarnation,), messages)
+
+    def restore_run(self, incarnation: int, firsts: Sequence[int], lasts: Sequence[int], segment: int) -> None:
+        """The same of messages as stretches of consecutive numbers: the first and the last of each."""
+        found, tallies = self.by_number[segment], self.queues[incarnation]
+        tally = tallies.setdefault(segment, Tally())
+        count = sum(lasts) - sum(firsts) + len(firsts)
+        tally.count += count
+        tally.total += sum((first + last) * (last - first + 1) // 2 for first, last in zip(firsts, lasts, strict=True))
+        found.largest_put = found.size  # as above
+        found.last_message = max(found.last_message, lasts[-1])
+        found.live += count
+        found.put_places += count
+
+    def locate(self, messages: Iterable[tuple[int, int]], first_free: int) -> None:
+        """The live messages after a recovery, ascending, with their segments. Numbers from `first_free` on are free."""
+        found = ((message, self.by_number[number]) for message, number in messages)
+        self.places.rebuild(found, first_free, self.segments[-1])
+
+    def put(self, segment: Segment, incarnations: Sequence[int], messages: Sequence[int]) -> None:
+        """Messages (ascending), each in all these queues, were written to `segment`."""
+        count, total = len(messages), sum(messages)
+        segment.last_message = max(segment.last_message, messages[-1])
+        if len(incarnations) > MOST_AT_ONCE:
+            queues = self._pending.add(segment.number, incarnations, self.queues.keys(), count, total)
+            segment.live += count * queues
+            segment.put_places += count * queues
+            return
+        for incarnation in incarnations:
+            tallies = self.queues.get(incarnation)
+            if tallies is None:
+                continue
+            tally = tallies.get(segment.number)
+            if tally is None:
+                tally = tallies[segment.number] = Tally()
+            tally.count += count
+            tally.total += total
+            segment.live += count
+            segment.put_places += count
+
+    def count_pending(self, most: int = MOST_AT_ONCE) -> None:
+        """Count messages for very many queues in some of these (`most`): once a turn."""
+        if self._pending:
+            self._count(self._pending.take(most))
+
+    def count_segment(self, segment: Segment) -> None:
+        """Count all messages in a segment: whoever reads its tallies calls it once the segment is full."""
+        if self._pending:
+            self._count(self._pending.of_segment(segment.number))
+
+    def _count(self, shares: Iterable[Share]) -> None:
+        for incarnation, number, count, total in shares:
+            tally = self.queues[incarnation].setdefault(number, Tally())
+            tally.count += count
+            tally.total += total
+
+    def ack(self, incarnation: int, messages: Sequence[int], sequence: int) -> set[int]:
+        """These messages (ascending) left their queue by block `sequence`. Returns the segments with their puts."""
+        tallies = self.queues.get(incarnation)
+        if tallies is None:
+            return set()
+        if self._pending:
+            self._count(self._pending.of_queue(incarnation))
+        if self._holders:
+            self._leave(incarnation, messages, sequence)
+        if self.watch is not None:
+            self.watch(incarnation, messages)
+        named: set[int] = set()
+        for segment, part in self.places.split(messages):
+            self._lower(tallies, segment.number, len(part), sum(part), sequence)
+            named.add(segment.number)
+            if segment.copied_from:  # the older puts must not come back when the copy is gone
+                named |= segment.copied_from
+        return named
+
+    def move(self, source: Segment, target: Segment, span: Span, moved: Mapping[int, Tally], sequence: int) -> None:
+        """The live messages of `source` in the span of numbers were copied to `target`, by block `sequence`.
+
+        `moved`: what of each queue. The source stays until the block is synced.
+        """
+        self.places.move(source, *span, target)
+        target.copied.append(span)
+        target.copied_from |= source.copied_from | {source.number}
+        for incarnation, part in moved.items():
+            tallies = self.queues[incarnation]
+            tally = tallies.setdefault(target.number, Tally())
+            tally.count += part.count
+            tally.total += part.total
+            target.live += part.count
+            target.put_places += part.count
+            self._lower(tallies, source.number, part.count, part.total, sequence)
+
+    def hold_body(self, message: int, incarnations: Iterable[int], body: Body) -> None:
+        """A message was put that names this body: the body stays until the message has left all its queues."""
+        queues = {incarnation for incarnation in incarnations if incarnation in self.queues}
+        if queues:
+            self._holders[message] = _Holder(queues, body)
+
+    def has_body(self, message: int) -> bool:
+        """Whether the message, which is live, names a body that came in parts."""
+        return message in self._holders
+
+    def place_part(self, segments: dict[Segment, int], segment: Segment, length: int) -> None:
+        """So many bytes of the body that `segments` is of lie in this segment too."""
+        if segment not in segments:
+            segments[segment] = 0
+            segment.live += 1
+            segment.bodies += 1
+        segments[segment] += length
+        segment.body_bytes += length
+
+    def move_part(self, segments: dict[Segment, int], source: Segment, target: Segment, length: int) -> None:
+        """So many bytes of the body were copied from `source` to `target`, by the last block written."""
+        self.place_part(segments, target, length)
+        segments[source] -= length
+        source.body_bytes -= length
+        if not segments[source]:
+            del segments[source]
+            self._release((source,), self.written)
+
+    def release_body(self, segments: dict[Segment, int]) -> None:
+        """A body in these segments is no longer used; they are cleared.
+
+        The segments stay until the last block written is synced: it may hold a record that names the body.
+        """
+        for segment, length in segments.items():
+            segment.body_bytes -= length
+        self._release(segments, self.written)
+        segments.clear()
+
+    def recyclable(self, kept_from: int, synced: int) -> Segment | None:
+        """The oldest segment of which nothing is needed, or None. Never the last, which is being written.
+
+        Needed are: live messages; acks, while a put that they name is there; topology from segment `kept_from` on
+        (older segments are covered by a synced checkpoint); and what was released by a block that is not `synced` yet.
+        The loop asks in each turn, so the segments are looked at only if something has changed since there was none.
+        """
+        known = self._none_until
+        if known is not None and known[0] == self._changes and known[1] == kept_from and synced < known[2]:
+            return None
+        awaited = _NEVER
+        for segment in self.segments:
+            if segment.number >= kept_from or segment is self.segments[-1]:
+                break
+            if segment.live or segment.miscounted or not self.by_number.keys().isdisjoint(segment.acks_into):
+                continue
+            if segment.released_by <= synced:
+                return segment
+            awaited = min(awaited, segment.released_by)
+        self._none_until = (self._changes, kept_from, awaited)
+        return None
+
+    def awaits_sync(self, kept_from: int, synced: int) -> bool:
+        """Whether a segment will be recyclable as soon as what is written is synced."""
+        if self.recyclable(kept_from, synced) is not None:
+            return False
+        return self._none_until is not None and self._none_until[2] != _NEVER
+
+    def acks_moved(self) -> None:
+        """Acks were written once more: fewer segments are needed for them now."""
+        self._changes += 1
+
+    def _release(self, segments: Iterable[Segment], sequence: int) -> None:
+        for segment in segments:
+            segment.live -= 1
+            segment.bodies -= 1
+            segment.released_by = max(segment.released_by, sequence)
+            if not segment.live:
+                self._changes += 1
+                self.emptied += 1
+                self.emptied_by = max(self.emptied_by, sequence)
+
+    def _leave(self, incarnation: int, messages: Iterable[int], sequence: int) -> None:
+        """Release the bodies of the messages that have left their last queue."""
+        for message in messages:
+            holder = self._holders.get(message)
+            if holder is None:
+                continue
+            holder.queues.discard(incarnation)
+            if not holder.queues:
+                del self._holders[message]
+                for segment in holder.body.segments:
+                    segment.released_by = max(segment.released_by, sequence)
+
+    def _lower(self, tallies: dict[int, Tally], number: int, count: int, total: int, sequence: int) -> None:
+        segment = self.by_number[number]
+        segment.live -= count
+        self.died += count
+        segment.released_by = max(segment.released_by, sequence)
+        if not segment.live:
+            self._changes += 1
+            self.emptied += 1
+            self.emptied_by = max(self.emptied_by, sequence)
+        tally = tallies.get(number, Tally())
+        tally.count -= count
+        tally.total -= total
+        if tally.count > 0:
+            return
+        tallies.pop(number, None)
+        if tally.total or tally.count:
+            segment.miscounted = True
+            LOGGER.error("segment %d is kept until the next start: a message in it was acknowledged twice", number)
