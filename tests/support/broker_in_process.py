@@ -52,9 +52,11 @@ class BrokerInProcess:
             entropy=lambda size: b"\7" * size,
             syncer=syncer,
             pageable=PageableMessages(),
+            begins=False,
         )
-        self.found = self.log.sequence - 1
-        """The last block that was found; the one that opening wrote comes behind it."""
+        self.found = self.log.sequence
+        """The last block that was found; what a start writes comes behind it."""
+        self.log.begin()
         ports = listeners.listeners_of(settings)
         self.port = ports[0]
         """Where clients come in; it is not bound."""

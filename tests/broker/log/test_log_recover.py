@@ -247,6 +247,19 @@ def test_a_lost_seal_before_a_recycled_segment_is_damage(tmp_path: Path) -> None
     assert (damage.segment, damage.start) == (1, filled.ends[2])
 
 
+def test_a_log_that_ends_with_a_seal_gets_no_second_one(tmp_path: Path) -> None:
+    """A power failure took what was in the segment after it. A seal behind the first would lie behind the segment."""
+    filled = Filled(tmp_path, blocks=4, synced=4, size=3000)
+    content = filled.files.content(segment(tmp_path, 2))
+    content[:] = bytes(len(content))
+    log, recovered = open_log(tmp_path, filled.files)
+    assert numbers(recovered, filled.incarnation) == filled.messages[:3]
+    assert len(filled.files.content(segment(tmp_path, 1))) == 16384
+    log.crash()
+    again = filled.reopened()
+    assert (numbers(again, filled.incarnation), again.damage) == (filled.messages[:3], ())
+
+
 def test_a_record_of_a_newer_version_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
     filled = Filled(tmp_path, blocks=2, synced=2)
     filled.reopened()

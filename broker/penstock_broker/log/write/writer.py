@@ -74,9 +74,9 @@ class SegmentWriter:
         self.epoch = epoch
         """How often the log has been opened."""
         self.sequence = self.synced = self.usage.written = sequence
+        """`sequence`: the last block written; `synced`: the last block known to survive a crash of the machine."""
         self.lasting = sequence
         """The last block with something that is to outlive the process."""
-        """`sequence`: the last block written; `synced`: the last block known to survive a crash of the machine."""
         self.dirty: set[int] = set()
         """Handles of files that were written to since the last fdatasync was begun."""
         self.has_new_name = False
@@ -151,9 +151,10 @@ class SegmentWriter:
         segment.end += len(block)
 
     def begin_next_segment(self, first_message: int) -> Segment:
-        """Seal the newest segment and begin the next."""
+        """Seal the newest segment and begin the next. A recovered log may end with a seal: then it has it already."""
         current = self.usage.segments[-1]
-        self.write_block(current, bytearray(HEADER_SPACE), BlockFlag.SEAL)
+        if current.end < current.size:
+            self.write_block(current, bytearray(HEADER_SPACE), BlockFlag.SEAL)
         self.begin_segment(current.number + 1, first_message)
         self.schedule.segment_begun = True
         return self.usage.segments[-1]
