@@ -56,6 +56,7 @@ OF_THE_LOOP = {
     "Disposal.__bool__",
     "Disposal.free_slice",
     "Route.__del__",
+    "Route.__del__.<locals>.<genexpr>",
     "finish_drains",
 }
 """What the loop calls for all connections: an exception there, before the first of them, is the loop's own. And what
