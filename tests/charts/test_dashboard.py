@@ -107,9 +107,10 @@ async def test_the_documented_metrics_are_those_that_the_observer_exposes(tmp_pa
     results = ResultStore(tmp_path / "results", place, keep=3)
     results.put("run-1", a_result(), datetime(2026, 1, 1, 13, tzinfo=UTC))
     live, lag = LiveView(), LiveLag(0, 10_000, Thresholds())
-    measured = {"volume_bytes": 10**9, "volume_used_bytes": 10**6, "memory_bytes": 10**8, "memory_used_bytes": 10**5}
+    sizes: dict[str, Any] = {"volume_bytes": 10**9, "volume_used_bytes": 10**6}
+    sizes |= {"memory_bytes": 10**8, "memory_used_bytes": 10**5}
     for step in range(30):
-        poll = a_poll(START_MS + 10_000 * step, a_subscription(), **measured)
+        poll = a_poll(START_MS + 10_000 * step, a_subscription(), **sizes)
         lag.observe(poll)
         live.answered(poll, tuple(lag.lags()))
     api = Api(live, ledger, results, place, TokenFile(tmp_path / "token"), lambda: datetime(2026, 1, 1, tzinfo=UTC))

@@ -22,10 +22,10 @@ from penstock_broker.log.log import Log
 from penstock_broker.log.options import LogOptions
 from penstock_broker.log.recovery.bodies import LargePayload, StagedBody, bytes_in_log
 from penstock_broker.log.recovery.live_messages import LiveMessage, PagedQueue
+from penstock_broker.log.recovery.live_puts import KEEP, Pageable, Usual
 from penstock_broker.log.recovery.paged_puts import LiveRun
 from penstock_broker.log.recovery.record_reader import Progress
 from penstock_broker.log.recovery.recover import Recovered
-from penstock_broker.log.recovery.replay import KEEP, Pageable, Usual
 from penstock_broker.log.scan.segment_files import ForeignSegment, Unreadable
 from penstock_broker.log.segments.message_reader import Reading
 

@@ -28,9 +28,9 @@ from penstock_broker.log.format.record_codec import closed_record, most_entries
 from penstock_broker.log.format.route_sets import RouteSets
 from penstock_broker.log.options import LogOptions
 from penstock_broker.log.recovery.bodies import StagedBody
+from penstock_broker.log.recovery.live_puts import Pageable
 from penstock_broker.log.recovery.record_reader import Progress, unheard
 from penstock_broker.log.recovery.recover import FirstRecords, Recovered, Restored, first_records, recover
-from penstock_broker.log.recovery.replay import Pageable
 from penstock_broker.log.scan.segment_files import names_of
 from penstock_broker.log.segments.message_reader import MessageReader, Reading
 from penstock_broker.log.write.checkpoint import Checkpoint, CheckpointSchedule, Numbers

@@ -21,7 +21,7 @@ from penstock_broker.log.format.record_codec import (
 from penstock_broker.log.format.records import Put, Record
 from penstock_broker.log.recovery import bulk_reader
 from penstock_broker.log.recovery.bulk_reader import bulk_records
-from penstock_broker.log.recovery.replay import PlainPuts
+from penstock_broker.log.recovery.live_puts import PlainPuts
 
 BEFORE = b"of the block before"
 Told = tuple[int, int, int] | Record

@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock_broker.log.format.record_codec import PREFIX, PUT, RecordType, decode_records
 from penstock_broker.log.format.records import Part, Record
-from penstock_broker.log.recovery.replay import KEEP, Pageable, PlainPuts, Usual
+from penstock_broker.log.recovery.live_puts import KEEP, Pageable, PlainPuts, Usual
 
 __all__ = ["bulk_records"]
 

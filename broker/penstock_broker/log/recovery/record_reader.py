@@ -8,7 +8,8 @@ from penstock_broker.log.format.blocks import BLOCK_HEADER, BlockHeader
 from penstock_broker.log.format.record_codec import Malformed, decode_records
 from penstock_broker.log.format.records import Commit, Put, Record, RouteDifference, RouteSet, StagedPut
 from penstock_broker.log.recovery.bulk_reader import bulk_records
-from penstock_broker.log.recovery.replay import Pageable, PlainPuts, Replay
+from penstock_broker.log.recovery.live_puts import Pageable, PlainPuts
+from penstock_broker.log.recovery.replay import Replay
 from penstock_broker.log.scan.block_scan import Hole, SegmentData
 from penstock_broker.log.segments.block_index import BlockIndex
 

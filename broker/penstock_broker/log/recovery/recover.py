@@ -34,10 +34,11 @@ from penstock_broker.log.recovery.live_messages import (
     lost_incarnations,
     paged_queues,
 )
+from penstock_broker.log.recovery.live_puts import Pageable
 from penstock_broker.log.recovery.paged_puts import Batch, LiveRun
 from penstock_broker.log.recovery.record_reader import KEPT_BYTES, Progress, RecordReader, unheard
 from penstock_broker.log.recovery.recovered_places import located
-from penstock_broker.log.recovery.replay import Pageable, Replay
+from penstock_broker.log.recovery.replay import Replay
 from penstock_broker.log.scan.block_scan import Cut, Hole, ScanResult, scan
 from penstock_broker.log.scan.segment_files import FoundSegment, find_segments, refuse_unreadable_end
 from penstock_broker.log.segments.segment_reader import find_put
