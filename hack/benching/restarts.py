@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from benching.backlog import BODY_BYTES, START_SECONDS, peer_of, turn
 from benching.log_chart import Line, LogChart
 from benching.many import TESTS, cpu_seconds
 
@@ -23,13 +24,10 @@ if TYPE_CHECKING:
 
 KEPT = Path(__file__).resolve().parent.parent.parent / "build" / "restart-bench"
 SIZES = (100_000, 1_000_000, 3_000_000)
-BODY_BYTES = 1024
 PER_BLOCK = 100
 SYNC_EVERY = 50_000
 ADDRESS, NAME = "amq.topic/deep", "deep|global"
 PEAK = "VmHWM:"
-START_SECONDS = 900.0
-"""A start that takes longer has failed."""
 
 
 class Restart(NamedTuple):
@@ -46,10 +44,8 @@ class Restart(NamedTuple):
 def restarts(sizes: Sequence[int]) -> int:
     """Print the costs of a start for each number of messages; figures and a chart are kept. 1 if a message is lost."""
     sys.path.insert(0, str(TESTS))
-    from support import broker_process
     from support.broker_process import BrokerProcess
 
-    broker_process.START_SECONDS = START_SECONDS
     found: list[Restart] = []
     print(f"{'live messages':>14} {'first delivery':>15} {'processor':>10} {'peak memory':>12}")
     for size in sizes:
@@ -97,7 +93,7 @@ def _fill(folder: Path, count: int) -> None:
 
 def _measured(broker: BrokerProcess, messages: int) -> Restart:
     began = time.monotonic()
-    broker.start()
+    broker.start(START_SECONDS)
     first = _consume(broker, 1)
     seconds = time.monotonic() - began
     if first[-BODY_BYTES : 8 - BODY_BYTES] != bytes(8):
@@ -111,8 +107,6 @@ def _measured(broker: BrokerProcess, messages: int) -> Restart:
 
 def _consume(broker: BrokerProcess, credit: int) -> bytes:
     """Attach a consumer, with credit for one message or none; the message."""
-    from benching.backlog import peer_of, turn
-
     peer = peer_of(broker, "consumer")
     found: list[bytes] = []
 

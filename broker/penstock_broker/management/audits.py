@@ -7,7 +7,6 @@ rest. Source: docs/reference/management.md, docs/decisions/074-message-audit.md.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
@@ -23,6 +22,7 @@ from penstock_api.message_audit import AuditRead, AuditStart, AuditState, AuditT
 from penstock_api.validation_messages import validation_messages
 from penstock_broker.management.repeated_messages import shown_id
 from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal, to_value
+from penstock_broker.messages.read_retries import retry_after_ms
 from penstock_broker.queue.audit import QueueAudit
 from penstock_broker.queue.queue import Queue
 from penstock_broker.queue.snapshots import take_some
@@ -44,14 +44,8 @@ MAX_PRESENT: Final = 200_000
 WRITTEN_PER_TURN: Final = 500
 """Messages of the queue's contents that are written down in one turn: about a millisecond."""
 
-RETRY_MS: Final = 1000
-"""After a failed read of the log."""
-
 KEPT_MS: Final = 600_000
 """For so long the records of an audit that has ended wait to be fetched."""
-
-
-logger = logging.getLogger(__name__)
 
 
 class AuditTask:
@@ -252,9 +246,8 @@ def _write_slice(broker: Broker, audit: Audit) -> None:
     else:
         audit.records.waiting(slice_of)
     if error is not None:
-        if broker.warnings.may_warn(f"audit {audit.queue.name}"):
-            logger.error("Queue %r can't be read for its audit, which is tried again: %s", audit.queue.name, error)
-        broker.clock.after(RETRY_MS, partial(_write_slice, broker, audit))
+        after_ms = retry_after_ms(broker, audit.queue, error, " for its audit")
+        broker.clock.after(after_ms, partial(_write_slice, broker, audit))
         return
     if len(slice_of) < WRITTEN_PER_TURN or audit.records.ended_by is EndedBy.OVERFLOW:
         audit.unwritten.popleft()

@@ -8,7 +8,6 @@ with the others. Source: docs/reference/management.md.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -30,6 +29,7 @@ from penstock_broker.management.acts import Caller, tell_handled
 from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal, to_value
 from penstock_broker.messages import due_times, move
 from penstock_broker.messages.deposit import destination_of
+from penstock_broker.messages.read_retries import retry_after_ms
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
@@ -43,11 +43,6 @@ EXAMINED_PER_STEP: Final = 200
 
 FORGOTTEN_PER_STEP: Final = 1000
 """Messages that were dropped unread and of which the log is told in one turn: about two milliseconds."""
-
-RETRY_MS: Final = 1000
-"""After a failed read of the log, so long a request waits."""
-
-logger = logging.getLogger(__name__)
 
 Matches = Callable[[Entry], bool]
 
@@ -124,13 +119,6 @@ def _matcher(text: str | None) -> Matches | Refuse:
     return matches
 
 
-def _pause(broker: Broker, queue: Queue, error: OSError) -> int:
-    """For how long nothing is read, milliseconds."""
-    if broker.warnings.may_warn(f"request {queue.name}"):
-        logger.error("Messages of queue %r can't be read for a request, which is tried again: %s", queue.name, error)
-    return RETRY_MS
-
-
 class PeekTask:
     """A PEEK in progress: each `step` examines some messages, until one returns the response."""
 
@@ -149,7 +137,7 @@ class PeekTask:
             try:
                 found = next(self._entries, None)
             except OSError as error:
-                self.pause_ms = _pause(self._broker, self._queue, error)
+                self.pause_ms = retry_after_ms(self._broker, self._queue, error, " for a request")
                 return None
             if found is None or len(self._found) == peek.count:
                 body: Value = {"messages": self._found, "depth": self._queue.depth}
@@ -207,7 +195,7 @@ class MessagesTask:
             try:
                 entry = next(self.entries, None)
             except OSError as error:
-                self.pause_ms = _pause(self.broker, self.queue, error)
+                self.pause_ms = retry_after_ms(self.broker, self.queue, error, " for a request")
                 break
             if entry is None:
                 self.is_over = True

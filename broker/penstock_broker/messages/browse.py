@@ -7,23 +7,17 @@ of its copies changes anything, so outcomes are not known here. Source: JMS 2.0,
 
 from __future__ import annotations
 
-import logging
 from functools import partial
-from typing import Final
 
 from penstock_amqp.endpoint.events import DATA, Entry
 from penstock_broker.messages.dispatch import HELD_BACK_BYTES, TURN_BYTES
 from penstock_broker.messages.due_times import deadline
+from penstock_broker.messages.read_retries import retry_after_ms
 from penstock_broker.queue.backlog import EXAMINED_PER_VISIT
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser
 
 __all__ = ["serve_browser"]
-
-logger = logging.getLogger(__name__)
-
-RETRY_MS: Final = 1000
-"""After a failed read, so long a browser waits."""
 
 
 def serve_browser(broker: Broker, browser: Browser) -> None:
@@ -41,20 +35,13 @@ def serve_browser(broker: Broker, browser: Browser) -> None:
         link.credit -= len(entries)
         broker.work.touch(connection)
     if error is not None:
-        _try_later(broker, browser, error)
+        after_ms = retry_after_ms(broker, browser.queue, error, " for a browser")
+        broker.clock.after(after_ms, partial(_go_on, broker, browser))
     elif link.credit > 0 and browser.pending:
         broker.work.browsing.append(browser)
     elif link.drain:
         connection.endpoint.drained(link)
         broker.work.touch(connection)
-
-
-def _try_later(broker: Broker, browser: Browser, error: OSError) -> None:
-    broker.clock.after(RETRY_MS, partial(_go_on, broker, browser))
-    if broker.warnings.may_warn(f"browse {browser.queue.name}"):
-        logger.error(
-            "Messages of queue %r can't be read for a browser, which is tried again: %s", browser.queue.name, error
-        )
 
 
 def _go_on(broker: Broker, browser: Browser) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import HELD_WINDOW, Producer
 from penstock_core.memory_level import messages_per_tick
-from penstock_core.storage_level import credits_per_tick, held_back_from
+from penstock_core.storage_level import credits_per_tick
 
 __all__ = ["TICK_MS", "HeldCredit"]
 
@@ -64,7 +64,7 @@ class HeldCredit:
     def _most(self) -> int:
         """Messages that all of them may send until the next time."""
         storage, memory, hold = self._broker.storage, self._broker.memory, self._broker.credit_hold
-        of_volume = credits_per_tick(storage.used_share, held_back_from(storage.total_bytes))
+        of_volume = credits_per_tick(storage.used_share, storage.held_from)
         if not hold.of_all:
             return of_volume
         now_ms = self._broker.clock.now_ms

@@ -15,6 +15,7 @@ from typing import Final
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_broker.log import LargePayload, Log
 from penstock_broker.messages.memory_account import memory_of
+from penstock_broker.messages.read_retries import retry_after_ms
 from penstock_broker.messages.recorded_entries import RecordedEntries
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
@@ -45,9 +46,6 @@ READ_MESSAGES: Final = 256
 """What is read for one queue in one turn: about a millisecond."""
 
 READ_BYTES: Final = 256 * 1024
-
-RETRY_MS: Final = 1000
-"""After a failed read, so long nothing is read for the queue."""
 
 
 def adopt(broker: Broker) -> None:
@@ -162,7 +160,6 @@ def _fill(broker: Broker, queue: Queue, level: PriorityLevel) -> None:
 
 def _failed(broker: Broker, queue: Queue, error: OSError) -> None:
     """Read nothing for a while, then try again."""
-    broker.paging.retry_ms[queue] = broker.clock.now_ms + RETRY_MS
-    broker.clock.after(RETRY_MS, partial(broker.work.schedule, queue))
-    if broker.warnings.may_warn(f"paging {queue.name}"):
-        logger.error("Messages of queue %r can't be read, which is tried again: %s", queue.name, error)
+    after_ms = retry_after_ms(broker, queue, error)
+    broker.paging.retry_ms[queue] = broker.clock.now_ms + after_ms
+    broker.clock.after(after_ms, partial(broker.work.schedule, queue))

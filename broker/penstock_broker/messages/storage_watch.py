@@ -18,7 +18,7 @@ from penstock_broker.messages.held_credit import HeldCredit
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.storage import LargeQueue, VolumeSpace
 from penstock_broker.topology.records import PointToPointQueue, Subscription
-from penstock_core.storage_level import StorageLevel, held_back_from, level_of
+from penstock_core.storage_level import StorageLevel, level_of
 
 __all__ = ["LARGEST", "Measure", "StorageWatch"]
 
@@ -77,8 +77,7 @@ class StorageWatch:
         storage = self._broker.storage
         self._read_space()
         before = storage.level
-        held_from = held_back_from(storage.total_bytes)
-        storage.level = level_of(storage.used_share, before, held_from, refuses=self._refuses())
+        storage.level = level_of(storage.used_share, before, storage.held_from, refuses=self._refuses())
         if (storage.level is StorageLevel.FULL) != (before is StorageLevel.FULL):
             self._tell_full(storage.level is StorageLevel.FULL)
         self._credit.hold(of_volume=storage.level.holds_back)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Entry
 from penstock_broker.queue.flags import SPILLED
@@ -27,7 +27,7 @@ from penstock_broker.queue.tail_snapshot import (
     read_all,
 )
 
-__all__ = ["PagedTail"]
+__all__ = ["PagedTail", "take_chosen"]
 
 
 class _Kept:
@@ -90,13 +90,7 @@ class PagedTail:
             run = waiting.popleft()
             at = place(entries[0]) if entries else run.last + 1
             if at <= run.first:
-                kept = pieces[-1] if pieces else None
-                if not isinstance(kept, _Kept):
-                    kept = _Kept(self._ceiling(kept))
-                    pieces.append(kept)
-                entry = entries.popleft()
-                kept.numbers.append(entry[NUMBER])
-                self._in_memory[entry[NUMBER]] = entry
+                self._keep(entries.popleft(), pieces)
                 waiting.appendleft(run)
                 continue
             rest = run.split(at)
@@ -112,29 +106,17 @@ class PagedTail:
         `can_page`: whether the log gives back what the entry says.
         """
         arrivals, pieces = self.arrivals, self._pieces
-        last = pieces[-1] if pieces else None
-        ceiling = self._ceiling(last)
+        ceiling = self._ceiling(pieces)
         for _ in range(min(most, len(arrivals))):
             entry = arrivals[0]
             number = entry[NUMBER]
             if number >= ceiling and can_page(entry):
                 if number >= written_below:
                     return
-                if isinstance(last, Run) and last.takes(entry):
-                    last.add(entry)
-                else:
-                    last = Run(entry)
-                    pieces.append(last)
+                self._forget(entry, pieces)
                 ceiling = number + 1
-                self.runs_count += 1
-                self.bytes += len(entry[DATA])
-                self.volatile += bool(entry[FLAGS] & SPILLED)
             else:
-                if not isinstance(last, _Kept):
-                    last = _Kept(ceiling)
-                    pieces.append(last)
-                last.numbers.append(number)
-                self._in_memory[number] = entry
+                self._keep(entry, pieces)
             arrivals.popleft()
 
     def take_back(self, window: deque[Entry], keep: int, can_page: Callable[[Entry], bool], most: int) -> None:
@@ -144,21 +126,10 @@ class PagedTail:
         added: list[_Piece] = []
         for entry in self._last_of(window, min(most, len(window) - keep)):
             number = entry[NUMBER]
-            last = added[-1] if added else None
-            if can_page(entry) and (floor is None or number < floor) and number >= self._ceiling(last):
-                if isinstance(last, Run) and last.takes(entry):
-                    last.add(entry)
-                else:
-                    added.append(Run(entry))
-                self.runs_count += 1
-                self.bytes += len(entry[DATA])
-                self.volatile += bool(entry[FLAGS] & SPILLED)
+            if can_page(entry) and (floor is None or number < floor) and number >= self._ceiling(added):
+                self._forget(entry, added)
             else:
-                if not isinstance(last, _Kept):
-                    last = _Kept(self._ceiling(last))
-                    added.append(last)
-                last.numbers.append(number)
-                self._in_memory[number] = entry
+                self._keep(entry, added)
         if added and isinstance(added[0], _Kept) and added[0].key == 0:
             added[0].key = _key(added[1]) if len(added) > 1 else floor or 0
         pieces[0:0] = added
@@ -169,10 +140,31 @@ class PagedTail:
         found.reverse()
         return found
 
-    def _ceiling(self, last: _Piece | None) -> int:
-        """The lowest number that may follow."""
-        if last is None:
+    def _forget(self, entry: Entry, pieces: list[_Piece]) -> None:
+        """The message comes behind these pieces, and the log alone has its body."""
+        last = pieces[-1] if pieces else None
+        if isinstance(last, Run) and last.takes(entry):
+            last.add(entry)
+        else:
+            pieces.append(Run(entry))
+        self.runs_count += 1
+        self.bytes += len(entry[DATA])
+        self.volatile += bool(entry[FLAGS] & SPILLED)
+
+    def _keep(self, entry: Entry, pieces: list[_Piece]) -> None:
+        """The message comes behind these pieces, and stays in memory."""
+        last = pieces[-1] if pieces else None
+        if not isinstance(last, _Kept):
+            last = _Kept(self._ceiling(pieces))
+            pieces.append(last)
+        last.numbers.append(entry[NUMBER])
+        self._in_memory[entry[NUMBER]] = entry
+
+    def _ceiling(self, pieces: Sequence[_Piece]) -> int:
+        """The lowest number that may follow these pieces."""
+        if not pieces:
             return 0
+        last = pieces[-1]
         return last.last + 1 if isinstance(last, Run) else last.key
 
     # -- going out --------------------------------------------------------------------------------------------------
@@ -239,12 +231,9 @@ class PagedTail:
     def remove_all(self, entries: Iterable[Entry]) -> list[Entry]:
         """Take messages out of the middle; those that were here."""
         wanted = {entry[NUMBER]: entry for entry in entries}
-        taken = [entry for entry in self.arrivals if wanted.pop(entry[NUMBER], None) is not None]
-        if taken:
-            gone = {entry[NUMBER] for entry in taken}
-            left = [entry for entry in self.arrivals if entry[NUMBER] not in gone]
-            self.arrivals.clear()
-            self.arrivals.extend(left)
+        taken = take_chosen(self.arrivals, wanted)
+        for entry in taken:
+            del wanted[entry[NUMBER]]
         return taken + [found for entry in wanted.values() if (found := self.remove(entry)) is not None]
 
     def remove(self, entry: Entry) -> Entry | None:
@@ -361,7 +350,7 @@ class PagedTail:
         """No message here has a higher number; -1 if there is none."""
         numbers = [entry[NUMBER] for entry in self.arrivals]
         last = self._pieces[-1] if self._pieces else None
-        numbers += (-1, self._ceiling(last) - 1)
+        numbers += (-1, self._ceiling(self._pieces) - 1)
         if isinstance(last, _Kept):
             numbers += last.numbers
         return max(numbers)
@@ -375,6 +364,16 @@ class PagedTail:
         """The messages whose bodies are in memory; nothing may change meanwhile."""
         yield from self._in_memory.values()
         yield from self.arrivals
+
+
+def take_chosen(entries: deque[Entry], chosen: Mapping[int, Entry]) -> list[Entry]:
+    """Take `chosen` (by number) out of the entries; the others keep their places."""
+    taken = [entry for entry in entries if entry[NUMBER] in chosen]
+    if taken:
+        left = [entry for entry in entries if entry[NUMBER] not in chosen]
+        entries.clear()
+        entries.extend(left)
+    return taken
 
 
 def _nothing(first: int, last: int, most: int, most_bytes: int) -> Stretch:

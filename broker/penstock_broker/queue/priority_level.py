@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import NUMBER, Entry
 from penstock_broker.queue.disposal import Pile
-from penstock_broker.queue.paged_tail import PagedTail
+from penstock_broker.queue.paged_tail import PagedTail, take_chosen
 from penstock_broker.queue.sorted_messages import SortedMessages
 
 __all__ = ["PriorityLevel"]
@@ -144,9 +144,4 @@ class PriorityLevel:
 
     def pick_window(self, chosen: Mapping[int, Entry]) -> list[Entry]:
         """Take `chosen` out of the fresh messages before a tail, which are few; the others keep their places."""
-        taken = [entry for entry in self.fresh if entry[NUMBER] in chosen]
-        if taken:
-            left = [entry for entry in self.fresh if entry[NUMBER] not in chosen]
-            self.fresh.clear()
-            self.fresh.extend(left)
-        return taken
+        return take_chosen(self.fresh, chosen)

@@ -43,7 +43,7 @@ def _limit_files(root: Path, own: Path) -> Iterable[Path]:
     yield root / "memory" / "memory.limit_in_bytes"
     for line in lines:
         _, controllers, name = line.split(":", 2)
-        if controllers not in ("", "memory") and "memory" not in controllers.split(","):
+        if controllers and "memory" not in controllers.split(","):
             continue
         base, file = (root / "memory", "memory.limit_in_bytes") if controllers else (root, "memory.max")
         group = PurePosixPath(name.lstrip("/"))

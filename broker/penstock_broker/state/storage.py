@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from penstock_core.storage_level import StorageLevel
+from penstock_core.storage_level import StorageLevel, held_back_from
 
 __all__ = ["LargeQueue", "Storage", "VolumeSpace"]
 
@@ -43,6 +43,11 @@ class Storage:
         """At most three, the largest first; none while the level is `OK`."""
         self.refused = 0
         """Messages that were refused for want of room since the start."""
+
+    @property
+    def held_from(self) -> float:
+        """The share of the volume from which producers are held back."""
+        return held_back_from(self.total_bytes)
 
     @property
     def used_share(self) -> float:

@@ -15,7 +15,7 @@ from support.stepped_broker import Peer, SteppedBroker
 from support.tight_memory import tighten
 
 from penstock_broker.log.segments.message_reader import GIVE_UP_MS
-from penstock_broker.messages import paging
+from penstock_broker.messages import paging, read_retries
 
 COUNT = 300
 HOUR_MS = 3_600_000
@@ -61,7 +61,7 @@ def taken(broker: SteppedBroker, peer: Peer, steps: int = 60) -> list[object]:
         peer.pump()
         while peer.got:
             found.append(peer.take().body)
-        broker.pass_ms(paging.RETRY_MS // 2)
+        broker.pass_ms(read_retries.RETRY_MS // 2)
     return found
 
 

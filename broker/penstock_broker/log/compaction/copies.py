@@ -125,13 +125,9 @@ def _tallies(alive: Sequence[_Put]) -> dict[int, Tally]:
     """What of each queue is among these messages."""
     together: dict[tuple[int, ...], Tally] = {}
     for put in alive:
-        tally = together.setdefault(put.queues, Tally())
-        tally.count += 1
-        tally.total += put.message
+        together.setdefault(put.queues, Tally()).add(1, put.message)
     moved: dict[int, Tally] = {}
     for queues, each in together.items():
         for incarnation in queues:
-            tally = moved.setdefault(incarnation, Tally())
-            tally.count += each.count
-            tally.total += each.total
+            moved.setdefault(incarnation, Tally()).add(each.count, each.total)
     return moved

@@ -1,14 +1,13 @@
 """Reads the blocks of a segment again while the broker runs: in pieces, so that no turn waits for a large block."""
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import NamedTuple
 from zlib import crc32
 
 from penstock_broker.log.disk.files import FileLayer
 from penstock_broker.log.format.blocks import BLOCK_HEADER, SEGMENT_START, BlockFlag, BlockHeader, claimed_block
-from penstock_broker.log.format.record_codec import Malformed, decode_records
-from penstock_broker.log.format.records import Commit, Put
+from penstock_broker.log.format.record_codec import Malformed, puts_in
+from penstock_broker.log.format.records import Put
 from penstock_broker.log.segments.segment_usage import Segment
 
 PIECE = 256 * 1024
@@ -85,14 +84,12 @@ def find_put(files: FileLayer, segment: Segment, message: int, seed: int) -> Put
         while at < end:
             try:
                 found = [block for block in sound_block(files, segment, at, seed) if block is not None]
-                records = list(decode_records(found[0].records))
+                puts = puts_in(found[0].records, with_volatile=False)
             except Malformed:
                 break
-            for record in chain.from_iterable(
-                each.records if isinstance(each, Commit) else (each,) for each in records
-            ):
-                if isinstance(record, Put) and record.message == message:
-                    return record
+            for put in puts:
+                if put.message == message:
+                    return put
             at = found[0].header.end
             if found[0].header.flags & BlockFlag.SEAL:
                 break

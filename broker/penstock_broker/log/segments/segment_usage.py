@@ -111,6 +111,11 @@ class Tally:
     count: int = 0
     total: int = 0
 
+    def add(self, count: int, total: int) -> None:
+        """So many messages more, with this sum of their numbers."""
+        self.count += count
+        self.total += total
+
 
 class Body(Protocol):
     """A body that came in parts. It keeps the segments with its parts for as long as something refers to it."""
@@ -198,10 +203,9 @@ class SegmentUsage:
     def restore_run(self, incarnation: int, firsts: Sequence[int], lasts: Sequence[int], segment: int) -> None:
         """The same of messages as stretches of consecutive numbers: the first and the last of each."""
         found, tallies = self.by_number[segment], self.queues[incarnation]
-        tally = tallies.setdefault(segment, Tally())
         count = sum(lasts) - sum(firsts) + len(firsts)
-        tally.count += count
-        tally.total += sum((first + last) * (last - first + 1) // 2 for first, last in zip(firsts, lasts, strict=True))
+        total = sum((first + last) * (last - first + 1) // 2 for first, last in zip(firsts, lasts, strict=True))
+        tallies.setdefault(segment, Tally()).add(count, total)
         found.largest_put = found.size  # as above
         found.last_message = max(found.last_message, lasts[-1])
         found.live += count
@@ -245,9 +249,7 @@ class SegmentUsage:
 
     def _count(self, shares: Iterable[Share]) -> None:
         for incarnation, number, count, total in shares:
-            tally = self.queues[incarnation].setdefault(number, Tally())
-            tally.count += count
-            tally.total += total
+            self.queues[incarnation].setdefault(number, Tally()).add(count, total)
 
     def ack(self, incarnation: int, messages: Sequence[int], sequence: int) -> set[int]:
         """These messages (ascending) left their queue by block `sequence`. Returns the segments with their puts."""
@@ -278,9 +280,7 @@ class SegmentUsage:
         target.copied_from |= source.copied_from | {source.number}
         for incarnation, part in moved.items():
             tallies = self.queues[incarnation]
-            tally = tallies.setdefault(target.number, Tally())
-            tally.count += part.count
-            tally.total += part.total
+            tallies.setdefault(target.number, Tally()).add(part.count, part.total)
             target.live += part.count
             target.put_places += part.count
             self._lower(tallies, source.number, part.count, part.total, sequence)
