@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import IntFlag
 from struct import Struct
 from typing import Final, NamedTuple
-from zlib import crc32
+
+from zlib_ng.zlib_ng import crc32
 
 VERSION: Final = 1
 
