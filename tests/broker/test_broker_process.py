@@ -120,7 +120,7 @@ def test_addresses_that_cannot_be_written_are_told(tmp_path: Path) -> None:
         tmp_path / "nowhere/ready",
     ]
     command = [sys.executable, "-m", "penstock_cli", "broker", *map(str, options)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    said = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert said.returncode == 3
     assert f"can't be written to {tmp_path}/nowhere/ready: No such file or directory." in said.stderr
     assert "Traceback" not in said.stderr
