@@ -9,7 +9,8 @@ puts.
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import Final
-from zlib import crc32
+
+from zlib_ng.zlib_ng import crc32
 
 from penstock_broker.log.format.blocks import BLOCK_HEADER, BlockHeader
 from penstock_broker.log.format.record_codec import (

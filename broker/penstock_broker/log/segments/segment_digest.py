@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from struct import error as StructError
 from typing import Final, Literal, NamedTuple
-from zlib import crc32
+
+from zlib_ng.zlib_ng import crc32
 
 from penstock_broker.log.format.blocks import BlockFlag, BlockHeader
 from penstock_broker.log.format.record_codec import Malformed, decode_records
