@@ -6,6 +6,7 @@ Source: docs/decisions/043-reserve-for-acks.md.
 import time
 from collections.abc import Callable
 
+from penstock_broker.log.append.digest_writer import DigestWriter
 from penstock_broker.log.compaction.ack_compaction import AckCompaction, write_acks
 from penstock_broker.log.compaction.message_compaction import Compaction
 from penstock_broker.log.disk.files import FileLayer
@@ -31,12 +32,14 @@ class Space:
         spares: SpareSegments,
         acks: AckCompaction,
         sync: Sync,
+        digests: DigestWriter,
         reserve: int,
         clock: Callable[[], int],
     ) -> None:
         """`reserve`: number of spare segments that publishers may not use. `clock`: milliseconds since 1970."""
         self._writer, self._spares, self._acks, self._sync = writer, spares, acks, sync
         self._messages = Compaction(files, writer.usage, writer, self._may_copy, clock)
+        self._digests = digests
         self._reserve, self._clock = reserve, clock
         self._fill_again_ms = 0
         self._has_deleted = False
@@ -94,7 +97,11 @@ class Space:
         if writer.failed is not None or self._sync.is_filling_spare:
             return False
         return (
-            self._recyclable() is not None or self._may_fill() or self._acks_want_work() or self._messages_want_work()
+            self._recyclable() is not None
+            or self._may_fill()
+            or self._acks_want_work()
+            or self._messages_want_work()
+            or self._digests.wants_work(is_full=self._spares.full)
         )
 
     def _is_time_to_fill(self) -> bool:
@@ -119,6 +126,7 @@ class Space:
         unneeded = self._recyclable()
         if unneeded is not None:
             writer.usage.remove_segment(unneeded)
+            self._digests.forget(unneeded)
             if self._spares.recycle(unneeded.path, unneeded.handle, unneeded.size):
                 self._has_deleted, self._fill_again_ms = True, 0
             self._sync.request_for_names()
@@ -142,6 +150,8 @@ class Space:
                 return
         if self._messages_want_work():
             self._messages.work(more, first_message)
+        elif self._digests.wants_work(is_full=self._spares.full):
+            self._digests.work(more)
 
     def _acks_want_work(self) -> bool:
         writer = self._writer
