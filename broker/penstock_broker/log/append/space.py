@@ -6,11 +6,11 @@ Source: docs/decisions/043-reserve-for-acks.md.
 import time
 from collections.abc import Callable
 
+from penstock_broker.log.append.recycling import Recycling
 from penstock_broker.log.compaction.ack_compaction import AckCompaction, write_acks
 from penstock_broker.log.compaction.message_compaction import Compaction
 from penstock_broker.log.disk.files import FileLayer
 from penstock_broker.log.disk.spare_segments import SpareSegments
-from penstock_broker.log.segments.segment_usage import Segment
 from penstock_broker.log.write.sync import Sync
 from penstock_broker.log.write.writer import SegmentWriter
 
@@ -37,6 +37,7 @@ class Space:
         """`reserve`: number of spare segments that publishers may not use. `clock`: milliseconds since 1970."""
         self._writer, self._spares, self._acks, self._sync = writer, spares, acks, sync
         self._messages = Compaction(files, writer.usage, writer, self._may_copy, clock)
+        self._recycling = Recycling(files, writer, spares, sync)
         self._reserve, self._clock = reserve, clock
         self._fill_again_ms = 0
         self._has_deleted = False
@@ -64,8 +65,7 @@ class Space:
             return False
         if self._has_deleted or self._spares.is_renaming or self._acks_want_work() or self._messages_want_work():
             return True
-        schedule, usage = self._writer.schedule, self._writer.usage
-        return self._recyclable() is not None or usage.awaits_sync(schedule.kept_from, self._writer.synced)
+        return self._recycling.will_free
 
     @property
     def prepared_bytes(self) -> int:
@@ -93,9 +93,7 @@ class Space:
         writer = self._writer
         if writer.failed is not None or self._sync.is_filling_spare:
             return False
-        return (
-            self._recyclable() is not None or self._may_fill() or self._acks_want_work() or self._messages_want_work()
-        )
+        return self._recycling.wants_work or self._may_fill() or self._acks_want_work() or self._messages_want_work()
 
     def _is_time_to_fill(self) -> bool:
         # More than the whole wait to go: the clock was put back, and the time noted before says nothing.
@@ -116,12 +114,9 @@ class Space:
 
     def _work(self, deadline: float, first_message: int) -> None:
         writer = self._writer
-        unneeded = self._recyclable()
-        if unneeded is not None:
-            writer.usage.remove_segment(unneeded)
-            if self._spares.recycle(unneeded.path, unneeded.handle, unneeded.size):
+        if self._recycling.wants_work:
+            if self._recycling.work(first_message):
                 self._has_deleted, self._fill_again_ms = True, 0
-            self._sync.request_for_names()
             return
 
         def more() -> bool:
@@ -164,8 +159,9 @@ class Space:
             return True
         return len(self._spares) > (1 if self._spares.full else self._reserve)
 
-    def _recyclable(self) -> Segment | None:
-        return self._writer.usage.recyclable(self._writer.schedule.kept_from, self._writer.synced)
+    def close(self) -> None:
+        """Close the files of segments that are over."""
+        self._recycling.close()
 
     def _fail(self, error: OSError) -> None:
         self._writer.fail(f"preparing segments failed: {error}")

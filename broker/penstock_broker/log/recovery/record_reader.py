@@ -74,12 +74,16 @@ class RecordReader:
         self._segments = {segment.number: segment for segment in segments}
         self._before = dict(zip(self._segments, accumulate([0, *(each.size for each in segments)]), strict=False))
         self._progress, self._told = progress, -PROGRESS_BYTES
+        self._reading = 0
 
     def accept(self, item: BlockHeader | Hole) -> None:
         """The next block or hole of the log."""
         if isinstance(item, Hole):
             self.replay.gap()
             return
+        if item.segment > self._reading + 1:  # a checkpoint that goes over the segments between is not whole
+            self.replay.gap()
+        self._reading = item.segment
         records, error = self._records(item)
         if error:
             self.replay.gap()
@@ -91,6 +95,12 @@ class RecordReader:
         if reached - self._told >= PROGRESS_BYTES:
             self._told = reached
             self._progress(min(reached, self.total), self.total)
+
+    def all_records(self, accepted: Iterable[BlockHeader | Hole]) -> Iterator[list[Record]]:
+        """The records of each of these blocks once more."""
+        for item in accepted:
+            if isinstance(item, BlockHeader):
+                yield records_of(self._segments[item.segment].data, item)[0]
 
     def _records(self, block: BlockHeader) -> tuple[Sequence[Record | PlainPuts], str]:
         data, replay = self._segments[block.segment].data, self.replay

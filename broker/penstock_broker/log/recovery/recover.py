@@ -25,7 +25,8 @@ from penstock_broker.log.format.blocks import (
     seed_of,
 )
 from penstock_broker.log.format.record_codec import PUT, ack_record, chunks
-from penstock_broker.log.format.records import Document, EndReason
+from penstock_broker.log.format.records import Document, EndReason, SegmentState
+from penstock_broker.log.format.segment_states import segment_state_record
 from penstock_broker.log.recovery.bodies import StagedBody, fetch_bodies
 from penstock_broker.log.recovery.live_messages import (
     LiveMessage,
@@ -35,6 +36,7 @@ from penstock_broker.log.recovery.live_messages import (
     paged_queues,
 )
 from penstock_broker.log.recovery.live_puts import Pageable
+from penstock_broker.log.recovery.lost_segments import find_lost, log_lost
 from penstock_broker.log.recovery.paged_puts import Batch, LiveRun
 from penstock_broker.log.recovery.record_reader import KEPT_BYTES, Progress, RecordReader, unheard
 from penstock_broker.log.recovery.recovered_places import located
@@ -64,7 +66,8 @@ class Recovered:
     """The last run closed the log."""
     damage: tuple[Damage, ...]
     lost: dict[int, int]
-    """By incarnation, how many messages were lost with a damaged document of their queue, or part of their body."""
+    """By incarnation, how many messages were lost with their segment, a damaged document of their queue, or part of
+    their body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,8 @@ class Restored:
     """By incarnation, the live messages whose bodies can't be read."""
     delivered_is_known: bool
     """Every delivered-up-to number that was written has been read."""
+    lost_segments: tuple[int, ...]
+    """Those that are missing although they were still needed."""
 
 
 class FirstRecords(NamedTuple):
@@ -89,6 +94,8 @@ class FirstRecords(NamedTuple):
     """Of messages whose bodies can't be read."""
     delivered: list[tuple[int, int]]
     """Incarnations, and up to which message they may have delivered."""
+    segments: tuple[bytes, ...] = ()
+    """Of lost segments, that they are over: each is told of once."""
 
 
 def first_records(restored: Restored, most: int) -> FirstRecords:
@@ -105,7 +112,8 @@ def first_records(restored: Restored, most: int) -> FirstRecords:
         live = {incarnation: each[-1].number for incarnation, each in recovered.messages.items() if each}
         for incarnation, queue in recovered.paged.items():
             live[incarnation] = max(queue.runs[-1].lasts[-1], live.get(incarnation, 0))
-    return FirstRecords(acks, list(live.items()))
+    over = (segment_state_record(SegmentState(number, is_over=True)) for number in restored.lost_segments)
+    return FirstRecords(acks, list(live.items()), tuple(over))
 
 
 def recover(
@@ -131,6 +139,13 @@ def recover(
     usage = SegmentUsage()
     damage = _copy_damaged(files, folder, found, [*_holes(result), *malformed])
     damage += tuple(_set_aside_foreign(files, item) for item in segments.foreign)
+    lost_segments = find_lost(replay, result, [item.data.number for item in found], reader.all_records(result.accepted))
+    log_lost(lost_segments, replay)
+    damage += tuple(
+        Damage(number, 0, 0, reason, None)
+        for number, reason in zip(lost_segments.numbers, lost_segments.reasons, strict=True)
+        if number not in {item.data.number for item in segments.foreign}
+    )
     if result.cut is not None:
         kept = _make_durable(files, folder, found, result, result.cut, log_id)
         _add_segments(usage, kept, result, reader)
@@ -143,6 +158,11 @@ def recover(
         without_document[incarnation] = without_document.get(incarnation, 0) + count
     sequence, epoch = _last(result)
     lost = lost_incarnations(without_document, replay) if damage else {}
+    for incarnation, numbers in incomplete.items():
+        lost[incarnation] = lost.get(incarnation, 0) + len(numbers)
+    for incarnation, count in (lost_segments.counts or {}).items():
+        if incarnation in usage.queues:
+            lost[incarnation] = lost.get(incarnation, 0) + count
     progress(reader.total, reader.total)
     recovered = Recovered(
         documents=tuple(replay.documents.values()),
@@ -152,9 +172,9 @@ def recover(
         sequence=sequence,
         clean=replay.closed,
         damage=damage,
-        lost=lost | {incarnation: len(numbers) for incarnation, numbers in incomplete.items()},
+        lost=lost,
     )
-    return Restored(recovered, usage, replay, log_id, incomplete, delivered_is_known)
+    return Restored(recovered, usage, replay, log_id, incomplete, delivered_is_known, lost_segments.numbers)
 
 
 def _last(result: ScanResult) -> tuple[int, int]:
