@@ -40,9 +40,10 @@ class Recycling:
     @property
     def wants_work(self) -> bool:
         """Whether `work` has something to do now."""
-        if self._leaving and self._leaving[0].sequence <= self._writer.synced:
+        writer = self._writer
+        if self._leaving and self._leaving[0].sequence <= writer.synced:
             return True
-        return self._recyclable() is not None
+        return writer.usage.recyclable(writer.schedule.kept_from, writer.synced) is not None
 
     @property
     def will_free(self) -> bool:

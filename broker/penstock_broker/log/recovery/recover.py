@@ -43,6 +43,7 @@ from penstock_broker.log.recovery.recovered_places import located
 from penstock_broker.log.recovery.replay import Replay
 from penstock_broker.log.scan.block_scan import Cut, Hole, ScanResult, scan
 from penstock_broker.log.scan.segment_files import FoundSegment, find_segments, refuse_unreadable_end
+from penstock_broker.log.segments.checked_blocks import CheckedBlocks
 from penstock_broker.log.segments.segment_reader import find_put
 from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
 
@@ -150,7 +151,7 @@ def recover(
         kept = _make_durable(files, folder, found, result, result.cut, log_id)
         _add_segments(usage, kept, result, reader)
     _fetch_remarked(replay, files, usage, seed_of(log_id or b""))
-    bodies, incomplete = fetch_bodies(replay, files, usage, inline_bytes)
+    bodies, incomplete = fetch_bodies(replay, files, usage, inline_bytes, CheckedBlocks(files, seed_of(log_id or b"")))
     delivered_is_known = replay.closed or replay.boot_id == files.boot_id()
     messages, without_document = live_messages(replay, delivered_is_known=delivered_is_known)
     paged, others = _count_live(usage, replay, messages, bodies, delivered_is_known=delivered_is_known)

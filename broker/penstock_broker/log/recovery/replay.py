@@ -40,12 +40,16 @@ DocumentKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PartPlace:
-    """Where a part of a body lies: `length` bytes, `offset` in the body, at byte `at` of the file of `segment`."""
+    """Where a part of a body lies: `length` bytes, `offset` in the body, at byte `at` of the file of `segment`.
+
+    `records`: the byte at which the records of its block begin.
+    """
 
     offset: int
     segment: int
     at: int
     length: int
+    records: int
 
 
 ENTRY_BYTES: Final = 300
@@ -106,7 +110,7 @@ class Replay:
                 case VolatilePut():
                     pass  # its epoch is over
                 case Part():
-                    place = PartPlace(record.offset, segment, start + record.at, record.length)
+                    place = PartPlace(record.offset, segment, start + record.at, record.length, start)
                     self.parts.setdefault(record.body, []).append(place)
                 case Commit():
                     self.apply(record.records, segment, start)
