@@ -18,6 +18,7 @@ from pathlib import Path
 from penstock_broker.log.append.appender import Appender
 from penstock_broker.log.append.body_writer import BodyWriter
 from penstock_broker.log.append.commit import CommitAck, CommitPut, Commits
+from penstock_broker.log.append.digest_writer import DigestWriter
 from penstock_broker.log.append.space import Space
 from penstock_broker.log.append.turn import TurnWriter
 from penstock_broker.log.compaction.ack_compaction import AckCompaction
@@ -88,7 +89,8 @@ class Log:
         self._sync = Sync(self._writer, self._spares, back_end)
         most = most_entries(self._writer.capacity)
         acks = AckCompaction(files, usage, self._writer.seed, most)
-        self._space = Space(files, self._writer, self._spares, acks, self._sync, options.reserve, clock)
+        digests = DigestWriter(files, self._writer, restored.pageable, options.digest_after_ms, clock)
+        self._space = Space(files, self._writer, self._spares, acks, self._sync, digests, options.reserve, clock)
         self._messages = MessageReader(files, usage, self._writer.seed, self._writer.routes, clock, self.epoch)
         self._bodies = BodyWriter(files, usage, self._writer, self._numbers, self._space, options.inline_bytes)
         checkpoint = Checkpoint(replay, recovered.documents, usage.queues.keys(), most)
@@ -395,5 +397,4 @@ class Log:
         for segment in self._usage.segments:
             self._files.close(segment.handle)
         self._space.close()
-        self._spares.close()
         os.close(self._lock)

@@ -6,6 +6,7 @@ Source: docs/decisions/086-lost-segments.md.
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock_broker.log.disk.files import FileLayer
@@ -33,7 +34,16 @@ class _Leaving(NamedTuple):
 class Recycling:
     """The segments that are over, from the moment when nothing is needed of them until their names are gone."""
 
-    def __init__(self, files: FileLayer, writer: SegmentWriter, spares: SpareSegments, sync: Sync) -> None:
+    def __init__(
+        self,
+        files: FileLayer,
+        writer: SegmentWriter,
+        spares: SpareSegments,
+        sync: Sync,
+        forget: Callable[[Segment], None],
+    ) -> None:
+        """`forget` is told of each segment whose file goes."""
+        self._forget = forget
         self._files, self._writer, self._spares, self._sync = files, writer, spares, sync
         self._leaving: deque[_Leaving] = deque()
 
@@ -65,6 +75,7 @@ class Recycling:
         if not leaving or leaving[0].sequence > writer.synced:
             return False
         segment, _ = leaving.popleft()
+        self._forget(segment)
         is_deleted = self._spares.recycle(segment.path, segment.handle, segment.size)
         self._sync.request_for_names()
         return is_deleted

@@ -6,6 +6,7 @@ Source: docs/decisions/043-reserve-for-acks.md.
 import time
 from collections.abc import Callable
 
+from penstock_broker.log.append.digest_writer import DigestWriter
 from penstock_broker.log.append.recycling import Recycling
 from penstock_broker.log.compaction.ack_compaction import AckCompaction, write_acks
 from penstock_broker.log.compaction.message_compaction import Compaction
@@ -31,13 +32,15 @@ class Space:
         spares: SpareSegments,
         acks: AckCompaction,
         sync: Sync,
+        digests: DigestWriter,
         reserve: int,
         clock: Callable[[], int],
     ) -> None:
         """`reserve`: number of spare segments that publishers may not use. `clock`: milliseconds since 1970."""
         self._writer, self._spares, self._acks, self._sync = writer, spares, acks, sync
         self._messages = Compaction(files, writer.usage, writer, self._may_copy, clock)
-        self._recycling = Recycling(files, writer, spares, sync)
+        self._digests = digests
+        self._recycling = Recycling(files, writer, spares, sync, digests.forget)
         self._reserve, self._clock = reserve, clock
         self._fill_again_ms = 0
         self._has_deleted = False
@@ -93,7 +96,13 @@ class Space:
         writer = self._writer
         if writer.failed is not None or self._sync.is_filling_spare:
             return False
-        return self._recycling.wants_work or self._may_fill() or self._acks_want_work() or self._messages_want_work()
+        return (
+            self._recycling.wants_work
+            or self._may_fill()
+            or self._acks_want_work()
+            or self._messages_want_work()
+            or self._digests.wants_work(is_full=self._spares.full)
+        )
 
     def _is_time_to_fill(self) -> bool:
         # More than the whole wait to go: the clock was put back, and the time noted before says nothing.
@@ -137,6 +146,8 @@ class Space:
                 return
         if self._messages_want_work():
             self._messages.work(more, first_message)
+        elif self._digests.wants_work(is_full=self._spares.full):
+            self._digests.work(more)
 
     def _acks_want_work(self) -> bool:
         writer = self._writer
@@ -160,8 +171,9 @@ class Space:
         return len(self._spares) > (1 if self._spares.full else self._reserve)
 
     def close(self) -> None:
-        """Close the files of segments that are over."""
+        """Close the files of segments that are over, and the spare ones."""
         self._recycling.close()
+        self._spares.close()
 
     def _fail(self, error: OSError) -> None:
         self._writer.fail(f"preparing segments failed: {error}")

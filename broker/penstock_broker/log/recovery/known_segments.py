@@ -7,9 +7,8 @@ that it is over. Without any complete checkpoint none was let go of.
 Source: docs/decisions/086-lost-segments.md.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from penstock_broker.log.format.blocks import BlockHeader
 from penstock_broker.log.format.records import SegmentState
@@ -54,16 +53,12 @@ class KnownSegments:
         return sorted(number for number in needed - self.over - set(found) if number < newest)
 
 
-def promised(missing: Sequence[int], blocks: Iterable[BlockHeader], claimed: int) -> list[int]:
-    """Those of the segments whose first block was synced, as far as blocks around them tell.
+def promised(missing: Iterable[int], ends: Mapping[int, BlockHeader], claimed: int) -> list[int]:
+    """Those of the segments whose first block was synced. `ends`: by segment, the last block of each other one.
 
     The others got their names in the last moments before a loss of power, and lost them again by it.
     """
-    edges = [(before, after) for before, after in pairwise(blocks) if after.segment > before.segment + 1]
-    unpromised = {
-        number
-        for before, after in edges
-        if before.sequence >= claimed
-        for number in range(before.segment + 1, after.segment)
+    last = {
+        number: ends[max(before)].sequence for number in missing if (before := [each for each in ends if each < number])
     }
-    return [number for number in missing if number not in unpromised]
+    return [number for number in missing if last.get(number, -1) < claimed]

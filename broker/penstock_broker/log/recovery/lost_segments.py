@@ -4,16 +4,17 @@ Source: docs/decisions/086-lost-segments.md.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock_broker.log.disk.spare_segments import segment_name
 from penstock_broker.log.format.blocks import BlockHeader
-from penstock_broker.log.format.records import Record, SegmentState
+from penstock_broker.log.format.records import SegmentState
 from penstock_broker.log.recovery.known_segments import promised
 from penstock_broker.log.recovery.lost_messages import LossCount
+from penstock_broker.log.recovery.record_reader import records_of
 from penstock_broker.log.recovery.replay import Replay
-from penstock_broker.log.scan.block_scan import ScanResult
+from penstock_broker.log.scan.block_scan import Hole, KnownSegment, ScanResult, SegmentData, scan
 
 LOGGER = logging.getLogger(__name__)
 
@@ -32,24 +33,27 @@ class LostSegments:
     or copied since; None if no checkpoint counted them."""
 
 
-def find_lost(
-    replay: Replay, result: ScanResult, found: Sequence[int], blocks: Iterable[Iterable[Record]]
-) -> LostSegments:
-    """Which segments were lost. `found`: the numbers of the others; `blocks`: the records of each block that counts,
-    read only if a segment was lost.
+def find_lost(replay: Replay, result: ScanResult, found: Sequence[SegmentData], seed: int) -> LostSegments:
+    """Which segments were lost. `found`: the others, which are read once more if a segment was lost. `seed`: see
+    `blocks.seed_of`.
     """
     known = replay.segments
     if result.cut is None:
         return LostSegments()
-    missing = known.missing(found, result.cut.segment, replay.checkpoint)
-    headers = [item for item in result.accepted if isinstance(item, BlockHeader)]
-    missing = promised(missing, headers, result.claimed) if missing else missing
+    missing = known.missing({each.number for each in found}, result.cut.segment, replay.checkpoint)
+    missing = promised(missing, result.ends, result.claimed)
     if not missing:
         return LostSegments()
     states = [known.states[number] for number in missing if number in known.states]
     losses = LossCount(states, known.checkpoint)
-    for records in blocks if states else ():
-        losses.follow(records)
+    data = {each.number: each for each in found}
+
+    def follow(item: BlockHeader | Hole | KnownSegment) -> None:
+        if isinstance(item, BlockHeader):
+            losses.follow(records_of(data[item.segment].data, item)[0])
+
+    if states:
+        scan(found, seed, follow)
     reasons = (_reason(known.states.get(number), replay.checkpoint) for number in missing)
     return LostSegments(tuple(missing), tuple(reasons), losses.counts() if states else None)
 
