@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 
 from penstock_broker.log.append.digest_writer import DigestWriter
+from penstock_broker.log.append.recycling import Recycling
 from penstock_broker.log.compaction.ack_compaction import AckCompaction, write_acks
 from penstock_broker.log.compaction.message_compaction import Compaction
 from penstock_broker.log.disk.files import FileLayer
 from penstock_broker.log.disk.spare_segments import SpareSegments
-from penstock_broker.log.segments.segment_usage import Segment
 from penstock_broker.log.write.sync import Sync
 from penstock_broker.log.write.writer import SegmentWriter
 
@@ -40,6 +40,7 @@ class Space:
         self._writer, self._spares, self._acks, self._sync = writer, spares, acks, sync
         self._messages = Compaction(files, writer.usage, writer, self._may_copy, clock)
         self._digests = digests
+        self._recycling = Recycling(files, writer, spares, sync, digests.forget)
         self._reserve, self._clock = reserve, clock
         self._fill_again_ms = 0
         self._has_deleted = False
@@ -67,8 +68,7 @@ class Space:
             return False
         if self._has_deleted or self._spares.is_renaming or self._acks_want_work() or self._messages_want_work():
             return True
-        schedule, usage = self._writer.schedule, self._writer.usage
-        return self._recyclable() is not None or usage.awaits_sync(schedule.kept_from, self._writer.synced)
+        return self._recycling.will_free
 
     @property
     def prepared_bytes(self) -> int:
@@ -97,7 +97,7 @@ class Space:
         if writer.failed is not None or self._sync.is_filling_spare:
             return False
         return (
-            self._recyclable() is not None
+            self._recycling.wants_work
             or self._may_fill()
             or self._acks_want_work()
             or self._messages_want_work()
@@ -123,13 +123,9 @@ class Space:
 
     def _work(self, deadline: float, first_message: int) -> None:
         writer = self._writer
-        unneeded = self._recyclable()
-        if unneeded is not None:
-            writer.usage.remove_segment(unneeded)
-            self._digests.forget(unneeded)
-            if self._spares.recycle(unneeded.path, unneeded.handle, unneeded.size):
+        if self._recycling.wants_work:
+            if self._recycling.work(first_message):
                 self._has_deleted, self._fill_again_ms = True, 0
-            self._sync.request_for_names()
             return
 
         def more() -> bool:
@@ -174,8 +170,10 @@ class Space:
             return True
         return len(self._spares) > (1 if self._spares.full else self._reserve)
 
-    def _recyclable(self) -> Segment | None:
-        return self._writer.usage.recyclable(self._writer.schedule.kept_from, self._writer.synced)
+    def close(self) -> None:
+        """Close the files of segments that are over, and the spare ones."""
+        self._recycling.close()
+        self._spares.close()
 
     def _fail(self, error: OSError) -> None:
         self._writer.fail(f"preparing segments failed: {error}")
