@@ -39,6 +39,7 @@ class BrokerInProcess:
         process: Process | None = None,
         process_limit: int = 0,
         kept_bytes: int = LogOptions().kept_bytes,
+        digest_after_ms: int = LogOptions().digest_after_ms,
     ) -> None:
         """`measure`: the space of the volume; without it the broker does not know how full that is. `process`: what it
         takes for its own, and `process_limit` what that may have. `kept_bytes`: what recovery may keep in memory of
@@ -47,7 +48,12 @@ class BrokerInProcess:
         self.log, self.recovered = Log.open(
             folder,
             files=files,
-            options=LogOptions(segment_bytes=segment_bytes, sync=SyncChoice.INLINE, kept_bytes=kept_bytes),
+            options=LogOptions(
+                segment_bytes=segment_bytes,
+                sync=SyncChoice.INLINE,
+                kept_bytes=kept_bytes,
+                digest_after_ms=digest_after_ms,
+            ),
             clock=clock.now_ms,
             entropy=lambda size: b"\7" * size,
             syncer=syncer,

@@ -23,6 +23,7 @@ from support.broker_in_process import BrokerInProcess
 from penstock_amqp.endpoint.events import DATA, NUMBER
 from penstock_broker.clock import Clock
 from penstock_broker.log import FileLayer
+from penstock_broker.messages import paging
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.security import Authentication
 from penstock_broker.settings.settings import BrokerSettings, ListenerSettings
@@ -97,7 +98,13 @@ class BrokerSite:
         """Start a broker on what there is; the last block that it found."""
         clock = Clock(lambda: self.now_ms * 1000, lambda: self.now_ms, lambda: self.now_ms / 1000)
         self._life = BrokerInProcess(
-            SETTINGS, self.files, self._folder, clock, segment_bytes=16_384, syncer=self._new_syncer
+            SETTINGS,
+            self.files,
+            self._folder,
+            clock,
+            segment_bytes=16_384,
+            syncer=self._new_syncer,
+            digest_after_ms=0,
         )
         self.log, self.loop, self.broker = self._life.log, self._life.loop, self._life.broker
         assert self._life.recovered.damage == ()
@@ -133,7 +140,9 @@ class BrokerSite:
     # -- what is there ----------------------------------------------------------------------------------------------
 
     def image(self) -> Image:
-        """What a restarted broker found."""
+        """What a restarted broker found, read from the log where that left it there."""
+        while any(len(each.backlog.normal.tail or ()) for each in self.broker.paging.queues):
+            paging.keep_up(self.broker)
         return {
             identity_of(each): SubscriptionImage(
                 shared=each.exclusivity is Exclusivity.SHARED,

@@ -1,7 +1,8 @@
 """Which messages a queue can leave in the log, by their bytes as they stand there: asked at a start, for each message.
 
 They are those of which an entry says no more than the log does: without a delay, of normal priority, of no group. Each
-costs one comparison if it begins like the one before. Source: docs/decisions/082-paging.md.
+costs one comparison if it begins like the one before. Whoever has it answer otherwise raises `DIGEST_VERSION`, because
+digests keep the answers (docs/decisions/085-digests.md). Source: docs/decisions/082-paging.md.
 """
 
 from __future__ import annotations

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from broker.log.recoveries import SmallRule, assert_digests_find_the_same
-from broker.log.simulated_files import SimulatedFiles
+from broker.log.recoveries import SmallRule, assert_digests_find_the_same, assert_paging_finds_the_same
+from broker.log.simulated_files import PowerCut, SimulatedFiles
 
 from penstock_broker.log import Log, LogOptions, Recovered, SyncChoice
-from penstock_broker.log.format.blocks import seed_of
+from penstock_broker.log.format.blocks import BlockFlag, BlockHeader, seed_of
+from penstock_broker.log.format.record_codec import put_record
+from penstock_broker.log.recovery.digest_builder import DigestBuilder
 from penstock_broker.log.recovery.recover import recover
-from penstock_broker.log.segments.segment_digest import HEAD_BYTES, decode_digest, digest_name
+from penstock_broker.log.segments.segment_digest import HEAD_BYTES, PutRun, decode_digest, digest_name
 
 LOG_ID = b"\7" * 16
 SEED = seed_of(LOG_ID)
@@ -237,13 +239,16 @@ def test_what_is_damaged_in_a_segment_with_a_digest_is_found_when_it_is_read(
 
 
 def test_damage_in_a_segment_without_digest_has_all_segments_read(written: Written) -> None:
-    last = written.digests()[-1]
+    """So that damage in a segment with a digest is found, too."""
+    first, last = written.digests()[0], written.digests()[-1]
     written.log.crash()
     written.files.unlink(last)
-    path = last.with_name("segment-" + last.name[7:])
-    victim = max(number for number, body in written.bodies[0].items() if body in written.files.content(path))
-    content = written.files.content(path)
-    content[content.index(written.bodies[0][victim]) + 10] ^= 1
+    victims: set[int] = set()
+    for digest in (first, last):
+        content = written.files.content(digest.with_name("segment-" + digest.name[7:]))
+        victim = max(number for number, body in written.bodies[0].items() if body in content)
+        content[content.index(written.bodies[0][victim]) + 10] ^= 1
+        victims.add(victim)
     bare = written.files.copy()
     for each in written.digests():
         bare.unlink(each)
@@ -252,8 +257,8 @@ def test_damage_in_a_segment_without_digest_has_all_segments_read(written: Writt
     assert [(each.segment, each.start, each.end) for each in recovered.damage] == [
         (each.segment, each.start, each.end) for each in expected.damage
     ]
-    assert len(recovered.damage) == 1
-    assert set(written.bodies[0]) - set(written.found(recovered, 0)) == {victim}
+    assert len(recovered.damage) == 2
+    assert set(written.bodies[0]) - set(written.found(recovered, 0)) == victims
 
 
 def test_the_digest_goes_with_its_segment_and_one_without_segment_is_deleted(written: Written) -> None:
@@ -281,23 +286,65 @@ def test_a_digest_that_was_lost_or_torn_by_a_loss_of_power_loses_nothing(
     assert [written.found(recovered, queue) for queue in (0, 1)] == written.bodies
 
 
+ENDS: dict[str, Callable[[SimulatedFiles], None]] = {
+    "kill": SimulatedFiles.kill,
+    "power, only what is synced stays": lambda files: files.crash(lambda length: 0, 0),
+    "power, writes stay and names do not": lambda files: files.crash(lambda length: length, 0),
+    "power, names stay and writes do not": lambda files: files.crash(lambda length: 0, ANY),
+    "power, writes are torn": lambda files: files.crash(lambda length: length // 2, ANY),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_crash_at_any_step_of_writing_and_deleting_digests_loses_nothing(tmp_path: Path, end: str) -> None:
+    before = Written(tmp_path, 70)
+    settle(before.log)
+    before.write(90, 100)
+    for queue in (0, 1):  # so that segments become free, one of which has a digest
+        for number in list(before.bodies[queue])[:60]:
+            before.take(queue, number)
+    before.log.write()
+    before.log.sync()
+    before.log.crash()
+    before.files.kill()
+    disk = files = before.files.copy()
+    step, is_through = 0, False
+    digests = {path.name for path in disk.paths() if path.name.startswith("digest-")}
+    made: set[str] = set()
+    while not is_through:
+        files = disk.copy()
+        log, _ = opened(tmp_path, files)
+        files.steps_left = step
+        try:
+            settle(log)
+            is_through = True
+        except PowerCut:
+            step += 1
+        made |= {path.name for path in files.paths() if path.name.startswith("digest-")}
+        log.crash()
+        ENDS[end](files)
+        assert_paging_finds_the_same(files, tmp_path, 2000)
+        before.log, recovered = opened(tmp_path, files)
+        assert [before.found(recovered, queue) for queue in (0, 1)] == before.bodies
+        before.log.crash()
+    assert made - digests and digests - {path.name for path in files.paths()}, "some were written, some deleted"
+
+
 def test_no_digest_is_written_before_its_segment_is_synced(tmp_path: Path) -> None:
-    written = Written(tmp_path, 30)
-    written.files.broken = {"fdatasync"}
-    written.log.write()
+    written = Written(tmp_path, 3)
+    log, synced = written.log, written.log.synced
     for at in range(60):
-        written.log.put(written.log.route_set(tuple(written.queues)), b"h" * 500, at)
-        written.log.write()
-    assert written.log.segments >= 3
-    while written.log.wants_maintenance:
-        written.log.maintain(1000)
-        if written.log.failed:
-            break
-    last_synced = written.log.synced
-    for path in written.digests():
-        found = decode_digest(bytes(written.files.content(path)), SEED)
-        assert found is not None and found.head.seal.sequence <= last_synced
-    written.log.crash()
+        log.put(log.route_set(tuple(written.queues)), b"h" * 500, at + 1)
+        log.write()
+    for _ in range(1000):
+        log.maintain(1000)
+        log.collect()
+    assert log.segments >= 3 and log.synced == synced
+    assert not log.wants_maintenance
+    assert [bytes(written.files.content(path)) for path in written.digests()] == []
+    settle(log)
+    assert len(written.digests()) == len(written.sealed())
+    log.crash()
 
 
 def test_a_digest_that_can_not_be_written_does_not_fail_the_log(
@@ -332,3 +379,22 @@ def test_a_segment_of_which_too_much_would_stand_in_its_digest_has_none(tmp_path
     assert log.segments > 1
     assert not any(path.name.startswith("digest-") for path in files.paths())
     log.crash()
+
+
+def test_numbers_that_are_far_from_each_other_stand_in_runs_of_their_own() -> None:
+    """As copies of one block have them, if a crash of the broker lies between their first puts."""
+    block = b"".join(
+        put_record(1, number, number, bytes((104,)) * 9, 0) for number in (7, 8, 7 + (1 << 32), 8 + (1 << 32))
+    )
+    builder = DigestBuilder(3, 1, SEED, SmallRule(), ANY)
+    first = BlockHeader(3, 4096, len(block), BlockFlag.NONE, 1, 10, 9, 0)
+    seal = BlockHeader(3, 8192, 0, BlockFlag.SEAL, 1, 11, 9, 0)
+    for header, records in ((first, block), (seal, b"")):
+        assert all(step is None for step in builder.add(header, memoryview(records)))
+    digest = decode_digest(b"".join(builder.finished()), SEED)
+    assert digest is not None
+    runs = [item for item in digest.items if isinstance(item, PutRun)]
+    assert [(list(run.firsts), list(run.lasts), list(run.lengths)) for run in runs] == [
+        ([7], [8], [9, 9]),
+        ([7 + (1 << 32)], [8 + (1 << 32)], [9, 9]),
+    ]

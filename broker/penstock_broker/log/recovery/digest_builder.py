@@ -40,7 +40,7 @@ __all__ = ["DigestBuilder", "TooLarge"]
 
 RUN: Final = 4096
 """Messages of one run, about."""
-MOST_OPEN: Final = 16 * 1024
+MOST_OPEN: Final = 4096
 """Messages of runs, or acknowledgements, that are put together at the same time: closing them takes part of a turn."""
 
 
@@ -147,7 +147,14 @@ class DigestBuilder:
         return number
 
     def _put(self, puts: PlainPuts) -> None:
-        numbers = puts.numbers
+        numbers, lengths = puts.numbers, puts.lengths
+        if not numbers[-1] - numbers[0] >> 32:
+            self._extend(puts, numbers, lengths)
+            return
+        for at in range(len(numbers)):  # copies, put by runs of the broker of which one ended by a crash
+            self._extend(puts, numbers[at : at + 1], lengths[at : at + 1])
+
+    def _extend(self, puts: PlainPuts, numbers: Sequence[int], lengths: Sequence[int]) -> None:
         run = self._runs.get(puts.route_set)
         if run is not None and (len(run.lengths) >= RUN or numbers[-1] - run.firsts[0] >> 32):
             self._close_runs()
@@ -156,7 +163,7 @@ class DigestBuilder:
             run = PutRun(puts.route_set, array("Q"), array("Q"), array("I"), puts.arrival, 0)
         expires = min((each for each in (run.expires, puts.expires) if each), default=0)
         self._runs[puts.route_set] = run._replace(arrival=min(run.arrival, puts.arrival), expires=expires)
-        run.lengths.extend(puts.lengths)
+        run.lengths.extend(lengths)
         firsts, lasts = run.firsts, run.lasts
         if numbers[-1] - numbers[0] + 1 == len(numbers):
             _append(firsts, lasts, numbers[0], numbers[-1])
