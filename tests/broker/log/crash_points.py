@@ -38,6 +38,7 @@ _BY_RECORD: Final = (
     (RecordType.STAGED_PUT, "staged put"),
     (RecordType.PART, "part"),
     (RecordType.PUT, "put"),
+    (RecordType.VOLATILE_PUT, "volatile put"),
     (RecordType.ACK, "ack"),
     (RecordType.ACK_RANGE, "ack"),
     (RecordType.DOCUMENT, "topology"),
@@ -249,6 +250,8 @@ def _turn(log: Log, queue: int, turn: int, waiting: list[int], tell: Tell) -> No
         tell(Step(((message, 1500),)))
         waiting.append(message)
     _promise(log, tell)
+    log.put_volatile(route, bytes(40), 0)  # stays for as long as the process; no start may find it
+    log.write()
     while log.wants_maintenance:
         log.maintain(1000)
         log.request_sync()

@@ -11,6 +11,8 @@ class NaiveMessage:
     payload: bytes
     flags: int
     arrival: int
+    is_volatile: bool = False
+    """It ends with its epoch."""
 
 
 @dataclass
@@ -28,6 +30,15 @@ class NaiveState:
         return NaiveState(
             dict(self.documents), queues, dict(self.delivered_up_to), dict(self.counts), dict(self.remarks)
         )
+
+    def next_epoch(self) -> "NaiveState":
+        """What of it a later start must find."""
+        left = self.copy()
+        left.queues = {
+            incarnation: {number: each for number, each in queue.items() if not each.is_volatile}
+            for incarnation, queue in self.queues.items()
+        }
+        return left
 
     def topology(self, key: DocumentKey, incarnation: int, payload: bytes) -> None:
         before = self.documents.get(key, (0, b""))[0]

@@ -93,6 +93,22 @@ class LogMachine(RuleBasedStateMachine):
             if self.pending > 5000:
                 self.write()  # so that no turn has to be split, which the oracle could not follow
 
+    @precondition(lambda self: bool(self.naive.now.queues))
+    @rule(data=st.data(), sizes=st.lists(st.sampled_from([0, 40, 900]), min_size=1, max_size=4))
+    def put_volatile(self, data: st.DataObject, sizes: list[int]) -> None:
+        """What memory pressure writes to the log: it is there for readers, and gone with the process."""
+        route = self.some_queues(data)
+        written: dict[int, bytes] = {}
+        for size in sizes:
+            arrival = self.tick()
+            payload = bytes([arrival % 251]) * size
+            number = self.fresh(self.log.put_volatile(self.log.route_set(route), payload, arrival))
+            self.naive.now.put(route, NaiveMessage(number, payload, 0, arrival, is_volatile=True))
+            written[number] = payload
+        self.write()
+        found = self.log.read(route[0], min(written), max(written), 10, 10_000).puts
+        assert {put.message: put.payload for put in found} == written
+
     @rule()
     def number(self) -> None:
         self.fresh(self.log.next_message())
@@ -315,7 +331,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log, recovered = self.open()
         found = recovered.sequence
         assert found >= at_least
-        expected = self.naive.at(found)
+        expected = self.naive.at(found).next_epoch()
         state = recovered_state(recovered)
         assert state.documents == expected.documents
         assert state.queues == expected.queues

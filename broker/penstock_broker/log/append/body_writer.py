@@ -128,6 +128,9 @@ class BodyWriter:
                 placed.append((body, used + PART.size, len(taken)))
                 used += PART.size + len(taken)
                 offset += len(taken)
+                if used >= GATHERED_BYTES:  # whoever reads a part reads its whole block
+                    self._write_block(records, placed)
+                    used = 0
         self._write_block(records, placed)
 
     def _write_block(self, records: list[Buffer], placed: list[tuple[StagedBody, int, int]]) -> None:

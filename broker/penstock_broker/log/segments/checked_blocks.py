@@ -17,7 +17,7 @@ from penstock_broker.log.segments.segment_usage import Segment
 LOGGER = logging.getLogger(__name__)
 
 KEPT = 16
-"""Blocks that are kept in memory. Blocks with parts have about 256 KiB, so these are about 4 MiB."""
+"""Blocks that are kept in memory. Blocks with parts have at most 512 KiB, so these are at most 8 MiB."""
 
 
 class CheckedBlocks:
