@@ -57,6 +57,7 @@ class Log:
         clock: Callable[[], int],
         entropy: Callable[[int], bytes],
         syncer: Callable[[FileLayer], Syncer] | None,
+        timer: Callable[[], float],
     ) -> None:
         """Use `open`."""
         replay, usage, recovered = restored.replay, restored.usage, restored.recovered
@@ -88,7 +89,7 @@ class Log:
         self._sync = Sync(self._writer, self._spares, back_end)
         most = most_entries(self._writer.capacity)
         acks = AckCompaction(files, usage, self._writer.seed, most)
-        self._space = Space(files, self._writer, self._spares, acks, self._sync, options.reserve, clock)
+        self._space = Space(files, self._writer, self._spares, acks, self._sync, options.reserve, clock, timer)
         self._messages = MessageReader(files, usage, self._writer.seed, self._writer.routes, clock, self.epoch)
         self._bodies = BodyWriter(files, usage, self._writer, self._numbers, self._space, options.inline_bytes)
         checkpoint = Checkpoint(replay, recovered.documents, usage.queues.keys(), most)
@@ -116,6 +117,7 @@ class Log:
         progress: Progress = unheard,
         pageable: Pageable | None = None,
         begins: bool = True,
+        timer: Callable[[], float] = time.perf_counter,
     ) -> tuple["Log", Recovered]:
         """Lock and recover the folder (created if it does not exist), begin a new epoch, and sync it. Without `begins`
         the last two are left to `begin`, so that a start that fails before leaves the log as the last run did.
@@ -123,12 +125,14 @@ class Log:
         Raises FolderLocked, NewerFormat, ForeignSegment, Unreadable, or OSError. `clock` gives milliseconds since 1970.
         `syncer` makes a back end of the caller's own instead of the one that `options.sync` chooses. `progress` is
         told, in between, how far recovery is. `pageable` says which bodies may be left in the log if there are many.
+        `timer` gives seconds to measure idle work by.
         """
         files, options = files or RealFiles(), options or LogOptions()
         lock = lock_folder(folder)
         try:
             restored = recover(files, folder, options.inline_bytes, progress, pageable, options.kept_bytes)
-            log = cls(folder, lock, restored, files=files, options=options, clock=clock, entropy=entropy, syncer=syncer)
+            log = cls(folder, lock, restored, files=files, options=options, clock=clock, entropy=entropy, syncer=syncer,
+                      timer=timer)  # fmt: skip
             log._first_records = first_records(restored, most_entries(log._writer.capacity))
             if begins:
                 log.begin()
@@ -363,6 +367,12 @@ class Log:
     def is_filling_spare(self) -> bool:
         """Whether `maintain` waits for the zeros of a spare segment to be synced."""
         return self._sync.is_filling_spare
+
+    def maintenance_ms(self, spent_ms: float) -> float:
+        """Milliseconds that `maintain` may take of a turn that has taken `spent_ms` already: more, the further the log
+        is above the bound of its size.
+        """
+        return self._space.share_ms(spent_ms)
 
     def maintain(self, budget_ms: float) -> None:
         """Idle work for about `budget_ms`: recycle a segment, compact acks, or fill a slice of a spare segment."""
