@@ -1,29 +1,31 @@
 """The paths of a message in one process and one thread, so that instructions and calls can be counted: client ->
 broker -> client.
 
-usage: counted_run.py calls|instructions SCENARIO...
+usage: counted_run.py calls SCENARIO...
+       counted_run.py instructions LIBRARY SCENARIO...     LIBRARY is callgrind.c, compiled
 
 Each scenario runs in a process that is forked once everything is imported: under callgrind the imports take three times
 as long as a scenario. When it has ended, its name, process id and figures are printed as a line of JSON.
 
 The clients are C engines driven in turn with the broker's own loop over loopback, in batches, with an fdatasync within
 the turn; nothing depends on time. The figures of `calls` are the broker's calls into the C engine and its fdatasyncs
-per message; with `instructions` nothing is wrapped, and callgrind, under which it runs, is told to count
-while messages flow, and only then.
+per message; with `instructions` nothing is wrapped, and callgrind, under which it runs, is told to count the turns of
+the broker's loop while messages flow, and nothing else: what the clients do between two turns is not the broker's.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import json
 import os
-import shutil
 import ssl
 import sys
 import tempfile
 import threading
 import traceback
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,11 +44,15 @@ from penstock_broker.log import RealFiles
 
 
 class CountingLibrary:
-    """Stands for the C engine: functions count their calls, constants pass."""
+    """Stands for the C engine: functions count their calls between one `toggle` and the next, constants pass."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
+        self._counts = 0
         self.calls = 0
+
+    def toggle(self) -> None:
+        self._counts ^= 1
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._library, name)
@@ -54,7 +60,7 @@ class CountingLibrary:
             return found
 
         def counted(*arguments: Any) -> Any:
-            self.calls += 1
+            self.calls += self._counts
             return found(*arguments)
 
         setattr(self, name, counted)
@@ -86,10 +92,21 @@ class SteppingTime:
         return self.us // 1000
 
 
-class Rig:
-    """A broker and its clients."""
+class Callgrind:
+    """Switches callgrind's counting, under which this process runs. `library` is callgrind.c, compiled."""
 
-    def __init__(self, folder: Path, scenario: Scenario) -> None:
+    def __init__(self, library: str) -> None:
+        # Loaded before the fork, and without the lock of the interpreter being let go: a call is a few instructions.
+        functions = ctypes.PyDLL(library)
+        self.start: Callable[[], object] = functions.start
+        self.stop: Callable[[], object] = functions.stop
+        self.toggle: Callable[[], object] = functions.toggle
+
+
+class Rig:
+    """A broker and its clients. `counts` is called before and after each turn of the broker's loop."""
+
+    def __init__(self, folder: Path, scenario: Scenario, counts: Callable[[], object]) -> None:
         # Imported here, so that the engine can be wrapped before.
         from penstock_broker.access import listeners
         from penstock_broker.assembly import assemble
@@ -99,6 +116,7 @@ class Rig:
         from penstock_broker.settings.settings import BrokerSettings
 
         self.scenario = scenario
+        self._counts = counts
         self._authority = Authority(folder)
         settings = BrokerSettings(listeners=(self._listener(),)).for_dev()
         self.files = CountingFiles()
@@ -198,7 +216,9 @@ class Rig:
     def turn(self) -> None:
         for peer in self.peers:
             peer.flush()
+        self._counts()
         self.loop.turn()
+        self._counts()
         for peer in self.peers:
             peer.read()
 
@@ -255,47 +275,35 @@ def begun(coordinator: Coordinator, rig: Rig, messages: int) -> list[bytes]:
     return coordinator.declared
 
 
-def tell_callgrind(switch: str) -> None:
-    """Have this process counted from now on, or no longer: `on`, `off`."""
-    program = shutil.which("vgdb")
-    assert program is not None, "vgdb comes with valgrind"
-    quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0), (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
-    child = os.posix_spawn(
-        program, [program, f"--pid={os.getpid()}", "instrumentation", switch], os.environ, file_actions=quiet
-    )
-    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
-        raise SystemExit("callgrind does not listen to vgdb")
-
-
-def run(scenario: Scenario, library: CountingLibrary | None) -> dict[str, float]:
-    """Run one scenario; calls and fdatasyncs per message, nothing without a `library` that counts."""
+def run(scenario: Scenario, counter: CountingLibrary | Callgrind) -> dict[str, float]:
+    """Run one scenario; calls and fdatasyncs per message, nothing where callgrind counts."""
     with tempfile.TemporaryDirectory() as folder:
-        rig = Rig(Path(folder), scenario)
+        rig = Rig(Path(folder), scenario, counter.toggle)
         gc.collect()
         gc.freeze()
         gc.disable()
         rig.send(scenario.first)
         made: dict[str, int] = {}
-        if library is not None:
-            calls, syncs = library.calls, rig.files.syncs
+        if isinstance(counter, CountingLibrary):
+            calls, syncs = counter.calls, rig.files.syncs
             rig.send(scenario.counted)
-            made = {"calls": library.calls - calls, "fdatasyncs": rig.files.syncs - syncs}
+            made = {"calls": counter.calls - calls, "fdatasyncs": rig.files.syncs - syncs}
         else:
-            tell_callgrind("on")
+            counter.start()
             rig.send(scenario.counted)
-            tell_callgrind("off")
+            counter.stop()
         rig.log.close()
     return {kind: count / scenario.units for kind, count in made.items()}
 
 
-def run_forked(scenario: Scenario, library: CountingLibrary | None) -> int:
+def run_forked(scenario: Scenario, counter: CountingLibrary | Callgrind) -> int:
     """Run one scenario in a process of its own, and print its line when that has ended; the exit code."""
     figures, theirs = os.pipe()
     child = os.fork()
     if not child:
         code = 1
         try:
-            os.write(theirs, json.dumps(run(scenario, library)).encode())
+            os.write(theirs, json.dumps(run(scenario, counter)).encode())
             code = 0
         except BaseException:
             traceback.print_exc()
@@ -310,14 +318,15 @@ def run_forked(scenario: Scenario, library: CountingLibrary | None) -> int:
 
 def main() -> int:
     what, *names = sys.argv[1:]
-    scenarios = [each for each in SCENARIOS if each.name in names]
-    library = None
+    counter: CountingLibrary | Callgrind
     if what == "calls":
-        library = CountingLibrary(cproton_ffi.lib)
-        cproton_ffi.lib = library
+        counter = cproton_ffi.lib = CountingLibrary(cproton_ffi.lib)
+    else:
+        counter = Callgrind(names.pop(0))
     importlib.import_module("penstock_broker.assembly")
+    scenarios = [each for each in SCENARIOS if each.name in names]
     # The first that fails ends it: the others would fail alike.
-    return next((code for each in scenarios if (code := run_forked(each, library))), 0)
+    return next((code for each in scenarios if (code := run_forked(each, counter))), 0)
 
 
 if __name__ == "__main__":

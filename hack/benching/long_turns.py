@@ -15,6 +15,8 @@ from pathlib import Path
 
 from benching.scenarios import TWO_PROPERTIES
 
+from penstock_amqp.endpoint.events import Entry
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tests"))
 
 
@@ -25,8 +27,9 @@ def turns(messages: int) -> None:
 
     from penstock_api.management import Operation
     from penstock_api.message_operations import PeekRequest
+    from penstock_broker.management.acts import Caller
     from penstock_broker.management.entity_states import queue_state
-    from penstock_broker.management.queue_messages import MessagesTask, PeekTask
+    from penstock_broker.management.queue_messages import MessagesTask, PeekTask, everything
     from penstock_broker.messages.expiry import keep_time
 
     timed = SteppedBroker()
@@ -59,19 +62,26 @@ def turns(messages: int) -> None:
         yield None
 
     def browse() -> Iterator[None]:
-        queue.backlog.copy()
+        queue.backlog.copy(broker.log.next_number)
         yield None
 
+    def some(entry: Entry) -> bool:
+        return entry[0] % 10_000 == 0
+
+    caller = Caller("admin", "here", "local")
     fill(lambda each: 0)
     _show("READ of the queue", read())
     _show("attach of a browser", browse())
     peek = PeekRequest(offset=messages // 2)
-    _show("PEEK of ten in the middle", steps(lambda: PeekTask(queue, peek, lambda _: True)))
+    _show("PEEK of ten in the middle", steps(lambda: PeekTask(broker, queue, peek, everything)))
     _show(
         "PURGE of one in 10,000",
-        steps(lambda: MessagesTask(broker, Operation.PURGE, queue, None, lambda entry: entry[0] % 10_000 == 0, None)),
+        steps(lambda: MessagesTask(broker, caller, Operation.PURGE, queue, None, some, None, None)),
     )
-    _show("PURGE of all", steps(lambda: MessagesTask(broker, Operation.PURGE, queue, None, lambda _: True, None)))
+    _show(
+        "PURGE of all",
+        steps(lambda: MessagesTask(broker, caller, Operation.PURGE, queue, None, lambda _: True, None, None)),
+    )
     fill(lambda each: broker.clock.now_us + 3_600_000_000)
     _show("a pass that finds nothing expired", passes())
 
@@ -91,7 +101,7 @@ def turns(messages: int) -> None:
     queue.depth_bytes += messages * len(data)
     _show(
         "PURGE of one in 10,000 delayed",
-        steps(lambda: MessagesTask(broker, Operation.PURGE, queue, None, lambda entry: entry[0] % 10_000 == 0, None)),
+        steps(lambda: MessagesTask(broker, caller, Operation.PURGE, queue, None, some, None, None)),
     )
     _show("the end of the queue, all delayed", end())
     timed.close()

@@ -1,6 +1,7 @@
 """`hack/bench restart`: how long a start takes, and how much memory, with so many live messages in one subscription.
 
-The messages are durable, of 1 KiB, and written by the log itself. Time goes from the start of the process to the
+The messages are durable, of 1 KiB, and written by the log itself, which writes digests of the sealed segments, too; a
+second start is without these. Time goes from the start of the process to the
 first delivery to a consumer. Processor time is that of the broker's main thread. Source:
 docs/reference/performance.md, "Starts with many messages".
 """
@@ -13,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from select import select
 from typing import TYPE_CHECKING, NamedTuple
 
 from benching.backlog import BODY_BYTES, START_SECONDS, peer_of, turn
@@ -34,6 +36,8 @@ class Restart(NamedTuple):
     """One start."""
 
     messages: int
+    digests: bool
+    """Whether the start found digests of the sealed segments."""
     seconds: float
     """To the first delivery."""
     cpu_seconds: float
@@ -47,7 +51,7 @@ def restarts(sizes: Sequence[int]) -> int:
     from support.broker_process import BrokerProcess
 
     found: list[Restart] = []
-    print(f"{'live messages':>14} {'first delivery':>15} {'processor':>10} {'peak memory':>12}")
+    print(f"{'live messages':>14} {'digests':>8} {'first delivery':>15} {'processor':>10} {'peak memory':>12}")
     for size in sizes:
         with tempfile.TemporaryDirectory(prefix="penstock-restart-") as folder:
             broker = BrokerProcess(Path(folder) / "data", settings={"log": {"segmentBytes": 64 << 20}})
@@ -55,9 +59,17 @@ def restarts(sizes: Sequence[int]) -> int:
             _consume(broker, 0)
             broker.stop()
             _fill(broker.data / "log", size)
-            found.append(_measured(broker, size))
-        one = found[-1]
-        print(f"{one.messages:14,} {one.seconds:13.2f} s {one.cpu_seconds:8.2f} s {one.peak_mib:8} MiB", flush=True)
+            for digests in (True, False):
+                if not digests:
+                    for path in (broker.data / "log").glob("digest-*"):
+                        path.unlink()
+                one = _measured(broker, size, digests=digests)
+                print(
+                    f"{one.messages:14,} {'yes' if digests else 'no':>8} {one.seconds:13.2f} s "
+                    f"{one.cpu_seconds:8.2f} s {one.peak_mib:8} MiB",
+                    flush=True,
+                )
+                found.append(one)
     KEPT.mkdir(parents=True, exist_ok=True)
     (KEPT / "restarts.json").write_text(json.dumps([each._asdict() for each in found], indent=2) + "\n")
     (KEPT / "restarts.svg").write_text(chart(found))
@@ -66,9 +78,12 @@ def restarts(sizes: Sequence[int]) -> int:
 
 def chart(found: Sequence[Restart]) -> str:
     """Time to the first delivery and processor time against live messages."""
+    usual = [each for each in found if each.digests]
+    bare = [each for each in found if not each.digests]
     lines = [
-        Line("first delivery", "#c44601", [(each.messages, each.seconds) for each in found]),
-        Line("processor", "#054fb9", [(each.messages, each.cpu_seconds) for each in found]),
+        Line("first delivery", "#c44601", [(each.messages, each.seconds) for each in usual]),
+        Line("processor", "#054fb9", [(each.messages, each.cpu_seconds) for each in usual]),
+        Line("no digests", "#5c5c5c", [(each.messages, each.cpu_seconds) for each in bare]),
     ]
     return LogChart("Time of a start against live messages", "live messages", (4, 7), (-1, 3)).drawn(lines)
 
@@ -76,9 +91,10 @@ def chart(found: Sequence[Restart]) -> str:
 def _fill(folder: Path, count: int) -> None:
     from crash.load_client import encoded
 
-    from penstock_broker.log import Log
+    from penstock_broker.log import Log, LogOptions
+    from penstock_broker.messages.pageable import PageableMessages
 
-    log, recovered = Log.open(folder)
+    log, recovered = Log.open(folder, options=LogOptions(digest_after_ms=0), pageable=PageableMessages())
     (incarnation,) = recovered.messages
     route_set = log.route_set((incarnation,))
     padding = bytes(BODY_BYTES - 8)
@@ -88,10 +104,16 @@ def _fill(folder: Path, count: int) -> None:
             log.write()
         if number % SYNC_EVERY == SYNC_EVERY - 1:
             log.sync()
+    log.sync()
+    while log.wants_maintenance or log.is_filling_spare:
+        if log.is_filling_spare:
+            select([log.descriptor], [], [])
+        log.maintain(1000)
+        log.collect()
     log.close()
 
 
-def _measured(broker: BrokerProcess, messages: int) -> Restart:
+def _measured(broker: BrokerProcess, messages: int, *, digests: bool) -> Restart:
     began = time.monotonic()
     broker.start(START_SECONDS)
     first = _consume(broker, 1)
@@ -100,7 +122,7 @@ def _measured(broker: BrokerProcess, messages: int) -> Restart:
         raise SystemExit(f"the first message is not message 0: {first[:80]!r}")
     status = Path(f"/proc/{broker.pid}/status").read_text().splitlines()
     peak = next(int(line.split()[1]) for line in status if line.startswith(PEAK))
-    one = Restart(messages, seconds, cpu_seconds(broker.pid), peak >> 10)
+    one = Restart(messages, digests, seconds, cpu_seconds(broker.pid), peak >> 10)
     broker.kill()
     return one
 

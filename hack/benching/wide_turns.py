@@ -12,6 +12,7 @@ wall time: there the disk is what a turn would wait for.
 from __future__ import annotations
 
 import gc
+import resource
 import sys
 import tempfile
 import time
@@ -310,10 +311,21 @@ def _leaving(unsettled: int) -> None:
         timed.close()
 
 
+def _allowed(connections: int) -> int:
+    """Each takes two descriptors, since both ends are in this process."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    allowed = min(connections, (hard - 200) // 2)
+    if allowed < connections:
+        print(f"only {hard:,} descriptors are allowed, so that there are {allowed:,} connections", file=sys.stderr)
+    return allowed
+
+
 def _connections(count: int) -> None:
     from support.stepped_broker import SteppedBroker
 
-    timed = SteppedBroker({"limits": {"max_connections": count + 10}})
+    count = _allowed(count)
+    timed = SteppedBroker({"limits": {"connections": count + 10}})
     clients = [_Client(timed, f"c{number}") for number in range(count)]
     _steady()
     turns = Turns(f"a quarter of a second passes with {count:,} connections")
@@ -357,7 +369,9 @@ def _segments() -> None:
 def _real_log() -> None:
     from penstock_broker.log import Log
 
-    with tempfile.TemporaryDirectory(dir=Path(__file__).resolve().parent.parent.parent / "build") as folder:
+    build = Path(__file__).resolve().parent.parent.parent / "build"
+    build.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=build) as folder:
         log, _ = Log.open(Path(folder))
         incarnation = log.next_incarnation()
         log.topology("queue", "a", b"x", incarnation)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from stages.excerpt import excerpt
 from stages.progress import VARIABLE, read_progress
 from stages.table import Stage, obstacle
 
@@ -42,6 +43,8 @@ class Outcome:
     passed: int
     failed: int
     reason: str = ""
+    excerpt: tuple[str, ...] = ()
+    """Of the output of a stage that failed: what tells why."""
 
 
 class Run:
@@ -179,7 +182,7 @@ class Run:
         bad = [code for code in self._codes if code]
         if bad:
             reason = f"{self._hang or f'exit code {bad[0]}'}; see {shortened(self.log)}"
-            return Outcome(self.stage.name, "FAILED", seconds, passed, max(failed, 1), reason)
+            return Outcome(self.stage.name, "FAILED", seconds, passed, max(failed, 1), reason, tuple(excerpt(text)))
         if self.stage.runs_pytest and not passed:
             return Outcome(self.stage.name, "NOT RUN", seconds, 0, 1, "no test was selected")
         return Outcome(self.stage.name, "passed", seconds, passed or len(self._codes), 0)

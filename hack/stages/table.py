@@ -113,7 +113,7 @@ STAGES = (
         beside=True,
         maven=True,
     ),
-    Stage("count", "instructions per message against the baseline", "hack/bench count", ("valgrind",), beside=True),
+    Stage("count", "instructions per message against the baseline", "hack/bench count", ("valgrind", "cc"), beside=True),
     Stage(
         "fuzz",
         "input from unknown clients, seeded: two minutes of hack/soak/fuzz",

@@ -9,6 +9,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -119,7 +120,7 @@ def test_addresses_that_cannot_be_written_are_told(tmp_path: Path) -> None:
         tmp_path / "nowhere/ready",
     ]
     command = [sys.executable, "-m", "penstock_cli", "broker", *map(str, options)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    said = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert said.returncode == 3
     assert f"can't be written to {tmp_path}/nowhere/ready: No such file or directory." in said.stderr
     assert "Traceback" not in said.stderr
@@ -177,10 +178,13 @@ def test_three_thousand_connections_leave_nothing_behind(broker_process: BrokerP
                     data += piece
 
     connect(500)
-    before = broker_process.resident_bytes()
-    connect(3_000)
-    grown = broker_process.resident_bytes() - before
-    assert grown < 3_000 * 300, f"{grown / 3_000:.0f} bytes per connection"
+    sizes = [broker_process.resident_bytes()]
+    for _ in range(3):
+        connect(1_000)
+        sizes.append(broker_process.resident_bytes())
+    # What is left behind is left each time. Once it may be more: a busy broker has several connections at a time.
+    grown = min(later - earlier for earlier, later in pairwise(sizes))
+    assert grown < 1_000 * 300, f"{grown / 1_000:.0f} bytes per connection"
 
 
 # All in one go, as an impatient client sends it.

@@ -21,8 +21,8 @@ __all__ = ["BUILD_SECONDS", "EXAMPLES", "SECONDS", "Client", "declare_examples",
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 EXAMPLES: Final = _ROOT / "examples" / "clients"
-SECONDS: Final = 60
-BUILD_SECONDS: Final = 240
+SECONDS: Final = 300
+BUILD_SECONDS: Final = 800
 
 
 @dataclass(frozen=True, slots=True)

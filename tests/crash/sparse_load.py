@@ -47,6 +47,7 @@ class Sparse:
     """
 
     accepted: int = 0
+    received: int = 0
     left: int = 0
     seconds: float = 0.0
     peak: int = 0
@@ -76,11 +77,13 @@ def run_sparse(
     one_in: int,
     *,
     most: float,
+    least: int = 0,
     seed: int = 1,
     tell: Callable[[Sparse], None] = lambda found: None,
 ) -> Sparse:
     """Publish and consume for so many seconds, at most `most` messages a second; about one message in `one_in` stays.
 
+    It goes on until `least` messages were received, however slow the machine is.
     Raises AssertionError if the broker does not accept one. `tell` is called once a minute.
     """
     chance, found = random.Random(seed), Sparse()
@@ -89,6 +92,7 @@ def run_sparse(
 
     def take(_: bytes) -> bool:
         is_left = chance.randrange(one_in) == 0
+        found.received += 1
         found.left += is_left
         return not is_left
 
@@ -108,7 +112,7 @@ def run_sparse(
         sender = producer.sender("sparse", "amq.topic/load", accepted)
         began = looked = told = time.monotonic()
         pace = Pace(most, began)
-        while (now := time.monotonic()) < began + seconds:
+        while (now := time.monotonic()) < began + seconds or found.received < least:
             if receiver.attached:
                 count = min(BATCH, sender.credit, pace.due(now))
                 if count > 0:

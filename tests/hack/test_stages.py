@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from stages.excerpt import excerpt
 from stages.progress import Progress, read_progress
 from stages.run import counted, run_group
 from stages.table import STAGES, Stage, in_groups
@@ -87,6 +88,30 @@ for each in range(30):
 def clock_of_lines(log: Path) -> Callable[[], float]:
     """A clock that goes by the lines that were printed."""
     return lambda: 60 * 0.3 * QUIET_MINUTES * (log.read_text().count("\n") if log.exists() else 0)
+
+
+def test_a_failed_stage_hands_on_the_end_of_its_output_and_the_names_of_its_failed_tests(tmp_path: Path) -> None:
+    tests = "def test_first(): assert 0, 'the reason'\ndef test_second(): pass\n"
+    (outcome,) = run_group([of_tests(tmp_path, tests)], tmp_path)
+    assert "E   AssertionError: the reason" in outcome.excerpt
+    assert outcome.excerpt[-1].startswith("1 failed, 1 passed in")
+    (outcome,) = run_group([of_tests(tmp_path, "def test_passes(): pass\n")], tmp_path)
+    assert outcome.excerpt == ()
+
+
+def test_an_excerpt_is_the_last_forty_lines_behind_the_failed_tests_that_stand_before_them() -> None:
+    lines = ["FAILED tests/a.py::test_a - no message came", *map(str, range(100)), "x" * 1000, "1 failed in 9.00s"]
+    expected = [
+        "FAILED tests/a.py::test_a - no message came",
+        *map(str, range(62, 100)),
+        "x" * 500,
+        "1 failed in 9.00s",
+    ]
+    assert excerpt("\n\n".join(lines)) == expected
+    assert excerpt("FAILED tests/a.py::test_a\n\n1 failed in 9.00s\n") == [
+        "FAILED tests/a.py::test_a",
+        "1 failed in 9.00s",
+    ]
 
 
 def test_a_process_that_is_left_behind_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

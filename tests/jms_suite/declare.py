@@ -17,7 +17,8 @@ from penstock_amqp.client.errors import ManagementError
 from penstock_amqp.client.management import ManagementClient
 from penstock_api.management import EntityType, Operation
 
-SECONDS = 60.0
+SECONDS = 300.0
+"""Only a test that fails waits so long."""
 
 
 async def declare(socket: str, requests: list[dict[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -17,7 +18,7 @@ class Report:
     """A closing line per class."""
     tests: int
     bad: tuple[str, ...]
-    """Tests that failed, erred or were skipped, each with the first line of its reason."""
+    """Tests that failed, erred or were skipped, each with the first line of its reason, and the line of the test."""
 
 
 def read(folder: Path) -> Report:
@@ -39,6 +40,9 @@ def _badness(case: ElementTree.Element) -> str | None:
     for kind in ("failure", "error", "skipped"):
         found = case.find(kind)
         if found is not None:
-            reason = (found.get("message") or (found.text or "").strip()).partition("\n")[0]
-            return f"{(case.get('classname') or '').rpartition('.')[2]}.{case.get('name')}: {kind}: {reason}"
+            trace = (found.text or "").strip()
+            reason = (found.get("message") or trace).partition("\n")[0]
+            named = (case.get("classname") or "").rpartition(".")[2]
+            places = re.findall(rf"\({named}\.java:\d+\)", trace)
+            return " ".join([f"{named}.{case.get('name')}: {kind}: {reason}", *places[:1]])
     return None

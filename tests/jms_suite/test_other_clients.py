@@ -21,7 +21,7 @@ from support.proton_client import connected
 pytestmark = pytest.mark.jms
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "clients" / "python"
-SECONDS = 60
+SECONDS = 300
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ The broker is a real `penstock broker` with a plain and a TLS listener; tests/jm
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -26,12 +27,15 @@ from support.certificates import Authority, Issued
 from support.token_signer import AUDIENCE, ISSUER, Signer
 
 from penstock_cli.up import declarations
-from penstock_cli.up.layout import free_endpoint
 from penstock_cli.up.manifest_folder import read
 from penstock_cli.up.topology import declared
 
 PROJECT = Path(__file__).resolve().parent.parent / "jms"
-START_SECONDS = 60.0
+START_SECONDS = 300.0
+"""Only a test that fails waits so long."""
+
+ENCRYPTED = ("amqps", "mutual", "wss")
+"""Listeners whose certificate says `localhost`."""
 
 pytestmark = pytest.mark.jms
 
@@ -62,7 +66,7 @@ async def properties(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
     command = penstock_command(tmp_path)
     authority = Authority(tmp_path)
     issued = authority.issue("localhost")
-    amqp, amqps, mutual, ws, wss = (free_endpoint("127.0.0.1", 0) for _ in range(5))
+    anywhere = "127.0.0.1:0"
     signer = Signer()
     (tmp_path / "jwks.json").write_bytes(signer.jwks())
     now = int(time.time())
@@ -70,11 +74,11 @@ async def properties(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
     tls = {"certificate": str(issued.certificate), "key": str(issued.key)}
     settings = {
         "listeners": [
-            {"name": "amqp", "address": amqp},
-            {"name": "amqps", "address": amqps, "tls": tls},
-            {"name": "mutual", "address": mutual, "tls": {**tls, "clientCa": str(authority.ca)}},
-            {"name": "ws", "kind": "webSocket", "address": ws},
-            {"name": "wss", "kind": "webSocket", "address": wss, "tls": tls},
+            {"name": "amqp", "address": anywhere},
+            {"name": "amqps", "address": anywhere, "tls": tls},
+            {"name": "mutual", "address": anywhere, "tls": {**tls, "clientCa": str(authority.ca)}},
+            {"name": "ws", "kind": "webSocket", "address": anywhere},
+            {"name": "wss", "kind": "webSocket", "address": anywhere, "tls": tls},
         ],
         "management": {"address": f"unix:{management}"},
         "authentication": {
@@ -84,16 +88,15 @@ async def properties(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
     config = tmp_path / "broker.yaml"
     config.write_text(yaml.safe_dump(settings))
     arguments = ["broker", "--data", str(tmp_path / "data"), "--config", str(config), "--dev"]
+    arguments += ["--ready-file", str(tmp_path / "ready.json")]
     with (tmp_path / "broker.log").open("wb") as log:
         broker = subprocess.Popen([command, *arguments], stdout=log, stderr=subprocess.STDOUT)
     try:
         await declarations.declare(management, declared(read(PROJECT / "manifests")), START_SECONDS)
+        addresses: dict[str, str] = json.loads((tmp_path / "ready.json").read_text())
         yield {
-            "penstock.amqp": amqp,
-            "penstock.amqps": amqps.replace("127.0.0.1", "localhost"),
-            "penstock.mutual": mutual.replace("127.0.0.1", "localhost"),
-            "penstock.ws": ws,
-            "penstock.wss": wss.replace("127.0.0.1", "localhost"),
+            **{f"penstock.{name}": addresses[name] for name in ("amqp", "ws")},
+            **{f"penstock.{name}": addresses[name].replace("127.0.0.1", "localhost") for name in ENCRYPTED},
             "penstock.keystore": str(key_store(authority.issue("billing"))),
             "penstock.token": signer.token(iat=now, nbf=now, exp=now + 3600).decode(),
             "penstock.truststore": str(trust_store(authority.ca)),

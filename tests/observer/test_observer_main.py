@@ -27,7 +27,7 @@ from penstock_observer.settings import ObserverSettings
 
 T = TypeVar("T")
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 300.0
 ORDERS = "psub:durable:global:orders"
 
 

@@ -7,11 +7,14 @@ import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from playwright.async_api import Browser, Page, async_playwright
 
 __all__ = ["Window", "browsing", "chromium"]
+
+PATIENCE_MS: Final = 240_000
+"""How long the browser waits for what has to come. Only a failing test waits so long, also on a busy machine."""
 
 
 @dataclass
@@ -37,7 +40,7 @@ async def chromium() -> AsyncGenerator[Browser, None]:
     # The sandbox of Chromium does not work for root, as whom tests run in containers.
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=program, args=arguments)
+        browser = await playwright.chromium.launch(executable_path=program, args=arguments, timeout=PATIENCE_MS)
         try:
             yield browser
         finally:
@@ -52,6 +55,7 @@ async def browsing(
     context = await browser.new_context(
         java_script_enabled=scripts, color_scheme=scheme, viewport={"width": width, "height": 900}
     )
+    context.set_default_timeout(PATIENCE_MS)
     window = Window(await context.new_page())
     window.tab.on("console", lambda said: window.complaints.append(f"{said.type}: {said.text}"))
     window.tab.on("pageerror", lambda error: window.complaints.append(f"error: {error}"))

@@ -142,7 +142,7 @@ class BrokerSite:
                 messages={
                     body_of(entry[DATA]): ImageMessage(
                         each.queue.redelivery.attempts.get(entry[NUMBER], 0),
-                        entry[NUMBER] in each.queue.redelivery.seen,
+                        each.queue.redelivery.seen.holds(entry[NUMBER]),
                     )
                     for entry in each.queue.ready
                 },

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 __all__ = ["found", "until", "wait_until"]
 
-SECONDS = 60.0
+SECONDS = 300.0
+"""Only a test that fails waits so long."""
 
 T = TypeVar("T")
 

@@ -78,7 +78,7 @@ def consume(broker: Broker, connection: Connection, link: OutLink, plan: Consume
 def add_browser(broker: Broker, connection: Connection, link: OutLink, plan: BrowsePlan) -> Browser:
     """The link gets copies of what waits in a queue now."""
     steal.steal_within_session(broker, connection, link)
-    browser = Browser(connection, link, plan.queue, plan.selector)
+    browser = Browser(connection, link, plan.queue, plan.selector, broker.log.next_number)
     link.context = browser
     plan.queue.links.browsers.append(browser)
     return browser

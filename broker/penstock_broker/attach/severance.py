@@ -234,7 +234,7 @@ def _set_right(broker: Broker, queue: Queue, in_flight: dict[int, Held]) -> None
         if number in present or number in in_flight or number in left or number in acked:
             continue
         gone.discard(number)
-        queue.redelivery.seen.add(number)
+        queue.redelivery.seen.note(number)
         present[number] = entry
         due_times.put_in_place(broker, queue, entry)
     if gone - acked:

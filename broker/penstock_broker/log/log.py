@@ -18,6 +18,7 @@ from pathlib import Path
 from penstock_broker.log.append.appender import Appender
 from penstock_broker.log.append.body_writer import BodyWriter
 from penstock_broker.log.append.commit import CommitAck, CommitPut, Commits
+from penstock_broker.log.append.digest_writer import DigestWriter
 from penstock_broker.log.append.space import Space
 from penstock_broker.log.append.turn import TurnWriter
 from penstock_broker.log.compaction.ack_compaction import AckCompaction
@@ -89,7 +90,8 @@ class Log:
         self._sync = Sync(self._writer, self._spares, back_end)
         most = most_entries(self._writer.capacity)
         acks = AckCompaction(files, usage, self._writer.seed, most)
-        self._space = Space(files, self._writer, self._spares, acks, self._sync, options.reserve, clock, timer)
+        digests = DigestWriter(files, self._writer, restored.pageable, options.digest_after_ms, clock)
+        self._space = Space(files, self._writer, self._spares, acks, self._sync, digests, options.reserve, clock, timer)
         self._messages = MessageReader(files, usage, self._writer.seed, self._writer.routes, clock, self.epoch)
         self._bodies = BodyWriter(files, usage, self._writer, self._numbers, self._space, options.inline_bytes)
         checkpoint = Checkpoint(replay, recovered.documents, usage.queues.keys(), most)
@@ -102,6 +104,7 @@ class Log:
         # Messages may be put into queues that a document holds, or that end with the process and were named to the log.
         self.holds, self.hold_volatile = usage.queues.__contains__, usage.begin_queue
         self.ack, self.ack_many = self._appender.ack, self._appender.ack_many
+        self.maintenance_ms = self._space.share_ms  # of a turn that has taken so many milliseconds
         self.next_message, self.next_messages = self._numbers.next_message, self._numbers.next_messages
 
     @classmethod
@@ -123,9 +126,8 @@ class Log:
         the last two are left to `begin`, so that a start that fails before leaves the log as the last run did.
 
         Raises FolderLocked, NewerFormat, ForeignSegment, Unreadable, or OSError. `clock` gives milliseconds since 1970.
-        `syncer` makes a back end of the caller's own instead of the one that `options.sync` chooses. `progress` is
-        told, in between, how far recovery is. `pageable` says which bodies may be left in the log if there are many.
-        `timer` gives seconds to measure idle work by.
+        `syncer` makes another back end than the one that `options.sync` chooses. `progress` is told, in between, how
+        far recovery is. `pageable` says which bodies may be left in the log if there are many. `timer`: seconds.
         """
         files, options = files or RealFiles(), options or LogOptions()
         lock = lock_folder(folder)
@@ -345,10 +347,7 @@ class Log:
         return self._turns.write()
 
     def request_sync(self) -> None:
-        """Start an fdatasync of what is written, unless one is under way or nothing is new.
-
-        `descriptor` becomes readable when it has ended.
-        """
+        """Start an fdatasync of what is written, if it is new and none is under way. `descriptor` tells its end."""
         self._sync.request()
 
     def collect(self) -> int:
@@ -367,12 +366,6 @@ class Log:
     def is_filling_spare(self) -> bool:
         """Whether `maintain` waits for the zeros of a spare segment to be synced."""
         return self._sync.is_filling_spare
-
-    def maintenance_ms(self, spent_ms: float) -> float:
-        """Milliseconds that `maintain` may take of a turn that has taken `spent_ms` already: more, the further the log
-        is above the bound of its size.
-        """
-        return self._space.share_ms(spent_ms)
 
     def maintain(self, budget_ms: float) -> None:
         """Idle work for about `budget_ms`: recycle a segment, compact acks, or fill a slice of a spare segment."""
@@ -395,9 +388,7 @@ class Log:
         self._release()
 
     def crash(self) -> None:
-        """Give the folder free as the end of the process would, without writing or syncing. For starts that fail before
-        `begin`, and for tests of recovery.
-        """
+        """Give the folder free as a kill would, without writing or syncing: for starts that fail before `begin`."""
         self._release()
 
     def _release(self) -> None:

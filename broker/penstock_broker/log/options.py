@@ -26,6 +26,9 @@ class LogOptions:
     kept_bytes: int = KEPT_BYTES
     """If live messages take more memory than this at a start, bodies are left in the log; see `Recovered.paged`."""
 
+    digest_after_ms: int = 10_000
+    """A segment that is needed so long after it was sealed gets a digest, so that a start need not read it."""
+
     def __post_init__(self) -> None:
         if self.segment_bytes < SMALLEST_SEGMENT or self.segment_bytes % 4096:
             raise ValueError(

@@ -33,6 +33,10 @@ logger = logging.getLogger(__name__)
 
 IDLE_MS: Final = 1000
 SWEEP_MS: Final = 250
+DUE_PER_TURN: Final = 100
+"""Connections whose time-outs are looked at in one turn: one to two milliseconds."""
+RELEASED_PER_TURN: Final = 500
+"""Connections that are read again in one turn after they were held: about a millisecond."""
 READ: Final = select.EPOLLIN
 _WRITE: Final = select.EPOLLOUT
 _LOST: Final = select.EPOLLHUP | select.EPOLLERR
@@ -53,6 +57,8 @@ class Connections:
         self.by_fd: dict[int, Connection] = {}
         self.behind: deque[Connection] = deque()
         """Connections with something unread, which the next turns go on with."""
+        self._due: deque[Connection] = deque()
+        """Connections whose time-outs are to be looked at."""
         self._memory = EngineMemory()
 
     def add(self, connection: Connection) -> None:
@@ -130,9 +136,11 @@ class Connections:
             self.behind.append(connection)
 
     def release_held(self) -> None:
-        """Read again from connections that were held until the log had synced more."""
-        held, self._broker.work.held = self._broker.work.held, []
-        for connection in held:
+        """Read again from connections that were held until the log had synced more; if they are very many, from those
+        that were held first."""
+        held = self._broker.work.held
+        self._broker.work.held = held[RELEASED_PER_TURN:]
+        for connection in held[:RELEASED_PER_TURN]:
             connection.reading.is_held = False
             if connection.phase is Phase.GONE:
                 continue
@@ -246,7 +254,18 @@ class Connections:
         self._broker.warnings.flush()
         self._broker.clients.login_lines.flush()
         self._lobby.resume(now_ms)
-        for connection in [each for each in self._broker.clients.connections.values() if each.due_ms <= now_ms]:
+        if not self._due:
+            connections = self._broker.clients.connections.values()
+            self._due.extend(each for each in connections if each.due_ms <= now_ms)
+            self._look_at_due()
+
+    def _look_at_due(self) -> None:
+        """Look at the next connections whose time has come; the others are looked at in the next turns."""
+        now_ms = self._broker.clock.now_ms
+        for _ in range(min(DUE_PER_TURN, len(self._due))):
+            connection = self._due.popleft()
+            if connection.phase is Phase.GONE:
+                continue
             try:
                 if connection.phase in (Phase.SASL, Phase.OPENING) and connection.login.deadline_ms <= now_ms:
                     self._reject_slow(connection)
@@ -254,6 +273,8 @@ class Connections:
                     self._tick(connection)
             except Exception:
                 self.fail(connection)
+        if self._due:
+            self._broker.clock.after(0, self._look_at_due)
 
     def _reject_slow(self, connection: Connection) -> None:
         self._broker.clients.rejections.warn(

@@ -15,6 +15,7 @@ import logging
 import select
 import socket
 import sys
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -51,6 +52,8 @@ QUEUE_AGAIN_MS: Final = 1_000
 """When a queue is looked at again that could not be served."""
 CLOSE_MS: Final = 5_000
 """How long clients get, when the broker stops, to take what we still have for them."""
+CLOSED_PER_TURN: Final = 50
+"""Clients that are sent a Close in one turn when the broker stops: one to two milliseconds."""
 LAZY_SYNC_MS: Final = 5
 
 
@@ -162,6 +165,7 @@ class Loop:
             or self._left
             or disposal
             or self._maintained  # idle time is used, and publishers may be waiting
+            or (broker.work.held and not broker.must_wait)  # not all of those who waited are released yet
         )
         self._set_clock()
         log = broker.log
@@ -318,10 +322,17 @@ class Loop:
         if self.broker.work.fan_outs:
             self.broker.clock.after(0, self._close_all)  # what is on its way into many queues is accepted before, too
             return
+        self._close_some(deque(self.broker.clients.connections.values()))
+
+    def _close_some(self, left: deque[Connection]) -> None:
+        """Close the next of these connections; the others are still served."""
         told = AmqpError("amqp:connection:forced", "The broker is stopping; connect again.")
-        for connection in list(self.broker.clients.connections.values()):
-            detach.close_connection(self.broker, connection, told)
-        self._check_end()
+        for _ in range(min(CLOSED_PER_TURN, len(left))):
+            detach.close_connection(self.broker, left.popleft(), told)
+        if left:
+            self.broker.clock.after(0, partial(self._close_some, left))
+        else:
+            self._check_end()
 
     def _check_end(self) -> None:
         broker = self.broker

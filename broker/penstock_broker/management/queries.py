@@ -114,10 +114,19 @@ def _named(broker: Broker, connection: Connection, kind: EntityType, name: str |
         case EntityType.BROKER:
             return _alone(partial(entity_states.broker_state, broker))
         case EntityType.CONNECTION:
-            found = [each for each in _visible(broker, connection) if name in (None, str(each.number))]
-            return _alone(partial(entity_states.connection_state, found[0])) if found else None
+            found = yield from _connection_named(_visible(broker, connection), name)
+            return _alone(partial(_connection_state, found)) if found is not None else None
         case EntityType.LINK:
             return (yield from _link_named(_visible(broker, connection), name))
+
+
+def _connection_named(connections: list[Connection], name: str | None) -> Steps[Connection | None]:
+    for count, each in enumerate(connections, 1):
+        if name in (None, str(each.number)):
+            return each
+        if count % NAMED_PER_STEP == 0:
+            yield
+    return None
 
 
 def _link_named(connections: list[Connection], name: str | None) -> Steps[Row | None]:
@@ -227,13 +236,22 @@ def _rows(broker: Broker, connection: Connection, kind: EntityType, since: int) 
         case EntityType.BROKER:
             return [_alone(partial(entity_states.broker_state, broker))]
         case EntityType.CONNECTION:
-            return [_alone(partial(_connection_state, each)) for each in _visible(broker, connection)]
+            return (yield from _connection_rows(_visible(broker, connection)))
         case EntityType.LINK:
             return (yield from _link_rows(_visible(broker, connection)))
 
 
 def _connection_state(connection: Connection) -> StateDocument | None:
     return None if connection.phase is Phase.GONE else entity_states.connection_state(connection)
+
+
+def _connection_rows(connections: list[Connection]) -> Steps[list[Row]]:
+    left = iter(connections)
+    rows: list[Row] = []
+    while part := [_alone(partial(_connection_state, each)) for each in islice(left, NAMED_PER_STEP)]:
+        rows += part
+        yield
+    return rows
 
 
 def _link_rows(connections: list[Connection]) -> Steps[list[Row]]:

@@ -127,7 +127,7 @@ class PeekTask:
         self.pause_ms = 0
         self._passed_over = 0
         self._found: list[Value] = []
-        self._entries = queue.everything()
+        self._entries = queue.everything(broker.log.next_number)
 
     def step(self, _count: int) -> ManagementResponse | None:
         """Examine more; the response once the page is full, or all messages are examined."""
@@ -182,7 +182,7 @@ class MessagesTask:
         if self.entries is None:
             if self._takes_all():
                 self.done, self.forgotten = move.purge_unread(self.broker, self.queue)
-            self.entries = map(itemgetter(1), self.queue.everything())
+            self.entries = map(itemgetter(1), self.queue.everything(self.broker.log.next_number))
         if sum(1 for _ in islice(self.forgotten, FORGOTTEN_PER_STEP)) == FORGOTTEN_PER_STEP:
             return None
         self.pause_ms = 0

@@ -25,7 +25,7 @@ __all__ = ["keep_time"]
 
 logger = logging.getLogger(__name__)
 
-PASSED: Final = 4000
+PASSED: Final = 2000
 """Messages that a pass looks at in one turn: about two milliseconds."""
 
 SLICE: Final = 500
@@ -45,7 +45,7 @@ def keep_time(broker: Broker, queue: Queue) -> None:
         _make_available(broker, queue)
     due = max(queue.expiry.next_due, queue.expiry.next_pass) if queue.expiry.next_due else 0
     if due and due <= now and queue.expiry.passing is None and not queue.expiry.expired:
-        queue.expiry.passing = _begin(queue, now)
+        queue.expiry.passing = _begin(queue, now, broker.log.next_number)
         queue.expiry.next_due = 0
     again = now
     if queue.expiry.passing is not None:
@@ -89,11 +89,11 @@ def _make_available(broker: Broker, queue: Queue) -> None:
             broker.work.schedule(queue)
 
 
-def _begin(queue: Queue, now_us: int) -> ExpiryPass:
+def _begin(queue: Queue, now_us: int, below: int) -> ExpiryPass:
     """Look at what is in memory, and read what is not if it may have expired."""
     if queue.expiry.is_retimed:
-        return ExpiryPass(queue.backlog.snapshot())
-    return ExpiryPass(queue.backlog.snapshot(now_us), next_expiry=queue.backlog.next_expiry(now_us))
+        return ExpiryPass(queue.backlog.snapshot(below=below))
+    return ExpiryPass(queue.backlog.snapshot(now_us, below), next_expiry=queue.backlog.next_expiry(now_us))
 
 
 def _pass(queue: Queue, passing: ExpiryPass, now_us: int) -> None:

@@ -20,7 +20,6 @@ from penstock_broker.log import Document, LiveMessage, PagedQueue, Recovered, by
 from penstock_broker.messages.recorded_entries import RecordedEntries
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.queue import ANNOTATED, LARGE_BYTES, SCHEDULED, Queue
-from penstock_broker.queue.redelivery import SeenUpTo
 from penstock_broker.queue.run import Run
 from penstock_broker.topology import documents
 from penstock_broker.topology.store import Topology
@@ -135,7 +134,7 @@ def _fill(queue: Queue, messages: Sequence[LiveMessage], entries: _Entries, now_
             queue.redelivery.repeated.failed(entry)
             queue.totals.max_delivery_count = max(queue.totals.max_delivery_count, message.deliveries)
         if message.delivered and is_due:  # a delayed one below the delivered-up-to number may not have been sent
-            queue.redelivery.seen.add(message.number)
+            queue.redelivery.seen.note(message.number)
             queue.delivered_up_to = max(queue.delivered_up_to, message.number)
     queue.put(_in_order(due))
 
@@ -186,9 +185,9 @@ def _note_delivered(queue: Queue, paged: PagedQueue) -> None:
         return
     queue.delivered_up_to = max(queue.delivered_up_to, seen[-1][1])
     if sum(last - first + 1 for first, last in seen) <= SEEN_ONE_BY_ONE:
-        queue.redelivery.seen.update(chain.from_iterable(range(first, last + 1) for first, last in seen))
+        queue.redelivery.seen.note_all(chain.from_iterable(range(first, last + 1) for first, last in seen))
     else:
-        queue.redelivery.seen = SeenUpTo(seen[-1][1], queue.redelivery.seen)
+        queue.redelivery.seen.note_up_to(seen[-1][1])
 
 
 def _in_order(due: list[Entry]) -> list[Entry]:

@@ -121,7 +121,7 @@ def lost(broker: Broker, queue: Queue, held: Sequence[Held], *, counts: bool) ->
     oldest = min(held, key=lambda delivery: delivery[2])
     if counts and dead_letters.count_failure(broker, queue, oldest[1]):
         held = [delivery for delivery in held if delivery is not oldest]
-    queue.redelivery.seen.update(delivery[1][NUMBER] for delivery in held)
+    queue.redelivery.seen.note_all(delivery[1][NUMBER] for delivery in held)
     queue.put_back(held)
     for _, entry, _ in held:
         expires = deadline(queue, entry)

@@ -22,14 +22,18 @@ from itertools import chain, count
 from typing import Final
 
 from penstock_amqp.endpoint.events import FLAGS, NUMBER, Entry
+from penstock_broker.queue import snapshots
+from penstock_broker.queue.closed_groups import ClosedGroups
 from penstock_broker.queue.cursor import BacklogConsumer
 from penstock_broker.queue.disposal import Pile
 from penstock_broker.queue.flags import GROUPED, ORDERED, SCHEDULED, priority_of
-from penstock_broker.queue.groups import Group, Groups
+from penstock_broker.queue.groups import Groups
+from penstock_broker.queue.level_walk import Shelf
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.reservations import Reservations
 from penstock_broker.queue.selections import Selections
 from penstock_broker.queue.snapshots import LazyCopy, snapshot
+from penstock_broker.queue.sorted_messages import SortedMessages
 from penstock_core.dispatch_order import NORMAL_LEVEL
 from penstock_core.selector import Selector
 
@@ -38,12 +42,15 @@ __all__ = ["EXAMINED_PER_VISIT", "Backlog"]
 EXAMINED_PER_VISIT: Final = 200
 """Messages that a visit looks at for consumers that don't take everything: about a millisecond."""
 
+GIVEN_BACK_PER_VISIT: Final = 1000
+"""Messages reserved for the owner of a closed group that a visit looks at: about a millisecond and a half."""
+
 
 class Backlog:
     """The waiting messages of one queue."""
 
     __slots__ = (
-        "_levels", "_reserved", "examination", "groups", "is_plain", "normal", "selections",
+        "_closed", "_levels", "_reserved", "_shelf", "examination", "groups", "is_plain", "normal", "selections",
     )  # fmt: skip
 
     def __init__(self, excluded: dict[int, set[BacklogConsumer]]) -> None:
@@ -56,6 +63,9 @@ class Backlog:
         self._levels = [self.normal]
         """Highest priority first."""
         self._reserved = Reservations()
+        self._shelf = Shelf(self.selections)
+        self._closed = ClosedGroups()
+        """Of them messages are still reserved. Meanwhile nobody gets anything, so that the order stays."""
 
     # -- all that waits ---------------------------------------------------------------------------------------------
 
@@ -78,19 +88,26 @@ class Backlog:
         for level in self._levels:
             yield from chain(level.back, *self._reserved.at(level.priority), level.in_memory())
 
-    def snapshot(self, due_us: int = 0) -> Iterator[Entry]:
-        """The same, as it is now, whatever changes while it is gone through; see `snapshots`. Raises OSError."""
-        return snapshot(((level, self._reserved.at(level.priority)) for level in self._levels), due_us)
+    def snapshot(self, due_us: int = 0, below: int | None = None) -> Iterator[Entry]:
+        """The same, as it is now, whatever changes while it is gone through. Raises OSError.
+
+        `below`: the number of the next message. If it is given, of what takes too long to be copied in one turn only
+        that is found which has not left before it is looked at (`snapshots`).
+        """
+        return snapshot(self._levels, self._shelf, self._not_fresh, due_us, below)
+
+    def _not_fresh(self, level: PriorityLevel) -> list[SortedMessages[Entry]]:
+        return [level.back, *self._reserved.at(level.priority)]
 
     def next_expiry(self, due_us: int) -> int:
         """When the first message expires of what `snapshot` leaves out; 0: none does."""
         tails = [level.tail for level in self._levels if level.tail is not None]
         return min((due for tail in tails if (due := tail.next_expiry(due_us))), default=0)
 
-    def copy(self) -> deque[Entry] | LazyCopy:
-        """A snapshot to take from."""
-        if any(level.tail is not None for level in self._levels):
-            return LazyCopy(self.snapshot())
+    def copy(self, below: int) -> deque[Entry] | LazyCopy:
+        """A snapshot to take from; `below`: the number of the next message."""
+        if len(self) > snapshots.MOST_COPIED or any(level.tail is not None for level in self._levels):
+            return LazyCopy(self.snapshot(below=below))
         if self.is_plain and not self.normal.back.blocks:
             return self.normal.fresh.copy()
         return deque(self.snapshot())
@@ -137,7 +154,7 @@ class Backlog:
             ]
             for messages in reserved:
                 if messages.blocks:
-                    taken += [found for number in missing if (found := messages.remove(number)) is not None]
+                    taken += messages.remove_all(missing)
             for level in self._levels:
                 if level.tail is not None:
                     taken += level.tail.remove_all(chosen[number] for number in missing)
@@ -181,6 +198,7 @@ class Backlog:
 
     def take_all(self) -> list[Pile]:
         """Hand over all that waits, and what is remembered of groups; the backlog is empty then."""
+        self._closed.clear()
         piles = self._reserved.take_all()
         for level in self._levels:
             piles += (level.back.take_all(), *level.take_all_fresh())
@@ -234,6 +252,8 @@ class Backlog:
             if normal.back.blocks:
                 return normal.back.pop_first()
             return normal.fresh.popleft() if normal.fresh else None
+        if self._closed.searches and not self._give_back_closed():
+            return None
         for level in self._levels:
             entry = self._find(level, consumer)
             if entry is None:
@@ -268,6 +288,8 @@ class Backlog:
 
     def has_for(self, consumer: BacklogConsumer) -> bool:
         """True if `take` may find something, now or in a later visit."""
+        if self._closed.searches:
+            return True
         self.examination.budget = EXAMINED_PER_VISIT
         found = any(self._find(level, consumer) or not self._is_through(level, consumer) for level in self._levels)
         return found or self.examination.budget <= 0
@@ -311,16 +333,20 @@ class Backlog:
         if entry[FLAGS] & GROUPED and self.groups is not None:
             closed = self.groups.take(entry, consumer)
             if closed is not None and closed.held > 1:
-                self._free(closed)
+                self._closed.add(closed, self.groups, self._reserved.by_priority(closed.consumer))
+                self._give_back_closed()
         return entry
 
-    def _free(self, group: Group) -> None:
-        """What was reserved for the owner of a closed group goes back to its place, for any consumer."""
-        assert self.groups is not None
-        for messages in self._reserved.by_priority(group.consumer):
-            for entry in [entry for entry in messages if self.groups.holds(entry, group)]:
-                messages.remove(entry[NUMBER])
+    def _give_back_closed(self) -> bool:
+        """What was reserved for the owners of closed groups goes back to its place, for any consumer: a slice of it.
+        False, and the visit is over, if more is left.
+        """
+        if self.examination.budget > 0:
+            for entry in self._closed.take(GIVEN_BACK_PER_VISIT):
                 self.put_back(entry)
+        if self._closed.searches:
+            self.examination.budget = 0
+        return not self._closed.searches
 
     # -- consumers --------------------------------------------------------------------------------------------------
 
@@ -345,6 +371,7 @@ class Backlog:
         self.selections.left(consumer)
         if self.groups is not None:
             self.groups.left(consumer)
+        self._closed.drop(consumer)
         return self.give_back(consumer, most)
 
     def give_back(self, consumer: BacklogConsumer, most: int = 0) -> bool:
@@ -368,5 +395,6 @@ class Backlog:
             return
         self._levels = [self.normal]
         self._reserved.take_all()
+        self._closed.clear()
         self.groups = None
         self.is_plain = True

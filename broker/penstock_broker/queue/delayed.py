@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock_amqp.endpoint.events import AVAILABLE, EXPIRES, NUMBER, Entry
+from penstock_broker.queue.level_walk import LOOKED_AT
+from penstock_broker.queue.snapshots import MOST_COPIED
 from penstock_broker.queue.sorted_messages import SortedMessages
 
 __all__ = ["DelayedMessages", "ExpiryPass", "ExpiryState"]
@@ -56,11 +58,24 @@ class DelayedMessages:
         """By time, then number; nothing may change meanwhile."""
         return (entry for _, entry in self._messages)
 
-    def snapshot(self) -> Iterator[Entry]:
-        """The same, as it is now, whatever changes while it is gone through. Copied at once, block by block."""
+    def snapshot(self, below: int | None = None) -> Iterator[Entry]:
+        """The same, as it is now, whatever changes while it is gone through.
+
+        `below`: the number of the next message. If it is given, of very many messages those are left out that leave
+        before they are looked at; else all are copied at once, block by block.
+        """
+        if below is not None and len(self) > MOST_COPIED:
+            return self._walk(below, self._messages.blocks[-1][-1][0])
         blocks = [block.copy() for block in self._messages.blocks]
         blocks.reverse()
         return _unpacked(blocks)
+
+    def _walk(self, below: int, last: int) -> Iterator[Entry]:
+        """A few at a time, up to this key; what has the number `below` or a higher one came later."""
+        at = -1
+        while at < last and (found := self._messages.following(at, LOOKED_AT)):
+            at = found[-1][0]
+            yield from [entry for _, entry in found if entry[NUMBER] < below]
 
     def add(self, entry: Entry) -> None:
         """Put an entry in its place."""

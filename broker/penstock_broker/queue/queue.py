@@ -242,14 +242,15 @@ class Queue:
         else:
             self.backlog.put_back(entry)
 
-    def everything(self) -> Iterator[tuple[WaitingState, Entry]]:
+    def everything(self, below: int | None = None) -> Iterator[tuple[WaitingState, Entry]]:
         """What waits, in the order of hand-out, then what is delayed, by time, then what is stranded.
 
-        As it is now, whatever changes while it is gone through. A step may raise OSError, and be tried again.
+        As it is now, whatever changes while it is gone through. A step may raise OSError, and be tried again. `below`:
+        the number of the next message; see `Backlog.snapshot`.
         """
         copied: tuple[tuple[WaitingState, Iterable[Entry]], ...] = (
-            ("Ready", self.backlog.snapshot()),
-            ("Scheduled", self.delayed.snapshot()),
+            ("Ready", self.backlog.snapshot(below=below)),
+            ("Scheduled", self.delayed.snapshot(below)),
             ("Stranded", [each.entry for each in self.stranded.values()]),
         )
         return chain.from_iterable(_told(state, entries) for state, entries in copied)

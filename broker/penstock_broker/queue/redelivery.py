@@ -12,14 +12,15 @@ docs/decisions/032-delivery-attempts.md; docs/reference/management.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from penstock_amqp.endpoint.events import NUMBER, Entry
 from penstock_broker.queue.cursor import BacklogConsumer
 from penstock_broker.queue.disposal import Pile
+from penstock_broker.queue.seen_numbers import SeenNumbers
 
-__all__ = ["KEPT", "LEAST", "Redelivery", "RepeatedMessages", "SeenUpTo"]
+__all__ = ["KEPT", "LEAST", "Redelivery", "RepeatedMessages"]
 
 KEPT: Final = 32
 """So many messages are known at least, if so many have failed repeatedly."""
@@ -77,22 +78,6 @@ class RepeatedMessages:
         return sorted(counted, key=lambda pair: (-pair[1], pair[0][NUMBER]))[:most]
 
 
-class SeenUpTo(set[int]):
-    """Numbers that a consumer may have seen: all up to one number, and others one by one. It never becomes empty."""
-
-    __slots__ = ("_last",)
-
-    def __init__(self, last: int, others: Iterable[int]) -> None:
-        super().__init__(others)
-        self._last = last
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __contains__(self, number: object) -> bool:
-        return (isinstance(number, int) and number <= self._last) or super().__contains__(number)
-
-
 class Redelivery:
     """What is known of single messages that were delivered before. Most messages never enter these."""
 
@@ -103,7 +88,7 @@ class Redelivery:
         """Deliveries that failed and count, by message number."""
         self.repeated = RepeatedMessages(self.attempts)
         """The messages of which most deliveries failed."""
-        self.seen: set[int] = set()
+        self.seen = SeenNumbers()
         """Numbers that a consumer may have seen: their header says delivery-count > 0, but no attempt counts."""
         self.excluded: dict[int, set[BacklogConsumer]] = {}
         """Consumers that said undeliverable-here, by message number."""
@@ -111,18 +96,18 @@ class Redelivery:
     def delivery_count(self, number: int) -> int:
         """What the header of the next delivery says."""
         count = self.attempts.get(number, 0)
-        return count or (1 if number in self.seen else 0)
+        return count or (1 if self.seen.holds(number) else 0)
 
     def forget(self, number: int) -> None:
         """The message has left for good."""
         self.attempts.pop(number, None)
-        self.seen.discard(number)
+        self.seen.forget(number)
         self.excluded.pop(number, None)
         self.repeated.forget(number)
 
     def take_all(self) -> list[Pile]:
         """Hand over what is known; nothing is known any more. Who is kept from a message stays, for the backlog."""
-        piles: list[Pile] = [self.seen, self.attempts]
-        self.seen, self.attempts = set(), {}
+        piles: list[Pile] = [*self.seen.values(), self.attempts]
+        self.seen, self.attempts = SeenNumbers(), {}
         self.repeated = RepeatedMessages(self.attempts)
         return piles

@@ -1,4 +1,7 @@
-"""What waits in a backlog, as it is at one time: copied at once what is in memory, read on the way what is not."""
+"""What waits in a backlog, as it is at one time: copied at once what is in memory, read on the way what is not.
+
+Of a level that has too many messages in memory for that, what has left before it is looked at is left out.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,18 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import chain, islice
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from penstock_amqp.endpoint.events import Entry
+from penstock_broker.queue.level_walk import Parts, Shelf
 from penstock_broker.queue.priority_level import PriorityLevel
-from penstock_broker.queue.sorted_messages import SortedMessages
 
-__all__ = ["LazyCopy", "snapshot", "take_some"]
+__all__ = ["MOST_COPIED", "LazyCopy", "snapshot", "take_some"]
 
 T = TypeVar("T")
+
+MOST_COPIED: Final = 16_384
+"""Messages of a level that are copied at once: some tenths of a millisecond."""
 
 
 class LazyCopy:
@@ -73,14 +79,22 @@ def _given(copied: deque[Entry]) -> Iterator[Entry]:
         yield copied.popleft()
 
 
-def snapshot(levels: Iterable[tuple[PriorityLevel, list[SortedMessages[Entry]]]], due_us: int) -> Iterator[Entry]:
-    """All that waits at these levels, the first first, each with what is reserved of it; `due_us`: see the tail's."""
-    parts: list[Iterable[Entry]] = []
-    for level, set_aside in levels:
-        reserved = [messages for messages in (level.back, *set_aside) if messages.blocks]
-        copies = [_given(deque(chain.from_iterable(messages.blocks))) for messages in reserved]
-        parts += copies if len(copies) < 2 else [merge(*copies)]
-        parts.append(_given(level.fresh.copy()))
-        if level.tail is not None:
-            parts.append(level.tail.snapshot(due_us))
-    return chain.from_iterable(parts)
+def snapshot(
+    levels: Iterable[PriorityLevel], shelf: Shelf, parts: Parts, due_us: int, below: int | None
+) -> Iterator[Entry]:
+    """All that waits at these levels, the first first; `due_us`: see the tail's. `below`: the number of the next
+    message; if it is given, levels that hold very many are looked through without being copied.
+    """
+    return chain.from_iterable([_of_level(level, shelf, parts, due_us, below) for level in levels])
+
+
+def _of_level(level: PriorityLevel, shelf: Shelf, parts: Parts, due_us: int, below: int | None) -> Iterator[Entry]:
+    not_fresh = parts(level)
+    if below is not None and sum(map(len, not_fresh)) + len(level.fresh) > MOST_COPIED:
+        return shelf.walk(level, parts, below, due_us)
+    copies = [_given(deque(chain.from_iterable(messages.blocks))) for messages in not_fresh if messages.blocks]
+    found: list[Iterable[Entry]] = [*copies] if len(copies) < 2 else [merge(*copies)]
+    found.append(_given(level.fresh.copy()))
+    if level.tail is not None:
+        found.append(level.tail.snapshot(due_us))
+    return chain.from_iterable(found)

@@ -9,7 +9,7 @@ know queues or links.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Final, Generic, TypeVar
 
 __all__ = ["SortedMessages"]
@@ -79,6 +79,18 @@ class SortedMessages(Generic[Numbered]):
                 return block[at]
         return None
 
+    def following(self, number: int, most: int) -> list[Numbered]:
+        """The lowest entries, `most` at most, whose numbers are above `number`."""
+        blocks = self.blocks
+        found: list[Numbered] = []
+        index = max(bisect_right(blocks, number, key=_first_number) - 1, 0)
+        while index < len(blocks) and len(found) < most:
+            block = blocks[index]
+            at = bisect_left(block, (number + 1,))
+            found += block[at : at + most - len(found)]
+            index += 1
+        return found
+
     def find(self, number: int) -> Numbered | None:
         """The entry of that number."""
         entry = self.at_or_behind(number)
@@ -117,6 +129,23 @@ class SortedMessages(Generic[Numbered]):
         if not block:
             del blocks[index]
         return entry
+
+    def remove_all(self, numbers: Set[int]) -> list[Numbered]:
+        """Take out the entries of these numbers that are here. Costs one look at each block that has some of them."""
+        blocks, ordered = self.blocks, sorted(numbers)
+        taken: list[Numbered] = []
+        at = 0
+        while at < len(ordered):
+            index = bisect_right(blocks, ordered[at], key=_first_number) - 1
+            block: list[Numbered] = blocks[index] if index >= 0 else []
+            end = bisect_right(ordered, block[-1][0], at) if block else at
+            if end > at:
+                taken += [entry for entry in block if entry[0] in numbers]
+                left = [entry for entry in block if entry[0] not in numbers]
+                blocks[index : index + 1] = [left] if left else []
+            at = max(end, at + 1)
+        self._count -= len(taken)
+        return taken
 
     def take_all(self) -> list[list[Numbered]]:
         """Hand over all blocks; nothing is here any more."""

@@ -74,10 +74,13 @@ class Browser(ReceivingLink):
 
     __slots__ = ("pending", "queue")
 
-    def __init__(self, connection: Connection, link: OutLink, queue: Queue, selector: Selector | None) -> None:
+    def __init__(
+        self, connection: Connection, link: OutLink, queue: Queue, selector: Selector | None, below: int
+    ) -> None:
+        """`below`: the number of the next message."""
         super().__init__(connection, link)
         self.queue = queue
-        self.pending: deque[Entry] | LazyCopy = queue.backlog.copy()
+        self.pending: deque[Entry] | LazyCopy = queue.backlog.copy(below)
         if selector is not None:
             examination = Examination()
             examination.ask_for((selector,))

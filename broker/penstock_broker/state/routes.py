@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from penstock_amqp.messages.fields import Field, application_properties, encoded_keys, properties_field
 from penstock_broker.queue.admission import AdmissionSet
-from penstock_broker.queue.queue import Queue
+from penstock_broker.queue.queue import UNLIMITED_BYTES, Queue
 from penstock_broker.topology.records import Exchange, PointToPointQueue
 from penstock_core.header_routing import HeadersRouter
 from penstock_core.terms import ExchangeType, Overflow
@@ -89,7 +89,7 @@ class Route:
                     kept.append(queue.incarnation)
             if policy.max_ttl_us:
                 is_bounded = True
-            if policy.overflow is reject and (policy.max_messages or policy.is_limited):
+            if (policy.max_bytes < UNLIMITED_BYTES or policy.max_messages) and policy.overflow is reject:
                 rejecting.append(queue)
         self.picky = tuple(picky)
         """Queues that take some messages only."""

@@ -63,4 +63,4 @@ def end_of_log(files: SimulatedFiles, log_id: bytes) -> int:
     newest = max(path for path in disk.paths() if path.name.startswith("segment-"))
     content = bytes(disk.content(newest))
     segment = SegmentData(number_of(newest.name), len(content), lambda number: content)
-    return find_blocks(segment, seed_of(log_id))[-1].end
+    return list(find_blocks(segment, seed_of(log_id)))[-1].end

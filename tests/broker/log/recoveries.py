@@ -12,11 +12,14 @@ from broker.log.simulated_files import SimulatedFiles
 
 from penstock_broker.log import KEEP, LiveRun, Recovered, Usual
 from penstock_broker.log.format.blocks import seed_of
+from penstock_broker.log.format.record_codec import Malformed
+from penstock_broker.log.recovery.digest_builder import DigestBuilder
 from penstock_broker.log.recovery.recover import Restored, recover
 from penstock_broker.log.segments.block_index import BlockIndex
-from penstock_broker.log.segments.segment_reader import find_put
+from penstock_broker.log.segments.segment_digest import digest_name
+from penstock_broker.log.segments.segment_reader import find_put, sound_blocks
 
-__all__ = ["SmallRule", "assert_paging_finds_the_same", "numbers_in"]
+__all__ = ["SmallRule", "assert_digests_find_the_same", "assert_paging_finds_the_same", "numbers_in", "write_digests"]
 
 
 class Found(NamedTuple):
@@ -52,6 +55,40 @@ def assert_paging_finds_the_same(files: SimulatedFiles, folder: Path, inline_byt
     kept_disk, paged_disk = files.copy(), files.copy()
     kept = recover(kept_disk, folder, inline_bytes)
     paged = recover(paged_disk, folder, inline_bytes, pageable=SmallRule(), kept_bytes=0)
+    return _assert_same(kept_disk, kept, paged_disk, paged)
+
+
+def assert_digests_find_the_same(files: SimulatedFiles, folder: Path, inline_bytes: int) -> int:
+    """Recover copies of the disk with a digest for each sealed segment and without any, and compare. Returns how many
+    segments were not read.
+    """
+    kept_disk, digest_disk = files.copy(), files.copy()
+    recover(kept_disk, folder, inline_bytes)
+    write_digests(digest_disk, folder, recover(digest_disk, folder, inline_bytes))
+    kept = recover(kept_disk, folder, inline_bytes)
+    paged = recover(digest_disk, folder, inline_bytes, pageable=SmallRule(), kept_bytes=0)
+    _assert_same(kept_disk, kept, digest_disk, paged)
+    return sum(segment.has_digest for segment in paged.usage.segments)
+
+
+def write_digests(files: SimulatedFiles, folder: Path, restored: Restored) -> None:
+    """Write digests of all sealed segments of a recovered log that can be read."""
+    seed = seed_of(restored.log_id or b"")
+    for segment in restored.usage.segments:
+        builder = DigestBuilder(segment.number, segment.first_message, seed, SmallRule(), 1 << 30)
+        try:
+            for block in sound_blocks(files, segment, seed):
+                if block is not None:
+                    all(step is None for step in builder.add(block.header, block.records))
+        except Malformed:
+            continue
+        if builder.is_complete:
+            handle = files.open(folder / digest_name(segment.number), create=True)
+            files.pwrite(handle, b"".join(builder.finished()), 0)
+            files.close(handle)
+
+
+def _assert_same(kept_disk: SimulatedFiles, kept: Restored, paged_disk: SimulatedFiles, paged: Restored) -> int:
     whole, bare = kept.recovered, paged.recovered
     assert (bare.documents, bare.epoch, bare.sequence, bare.clean) == (
         whole.documents,

@@ -8,7 +8,7 @@ from random import Random
 from tempfile import mkdtemp
 
 from broker.log.log_steps import SMALL, whole
-from broker.log.recoveries import assert_paging_finds_the_same
+from broker.log.recoveries import assert_digests_find_the_same, assert_paging_finds_the_same
 from broker.log.simulated_files import SimulatedFiles
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -46,6 +46,7 @@ class CompactionMachine(RuleBasedStateMachine):
 
     def opened(self) -> Log:
         assert_paging_finds_the_same(self.files, self.folder, SMALL.inline_bytes)
+        assert_digests_find_the_same(self.files, self.folder, SMALL.inline_bytes)
         log, recovered = Log.open(self.folder, files=self.files, options=SMALL, clock=self.tick)
         assert recovered.damage == () and recovered.lost == {}
         self.found = {

@@ -7,7 +7,7 @@ from tempfile import mkdtemp
 
 from broker.log.log_steps import SMALL, recovered_state, whole
 from broker.log.naive_log import NaiveLog, NaiveMessage, NaiveState
-from broker.log.recoveries import assert_paging_finds_the_same
+from broker.log.recoveries import assert_digests_find_the_same, assert_paging_finds_the_same
 from broker.log.simulated_files import SimulatedFiles
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -36,6 +36,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def open(self) -> tuple[Log, Recovered]:
         assert_paging_finds_the_same(self.files, self.folder, SMALL.inline_bytes)
+        assert_digests_find_the_same(self.files, self.folder, SMALL.inline_bytes)
         return Log.open(
             self.folder, files=self.files, options=SMALL, clock=self.tick, entropy=lambda size: b"\7" * size
         )

@@ -1,5 +1,7 @@
 """Where messages lie, compared with a table that names the segment of each number."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,4 +35,4 @@ def test_each_number_lies_where_it_was_moved_and_what_is_left_keeps_its_place(
         if name not in removed:
             assert places[number] == name
     ranges = [part for part, _ in places.split(range(LAST + 1))]
-    assert all(one != other for one, other in zip(ranges, ranges[1:], strict=False)), "ranges that meet are one"
+    assert all(one != other for one, other in pairwise(ranges)), "ranges that meet are one"

@@ -153,3 +153,26 @@ def test_a_long_list_is_decoded_in_slices_before_anything_is_changed(site: Stepp
     _, response = finish(requests.respond(site.broker, connection, cut))
     assert (response.status, len(site.broker.topology.subscriptions)) == (400, 0)
     assert response.description.endswith("Nothing was changed.")
+
+
+def test_very_many_connections_are_listed_and_looked_for_a_few_at_a_time(
+    site: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "NAMED_PER_STEP", 2)
+    asking = manager(site)
+    for number in range(4):
+        site.connect(f"c{number}")
+    asked: dict[str, Value] = {"operation": Operation.QUERY.value, "entityType": "penstock.connection"}
+    request = message_codec.Message(application_properties=asked, body={"attributeNames": ["containerId"]})
+    steps, response = finish(requests.respond(site.broker, asking, request))
+    assert steps == 3 + 1  # five connections in three parts, the rows and the response
+    assert response.encoded_body is not None
+    answered = cast(dict[str, list[list[object]]], decode_one(response.encoded_body))
+    assert [row[0] for row in answered["results"]] == ["manager", "c0", "c1", "c2", "c3"]
+    last = max(site.broker.clients.connections)
+    steps, response = finish(queries.read(site.broker, asking, EntityType.CONNECTION, str(last)))
+    assert steps == 3
+    assert isinstance(response.body, dict)
+    assert response.body["containerId"] == "c3"
+    steps, response = finish(queries.read(site.broker, asking, EntityType.CONNECTION, "no number"))
+    assert (steps, response.status) == (3, 404)

@@ -13,8 +13,8 @@ from crash.load_client import Peer, encoded, lib
 
 __all__ = ["drain", "flood", "half_sent"]
 
-QUIET_SECONDS = 2.0
-"""A producer without credit for so long gives up: the broker has no room."""
+QUIET_SECONDS = 60.0
+"""A client that hears nothing for so long gives up. A test waits for it only when it fails."""
 
 
 def turn(peer: Peer, seconds: float = 20.0) -> bool:
@@ -38,7 +38,7 @@ def flood(
 ) -> tuple[set[int], int]:
     """Send `count` messages of `size` bytes, numbered from 1; those that were accepted, and how many were refused.
 
-    It ends early if the producer gets no credit any more. `watch` is called again and again.
+    It ends early if no answer comes for `QUIET_SECONDS`: the broker has no room. `watch` is called again and again.
     """
     peer = Peer("127.0.0.1", port, f"producer of {address}")
     accepted: set[int] = set()
@@ -76,8 +76,19 @@ def half_sent(port: int, number: int, size: int) -> Peer:
     return peer
 
 
-def drain(port: int, address: str, wanted: int, size: int, watch: Callable[[], None] = lambda: None) -> set[int]:
-    """The numbers of the messages of `size` bytes that wait in a queue; it ends once `wanted` came, or none comes."""
+def drain(
+    port: int,
+    address: str,
+    wanted: int,
+    size: int,
+    watch: Callable[[], None] = lambda: None,
+    *,
+    credit: int = 500,
+) -> set[int]:
+    """The numbers of the messages of `size` bytes that wait in a queue; at most `credit` are under way at a time.
+
+    It ends once `wanted` came, or if none comes for `QUIET_SECONDS`.
+    """
     peer = Peer("127.0.0.1", port, f"consumer of {address}")
     came: set[int] = set()
 
@@ -85,9 +96,9 @@ def drain(port: int, address: str, wanted: int, size: int, watch: Callable[[], N
         came.add(int.from_bytes(message[-size : 8 - size], "big"))
         return True
 
-    peer.receiver("drain", address, take, credit=500)
+    peer.receiver("drain", address, take, credit=credit)
     while len(came) < wanted:
-        if not turn(peer, 10.0):
+        if not turn(peer, QUIET_SECONDS):
             break
         watch()
     deadline = time.monotonic() + 0.2

@@ -146,7 +146,8 @@ def test_a_long_backlog_is_looked_through_in_slices(timed: SteppedBroker) -> Non
 def test_what_comes_during_a_pass_expires_in_its_time(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs")
     now, count = timed.broker.clock.now_us, 2 * PASSED
-    jobs.ready.extend((number, b"", now, now + 3_600_000_000, 0) for number in range(1, count + 1))
+    first = timed.broker.log.next_messages(count)
+    jobs.ready.extend((first + each, b"", now, now + 3_600_000_000, 0) for each in range(count))
     jobs.expiry.next_due = now - 1
     keep_time(timed.broker, jobs)
     assert is_passing(jobs)

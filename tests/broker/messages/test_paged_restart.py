@@ -12,7 +12,7 @@ from proton import Delivery, Message, symbol
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_api.management import DeliveryPolicy
-from penstock_broker.queue.redelivery import SeenUpTo
+from penstock_broker.queue.seen_numbers import SeenNumbers
 
 
 @pytest.fixture
@@ -148,9 +148,10 @@ def test_all_messages_may_have_been_delivered_if_the_machine_was_restarted(
 
 
 def test_of_many_messages_the_highest_number_says_that_they_may_have_been_delivered() -> None:
-    seen = SeenUpTo(7, {9})
+    seen = SeenNumbers()
+    seen.note(9)
+    seen.note_up_to(7)
+    assert [number for number in range(12) if seen.holds(number)] == [*range(8), 9]
+    seen.forget(9)
     assert seen
-    assert [number for number in range(12) if number in seen] == [*range(8), 9]
-    seen.discard(9)
-    assert seen
-    assert 9 not in seen
+    assert not seen.holds(9)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from broker.queue.ordered_messages import Somebody, entry, message
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock_amqp.endpoint.events import Entry
+from penstock_broker.queue import backlog as backlog_module
 from penstock_broker.queue.backlog import Backlog
 from penstock_broker.queue.cursor import BacklogConsumer
 from penstock_broker.queue.flags import priority_of
@@ -154,11 +156,11 @@ def test_a_snapshot_stays_what_it_was() -> None:
 
 def test_a_copy_can_be_taken_from() -> None:
     made = backlog(entry(1), entry(2))
-    copy = made.copy()
+    copy = made.copy(below=3)
     assert (copy.popleft()[0], numbers(list(made))) == (1, [1, 2])
     assert take(made, Somebody()) == 1
     made.put_back(entry(1))
-    assert numbers(list(made.copy())) == [1, 2]
+    assert numbers(list(made.copy(below=3))) == [1, 2]
 
 
 def test_who_selects_leaves_the_others_in_their_order() -> None:
@@ -280,6 +282,55 @@ def test_a_group_that_is_closed_is_anybodys() -> None:
     one, two = Somebody(), Somebody()
     assert [take(made, one), take(made, two)] == [1, None]  # 2 and 3 are put by
     assert [take(made, one), take(made, two)] == [2, 3]
+
+
+def closed_with_35_reserved(monkeypatch: pytest.MonkeyPatch) -> tuple[Backlog, Somebody, Somebody]:
+    """A group that was closed by the message that its owner took last, two; every third message is of another group."""
+    monkeypatch.setattr(backlog_module, "GIVEN_BACK_PER_VISIT", 10)
+    made = backlog(
+        entry(1, message(group="g")),
+        entry(2, message(group="g", closing=True)),
+        *(entry(number, message(group="h" if number % 3 == 0 else "g")) for number in range(3, 38)),
+    )
+    owner, other = Somebody("owner"), Somebody("other")
+    assert take(made, owner) == 1
+    assert made.groups is not None
+    made.groups.take(entry(3, message(group="h")), owner)  # the owner has the other group as well
+    made.groups.release(3)
+    assert take(made, other) is None  # all are put by for the owner
+    assert take(made, owner) == 2
+    return made, owner, other
+
+
+def test_of_a_group_that_is_closed_a_slice_goes_back_in_each_visit(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _, other = closed_with_35_reserved(monkeypatch)
+    back = [len(made.normal.back)]
+    taken: list[int | None] = []
+    while not taken or taken[-1] is None:
+        assert made.has_for(other)
+        taken.append(take(made, other))
+        assert made.examination.budget <= 0 or taken[-1] is not None
+        back.append(len(made.normal.back))
+    # Ten are looked at in each visit: 4 of 3 to 12 are of the other group, 3 of the next ten; one was taken then.
+    assert back == [6, 13, 20, 22]
+    assert taken == [None, None, 4]
+    assert all_of(made, other) == [number for number in range(5, 38) if number % 3]
+
+
+def test_the_owner_of_a_group_that_is_closed_may_leave_before_all_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, owner, other = closed_with_35_reserved(monkeypatch)
+    made.left(owner)
+    assert all_of(made, other) == list(range(3, 38))
+
+
+def test_what_leaves_before_a_closed_group_is_back_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _, other = closed_with_35_reserved(monkeypatch)
+    late = [each for each in made if each[0] in (20, 37)]
+    assert [each[0] for each in made.pick({each[0]: each for each in late}, set())] == [20, 37]
+    made.put([entry(38, message(group="g"))])
+    taken = [take(made, other) for _ in range(4)]
+    assert taken == [None, None, 4, 5]
+    assert all_of(made, other) == [number for number in range(7, 39) if number % 3 and number not in (20, 37)]
 
 
 def test_a_group_stays_with_its_consumer_while_the_queue_is_empty() -> None:

@@ -49,7 +49,7 @@ def test_what_comes_back_is_in_publishing_order_whatever_the_order_of_return(num
 def test_a_message_seen_before_tells_one_delivery_without_an_attempt() -> None:
     queue = queue_with(5)
     assert queue.redelivery.delivery_count(5) == 0
-    queue.redelivery.seen.add(5)
+    queue.redelivery.seen.note(5)
     assert (queue.redelivery.delivery_count(5), queue.redelivery.attempts) == (1, {})
 
 

@@ -71,9 +71,9 @@ def test_of_very_many_the_worst_are_kept_and_one_that_was_left_out_returns() -> 
 def test_at_the_end_nothing_is_known() -> None:
     known = Redelivery()
     fail(known, 1, 2)
-    known.seen.add(1)
+    known.seen.note(1)
     piles = known.take_all()
     assert piles == [{1}, {1: 2}]
-    assert (known.attempts, known.seen, worst(known, 5)) == ({}, set(), [])
+    assert (known.attempts, known.seen, worst(known, 5)) == ({}, {}, [])
     fail(known, 1, 2)
     assert worst(known, 5) == [(1, 2)]

@@ -52,3 +52,22 @@ def test_what_is_cleared_is_empty() -> None:
     shelf.add(entry(1))
     assert shelf.take_all() == [[entry(1)]]
     assert (len(shelf), numbers(shelf), shelf.remove(1), shelf.find(1)) == (0, [], None, None)
+
+
+@given(st.sets(st.integers(0, 5_000), max_size=1500), st.sets(st.integers(0, 5_000), max_size=300))
+def test_many_are_taken_out_at_once_as_one_by_one(added: set[int], removed: set[int]) -> None:
+    shelf: SortedMessages[Entry] = SortedMessages()
+    for number in added:
+        shelf.add(entry(number))
+    assert [each[0] for each in shelf.remove_all(removed)] == sorted(added & removed)
+    assert numbers(shelf) == sorted(added - removed)
+    assert len(shelf) == len(added - removed)
+    assert all(shelf.blocks)
+
+
+@given(st.sets(st.integers(0, 3_000), max_size=1000), st.integers(-1, 3_000), st.integers(1, 700))
+def test_what_follows_a_number_is_found_up_to_a_count(added: set[int], number: int, most: int) -> None:
+    shelf: SortedMessages[Entry] = SortedMessages()
+    for each in added:
+        shelf.add(entry(each))
+    assert [each[0] for each in shelf.following(number, most)] == sorted(each for each in added if each > number)[:most]

@@ -410,7 +410,7 @@ async def test_eight_observers_are_asked_at_once(stage: Stage) -> None:
         stage.answers[key.name] = held
     stage.arrivals[8] = eighth
     stage.answer = document()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         looks = asyncio.gather(*(stage.reader.look(key) for key in keys))
         await eighth.wait()
         await fetch_latest(stage.reader.http, stage.access)
@@ -444,7 +444,7 @@ async def test_an_observer_that_does_not_answer_delays_no_other(stage: Stage) ->
     stage.answers["other"] = document(broker="other")
     running = asyncio.create_task(stage.reader.run(0.01))
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await seen.get() == other
             stage.answers["other"] = document(broker="other", windowEnd="2026-03-01T12:05:00Z")
             assert await seen.get() == other
@@ -737,7 +737,7 @@ async def test_observers_that_do_not_answer_take_no_turn_of_others(stage: Stage)
         stage.answers[key.name] = held
     stage.arrivals[8] = arrived
     stage.answer = document(entry(stage.uid))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         looks = asyncio.gather(*(stage.reader.look(key) for key in keys))
         await arrived.wait()
         await stage.look()

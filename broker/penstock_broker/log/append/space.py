@@ -5,6 +5,7 @@ Source: docs/decisions/043-reserve-for-acks.md.
 
 from collections.abc import Callable
 
+from penstock_broker.log.append.digest_writer import DigestWriter
 from penstock_broker.log.compaction.ack_compaction import AckCompaction, write_acks
 from penstock_broker.log.compaction.message_compaction import Compaction
 from penstock_broker.log.compaction.turn_share import share_ms
@@ -31,6 +32,7 @@ class Space:
         spares: SpareSegments,
         acks: AckCompaction,
         sync: Sync,
+        digests: DigestWriter,
         reserve: int,
         clock: Callable[[], int],
         timer: Callable[[], float],
@@ -40,6 +42,7 @@ class Space:
         """
         self._writer, self._spares, self._acks, self._sync = writer, spares, acks, sync
         self._messages = Compaction(files, writer.usage, writer, self._may_copy, clock)
+        self._digests = digests
         self._reserve, self._clock, self._timer = reserve, clock, timer
         self._fill_again_ms = 0
         self._has_deleted = False
@@ -95,7 +98,11 @@ class Space:
         """Whether `work` has something to do now."""
         if self._writer.failed is not None:
             return False
-        return self._spares_want_work() or self._compaction_wants_work()
+        return (
+            self._spares_want_work()
+            or self._compaction_wants_work()
+            or self._digests.wants_work(is_full=self._spares.full)
+        )
 
     def share_ms(self, spent_ms: float) -> float:
         """Milliseconds that `work` may take of a turn that has taken `spent_ms` already."""
@@ -140,6 +147,8 @@ class Space:
                 write_acks(self._writer, acks, first_message)
         elif self._messages_want_work():
             self._messages.work(more, first_message)
+        elif self._digests.wants_work(is_full=self._spares.full):
+            self._digests.work(more)
 
     def _provide_spare(self, more: Callable[[], bool], half: Callable[[], bool]) -> bool:
         """Recycle one segment, or fill a spare further while `more()`, or only `half()` if there is something to
@@ -148,6 +157,7 @@ class Space:
         unneeded = self._recyclable()
         if unneeded is not None:
             self._writer.usage.remove_segment(unneeded)
+            self._digests.forget(unneeded)
             if self._spares.recycle(unneeded.path, unneeded.handle, unneeded.size):
                 self._has_deleted, self._fill_again_ms = True, 0
             self._sync.request_for_names()

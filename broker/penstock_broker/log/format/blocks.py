@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import IntFlag
 from struct import Struct
 from typing import Final, NamedTuple
-from zlib import crc32
+
+from zlib_ng.zlib_ng import crc32
 
 VERSION: Final = 1
 
@@ -61,6 +62,11 @@ class BlockHeader:
     sequence: int
     synced: int
     time_ms: int
+
+    @property
+    def is_seal(self) -> bool:
+        """Nothing follows in this segment."""
+        return self.flags is BlockFlag.SEAL
 
     @property
     def end(self) -> int:
@@ -178,5 +184,6 @@ def claimed_block(data: bytes | memoryview, offset: int, number: int, *, at: int
         return None
     place = (at_segment, at_offset, reserved)
     bare = BLOCK_HEADER.pack(magic, version, flags, length, 0, *place, epoch, sequence, synced, time_ms)
-    header = BlockHeader(number, offset, length, BlockFlag(flags & 1), epoch, sequence, synced, time_ms)
+    flag = BlockFlag.SEAL if flags & 1 else BlockFlag.NONE  # to make one of a number takes long
+    header = BlockHeader(number, offset, length, flag, epoch, sequence, synced, time_ms)
     return BlockClaim(header, checksum, bare, version)

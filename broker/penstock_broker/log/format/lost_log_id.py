@@ -7,7 +7,8 @@ CRC: any other 16 bytes with the same CRC serve as well, and `id_for_seed` makes
 
 from collections.abc import Iterable, Iterator
 from typing import Final
-from zlib import crc32
+
+from zlib_ng.zlib_ng import crc32
 
 from penstock_broker.log.format.blocks import BLOCK_ALIGNMENT, BLOCK_HEADER, BLOCK_MAGIC, SEGMENT_START, claimed_block
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from penstock_broker.log.disk.damage import DAMAGED, copy_name
 from penstock_broker.log.disk.files import FileLayer
-from penstock_broker.log.format.blocks import BLOCK_HEADER, SEGMENT_START, BlockFlag, BlockHeader, seed_of
+from penstock_broker.log.format.blocks import BLOCK_HEADER, SEGMENT_START, BlockHeader, seed_of
 from penstock_broker.log.format.records import Ack, Commit, Put, Record, StagedPut
 from penstock_broker.log.recovery.record_reader import Progress, malformed, records_of, unheard
 from penstock_broker.log.recovery.replay import Replay
-from penstock_broker.log.scan.block_scan import Cut, Hole, scan
+from penstock_broker.log.scan.block_scan import Cut, Hole, KnownSegment, scan
 from penstock_broker.log.scan.salvage import Salvage
 from penstock_broker.log.scan.segment_files import FoundSegment, SegmentFiles, find_segments, refuse_unreadable_end
 
@@ -155,6 +155,7 @@ class _Reading:
         self._by_number = {item.data.number: item for item in segments.found}
         self._progress, self._total = progress, sum(item.data.size for item in segments.found)
         self._done, self._reading = 0, -1
+        self._blocks: dict[int, int] = {}  # by segment, how many count
         self._copies = set(files.names(folder / DAMAGED))
         self._contents = _Contents()
         self._flaws: list[Flaw] = []
@@ -166,17 +167,17 @@ class _Reading:
             refuse_unreadable_end(found, result.cut)
         self._note_files()
         replay = self._contents.replay
-        blocks = [item for item in result.accepted if isinstance(item, BlockHeader)]
+        first, last = result.first, result.last
         numbers = [item.data.number for item in found]
         steps = pairwise(numbers)
         queues, losses = self._counts()
         return Inspection(
             folder=self._folder,
             log_id=self._segments.log_id,
-            segments=tuple(self._summaries(blocks)),
+            segments=tuple(self._summaries(result.ends)),
             absent=tuple((before + 1, number - 1) for before, number in steps if number > before + 1),
-            epochs=(blocks[0].epoch, blocks[-1].epoch) if blocks else (0, 0),
-            sequences=(blocks[0].sequence, blocks[-1].sequence) if blocks else (0, 0),
+            epochs=(first.epoch, last.epoch) if first and last else (0, 0),
+            sequences=(first.sequence, last.sequence) if first and last else (0, 0),
             claimed=result.claimed,
             is_closed=replay.closed,
             checkpoint=replay.checkpoint,
@@ -187,20 +188,16 @@ class _Reading:
             losses=losses,
         )
 
-    def _summaries(self, blocks: list[BlockHeader]) -> Iterator[SegmentSummary]:
-        counts: dict[int, int] = {}
-        last: dict[int, BlockHeader] = {}
-        for block in blocks:
-            counts[block.segment] = counts.get(block.segment, 0) + 1
-            last[block.segment] = block
+    def _summaries(self, ends: dict[int, BlockHeader]) -> Iterator[SegmentSummary]:
         for item in self._segments.found:
-            number, end = item.data.number, last.get(item.data.number)
-            sealed = end is not None and bool(end.flags & BlockFlag.SEAL)
+            number, end = item.data.number, ends.get(item.data.number)
+            sealed = end is not None and end.is_seal
             reached = SEGMENT_START if end is None else end.end
-            yield SegmentSummary(number, item.path, item.data.size, counts.get(number, 0), reached, sealed)
+            yield SegmentSummary(number, item.path, item.data.size, self._blocks.get(number, 0), reached, sealed)
 
-    def _accept(self, item: BlockHeader | Hole) -> None:
+    def _accept(self, item: BlockHeader | Hole | KnownSegment) -> None:
         """The next block or hole of the log."""
+        assert not isinstance(item, KnownSegment), "all segments are read here"
         segment = self._by_number[item.segment]
         if item.segment != self._reading:
             self._reading = item.segment
@@ -209,6 +206,7 @@ class _Reading:
         if isinstance(item, Hole):
             self._note_hole(segment, item, f"blocks {item.first} to {item.last} were synced and cannot be read")
             return
+        self._blocks[item.segment] = self._blocks.get(item.segment, 0) + 1
         records, error = records_of(segment.data.data, item)
         if error:
             self._note_hole(segment, *malformed(item, error))

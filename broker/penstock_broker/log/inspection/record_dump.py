@@ -30,7 +30,7 @@ from penstock_broker.log.format.records import (
 )
 from penstock_broker.log.format.route_sets import KnownRouteSets
 from penstock_broker.log.recovery.record_reader import records_of
-from penstock_broker.log.scan.block_scan import Hole, scan
+from penstock_broker.log.scan.block_scan import Hole, KnownSegment, scan
 from penstock_broker.log.scan.segment_files import find_segments
 
 _REASONS = {reason.value: reason.name.lower() for reason in EndReason}
@@ -74,17 +74,20 @@ def list_records(files: FileLayer, folder: Path, wanted: Wanted) -> Iterator[Lis
         data = {item.data.number: item.data for item in segments.found}
         lister = _Lister(wanted)
 
-        def learn(item: BlockHeader | Hole) -> None:
+        items: list[BlockHeader | Hole] = []
+
+        def learn(item: BlockHeader | Hole | KnownSegment) -> None:
+            assert not isinstance(item, KnownSegment), "all segments are read here"
+            if wanted.segment is None or item.segment == wanted.segment:
+                items.append(item)
             if isinstance(item, BlockHeader):
                 for record in records_of(data[item.segment].data, item)[0]:
                     lister.learn(record)
 
-        result = scan(list(data.values()), seed_of(segments.log_id or b""), learn)
+        scan(list(data.values()), seed_of(segments.log_id or b""), learn)
         if wanted.queue is not None and wanted.queue not in lister.names.values():
             raise UnknownQueue(f"no queue or subscription of this log has the name {wanted.queue!r}")
-        for item in result.accepted:
-            if wanted.segment is not None and item.segment != wanted.segment:
-                continue
+        for item in items:
             if isinstance(item, Hole):
                 yield ListedRecord(item.segment, item.start, item.first, 0, 0, "damaged", {"end": item.end})
                 continue

@@ -2,19 +2,21 @@
 become lists of numbers and lengths. All other records are decoded as usual. Pure.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from penstock_broker.log.format.record_codec import PREFIX, PUT, RecordType, decode_records
+from penstock_broker.log.format.record_codec import PREFIX, PUT, RecordType, decode_records, split
 from penstock_broker.log.format.records import Part, Record
 from penstock_broker.log.recovery.live_puts import KEEP, Pageable, PlainPuts, Usual
 
-__all__ = ["bulk_records"]
+__all__ = ["bulk_items", "bulk_records"]
 
 LEAST_ALIKE: Final = 8
 """So many records are looked at together, or more."""
+MOST_TOGETHER: Final = 1024
+"""After so many a caller may pause."""
 
 
 def bulk_records(data: bytes, start: int, end: int, highest: int, pageable: Pageable) -> list[Record | PlainPuts]:
@@ -23,6 +25,23 @@ def bulk_records(data: bytes, start: int, end: int, highest: int, pageable: Page
     Puts of numbers up to `highest` are decoded as usual: they were read before. Raises Malformed or NewerFormat.
     """
     found: list[Record | PlainPuts] = []
+    for item in bulk_items(data, start, end, highest, pageable):
+        if isinstance(item, PlainPuts):
+            found.append(item)
+            continue
+        begin, following = item
+        record = next(decode_records(memoryview(data)[begin:following]))
+        if isinstance(record, Part):
+            record = Part(record.body, record.offset, record.at + begin - start, record.length)
+        found.append(record)
+    return found
+
+
+def bulk_items(
+    data: bytes, start: int, end: int, highest: int, pageable: Pageable
+) -> Iterator[PlainPuts | tuple[int, int]]:
+    """As `bulk_records`, but other records are not decoded: each is the place where it begins and where it ends. Of
+    what is yielded each takes a short time."""
     view = memoryview(data)[:end]
     unpack, fixed, prefix, put = PUT.unpack_from, PUT.size, PREFIX.size, int(RecordType.PUT)
     at = start
@@ -35,9 +54,10 @@ def bulk_records(data: bytes, start: int, end: int, highest: int, pageable: Page
             if payload <= following <= end and number > highest:
                 expires = pageable.expiry(data, payload, following, arrival)
                 if expires != KEEP:
-                    if plain is None or plain.route_set != route_set:
+                    if plain is None or plain.route_set != route_set or len(plain.numbers) >= MOST_TOGETHER:
+                        if plain is not None:
+                            yield plain
                         plain = PlainPuts(route_set, arrival)
-                        found.append(plain)
                     plain.numbers.append(number)
                     plain.lengths.append(following - payload)
                     if expires and (not plain.expires or expires < plain.expires):
@@ -52,13 +72,16 @@ def bulk_records(data: bytes, start: int, end: int, highest: int, pageable: Page
                         highest = plain.numbers[-1]
                         at += size * len(numbers)
                     continue
-        plain = None
-        record = next(decode_records(view[at:]))
-        if isinstance(record, Part):
-            record = Part(record.body, record.offset, record.at + at - start, record.length)
-        found.append(record)
-        at += prefix + PREFIX.unpack_from(data, at)[3]
-    return found
+        if plain is not None:
+            yield plain
+            plain = None
+        for _, _, body, offset in split(view[at:]):
+            following = at + offset + len(body)
+            yield at, following
+            at = following
+            break
+    if plain is not None:
+        yield plain
 
 
 def _alike(view: memoryview, at: int, size: int, route_set: int, highest: int, usual: Usual | None) -> Sequence[int]:
@@ -69,7 +92,8 @@ def _alike(view: memoryview, at: int, size: int, route_set: int, highest: int, u
     payload = size - PUT.size
     if usual is None or max(usual.at, len(usual.prefix)) >= payload:
         return ()
-    rows = _layout(len(usual.prefix), usual.at, payload).iter_unpack(view[at : at + (len(view) - at) // size * size])
+    most = min((len(view) - at) // size, MOST_TOGETHER)
+    rows = _layout(len(usual.prefix), usual.at, payload).iter_unpack(view[at : at + most * size])
     columns = list(zip(*rows, strict=True))
     kinds, flags, _, lengths, routes, _, numbers, _, prefixes = columns[:9]
     count = len(kinds)

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from penstock_broker.log.format.route_sets import ReachedQueues
 from penstock_broker.log.recovery.number_ranges import NumberRanges
+from penstock_broker.log.segments.segment_digest import PutRun
 
 __all__ = ["BATCH", "Batch", "LiveRun", "PagedPuts", "RunChain"]
 
@@ -77,6 +78,18 @@ class Batch:
         for number in numbers:
             self._add(number, number, at)
             at += 1
+
+    def extend_run(self, run: PutRun) -> None:
+        """As `extend`."""
+        if not self.arrival or run.arrival < self.arrival:
+            self.arrival = run.arrival
+        if run.expires and (not self.expires or run.expires < self.expires):
+            self.expires = run.expires
+        at = len(self.lengths)
+        self.lengths.extend(run.lengths)
+        for first, last in zip(run.firsts, run.lasts, strict=True):
+            self._add(first, last, at)
+            at += last - first + 1
 
     def _add(self, first: int, last: int, at: int) -> None:
         if self.lasts and first == self.lasts[-1] + 1:
@@ -161,9 +174,25 @@ class PagedPuts:
         batch.extend(numbers, lengths, arrival, expires)
         self._note_span(segment, numbers[0], numbers[-1], is_copied=is_copied)
 
+    def extend_run(self, segment: int, queues: ReachedQueues, run: PutRun) -> None:
+        """As `extend`, for what a digest says of messages that are no copies."""
+        if not queues.known:
+            return
+        if segment != self._open_segment:
+            self._open.clear()
+            self._open_segment = segment
+        key = queues, False
+        batch = self._open.get(key)
+        if batch is None or len(batch.lengths) + len(run.lengths) > BATCH or run.firsts[0] <= batch.lasts[-1]:
+            batch = self._open[key] = Batch(segment, queues, is_copied=False)
+            self.by_segment.setdefault(segment, []).append(batch)
+        batch.extend_run(run)
+        self._note_span(segment, run.firsts[0], run.lasts[-1], is_copied=False)
+
     def _note_span(self, segment: int, first: int, last: int, *, is_copied: bool) -> None:
         spans = self._spans
-        if is_copied:
+        is_late = bool(spans) and segment < spans[-1].segment  # it was in memory while later segments were read
+        if is_copied or is_late:
             known = self._copies.setdefault(segment, _Span(segment, first, last))
             known.first, known.last = min(known.first, first), max(known.last, last)
         elif spans and spans[-1].segment == segment:

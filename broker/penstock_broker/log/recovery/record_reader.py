@@ -8,10 +8,13 @@ from penstock_broker.log.format.blocks import BLOCK_HEADER, BlockHeader
 from penstock_broker.log.format.record_codec import Malformed, decode_records
 from penstock_broker.log.format.records import Commit, Put, Record, RouteDifference, RouteSet, StagedPut
 from penstock_broker.log.recovery.bulk_reader import bulk_records
+from penstock_broker.log.recovery.digest_files import DigestUnusable
 from penstock_broker.log.recovery.live_puts import Pageable, PlainPuts
+from penstock_broker.log.recovery.paged_puts import PagedPuts
 from penstock_broker.log.recovery.replay import Replay
-from penstock_broker.log.scan.block_scan import Hole, SegmentData
+from penstock_broker.log.scan.block_scan import Hole, KnownSegment, SegmentData
 from penstock_broker.log.segments.block_index import BlockIndex
+from penstock_broker.log.segments.segment_digest import Digest, PutRun
 
 PROGRESS_BYTES = 1024 * 1024
 
@@ -49,6 +52,11 @@ def malformed(block: BlockHeader, error: str) -> tuple[Hole, str]:
     return hole, f"block {block.sequence} is sound but its records are not: {error}"
 
 
+def no_digest(number: int) -> Digest:
+    """What a `RecordReader` asks that is to read all segments."""
+    raise DigestUnusable(f"segment {number} is not to be known")
+
+
 class RecordReader:
     """Reads the records of each block that counts, as soon as it is known to."""
 
@@ -58,9 +66,10 @@ class RecordReader:
         progress: Progress,
         pageable: Pageable | None = None,
         kept_bytes: int = KEPT_BYTES,
+        digest_of: Callable[[int], Digest] = no_digest,
     ) -> None:
-        """`pageable`: says which bodies may be left in the log once live messages take more than `kept_bytes` of
-        memory; None: all are kept.
+        """`digest_of`: gives the digest of a known segment, or raises DigestUnusable. `pageable`: says which bodies may
+        be left in the log once live messages take more than `kept_bytes` of memory; None: all are kept.
         """
         self.replay = Replay()
         self.malformed: list[tuple[Hole, str]] = []
@@ -71,12 +80,18 @@ class RecordReader:
         self.total = sum(segment.size for segment in segments)
         """Bytes of all segments."""
         self._pageable, self._kept_bytes, self._most_kept = pageable, kept_bytes, kept_bytes
+        self._digest_of = digest_of
+        self._sizes = {segment.number: segment.size for segment in segments}
         self._segments = {segment.number: segment for segment in segments}
         self._before = dict(zip(self._segments, accumulate([0, *(each.size for each in segments)]), strict=False))
         self._progress, self._told = progress, -PROGRESS_BYTES
 
-    def accept(self, item: BlockHeader | Hole) -> None:
-        """The next block or hole of the log."""
+    def accept(self, item: BlockHeader | Hole | KnownSegment) -> None:
+        """The next block, segment or hole of the log."""
+        if isinstance(item, KnownSegment):
+            self._take_digest(item.segment)
+            self._tell(item.segment, self._sizes[item.segment])
+            return
         if isinstance(item, Hole):
             self.replay.gap()
             return
@@ -87,10 +102,26 @@ class RecordReader:
         else:
             self._apply(records, item)
             self._note(records, item)
-        reached = self._before[item.segment] + item.end
+        self._tell(item.segment, item.end)
+
+    def _tell(self, segment: int, end: int) -> None:
+        reached = self._before[segment] + end
         if reached - self._told >= PROGRESS_BYTES:
             self._told = reached
             self._progress(min(reached, self.total), self.total)
+
+    def _take_digest(self, number: int) -> None:
+        digest, replay = self._digest_of(number), self.replay
+        if self._pageable is None or digest.head.first_message <= replay.highest_message:
+            raise DigestUnusable(f"messages up to {replay.highest_message} come before segment {number}")
+        replay.paged = replay.paged or PagedPuts()
+        for item in digest.items:
+            if isinstance(item, PutRun):
+                replay.put_run(item, number)
+            else:
+                replay.apply(item.records, number, item.start)
+        self._page()
+        self.blocks[number], self.definitions[number] = digest.blocks, digest.definitions
 
     def _records(self, block: BlockHeader) -> tuple[Sequence[Record | PlainPuts], str]:
         data, replay = self._segments[block.segment].data, self.replay
@@ -111,6 +142,10 @@ class RecordReader:
                     replay.put_paged(puts, block.segment)
             else:
                 replay.apply((each for each in together if not isinstance(each, PlainPuts)), block.segment, start)
+        self._page()
+
+    def _page(self) -> None:
+        replay = self.replay
         if self._pageable is not None and replay.kept_bytes > self._most_kept:
             replay.page(self._pageable)
             self._most_kept = replay.kept_bytes + self._kept_bytes  # what has to stay is not looked at again and again

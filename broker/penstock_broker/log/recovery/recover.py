@@ -8,8 +8,8 @@ may begin.
 """
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +18,6 @@ from penstock_broker.log.disk.damage import DAMAGED, Damage, copy_name, save_cop
 from penstock_broker.log.disk.files import FileLayer, write_all
 from penstock_broker.log.format.blocks import (
     SEGMENT_START,
-    BlockFlag,
-    BlockHeader,
     SegmentHeader,
     encode_segment_header,
     seed_of,
@@ -27,6 +25,7 @@ from penstock_broker.log.format.blocks import (
 from penstock_broker.log.format.record_codec import PUT, ack_record, chunks
 from penstock_broker.log.format.records import Document, EndReason
 from penstock_broker.log.recovery.bodies import StagedBody, fetch_bodies
+from penstock_broker.log.recovery.digest_files import DigestFiles, DigestUnusable
 from penstock_broker.log.recovery.live_messages import (
     LiveMessage,
     PagedQueue,
@@ -39,7 +38,7 @@ from penstock_broker.log.recovery.paged_puts import Batch, LiveRun
 from penstock_broker.log.recovery.record_reader import KEPT_BYTES, Progress, RecordReader, unheard
 from penstock_broker.log.recovery.recovered_places import located
 from penstock_broker.log.recovery.replay import Replay
-from penstock_broker.log.scan.block_scan import Cut, Hole, ScanResult, scan
+from penstock_broker.log.scan.block_scan import Cut, Hole, KnownSegment, ScanResult, scan
 from penstock_broker.log.scan.segment_files import FoundSegment, find_segments, refuse_unreadable_end
 from penstock_broker.log.segments.segment_reader import find_put
 from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
@@ -80,6 +79,8 @@ class Restored:
     """By incarnation, the live messages whose bodies can't be read."""
     delivered_is_known: bool
     """Every delivered-up-to number that was written has been read."""
+    pageable: Pageable | None
+    """By what rule bodies were left in the log."""
 
 
 class FirstRecords(NamedTuple):
@@ -123,8 +124,10 @@ def recover(
     """
     segments = find_segments(files, folder)
     found, log_id = segments.found, segments.log_id
-    reader = RecordReader([item.data for item in found], progress, pageable, kept_bytes)
-    result = scan([item.data for item in found], seed_of(log_id or b""), reader.accept)
+    seed = seed_of(log_id or b"")
+    digests = DigestFiles(files, folder, seed)
+    known = digests.known(found) if pageable is not None and log_id is not None else {}
+    reader, result, known = _read(found, known, digests, progress, pageable, kept_bytes)
     if result.cut is not None:
         refuse_unreadable_end(found, result.cut)
     replay, malformed = reader.replay, reader.malformed
@@ -133,40 +136,63 @@ def recover(
     damage += tuple(_set_aside_foreign(files, item) for item in segments.foreign)
     if result.cut is not None:
         kept = _make_durable(files, folder, found, result, result.cut, log_id)
-        _add_segments(usage, kept, result, reader)
-    _fetch_remarked(replay, files, usage, seed_of(log_id or b""))
+        _add_segments(usage, kept, result, reader, known)
+    digests.keep_only(known)
+    _fetch_remarked(replay, files, usage, seed)
     bodies, incomplete = fetch_bodies(replay, files, usage, inline_bytes)
     delivered_is_known = replay.closed or replay.boot_id == files.boot_id()
     messages, without_document = live_messages(replay, delivered_is_known=delivered_is_known)
     paged, others = _count_live(usage, replay, messages, bodies, delivered_is_known=delivered_is_known)
     for incarnation, count in others.items():
         without_document[incarnation] = without_document.get(incarnation, 0) + count
-    sequence, epoch = _last(result)
     lost = lost_incarnations(without_document, replay) if damage else {}
     progress(reader.total, reader.total)
     recovered = Recovered(
         documents=tuple(replay.documents.values()),
         messages=messages,
         paged=paged,
-        epoch=epoch,
-        sequence=sequence,
+        epoch=result.last.epoch if result.last is not None else 0,
+        sequence=result.last.sequence if result.last is not None else 0,
         clean=replay.closed,
         damage=damage,
         lost=lost | {incarnation: len(numbers) for incarnation, numbers in incomplete.items()},
     )
-    return Restored(recovered, usage, replay, log_id, incomplete, delivered_is_known)
+    return Restored(recovered, usage, replay, log_id, incomplete, delivered_is_known, pageable)
 
 
-def _last(result: ScanResult) -> tuple[int, int]:
-    """The highest sequence and epoch that count."""
-    blocks = [item for item in result.accepted if isinstance(item, BlockHeader)]
-    highest = max((block.sequence for block in blocks), default=0)
-    return highest, max((block.epoch for block in blocks), default=0)
+def _read(
+    found: Sequence[FoundSegment],
+    known: dict[int, KnownSegment],
+    digests: DigestFiles,
+    progress: Progress,
+    pageable: Pageable | None,
+    kept_bytes: int,
+) -> tuple[RecordReader, ScanResult, dict[int, KnownSegment]]:
+    """Read the records, of known segments by their digests, and say which are known. If anything is wrong with the log
+    then all of it is read: what is lost is found out from the segments alone.
+    """
+    told = 0
+
+    def risen(read: int, total: int) -> None:
+        nonlocal told
+        told = max(told, read)
+        progress(told, total)
+
+    while True:
+        data = [replace(item.data, known=known.get(item.data.number)) for item in found]
+        reader = RecordReader(data, risen, pageable, kept_bytes, digests.load)
+        try:
+            result = scan(data, digests.seed, reader.accept)
+        except DigestUnusable as error:
+            LOGGER.warning("all segments are read: %s", error)
+        else:
+            if not known or (result.is_in_order and not result.holes and not reader.malformed):
+                return reader, result, known
+        known = {}
 
 
 def _holes(result: ScanResult) -> list[tuple[Hole, str]]:
-    holes = [item for item in result.accepted if isinstance(item, Hole)]
-    return [(hole, f"blocks {hole.first} to {hole.last} were synced and cannot be read") for hole in holes]
+    return [(hole, f"blocks {hole.first} to {hole.last} were synced and cannot be read") for hole in result.holes]
 
 
 def _copy_damaged(
@@ -215,32 +241,33 @@ def _make_durable(
             write_all(files, item.handle, page, 0)
     if cut.end > cut.offset:
         write_all(files, last.handle, bytes(cut.end - cut.offset), cut.offset)
-    for block in result.accepted:
-        if isinstance(block, BlockHeader) and block.sequence > result.claimed:
-            item = by_number[block.segment]
-            write_all(files, item.handle, item.data.data[block.offset : block.end], block.offset)
+    for block in result.unclaimed:
+        item = by_number[block.segment]
+        write_all(files, item.handle, item.data.data[block.offset : block.end], block.offset)
     for item in kept:
         files.fdatasync(item.handle)
     files.fsync_folder(folder)
     return kept
 
 
-def _add_segments(usage: SegmentUsage, kept: Sequence[FoundSegment], result: ScanResult, reader: RecordReader) -> None:
+def _add_segments(
+    usage: SegmentUsage, kept: Sequence[FoundSegment], result: ScanResult, reader: RecordReader, known: Container[int]
+) -> None:
     replay = reader.replay
-    ends = {block.segment: block for block in result.accepted if isinstance(block, BlockHeader)}
     highest = 0
     for item in kept:
         number = item.data.number
         first = replay.first_messages.get(number, highest + 1)
         highest = replay.last_messages.get(number, highest)
-        last = ends.get(number)
+        last = result.ends.get(number)
         size = max(item.data.size, SEGMENT_START)
-        sealed = last is not None and bool(last.flags & BlockFlag.SEAL)
+        sealed = last is not None and last.is_seal
         end = size if sealed else SEGMENT_START if last is None else last.end
         acks_into, last_message = replay.acks_into.get(number, set()), replay.last_messages.get(number, 0)
         segment = Segment(
             number, item.path, item.handle, size, end, first, last_message=last_message, acks_into=acks_into
         )
+        segment.has_digest = number in known
         segment.copied = replay.copied.get(number, [])
         segment.blocks = reader.blocks.get(number, segment.blocks)
         segment.definitions = reader.definitions.get(number, segment.definitions)

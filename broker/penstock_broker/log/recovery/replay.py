@@ -32,6 +32,7 @@ from penstock_broker.log.format.records import (
 from penstock_broker.log.format.route_sets import KnownRouteSets, ReachedQueues
 from penstock_broker.log.recovery.live_puts import KEEP, LivePut, Pageable, PlainPuts, PutGroup
 from penstock_broker.log.recovery.paged_puts import PagedPuts
+from penstock_broker.log.segments.segment_digest import PutRun
 
 DocumentKey = tuple[str, str]
 
@@ -186,6 +187,16 @@ class Replay:
         self.paged.extend(segment, queues, numbers, puts.lengths, puts.arrival, puts.expires)
         self.first_messages.setdefault(segment, numbers[0])
         self.highest_message = self.last_messages[segment] = numbers[-1]
+
+    def put_run(self, run: PutRun, segment: int) -> None:
+        """As `put_paged`, but the numbers of several runs may lie between each other's: the one with the lowest comes
+        first.
+        """
+        assert self.paged is not None
+        self.closed = False
+        self.paged.extend_run(segment, self.reached(run.route_set), run)
+        self.first_messages.setdefault(segment, run.firsts[0])
+        self.highest_message = self.last_messages[segment] = max(self.highest_message, run.lasts[-1])
 
     def page(self, pageable: Pageable) -> None:
         """From now on the payloads of messages of which a queue need not know more are not kept in memory."""

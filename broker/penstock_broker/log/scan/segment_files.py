@@ -28,7 +28,7 @@ PIECE: Final = 64 * 1024
 MOST_UNREADABLE: Final = 1024 * 1024
 """Bytes of one segment that may be unreadable. More than that looks like a volume that fails as a whole."""
 
-_NAME: Final = re.compile(r"(segment|spare)-[0-9a-f]{16}\.log")
+_NAME: Final = re.compile(r"(segment|spare|digest)-[0-9a-f]{16}\.log")
 _CURE: Final = "mend it with `penstock log repair`, or bring the volume back"
 
 ByteSpan = tuple[int, int]  # first byte, byte behind the last
@@ -64,7 +64,8 @@ class SegmentFiles:
 
 
 def names_of(kind: str, names: Iterable[str]) -> list[str]:
-    """The names of the log's files of this kind ("segment" or "spare"), by number. Others that look alike are told."""
+    """The names of the log's files of this kind ("segment", "spare" or "digest"), by number. Others that look
+    alike are told."""
     found: list[str] = []
     for name in names:
         if _NAME.fullmatch(name) and name.startswith(f"{kind}-"):

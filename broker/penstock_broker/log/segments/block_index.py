@@ -59,6 +59,17 @@ class BlockIndex:
         stretch.firsts.append(first)
         stretch.offsets.append(offset)
 
+    def stretches(self) -> Iterator[tuple["array[int]", "array[int]"]]:
+        """All notes, to be kept elsewhere: the lowest messages of blocks, and where these begin."""
+        for stretch in self._stretches:
+            yield stretch.firsts, stretch.offsets
+
+    def restore(self, firsts: "array[int]", offsets: "array[int]") -> None:
+        """Take in what `stretches` gave of a segment in which no block is written any more."""
+        stretch = _Stretch()
+        stretch.firsts, stretch.offsets = firsts, offsets
+        self._stretches.append(stretch)
+
     def starts(self, message: int) -> Iterator[Start]:
         """Where to look for the message and those with higher numbers: one place in each stretch."""
         for index, stretch in enumerate(self._stretches):

@@ -10,12 +10,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from penstock_broker.log.disk.files import FileLayer
-from penstock_broker.log.format.blocks import BLOCK_HEADER, BlockFlag, decode_block
+from penstock_broker.log.disk.files import FileLayer, read_all
+from penstock_broker.log.format.blocks import BLOCK_ALIGNMENT, BLOCK_HEADER, BLOCK_MAGIC, BlockFlag, decode_block
 from penstock_broker.log.format.record_codec import Malformed, decode_records, puts_in
-from penstock_broker.log.format.records import Put, RouteDifference, RouteSet
+from penstock_broker.log.format.records import Put, Record, RouteDifference, RouteSet
 from penstock_broker.log.format.route_sets import KnownRouteSets, RouteSets
 from penstock_broker.log.segments.block_index import Start
+from penstock_broker.log.segments.segment_digest import PlacedRecords, decode_digest, digest_name
 from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
 
 __all__ = ["MessageReader", "Reading"]
@@ -143,10 +144,24 @@ class MessageReader:
     def _definition(self, route_set: int, segment: Segment) -> RouteSet | RouteDifference | None:
         at = segment.definitions.get(route_set, 0)
         found = self._records(segment, at) if at else None
-        for record in decode_records(found.content) if found is not None else ():
+        records = decode_records(found.content) if found is not None else self._records_of_digest(segment)
+        for record in records:
             if isinstance(record, RouteSet | RouteDifference) and record.route_set == route_set:
                 return record
         return None
+
+    def _records_of_digest(self, segment: Segment) -> Iterator[Record]:
+        """What the digest of the segment, if it has one, has of its records, when a block of it is damaged."""
+        if not segment.has_digest:
+            return
+        handle = self._files.open(segment.path.with_name(digest_name(segment.number)), create=False)
+        try:
+            digest = decode_digest(read_all(self._files, handle), self._seed)
+        finally:
+            self._files.close(handle)
+        for item in digest.items if digest is not None else ():
+            if isinstance(item, PlacedRecords):
+                yield from item.records
 
     def _puts_from(self, segment: Segment, start: Start, first: int, last: int) -> Iterator[list[Put]]:
         """The puts of each block from `start` on that may hold messages from `first` to `last`."""
@@ -154,7 +169,7 @@ class MessageReader:
         while 0 < at < end:
             block = self._block(segment, at)
             if block is None:
-                at = segment.blocks.next_after(at)
+                at = self._behind_damage(segment, at)
                 continue
             at = block.end
             if not block.puts or block.puts[-1].message < first:
@@ -162,6 +177,21 @@ class MessageReader:
             if block.puts[0].message > last:
                 return
             yield block.puts
+
+    def _behind_damage(self, segment: Segment, at: int) -> int:
+        """Where to go on behind a block that can't be read: at the next sound one; 0 if there is none."""
+        noted = segment.blocks.next_after(at)
+        try:
+            data = self._files.pread(segment.handle, (noted or segment.end) - at, at)
+        except OSError:  # nobody can say where the blocks between begin
+            return noted
+        view, behind = memoryview(data), BLOCK_ALIGNMENT
+        while (behind := data.find(BLOCK_MAGIC, behind)) >= 0:
+            following = at + behind
+            if not behind % BLOCK_ALIGNMENT and decode_block(view, following, segment.number, self._seed, view_at=at):
+                return following
+            behind += 1
+        return noted
 
     def _block(self, segment: Segment, at: int) -> _Block | None:
         """The block that begins there; None if it is damaged, which is said once."""

@@ -53,9 +53,7 @@ class PendingTallies:
             if spread.segment == segment and spread.queues is queues and not spread.is_begun:
                 break
         else:
-            left = set(queues)
-            left &= known
-            spread = _Spread(segment, queues, left)
+            spread = _Spread(segment, queues, set(filter(known.__contains__, queues)))
             self._spreads.append(spread)
         spread.count += count
         spread.total += total

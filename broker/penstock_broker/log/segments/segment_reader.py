@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from typing import NamedTuple
-from zlib import crc32
+
+from zlib_ng.zlib_ng import crc32
 
 from penstock_broker.log.disk.files import FileLayer
 from penstock_broker.log.format.blocks import BLOCK_HEADER, SEGMENT_START, BlockFlag, BlockHeader, claimed_block

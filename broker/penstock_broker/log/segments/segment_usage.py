@@ -74,6 +74,8 @@ class Segment:
     """By route set that is defined in here, where the block begins that does so."""
     blocks: BlockIndex = field(default_factory=BlockIndex)
     """Where its blocks with messages begin."""
+    has_digest: bool = False
+    """A file says what is in here; it goes with the segment."""
 
     @property
     def room(self) -> int:

@@ -2,6 +2,7 @@ package dev.penstock.jms;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.net.BindException;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
@@ -11,11 +12,17 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 
 /** A broker process of a test's own, on a port that stays the same over restarts, for tests that kill or configure theirs. */
 public final class OwnBroker implements AutoCloseable {
-    private static final long WITHIN_SECONDS = 60;
+    /** Only a test that fails waits this long: on a busy machine a start takes many times what it takes on an idle one. */
+    private static final long WITHIN_SECONDS = 300;
+
+    // Below what the system gives to whoever asks for any port, or connects: /proc/sys/net/ipv4/ip_local_port_range.
+    private static final int FIRST_PORT = 20_000;
+    private static final int PORTS = 10_000;
     private static final Set<Integer> GIVEN = ConcurrentHashMap.newKeySet();
 
     /** How a broker ends before it is started again. */
@@ -49,12 +56,19 @@ public final class OwnBroker implements AutoCloseable {
         Files.writeString(config(), "management: {address: 'unix:" + socket() + "'}\n" + small + settings);
     }
 
-    /** A port that this process has given to nobody before: while a broker restarts, its own looks free to other tests. */
+    /**
+     * A port that this process has given to nobody before, and the system gives to nobody by itself.
+     *
+     * <p>While a broker restarts its port is free: a test here, or any program that listens or connects meanwhile, would get it.
+     */
     static int freePort() throws IOException {
         while (true) {
-            try (ServerSocket free = new ServerSocket(0)) {
-                if (GIVEN.add(free.getLocalPort())) {
+            int port = FIRST_PORT + ThreadLocalRandom.current().nextInt(PORTS);
+            if (GIVEN.add(port)) {
+                try (ServerSocket free = new ServerSocket(port)) {
                     return free.getLocalPort();
+                } catch (BindException taken) {
+                    continue;
                 }
             }
         }

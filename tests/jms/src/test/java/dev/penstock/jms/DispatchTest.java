@@ -29,11 +29,8 @@ class DispatchTest extends JmsTestCase {
     @DisplayName("Eight consumers with room for ten each get ten of eighty messages, in whatever order these come")
     void fairShare() throws JMSException {
         Topic topic = topic("orders");
-        List<MessageConsumer> consumers = new ArrayList<>();
-        for (int i = 0; i < CONSUMERS; i++) {
-            Session session = connect("jms.prefetchPolicy.all=" + PREFETCH).createSession(Session.CLIENT_ACKNOWLEDGE);
-            consumers.add(session.createSharedDurableConsumer(topic, name("s")));
-        }
+        List<MessageConsumer> consumers =
+                shared(topic, CONSUMERS, Session.CLIENT_ACKNOWLEDGE, "jms.prefetchPolicy.all=" + PREFETCH);
         send(topic, numbers(CONSUMERS * PREFETCH));
         Set<String> seen = new HashSet<>();
         for (MessageConsumer consumer : consumers) {
@@ -46,7 +43,7 @@ class DispatchTest extends JmsTestCase {
     @DisplayName("A consumer that does nothing holds no more than its prefetch; the others get the rest")
     void idleConsumerHoldsItsPrefetchOnly() throws JMSException {
         Topic topic = topic("orders");
-        session(connect("jms.prefetchPolicy.all=1")).createSharedDurableConsumer(topic, name("s"));
+        shared(topic, 1, Session.AUTO_ACKNOWLEDGE, "jms.prefetchPolicy.all=1");
         MessageConsumer busy = session().createSharedDurableConsumer(topic, name("s"));
         send(topic, numbers(100));
         assertEquals(99, new HashSet<>(texts(busy, 99)).size());

@@ -32,7 +32,7 @@ class GroupTest extends OwnBrokerCase {
     private MessageConsumer roomForTwo(Queue queue) throws JMSException {
         Session session = open(failover("jms.prefetchPolicy.all=2")).createSession(Session.CLIENT_ACKNOWLEDGE);
         MessageConsumer consumer = session.createConsumer(queue);
-        session.createProducer(queue).close(); // answered after the consumer's credit was read
+        flush(session);
         return consumer;
     }
 

@@ -15,6 +15,7 @@ import jakarta.jms.TextMessage;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import java.util.function.IntPredicate;
 import org.apache.qpid.jms.message.JmsMessage;
 import org.apache.qpid.jms.provider.amqp.message.AmqpJmsMessageFacade;
@@ -78,7 +79,7 @@ class HandlingTest extends OwnBrokerCase {
 
     /** Kills the broker once the first messages have come to a queue, and starts it again. */
     private void killOnceAny(String queue) throws Exception {
-        long deadline = System.nanoTime() + 60_000_000_000L;
+        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(SOON);
         Session watching = own();
         while (first(watching, queue) == null) {
             assertTrue(System.nanoTime() < deadline, "nothing comes to " + queue);

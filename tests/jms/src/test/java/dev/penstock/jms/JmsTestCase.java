@@ -18,7 +18,6 @@ import java.util.List;
 import java.util.UUID;
 import org.apache.qpid.jms.JmsConnectionFactory;
 import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.function.Executable;
 
 /**
@@ -27,10 +26,9 @@ import org.junit.jupiter.api.function.Executable;
  * <p>Nothing here sleeps. A persistent send returns when the broker has accepted and routed the message, and {@code receiveNoWait}
  * asks the broker (by drain) before it answers null, so that "nothing is there" is an answer and not the end of a wait.
  */
-@Timeout(90)
 abstract class JmsTestCase {
-    /** Milliseconds to wait for what has to come; only a failing test waits this long. */
-    static final long SOON = 40_000;
+    /** Milliseconds to wait for what has to come; only a failing test waits this long, also on a machine that is busy. */
+    static final long SOON = 240_000;
 
     static final String LOCKED = "amqp:resource-locked";
     static final String NOT_FOUND = "amqp:not-found";
@@ -65,6 +63,7 @@ abstract class JmsTestCase {
 
     /** A started connection of a factory; closed after the test. */
     final Connection open(JmsConnectionFactory factory) throws JMSException {
+        factory.setConnectTimeout(SOON);
         Connection connection = factory.createConnection();
         connections.add(connection);
         connection.start();
@@ -78,6 +77,26 @@ abstract class JmsTestCase {
 
     static Session session(Connection connection) throws JMSException {
         return connection.createSession(Session.AUTO_ACKNOWLEDGE);
+    }
+
+    /**
+     * Returns when the broker has read what the session's connection sent before: the credit of new consumers, acknowledgements.
+     *
+     * <p>The client waits for no answer to these, but for the answers to this producer's opening and closing, which come later.
+     */
+    static void flush(Session session) throws JMSException {
+        session.createProducer(null).close();
+    }
+
+    /** Consumers of a shared durable subscription, on a connection each. The broker knows how much room each one has. */
+    final List<MessageConsumer> shared(Topic topic, int count, int acknowledgeMode, String... options) throws JMSException {
+        List<MessageConsumer> consumers = new ArrayList<>();
+        for (int i = 0; i < count; i++) {
+            Session session = connect(options).createSession(acknowledgeMode);
+            consumers.add(session.createSharedDurableConsumer(topic, name("s")));
+            flush(session);
+        }
+        return consumers;
     }
 
     /** A topic of this test's own; the broker's development mode makes its exchange when it is first named. */

@@ -17,13 +17,11 @@ import java.util.Arrays;
 import java.util.Random;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /** Messages of 50 MiB: many frames, larger than a log segment, never whole in the broker's memory. */
 @DisplayName("Large messages")
-@Timeout(240)
 class LargeMessageTest extends OwnBrokerCase {
     private static final int SIZE = 50 * 1024 * 1024;
     private static final String SETTINGS = "log: {segmentBytes: 33554432}\nmaxMessageBytes: 67108864\n";
@@ -44,7 +42,7 @@ class LargeMessageTest extends OwnBrokerCase {
     }
 
     private static void assertReceived(byte[] expected, MessageConsumer consumer) throws JMSException {
-        var message = consumer.receive(120_000);
+        var message = consumer.receive(SOON);
         assertArrayEquals(expected, message == null ? null : message.getBody(byte[].class));
     }
 

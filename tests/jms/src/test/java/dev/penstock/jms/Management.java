@@ -28,8 +28,6 @@ final class Management {
                 management: true
             """;
 
-    private static final long WITHIN_MS = 60_000;
-
     private final Session session;
     private final MessageProducer requests;
     private final TemporaryQueue replyTo;
@@ -72,7 +70,7 @@ final class Management {
     /** Sends a request and waits for its answer; fails if none comes. */
     Answer request(String operation, String type, String name, Map<String, ?> body) throws JMSException {
         send(operation, type, name, body);
-        Message answer = answers.receive(WITHIN_MS);
+        Message answer = answers.receive(JmsTestCase.SOON);
         if (answer == null) {
             throw new JMSException("no answer to " + operation + " of " + name);
         }

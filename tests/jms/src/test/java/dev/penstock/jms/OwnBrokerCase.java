@@ -21,12 +21,10 @@ import java.util.List;
 import org.apache.qpid.jms.JmsConnectionFactory;
 import org.apache.qpid.jms.JmsTransactionInDoubtException;
 import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Tests with a broker of their own, which they restart, or start with settings. Clients find it again by failover. */
-@Timeout(180)
 abstract class OwnBrokerCase extends JmsTestCase {
     static final String FAILOVER = "failover.reconnectDelay=50&failover.useReconnectBackOff=false";
 

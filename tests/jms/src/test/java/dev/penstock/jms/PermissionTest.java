@@ -158,7 +158,7 @@ class PermissionTest extends OwnBrokerCase {
         producer.send(session.createTextMessage("1"));
         assertEquals("1", received.get(SOON, TimeUnit.MILLISECONDS).getBody(String.class));
         connection.stop(); // returns when the listener is done with it
-        session.createProducer(work).close(); // answered after the acknowledgement was read
+        flush(session); // the acknowledgement was read
         connection.start();
 
         allow(PUBLISH);

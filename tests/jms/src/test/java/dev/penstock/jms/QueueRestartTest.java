@@ -42,6 +42,7 @@ class QueueRestartTest extends OwnBrokerCase {
         MessageConsumer eu = unacknowledged.createConsumer(queue, "region = 'eu'");
         next(eu).acknowledge();
         assertEquals("eu4", text(eu));
+        publish(unacknowledged, session.createQueue("other"), "what was acknowledged before is on disk now");
 
         broker.restart(ending);
         Message again = next(eu);

@@ -46,7 +46,9 @@ class QueueTest extends JmsTestCase {
         Queue queue = queue("work");
         List<MessageConsumer> consumers = new ArrayList<>();
         for (int i = 0; i < 3; i++) {
-            consumers.add(session(connect("jms.prefetchPolicy.all=1")).createConsumer(queue));
+            Session session = session(connect("jms.prefetchPolicy.all=1"));
+            consumers.add(session.createConsumer(queue));
+            flush(session);
         }
         put(queue, "eu1", "eu2", "eu3");
         Set<String> received = new TreeSet<>();
@@ -213,6 +215,8 @@ class QueueTest extends JmsTestCase {
         Connection two = connect("jms.prefetchPolicy.all=10");
         MessageConsumer first = session(one).createConsumer(queue);
         MessageConsumer second = session(two).createConsumer(queue);
+        flush(session(one));
+        flush(session(two));
         group(queue, "a1", "b1", "a2", "b2", "a3", "b3");
         String head = text(first).substring(0, 1);
         String other = head.equals("a") ? "b" : "a";

@@ -23,6 +23,7 @@ class SharedDurableClientIdTest extends JmsTestCase {
         MessageConsumer one = session(connection).createSharedDurableConsumer(topic, name("s"));
         MessageConsumer two = session(connection).createSharedDurableConsumer(topic, name("s"));
         MessageConsumer three = session(connection).createSharedDurableConsumer(topic, name("s"));
+        flush(session(connection));
         send(topic, "1", "2", "3");
         assertEquals(Set.of("1", "2", "3"), Set.of(text(one), text(two), text(three)));
     }
@@ -61,6 +62,7 @@ class SharedDurableClientIdTest extends JmsTestCase {
         MessageConsumer second = session.createSharedDurableConsumer(topic, name("s"));
         first.close();
         MessageConsumer third = session.createSharedDurableConsumer(topic, name("s")); // link name s|3
+        flush(session);
         send(topic, "1", "2");
         assertEquals(Set.of("1", "2"), Set.of(text(second), text(third)));
     }

@@ -20,12 +20,11 @@ class SharedDurableTest extends JmsTestCase {
     @DisplayName("Each message goes to one of the consumers on two connections, and both get some")
     void sharedByTwoConnections() throws JMSException {
         Topic topic = topic("orders");
-        MessageConsumer one = session(connect("jms.prefetchPolicy.all=2")).createSharedDurableConsumer(topic, name("s"));
-        MessageConsumer two = session(connect("jms.prefetchPolicy.all=2")).createSharedDurableConsumer(topic, name("s"));
+        List<MessageConsumer> consumers = shared(topic, 2, Session.AUTO_ACKNOWLEDGE, "jms.prefetchPolicy.all=2");
         send(topic, "1", "2", "3", "4");
 
-        Set<String> seen = new HashSet<>(texts(one, 2));
-        seen.addAll(texts(two, 2));
+        Set<String> seen = new HashSet<>(texts(consumers.get(0), 2));
+        seen.addAll(texts(consumers.get(1), 2));
         assertEquals(Set.of("1", "2", "3", "4"), seen);
     }
 
@@ -36,6 +35,7 @@ class SharedDurableTest extends JmsTestCase {
         Session session = session(connect("jms.prefetchPolicy.all=1"));
         MessageConsumer one = session.createSharedDurableConsumer(topic, name("s"));
         MessageConsumer two = session.createSharedDurableConsumer(topic, name("s"));
+        flush(session);
         send(topic, "1", "2");
         assertEquals(Set.of("1", "2"), Set.of(text(one), text(two)));
     }

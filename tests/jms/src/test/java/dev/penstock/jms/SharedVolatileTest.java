@@ -18,8 +18,12 @@ class SharedVolatileTest extends JmsTestCase {
     @DisplayName("Without ClientID the consumers of two connections share it")
     void sharedByTwoConnections() throws JMSException {
         Topic topic = topic("prices");
-        MessageConsumer one = session(connect("jms.prefetchPolicy.all=1")).createSharedConsumer(topic, name("s"));
-        MessageConsumer two = session(connect("jms.prefetchPolicy.all=1")).createSharedConsumer(topic, name("s"));
+        Session first = session(connect("jms.prefetchPolicy.all=1"));
+        Session second = session(connect("jms.prefetchPolicy.all=1"));
+        MessageConsumer one = first.createSharedConsumer(topic, name("s"));
+        MessageConsumer two = second.createSharedConsumer(topic, name("s"));
+        flush(first);
+        flush(second);
         send(topic, "1", "2");
         assertEquals(Set.of("1", "2"), Set.of(text(one), text(two)));
     }
@@ -31,6 +35,7 @@ class SharedVolatileTest extends JmsTestCase {
         Connection connection = connectAs(name("app"), "jms.prefetchPolicy.all=1");
         MessageConsumer one = session(connection).createSharedConsumer(topic, name("s"));
         MessageConsumer two = session(connection).createSharedConsumer(topic, name("s"));
+        flush(session(connection));
         MessageConsumer other = session(connectAs(name("other"))).createSharedConsumer(topic, name("s"));
         send(topic, "1", "2");
         assertEquals(Set.of("1", "2"), Set.of(text(one), text(two)));

@@ -31,7 +31,7 @@ import org.junit.rules.TemporaryFolder;
 
 /** Applications that still are {@code javax.jms} (Qpid JMS 1.x): JMS 2.0 over restarts of a broker of their own. */
 public class JavaxTest {
-    private static final long SOON = 40_000;
+    private static final long SOON = 240_000;
 
     @Rule
     public final TemporaryFolder folder = new TemporaryFolder();

@@ -1,0 +1,333 @@
+"""Digests of sealed segments: a start that uses them finds the same, and one that can't use them reads the segments."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from broker.log.recoveries import SmallRule, assert_digests_find_the_same
+from broker.log.simulated_files import SimulatedFiles
+
+from penstock_broker.log import Log, LogOptions, Recovered, SyncChoice
+from penstock_broker.log.format.blocks import seed_of
+from penstock_broker.log.recovery.recover import recover
+from penstock_broker.log.segments.segment_digest import HEAD_BYTES, decode_digest, digest_name
+
+LOG_ID = b"\7" * 16
+SEED = seed_of(LOG_ID)
+ANY = 1 << 30
+SEGMENT = 16384
+
+
+def opened(
+    folder: Path,
+    files: SimulatedFiles,
+    *,
+    after_ms: int = 0,
+    log_id: bytes = LOG_ID,
+    clock: Iterator[int] | None = None,
+) -> tuple[Log, Recovered]:
+    ticks = clock or itertools.count(1)
+    options = LogOptions(segment_bytes=SEGMENT, sync=SyncChoice.INLINE, kept_bytes=0, digest_after_ms=after_ms)
+    return Log.open(
+        folder,
+        files=files,
+        options=options,
+        clock=lambda: next(ticks),
+        entropy=lambda size: log_id,
+        pageable=SmallRule(),
+    )
+
+
+def settle(log: Log) -> None:
+    log.write()
+    log.sync()
+    while log.wants_maintenance:
+        log.maintain(1000)
+        log.collect()
+
+
+class Written:
+    """Two queues; `bodies` has what waits in each. Every twentieth message has to stay in memory at a start."""
+
+    def __init__(self, folder: Path, count: int = 120, log_id: bytes = LOG_ID) -> None:
+        self.folder, self.files = folder, SimulatedFiles()
+        self.log, _ = opened(folder, self.files, log_id=log_id)
+        self.queues = [self.log.next_incarnation() for _ in range(2)]
+        for name, incarnation in zip("ab", self.queues, strict=True):
+            self.log.topology("queue", name, b"", incarnation)
+        self.bodies: list[dict[int, bytes]] = [{}, {}]
+        self.write(count)
+
+    def write(self, count: int, first: int = 0) -> None:
+        sets = [self.log.route_set(tuple(self.queues[:1])), self.log.route_set(tuple(self.queues))]
+        for at in range(first, first + count):
+            body = bytes((30 if at % 20 == 4 else 104,)) + at.to_bytes(4, "big") * (60 + at % 3)
+            number = self.log.put(sets[at % 2], body, at + 1)
+            self.bodies[0][number] = body
+            if at % 2:
+                self.bodies[1][number] = body
+            if at % 7 == 3:
+                self.take(0, number)
+            self.log.write()
+        self.log.sync()
+
+    def take(self, queue: int, number: int) -> None:
+        self.log.ack(self.queues[queue], number)
+        del self.bodies[queue][number]
+
+    def restart(self) -> Recovered:
+        self.log.crash()
+        self.log, recovered = opened(self.folder, self.files)
+        return recovered
+
+    def found(self, recovered: Recovered, queue: int) -> dict[int, bytes]:
+        """What the queue has after a start, read from the log where that left it there."""
+        incarnation = self.queues[queue]
+        found = {each.number: bytes(each.payload) for each in recovered.messages[incarnation]}
+        paged = recovered.paged.get(incarnation)
+        for run in paged.runs if paged is not None else ():
+            for first, last in zip(run.firsts, run.lasts, strict=True):
+                for put in self.log.read(incarnation, first, last, ANY, ANY).puts:
+                    found[put.message] = put.payload
+        return found
+
+    def digests(self) -> list[Path]:
+        return [path for path in self.files.paths() if path.name.startswith("digest-")]
+
+    def sealed(self) -> list[int]:
+        return sorted(int(path.name[8:-4], 16) for path in self.files.paths() if path.name.startswith("segment-"))[:-1]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Iterator[Written]:
+    made = Written(tmp_path)
+    settle(made.log)
+    made.write(3, 200)  # which says that what is before is synced
+    yield made
+    made.log.crash()
+
+
+def test_each_sealed_segment_gets_a_digest_and_is_not_read_at_the_next_start(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [path.name for path in written.digests()] == [digest_name(number) for number in written.sealed()]
+    assert len(written.sealed()) >= 2
+    written.log.crash()
+    read: dict[str, int] = {}
+    pread = written.files.pread
+
+    def counted(handle: int, length: int, offset: int) -> bytes:
+        data = pread(handle, length, offset)
+        name = written.files.path_of(handle).name
+        read[name] = read.get(name, 0) + len(data)
+        return data
+
+    monkeypatch.setattr(written.files, "pread", counted)
+    written.log, recovered = opened(written.folder, written.files)
+    for number in written.sealed():
+        assert read[f"segment-{number:016x}.log"] == 4096 + 64  # its header page, and its seal
+    assert [written.found(recovered, queue) for queue in (0, 1)] == written.bodies
+
+
+def test_a_digest_has_no_bodies_but_of_messages_that_memory_needs(written: Written) -> None:
+    data = bytes(written.files.content(written.digests()[0]))
+    assert b"\x1e\0\0\0\x04" in data, "message 4 is to be kept in memory"
+    assert b"h\0\0\0\0\0" not in data
+
+
+def test_a_segment_gets_its_digest_only_when_it_was_sealed_long_enough(tmp_path: Path) -> None:
+    written = Written(tmp_path)
+    settle(written.log)
+    for path in written.digests():
+        written.files.unlink(path)
+    written.log.crash()
+    now = [1_000_000]
+    written.log, _ = opened(tmp_path, written.files, after_ms=10_000, clock=iter(lambda: now[0], None))
+    settle(written.log)
+    now[0] += 9_999
+    settle(written.log)
+    assert written.digests() == []
+    now[0] += 1
+    settle(written.log)
+    assert len(written.digests()) == len(written.sealed())
+    written.log.crash()
+
+
+def flipped(at: int) -> Callable[[bytearray], None]:
+    def flip(content: bytearray) -> None:
+        content[at] ^= 0x10
+
+    return flip
+
+
+def cut(at: int) -> Callable[[bytearray], None]:
+    def truncate(content: bytearray) -> None:
+        del content[at:]
+
+    return truncate
+
+
+def test_a_digest_of_which_any_byte_is_wrong_or_missing_is_not_used(written: Written) -> None:
+    path = written.digests()[0]
+    whole = bytes(written.files.content(path))
+    assert decode_digest(whole, SEED) is not None
+    step = len(whole) // 200 + 1  # each byte of the head, and others
+    places = [*range(HEAD_BYTES), *range(HEAD_BYTES, len(whole), step)]
+    for at in places:
+        for damage in (flipped(at), cut(at)):
+            content = bytearray(whole)
+            damage(content)
+            assert decode_digest(bytes(content), SEED) is None
+    assert decode_digest(whole + b"\0", SEED) is None
+    assert decode_digest(whole, seed_of(b"\x08" * 16)) is None
+    for damage in (flipped(HEAD_BYTES + 9), cut(len(whole) - 1), cut(0)):
+        damage(written.files.content(path))
+        assert [written.found(written.restart(), queue) for queue in (0, 1)] == written.bodies
+        assert path not in written.digests(), "what can't be used is deleted"
+        settle(written.log)
+        assert bytes(written.files.content(path)) == whole, "and made again"
+
+
+def test_a_digest_of_another_segment_log_or_seal_is_not_used(written: Written, tmp_path: Path) -> None:
+    first, second = written.digests()[:2]
+    own, others = bytes(written.files.content(first)), bytes(written.files.content(second))
+    foreign = Written(tmp_path / "foreign", 60, b"\x08" * 16)
+    settle(foreign.log)
+    foreigner = bytes(foreign.files.content(foreign.digests()[0]))
+    foreign.log.crash()
+    for content in (others, foreigner):
+        written.files.content(first)[:] = content
+        assert [written.found(written.restart(), queue) for queue in (0, 1)] == written.bodies
+        assert first not in written.digests()
+        settle(written.log)
+        assert bytes(written.files.content(first)) == own
+    at = own_seal(own)
+    written.files.content(first.with_name("segment-" + first.name[7:]))[at + 32] ^= 1  # the epoch of the seal
+    assert_digests_find_the_same(written.files, written.folder, 2000)
+    written.restart()
+    assert first not in written.digests()
+
+
+def own_seal(digest: bytes) -> int:
+    found = decode_digest(digest, SEED)
+    assert found is not None
+    return found.head.seal.offset
+
+
+def test_what_is_damaged_in_a_segment_with_a_digest_is_found_when_it_is_read(
+    written: Written, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = next(path for path in written.files.paths() if path.name.startswith("segment-"))
+    content = written.files.content(path)
+    victim = next(
+        number for number, body in written.bodies[0].items() if body[0] == 104 and number in written.bodies[1]
+    )
+    content[content.index(written.bodies[0][victim]) + 10] ^= 1
+    recovered = written.restart()
+    assert recovered.damage == ()
+    with caplog.at_level(logging.ERROR):
+        found = written.found(recovered, 1)
+    assert set(written.bodies[1]) - set(found) == {victim}
+    assert "the log is damaged" in caplog.text
+
+
+def test_damage_in_a_segment_without_digest_has_all_segments_read(written: Written) -> None:
+    last = written.digests()[-1]
+    written.log.crash()
+    written.files.unlink(last)
+    path = last.with_name("segment-" + last.name[7:])
+    victim = max(number for number, body in written.bodies[0].items() if body in written.files.content(path))
+    content = written.files.content(path)
+    content[content.index(written.bodies[0][victim]) + 10] ^= 1
+    bare = written.files.copy()
+    for each in written.digests():
+        bare.unlink(each)
+    expected = recover(bare, written.folder, 2000, pageable=SmallRule(), kept_bytes=0).recovered
+    written.log, recovered = opened(written.folder, written.files)
+    assert [(each.segment, each.start, each.end) for each in recovered.damage] == [
+        (each.segment, each.start, each.end) for each in expected.damage
+    ]
+    assert len(recovered.damage) == 1
+    assert set(written.bodies[0]) - set(written.found(recovered, 0)) == {victim}
+
+
+def test_the_digest_goes_with_its_segment_and_one_without_segment_is_deleted(written: Written) -> None:
+    before = written.sealed()
+    for queue in (0, 1):
+        for number in list(written.bodies[queue]):
+            written.take(queue, number)
+    settle(written.log)
+    assert len(written.sealed()) < len(before)
+    assert [path.name for path in written.digests()] == [digest_name(number) for number in written.sealed()]
+    stray = written.folder / digest_name(before[0] + 100)
+    written.files.close(written.files.open(stray, create=True))
+    written.restart()
+    assert stray not in written.files.paths()
+
+
+@pytest.mark.parametrize("names_kept", [0, ANY])
+@pytest.mark.parametrize("survives", [0, 1, 5000, ANY])
+def test_a_digest_that_was_lost_or_torn_by_a_loss_of_power_loses_nothing(
+    written: Written, survives: int, names_kept: int
+) -> None:
+    written.log.crash()
+    written.files.crash(lambda length: min(survives, length), names_kept)
+    written.log, recovered = opened(written.folder, written.files)
+    assert [written.found(recovered, queue) for queue in (0, 1)] == written.bodies
+
+
+def test_no_digest_is_written_before_its_segment_is_synced(tmp_path: Path) -> None:
+    written = Written(tmp_path, 30)
+    written.files.broken = {"fdatasync"}
+    written.log.write()
+    for at in range(60):
+        written.log.put(written.log.route_set(tuple(written.queues)), b"h" * 500, at)
+        written.log.write()
+    assert written.log.segments >= 3
+    while written.log.wants_maintenance:
+        written.log.maintain(1000)
+        if written.log.failed:
+            break
+    last_synced = written.log.synced
+    for path in written.digests():
+        found = decode_digest(bytes(written.files.content(path)), SEED)
+        assert found is not None and found.head.seal.sequence <= last_synced
+    written.log.crash()
+
+
+def test_a_digest_that_can_not_be_written_does_not_fail_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = Written(tmp_path)
+    open_file = written.files.open
+
+    def refused(path: Path, *, create: bool) -> int:
+        if path.name.startswith("digest-"):
+            raise OSError(28, "no space left")
+        return open_file(path, create=create)
+
+    monkeypatch.setattr(written.files, "open", refused)
+    with caplog.at_level(logging.WARNING):
+        settle(written.log)
+    assert written.log.failed is None and written.digests() == []
+    assert "can't be written, so the next start reads the segment: [Errno 28]" in caplog.text
+    monkeypatch.undo()
+    assert [written.found(written.restart(), queue) for queue in (0, 1)] == written.bodies
+
+
+def test_a_segment_of_which_too_much_would_stand_in_its_digest_has_none(tmp_path: Path) -> None:
+    files = SimulatedFiles()
+    log, _ = opened(tmp_path, files)
+    incarnation = log.next_incarnation()
+    log.topology("queue", "q", b"", incarnation)
+    for at in range(60):
+        log.put(log.route_set((incarnation,)), b"\x1e" * 500, at)  # all have to be kept in memory
+        log.write()
+    settle(log)
+    assert log.segments > 1
+    assert not any(path.name.startswith("digest-") for path in files.paths())
+    log.crash()

@@ -1,0 +1,98 @@
+"""What is due for very many connections at one time is done for a few of them in each turn, counted in connections."""
+
+# pyright: reportUnknownMemberType=false
+# proton's own types are not complete.
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from proton import Endpoint, Message
+from support.stepped_broker import Peer, SteppedBroker
+
+from penstock_broker.access.connection import Connection, Phase
+from penstock_broker.loop import connections as connections_module
+from penstock_broker.loop import loop as loop_module
+from penstock_broker.loop.connections import Connections
+
+
+@pytest.fixture
+def timed() -> Iterator[SteppedBroker]:
+    broker = SteppedBroker()
+    yield broker
+    broker.close()
+
+
+def connected(timed: SteppedBroker, count: int) -> list[Peer]:
+    return [timed.connect(f"c{number}") for number in range(count)]
+
+
+def test_time_outs_that_are_due_together_are_looked_at_in_slices(
+    timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections_module, "DUE_PER_TURN", 3)
+    connected(timed, 8)
+    looked_at: list[int] = []
+    tick = Connections._tick  # pyright: ignore[reportPrivateUsage]
+
+    def counted(self: Connections, connection: Connection) -> None:
+        looked_at.append(connection.number)
+        tick(self, connection)
+
+    monkeypatch.setattr(Connections, "_tick", counted)
+    served = list(timed.broker.clients.connections.values())
+    for connection in served:
+        connection.due_ms = timed.now_ms
+    timed.loop.connections.sweep()
+    so_far = [len(looked_at)]
+    timed.loop.connections.drop(served[4])  # its turn has not come, and will not
+    for _ in range(3):
+        timed.turn()
+        so_far.append(len(looked_at))
+    assert so_far == [3, 5, 7, 7]
+    assert looked_at == [each.number for each in served if each is not served[4]]
+    assert all(each.due_ms > timed.now_ms for each in served if each is not served[4])
+
+
+def test_a_broker_that_stops_closes_a_few_clients_per_turn_and_serves_the_others(
+    timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_module, "CLOSED_PER_TURN", 2)
+    timed.make_queue("q")
+    peers = connected(timed, 7)
+    peers[6].receive("q", credit=10)
+    closing: list[int] = []
+    timed.loop.stop()
+    for turn in range(5):
+        timed.turn()
+        phases = [each.phase for each in timed.broker.clients.connections.values()]
+        closing.append(sum(phase is Phase.OPEN for phase in phases))
+        if turn == 0:
+            assert len(phases) >= 5
+    assert closing == sorted(closing, reverse=True)
+    assert all(before - after <= 2 for before, after in zip([7, *closing], closing, strict=False))
+    assert closing[-1] == 0
+    for peer in peers:
+        peer.read()
+        assert peer.connection.state & Endpoint.REMOTE_CLOSED
+        assert peer.connection.remote_condition is not None
+        assert peer.connection.remote_condition.name == "amqp:connection:forced"
+
+
+def test_connections_that_were_held_are_read_again_in_slices(
+    timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections_module, "RELEASED_PER_TURN", 2)
+    timed.make_queue("q")
+    peers = connected(timed, 5)
+    for connection in timed.broker.clients.connections.values():
+        timed.broker.hold(connection)
+    left: list[int] = []
+    while timed.broker.work.held:
+        timed.turn()
+        left.append(len(timed.broker.work.held))
+    assert left == [3, 1, 0]
+    assert not any(each.reading.is_held for each in timed.broker.clients.connections.values())
+    for peer in peers:
+        assert peer.send("q", Message("late")) == ["accepted"]
