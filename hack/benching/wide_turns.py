@@ -1,9 +1,9 @@
-"""`hack/bench turns`, second part: the longest turn that very many subscriptions, unsettled deliveries, connections or
-log segments bring about, in milliseconds.
+"""`hack/bench turns`, second part: the longest turn that very many subscriptions, unsettled deliveries or log
+segments bring about, in milliseconds.
 
 A whole broker runs in this process, on simulated files and a clock that stands still; clients are proton's engine on
-socket pairs. Only the broker's turns are timed, by the processor's time. The last part times the log on real files, by
-wall time: there the disk is what a turn would wait for.
+socket pairs. Only the broker's turns are timed, by the thread's processor time. The last part times the log on real
+files, by wall time: there the disk is what a turn would wait for.
 """
 
 # pyright: reportUnknownMemberType=false
@@ -12,7 +12,6 @@ wall time: there the disk is what a turn would wait for.
 from __future__ import annotations
 
 import gc
-import resource
 import sys
 import tempfile
 import time
@@ -21,6 +20,7 @@ from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from benching.long_turns import LIMIT_MS
 from benching.scenarios import TWO_PROPERTIES
 from proton import Endpoint, Event, Receiver
 
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
     from penstock_broker.queue.queue import Queue
 
-LIMIT_MS = 5.0
-"""No turn may take longer."""
-
 
 class Turns:
     """How long the turns of one kind of work took."""
@@ -48,9 +45,9 @@ class Turns:
 
     def time(self, work: Callable[[], object]) -> None:
         """Do what is one turn's work."""
-        begun = time.process_time()
+        begun = time.thread_time()
         work()
-        self._took.append((time.process_time() - begun) * 1000)
+        self._took.append((time.thread_time() - begun) * 1000)
 
     def show(self) -> None:
         longest = max(self._took, default=0.0)
@@ -58,7 +55,7 @@ class Turns:
         print(f"{self._what:58} {len(self._took):6,} turns, the longest {longest:7.1f} ms{late}", flush=True)
 
 
-class _Client:
+class Client:
     """A client that takes what comes and settles nothing."""
 
     def __init__(self, timed: SteppedBroker, container_id: str) -> None:
@@ -106,11 +103,11 @@ class _Client:
         self.pump()
         return link
 
-    def ask(self, what: str, request: bytes) -> None:
+    def ask(self, what: str, asked: bytes) -> None:
         """Send a management request, and show the turns until its answer has come."""
         self.turns = Turns(what)
         delivery = self._requests.delivery(str(time.monotonic_ns()))
-        self._requests.stream(request)
+        self._requests.stream(asked)
         self._requests.advance()
         self.answers.clear()
         while not self.answers:
@@ -145,24 +142,24 @@ class _Client:
         self._engine.cut()
 
 
-def wide_turns(messages: int, subscriptions: int, unsettled: int, connections: int) -> None:
+def wide_turns(messages: int, subscriptions: int, unsettled: int) -> None:
     """Print, for each kind of work, how many turns it took and how long the longest was."""
     _declarations_and_queries(subscriptions, unsettled)
     _fan_out(subscriptions)
     for held in (unsettled, messages):
         _leaving(held)
-    _connections(connections)
+        _closed_group(held)
     _collections(messages)
     _segments()
 
 
-def _steady() -> None:
+def steady() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
 
 
-def _request(operation: str, kind: str, name: str | None = None, body: object = None, **properties: object) -> bytes:
+def request(operation: str, kind: str, name: str | None = None, body: object = None, **properties: object) -> bytes:
     from penstock_amqp.messages.message_codec import Message, Properties, encode_message
 
     asked = {"operation": operation, "type": str(kind), **properties}
@@ -221,26 +218,26 @@ def _declarations_and_queries(subscriptions: int, unsettled: int) -> None:
     timed = SteppedBroker(segment_bytes=8 * 1024 * 1024)
     _declare(timed, subscriptions, "orders")
     _fill(timed, timed.make_queue("jobs"), unsettled)
-    consumer = _Client(timed, "consumer")
+    consumer = Client(timed, "consumer")
     consumer.receiver("jobs", unsettled)
     assert timed.queue("jobs").in_flight == unsettled
-    client = _Client(timed, "manager")
+    client = Client(timed, "manager")
     client.manage()
-    _steady()
+    steady()
     one = _declaration(7, "orders")
-    client.ask("an unchanged subscription is declared again", _request("CREATE", EntityType.SUBSCRIPTION, body=one))
+    client.ask("an unchanged subscription is declared again", request("CREATE", EntityType.SUBSCRIPTION, body=one))
     many = [
         {"type": EntityType.SUBSCRIPTION.value, "body": _declaration(number, "orders")}
         for number in range(min(1000, subscriptions))
     ]
-    client.ask("1,000 are declared again by one request", _request("CREATE", EntityType.SUBSCRIPTION, body=many))
-    client.ask("READ of a subscription", _request("READ", EntityType.SUBSCRIPTION, "psub:durable:global:s7"))
-    client.ask("READ of the queue", _request("READ", EntityType.QUEUE, "jobs"))
-    client.ask("READ of the broker", _request("READ", EntityType.BROKER, "broker"))
-    client.ask("READ of an exchange", _request("READ", EntityType.EXCHANGE, "orders"))
+    client.ask("1,000 are declared again by one request", request("CREATE", EntityType.SUBSCRIPTION, body=many))
+    client.ask("READ of a subscription", request("READ", EntityType.SUBSCRIPTION, "psub:durable:global:s7"))
+    client.ask("READ of the queue", request("READ", EntityType.QUEUE, "jobs"))
+    client.ask("READ of the broker", request("READ", EntityType.BROKER, "broker"))
+    client.ask("READ of an exchange", request("READ", EntityType.EXCHANGE, "orders"))
     for kind in (EntityType.SUBSCRIPTION, EntityType.QUEUE, EntityType.LINK):
-        client.ask(f"QUERY of 1,000 {kind.value}", _request("QUERY", kind))
-    client.ask("QUERY of the first states", _request("QUERY", EntityType.SUBSCRIPTION, statesSince=""))
+        client.ask(f"QUERY of 1,000 {kind.value}", request("QUERY", kind))
+    client.ask("QUERY of the first states", request("QUERY", EntityType.SUBSCRIPTION, statesSince=""))
     timed.close()
 
 
@@ -250,12 +247,12 @@ def _fan_out(queues: int) -> None:
 
     timed = SteppedBroker(segment_bytes=8 * 1024 * 1024)
     _declare(timed, queues, "orders")
-    client = _Client(timed, "producer")
+    client = Client(timed, "producer")
     sender = client.session.sender("to orders")
     sender.target.address = "orders"
     sender.open()
     client.pump()
-    _steady()
+    steady()
     data = encoded(bytes(100), durable=True, properties=TWO_PROPERTIES)
     for what in ("the first message to all subscriptions", "another message to all subscriptions"):
         client.turns = Turns(what)
@@ -277,14 +274,14 @@ def _leaving(unsettled: int) -> None:
         timed = SteppedBroker()
         queue = timed.make_queue("jobs")
         _fill(timed, queue, unsettled, group)
-        leaving = _Client(timed, "leaving")
+        leaving = Client(timed, "leaving")
         # The owner of a group has few in flight; the rest is reserved for it.
         link = leaving.receiver("jobs", unsettled if group is None else 10)
-        other = _Client(timed, "other")
+        other = Client(timed, "other")
         other.receiver("jobs", 0 if group is None else 10)
         for _ in range(unsettled // 200 + 10 if group is not None else 1):
             timed.turn()
-        _steady()
+        steady()
         what = f"a consumer with {unsettled:,} unsettled detaches"
         leaving.turns = Turns(what if group is None else f"the owner of a group of {unsettled:,} detaches")
         link.close()
@@ -298,7 +295,7 @@ def _leaving(unsettled: int) -> None:
             timed = SteppedBroker()
             queue = timed.make_queue("jobs")
             _fill(timed, queue, unsettled)
-            lost = _Client(timed, "lost")
+            lost = Client(timed, "lost")
             lost.receiver("jobs", unsettled)
             turns = Turns(f"a connection with {unsettled:,} unsettled is lost")
             lost.leave()
@@ -311,30 +308,30 @@ def _leaving(unsettled: int) -> None:
         timed.close()
 
 
-def _allowed(connections: int) -> int:
-    """Each takes two descriptors, since both ends are in this process."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    allowed = min(connections, (hard - 200) // 2)
-    if allowed < connections:
-        print(f"only {hard:,} descriptors are allowed, so that there are {allowed:,} connections", file=sys.stderr)
-    return allowed
-
-
-def _connections(count: int) -> None:
+def _closed_group(messages: int) -> None:
+    from broker.queue.ordered_messages import message
     from support.stepped_broker import SteppedBroker
 
-    count = _allowed(count)
-    timed = SteppedBroker({"limits": {"connections": count + 10}})
-    clients = [_Client(timed, f"c{number}") for number in range(count)]
-    _steady()
-    turns = Turns(f"a quarter of a second passes with {count:,} connections")
-    for _ in range(8):
-        timed.now_ms += 250
-        turns.time(timed.turn)
-    turns.show()
-    clients[-1].manage()
-    clients[-1].ask("QUERY of 1,000 connections", _request("QUERY", "penstock.connection"))
+    from penstock_broker.queue.flags import GROUPED
+
+    timed = SteppedBroker()
+    queue = timed.make_queue("jobs")
+    first, now = timed.broker.log.next_messages(messages), timed.broker.clock.now_us
+    closing, others = message(group="a", closing=True), message(group="a")
+    queue.put([(first + each, closing if each == 1 else others, now, 0, GROUPED) for each in range(messages)])
+    queue.depth_bytes += messages * len(others)
+    owner, other = Client(timed, "owner"), Client(timed, "other")
+    link = owner.receiver("jobs", 1)
+    other.receiver("jobs", 10)
+    for _ in range(messages // 200 + 10):
+        timed.turn()
+    assert queue.in_flight == 1
+    steady()
+    owner.turns = Turns(f"a group is closed of which {messages:,} are reserved")
+    link.flow(1)
+    while queue.in_flight < 12:
+        owner.pump(1)
+    owner.turns.show()
     timed.close()
 
 
@@ -343,7 +340,7 @@ def _collections(messages: int) -> None:
 
     timed = SteppedBroker()
     queue = timed.make_queue("jobs")
-    _steady()
+    steady()
     _fill(timed, queue, messages)
     turns = Turns(f"garbage collection with {messages:,} new messages")
     for _ in range(8):

@@ -95,6 +95,27 @@ def test_damage_is_told_with_its_place_and_what_is_lost(site: Site, capsys: pyte
     assert site.contents() == before
 
 
+def test_a_missing_segment_is_told_and_a_repair_takes_note_of_it(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.segment(1).unlink()
+    code, out, _ = penstock(capsys, "verify", str(site.log))
+    assert code == 1
+    named = (
+        f"DAMAGED      {site.segment(1)}: there is no such file, although it was not recycled; it held messages 1 to 3"
+    )
+    assert f"{named} (not noted yet)\n" in out
+    assert "LOST         2 messages of bills" in out
+    code, out, _ = penstock(capsys, "repair", str(site.data), "--yes")
+    assert code == 0, out
+    assert "write in damaged/ that the segment is missing" in out
+    note = site.log / "damaged" / "segment-0000000000000001.missing"
+    assert note.read_text().startswith("segment-0000000000000001.log: there is no such file")
+    code, out, _ = penstock(capsys, "verify", str(site.log))
+    assert code == 0
+    assert f"(noted before, as {note})\n" in out
+
+
 def test_a_repair_is_announced_done_once_and_then_has_nothing_to_do(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:

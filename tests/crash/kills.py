@@ -25,7 +25,7 @@ POINTED = ("points", "lossy-points")
 """File layers that know at which point of its work the log is."""
 POINTS = [
     (point, when)
-    for point in ("put", "ack", "topology", "checkpoint", "seal", "segment header", "spare filled")
+    for point in ("put", "ack", "topology", "checkpoint", "seal", "segment header", "segment over", "spare filled")
     for when in (BEFORE, WITHIN, BEHIND)
 ] + [
     (point, when)

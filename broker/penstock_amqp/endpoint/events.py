@@ -59,13 +59,17 @@ class EventKind(enum.Enum):
 
 
 class Outcome(enum.Enum):
-    """How a receiver ended a delivery other than by accepting it; values are the descriptors of AMQP part 3, 3.4."""
+    """How a delivery ended, other than by being accepted. Values are the descriptors of AMQP part 3, 3.4; those below
+    zero are our own.
+    """
 
     NONE = 0
     REJECTED = 0x25
     RELEASED = 0x26
     MODIFIED = 0x27
     UNKNOWN = -1
+    DAMAGED = -2
+    """We aborted it, because the message is not any more what was stored."""
 
 
 Entry: TypeAlias = tuple[int, bytes, int, int, int]

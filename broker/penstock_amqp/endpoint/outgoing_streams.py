@@ -3,17 +3,19 @@ memory.
 
 A link carries one delivery at a time, so what is sent behind a streamed message waits in its `Stream`; other links of
 the session go on between its frames. If a peer settles a delivery before it has received all of it, the delivery is
-aborted. This module must not know where messages are stored. Source: AMQP 1.0 part 2, 2.6.12 to 2.6.14.
+aborted; so is one whose message turns out to be damaged, which its store says by EBADMSG. This module must not know
+where messages are stored. Source: AMQP 1.0 part 2, 2.6.12 to 2.6.14.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.engine import Engine, Unsent
-from penstock_amqp.endpoint.events import DATA, Entry, Event, EventKind, Held
+from penstock_amqp.endpoint.events import DATA, Entry, Event, EventKind, Held, Outcome, Settled
 from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.endpoint.proton import deliveries, links
 from penstock_amqp.messages.message_head import streamed
@@ -125,16 +127,29 @@ class OutgoingStreams:
             elif links.outgoing_bytes(link.session.ptr) > held_back:
                 continue
             else:
-                stream.send(link, max(LEAST_PIECE, most // len(self.by_link)))
-                if not stream.is_sent:
+                if not self._send(link, stream, max(LEAST_PIECE, most // len(self.by_link)), out):
                     got_on = True
                     continue
-                self._engine.finish(stream.delivery, stream.held)
             self._send_behind(link, stream)
             if stream.drains:
                 drained(link)
             got_on = True
         return got_on
+
+    def _send(self, link: OutLink, stream: Stream, most: int, out: list[Event]) -> bool:
+        """Send up to `most` bytes; True if nothing more of this stream is to be sent."""
+        try:
+            stream.send(link, most)
+        except OSError as error:
+            if error.errno != errno.EBADMSG:
+                raise
+            if not link.presettled:
+                out.append((EventKind.OTHER, None, Settled(stream.held, Outcome.DAMAGED)))
+            deliveries.abort(stream.delivery)
+            return True
+        if stream.is_sent:
+            self._engine.finish(stream.delivery, stream.held)
+        return stream.is_sent
 
     def _cut(self, link: OutLink, stream: Stream, out: list[Event]) -> None:
         """The peer has settled a delivery of which it has only a part: report the outcome, and abort the rest."""

@@ -15,7 +15,7 @@ from penstock_broker.log.disk.files import (
 from penstock_broker.log.disk.syncers import SyncChoice, Syncer
 from penstock_broker.log.format.blocks import NewerFormat
 from penstock_broker.log.format.records import VOLATILE, Document, EndReason
-from penstock_broker.log.inspection.log_inspection import Inspection, inspect_log
+from penstock_broker.log.inspection.log_inspection import Flaw, Inspection, inspect_log
 from penstock_broker.log.inspection.record_dump import ListedRecord, UnknownQueue, Value, Wanted, list_records
 from penstock_broker.log.inspection.repairs import NotSaved, Repair, carry_out, plan_repairs, plan_replacements
 from penstock_broker.log.log import Log
@@ -38,6 +38,7 @@ __all__ = [
     "Document",
     "EndReason",
     "FileLayer",
+    "Flaw",
     "FolderLocked",
     "ForeignSegment",
     "Inspection",

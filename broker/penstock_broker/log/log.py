@@ -148,7 +148,7 @@ class Log:
         first = self._first_records
         self._first_records = FirstRecords([], [])
         records = self._appender.pending.records
-        records[:0] = [self._numbers.reserve(), *first.acks]
+        records[:0] = [self._numbers.reserve(), *first.acks, *first.segments]
         for incarnation, message in first.delivered:
             if incarnation in self._usage.queues:  # the caller may have ended it meanwhile
                 self.delivered_up_to(incarnation, message)
@@ -395,5 +395,5 @@ class Log:
         self._sync.close()
         for segment in self._usage.segments:
             self._files.close(segment.handle)
-        self._spares.close()
+        self._space.close()
         os.close(self._lock)

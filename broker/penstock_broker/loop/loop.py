@@ -52,7 +52,7 @@ QUEUE_AGAIN_MS: Final = 1_000
 """When a queue is looked at again that could not be served."""
 CLOSE_MS: Final = 5_000
 """How long clients get, when the broker stops, to take what we still have for them."""
-CLOSED_PER_TURN: Final = 50
+CLOSED_PER_TURN: Final = 25
 """Clients that are sent a Close in one turn when the broker stops: one to two milliseconds."""
 LAZY_SYNC_MS: Final = 5
 

@@ -71,7 +71,10 @@ def _body(data: bytes, start: int, most: int) -> tuple[str, BodyKind | None, boo
     """The beginning of the body, what it is (None if it can't be read), and whether it is the whole body."""
     total = len(data)
     if is_streamed(data):
-        data = streamed(data).read(0, len(data[:]) + most + 16)
+        try:
+            data = streamed(data).read(0, len(data[:]) + most + 16)
+        except OSError:  # it is damaged, or the disk can't give it now
+            return "", None, False
     try:
         section, at = section_at(data, start)
         while section is not None and section < Section.DATA:

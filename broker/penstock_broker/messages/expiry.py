@@ -25,7 +25,7 @@ __all__ = ["keep_time"]
 
 logger = logging.getLogger(__name__)
 
-PASSED: Final = 2000
+PASSED: Final = 1500
 """Messages that a pass looks at in one turn: about two milliseconds."""
 
 SLICE: Final = 500

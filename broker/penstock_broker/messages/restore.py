@@ -72,7 +72,10 @@ def restore(
         subscription = documents.load_subscription(document.payload, document.incarnation, now_us)
         subscription.revision = topology.next_revision()
         topology.restore(subscription)
-        subscription.queue.totals.lost_at_restart += recovered.lost.get(document.incarnation, 0)
+        lost = recovered.lost.get(document.incarnation, 0)
+        subscription.queue.totals.lost_at_restart += lost
+        if lost:  # the log tells of each loss once, so the new total is written at once
+            topology.write(subscription)
         fill(subscription.queue)
     restored(total, total)
     if not recovered.epoch:

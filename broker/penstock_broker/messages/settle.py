@@ -25,10 +25,11 @@ from penstock_amqp.endpoint.events import AVAILABLE, DATA, FLAGS, NUMBER, Entry,
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message_head
 from penstock_amqp.types.values import Symbol, Value
-from penstock_broker.log import bytes_in_log
+from penstock_broker.log import EndReason, bytes_in_log
 from penstock_broker.messages import dead_letters, due_times
 from penstock_broker.messages.dead_letter_origin import client_annotations
 from penstock_broker.messages.due_times import deadline
+from penstock_broker.messages.queue_limits import remove
 from penstock_broker.queue.flags import outlives
 from penstock_broker.queue.queue import ANNOTATED, LARGE_BYTES, LOGGED, Queue
 from penstock_broker.state.broker import Broker
@@ -99,6 +100,12 @@ def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
                 held = _annotated(broker, queue, held, event.annotations)
             if event.undeliverable_here and not _has_expired(broker, queue, entry):
                 queue.exclude(consumer, number)
+        case Outcome.DAMAGED:
+            queue.in_flight -= 1
+            queue.totals.dropped += 1
+            remove(broker, queue, entry, EndReason.DROPPED)
+            logger.error("Message %d of queue %r is lost: the log is damaged where it lies", number, queue.name)
+            return
         case Outcome.RELEASED | Outcome.NONE | Outcome.UNKNOWN:
             pass
         case _:

@@ -18,7 +18,7 @@ from penstock_broker.log import (
     plan_replacements,
 )
 from penstock_cli.log.folder import ProgressLine, unused_log
-from penstock_cli.log.verify import loss_lines
+from penstock_cli.log.verify import loss_lines, place_of
 
 __all__ = ["mend_log"]
 
@@ -48,7 +48,7 @@ def mend_log(named: Path, *, is_meant: bool) -> int:
 
 def _tell(plan: Sequence[Repair], *, is_meant: bool) -> None:
     for step in plan:
-        click.echo(f"{step.path}, bytes {step.start} to {step.end}: {step.reason}")
+        click.echo(f"{place_of(step)}: {step.reason}")
         click.echo(f"  {'' if is_meant else 'would '}{step.kind.value}")
 
 

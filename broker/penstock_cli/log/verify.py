@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from penstock_broker.log import Inspection, ReadOnlyFiles, inspect_log
+from penstock_broker.log import Flaw, Inspection, ReadOnlyFiles, Repair, inspect_log
 from penstock_cli.log.folder import ProgressLine, unused_log
 from penstock_cli.tables import as_table
 
-__all__ = ["loss_lines", "verify_log"]
+__all__ = ["loss_lines", "place_of", "verify_log"]
 
 COLUMNS = {"kind": "KIND", "name": "NAME", "messages": "MESSAGES", "bytes": "BYTES"}
 
@@ -52,9 +52,16 @@ def _lines(found: Inspection) -> Iterator[str]:
     yield ""
     for flaw in found.flaws:
         aside = f"set aside before, as {flaw.copy}" if flaw.copy else "not set aside yet"
-        yield f"DAMAGED      {flaw.path}, bytes {flaw.start} to {flaw.end}: {flaw.reason} ({aside})"
+        if flaw.is_missing:
+            aside = f"noted before, as {flaw.copy}" if flaw.copy else "not noted yet"
+        yield f"DAMAGED      {place_of(flaw)}: {flaw.reason} ({aside})"
     yield from loss_lines(found)
     yield _verdict(found)
+
+
+def place_of(flaw: Flaw | Repair) -> str:
+    """The file, and the bytes in it; a file that is missing has none."""
+    return f"{flaw.path}, bytes {flaw.start} to {flaw.end}" if flaw.end else f"{flaw.path}"
 
 
 def loss_lines(found: Inspection) -> Iterator[str]:
@@ -68,7 +75,7 @@ def loss_lines(found: Inspection) -> Iterator[str]:
 def _numbers(found: Inspection) -> str:
     numbers = f"numbers {found.segments[0].number} to {found.segments[-1].number}" if found.segments else "none"
     absent = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in found.absent)
-    return f"{numbers}, without {absent} (recycled, or taken away)" if absent else numbers
+    return f"{numbers}, without {absent} (recycled, unless they are named below)" if absent else numbers
 
 
 def _verdict(found: Inspection) -> str:

@@ -5,16 +5,27 @@ Sockets have a folder of their own because their paths must be short (108 bytes)
 
 from __future__ import annotations
 
+import errno
 import json
+import random
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from penstock_api.failure import CannotRun
 
 __all__ = ["Layout", "free_endpoint"]
+
+PORTS: Final = range(20_000, 30_000)
+"""Below the ports that a system gives to whoever asks for any, or connects (on Linux ip_local_port_range): one of those
+could be taken while the child that listens on it restarts.
+"""
+
+_candidates: Final = iter(random.sample(PORTS, len(PORTS)))
+"""Each is tried once by a process, so that two children never get the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +108,24 @@ class Layout:
 def free_endpoint(host: str, port: int) -> str:
     """HOST:PORT, with a free port in the place of 0: a child must come back on the port its clients know.
 
-    Raises `CannotRun` if the host isn't this machine.
+    Raises `CannotRun` if the host isn't this machine, or all `PORTS` are taken.
     """
     if port == 0:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        port = _free_port(host, _candidates)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _free_port(host: str, candidates: Iterator[int]) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for port in candidates:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             try:
-                probe.bind((host, 0))
+                probe.bind((host, port))
             except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    continue
                 told = f"nothing can listen on {host}: {error.strerror}."
                 raise CannotRun(told, "Name an address of this machine, such as 127.0.0.1.") from error
-            port = int(probe.getsockname()[1])
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return port
+    told = f"no port of {host} from {PORTS.start} to {PORTS.stop - 1} is free."
+    raise CannotRun(told, "End what listens there, or name the ports with --listen and --observer.")

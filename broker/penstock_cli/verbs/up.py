@@ -26,7 +26,7 @@ __all__ = ["up"]
     type=HOST_PORT,
     default="127.0.0.1:5672",
     show_default=True,
-    help="Where clients connect by AMQP. With port 0 the system chooses a port.",
+    help="Where clients connect by AMQP. With port 0 a free one from 20000 to 29999 is chosen.",
 )
 @click.option(
     "--listen-tls",

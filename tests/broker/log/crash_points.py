@@ -42,6 +42,7 @@ _BY_RECORD: Final = (
     (RecordType.ACK_RANGE, "ack"),
     (RecordType.DOCUMENT, "topology"),
     (RecordType.START, "epoch"),
+    (RecordType.SEGMENT_STATE, "segment over"),
 )
 """A block is named by the first of these that is in it."""
 
@@ -250,6 +251,7 @@ def _turn(log: Log, queue: int, turn: int, waiting: list[int], tell: Tell) -> No
     _promise(log, tell)
     while log.wants_maintenance:
         log.maintain(1000)
+        log.request_sync()
         log.collect()
 
 
@@ -264,6 +266,7 @@ def _sparse_turn(log: Log, queue: int, tell: Tell) -> None:
     _promise(log, tell)
     while log.wants_maintenance:
         log.maintain(1000)
+        log.request_sync()
         log.collect()
 
 

@@ -36,6 +36,7 @@ def settle(log: Log) -> None:
     log.sync()
     while log.wants_maintenance:
         log.maintain(1000)
+        log.request_sync()
         log.collect()
 
 

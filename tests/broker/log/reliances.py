@@ -18,7 +18,7 @@ import pytest
 from broker.log.simulated_files import SimulatedFiles
 
 from penstock_broker.log import log
-from penstock_broker.log.append import space
+from penstock_broker.log.append import recycling, space
 from penstock_broker.log.compaction import survivors
 from penstock_broker.log.disk import syncers
 from penstock_broker.log.disk.files import Buffer, FileLayer
@@ -179,6 +179,13 @@ def _checkpoint_unawaited(note: Any) -> Any:
     return noted
 
 
+def _end_unawaited(leaving: Any) -> Any:
+    def left(segment: Any, sequence: int) -> Any:
+        return leaving(segment, 0)
+
+    return left
+
+
 def _release_unnoted(lower: Any) -> Any:
     def lowered(usage: Any, tallies: Any, number: int, *rest: Any) -> None:
         segment = usage.by_number[number]
@@ -252,6 +259,20 @@ def _one_boot(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimulatedFiles, "boot_id", lambda self: b"\1" * 16)
 
 
+def _both(one: Off, other: Off) -> Off:
+    def off(patch: pytest.MonkeyPatch) -> None:
+        one(patch)
+        other(patch)
+
+    return off
+
+
+_END: Final = _instead(recycling, "_Leaving", _end_unawaited)
+_FREED: Final = _instead(segment_usage.SegmentUsage, "_lower", _release_unnoted)
+_CHECKPOINT: Final = _instead(checkpoint.CheckpointSchedule, "note_checkpoint", _checkpoint_unawaited)
+_PARTS: Final = _instead(segment_usage.SegmentUsage, "move_part", _moved_parts_unawaited)
+
+
 OFF: Final[dict[str, Off]] = {
     # syncs
     "blocks are synced before they are promised": _under("choose", _each("fdatasync")),
@@ -281,21 +302,21 @@ OFF: Final[dict[str, Off]] = {
     "what a block says was synced is no torn tail": _instead(block_scan._Found, "claimed", lambda _: lambda found: 0),
     "a torn tail is no damage": _instead(block_scan._Found, "claimed", lambda _: lambda found: 1 << 62),
     # orderings
-    "a segment is recycled when the block that freed it is synced": _instead(
-        segment_usage.SegmentUsage, "_lower", _release_unnoted
+    "a segment is over when the block that freed it is synced": _FREED,
+    "a segment is over when the checkpoint behind it is synced": _CHECKPOINT,
+    "a segment is recycled when the block that freed it, or the record of its end, is synced": _both(_FREED, _END),
+    "a segment is recycled when the checkpoint behind it, or the record of its end, is synced": _both(
+        _CHECKPOINT, _END
     ),
-    "a segment is recycled when the checkpoint behind it is synced": _instead(
-        checkpoint.CheckpointSchedule, "note_checkpoint", _checkpoint_unawaited
-    ),
+    "a segment is recycled when the record of its end is synced": _END,
     "acks stay as long as the puts that they name": _instead(segment_usage.SegmentUsage, "ack", _acks_forgotten),
     "acks that keep segments are written again before these are free": _instead(space, "write_acks", _acks_unmoved),
     "segments wait until their acks that were written again are synced": _instead(
         space, "write_acks", _moved_acks_unawaited
     ),
     "acks of copies name the older puts too": _instead(segment_usage.SegmentUsage, "move", _older_puts_unnoted),
-    "a segment waits until its parts of bodies that were moved are synced": _instead(
-        segment_usage.SegmentUsage, "move_part", _moved_parts_unawaited
-    ),
+    "a segment is over when its parts of bodies that were moved are synced": _PARTS,
+    "a segment is recycled when its moved parts of bodies, or the record of its end, are synced": _both(_PARTS, _END),
     "compaction notes acks": _acks_unnoted,
     "compaction notes acks, or sees by the tallies that it did not": _acks_unnoted_and_unseen,
     "a body keeps the segments that it lies in": _instead(

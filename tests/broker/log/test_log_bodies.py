@@ -1,5 +1,6 @@
 """Bodies in parts: where they lie, how they are read, what keeps their segments and what lets them go."""
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,41 @@ def test_a_body_larger_than_many_segments_reads_as_it_was_sent(tmp_path: Path) -
     assert message.payload.read(3, 3) == b"d" + text[10:12]
     assert message.payload.read(50_000, 20) == text[50_006:50_026]
     assert message.payload.read(len(payload) - 2, 10) == text[-2:]
+    log.close()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_flipped_bit_in_a_part_is_seen_before_its_bytes_are_given_out(tmp_path: Path, restarted: bool) -> None:
+    """Parts of other blocks can still be read. After a restart the first 64 KiB are in memory."""
+    files = SimulatedFiles()
+    log, _ = opened(tmp_path, files)
+    incarnation, route = a_queue(log)
+    text = pattern(100_000)
+    body = log.stage()
+    log.append(body, text)
+    payload = log.payload_of(body, b"", 0)
+    log.put(route, payload, 0)
+    log.write()
+    log.sync()
+    if restarted:
+        log.close()
+        log, recovered = opened(tmp_path, files)
+        payload = recovered.messages[incarnation][0].payload
+    assert isinstance(payload, LargePayload)
+    path = next(path for path in files.paths() if text[80_000:80_010] in files.content(path))
+    content = files.content(path)
+    flipped = content.index(text[80_000:80_010])
+    content[flipped] ^= 1
+    with pytest.raises(OSError, match=r"segment-[0-9a-f]{16}\.log, byte \d+: no sound block") as raised:
+        payload.read(80_000, 10)
+    assert raised.value.errno == errno.EBADMSG
+    assert payload.read(0, 1000) == text[:1000]
+    content[flipped] ^= 1
+    assert payload.read(80_000, 10) == text[80_000:80_010]
+    files.unreadable[path] = (4096, 16384)
+    with pytest.raises(OSError, match="the disk can't read this") as unreadable:
+        payload.read(82_000, 10)  # in a block that was not read yet
+    assert unreadable.value.errno == errno.EIO, "it may be read later, so this is not taken for damage"
     log.close()
 
 

@@ -37,8 +37,9 @@ class Sparse:
 
     def until_copied(self) -> None:
         """Slices until the first copies are written."""
-        before = self.log.sequence
-        while self.log.sequence == before:
+        usage = self.log._usage  # pyright: ignore[reportPrivateUsage]
+        before = {number: usage.segment_of(number) for number in self.live}
+        while all(usage.segment_of(number) is segment for number, segment in before.items()):
             assert self.log.wants_maintenance
             self.step()
             self.log.collect()

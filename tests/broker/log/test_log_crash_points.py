@@ -20,7 +20,7 @@ from penstock_broker.log import ReadOnlyFiles, RealFiles, inspect_log
 
 WRITES: Final = (
     *("ack", "checkpoint", "closed", "commit", "copy", "epoch", "moved part", "part", "put", "seal"),
-    *("segment header", "spare filled", "staged put", "topology"),
+    *("segment header", "segment over", "spare filled", "staged put", "topology"),
 )
 OTHERS: Final = ("deleted", "named", "names synced", "recycled", "spare synced", "synced")
 POINTS: Final = [(point, when) for point in WRITES for when in (BEFORE, WITHIN, BEHIND)] + [

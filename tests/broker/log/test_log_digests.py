@@ -47,6 +47,7 @@ def settle(log: Log) -> None:
     log.sync()
     while log.wants_maintenance:
         log.maintain(1000)
+        log.request_sync()
         log.collect()
 
 
@@ -104,7 +105,7 @@ class Written:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Iterator[Written]:
-    made = Written(tmp_path)
+    made = Written(tmp_path, 116)
     settle(made.log)
     made.write(3, 200)  # which says that what is before is synced
     yield made

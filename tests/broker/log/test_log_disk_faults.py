@@ -166,15 +166,6 @@ def test_segments_of_two_logs_half_and_half_are_refused(tmp_path: Path) -> None:
     assert {path: bytes(one.content(path)) for path in one.paths()} == before
 
 
-def test_a_missing_segment_costs_what_was_in_it(sixteen: Sixteen) -> None:
-    sixteen.files.unlink(segment(sixteen.folder, 2))
-    recovered = sixteen.reopened()
-    assert [message.number for message in recovered.messages[sixteen.queue]] == [
-        *sixteen.messages[:3],
-        *sixteen.messages[6:],
-    ]
-
-
 def test_files_with_other_names_are_left_alone(sixteen: Sixteen, caplog: pytest.LogCaptureFixture) -> None:
     strange = [sixteen.folder / name for name in ("segment-1.log.bak", "segment-copy.log", "spare-old.log", "notes")]
     for path in strange:

@@ -235,16 +235,17 @@ def test_a_whole_segment_of_rubbish_is_damage(tmp_path: Path) -> None:
     assert [(damage.segment, damage.start, damage.end) for damage in recovered.damage] == [(2, 4096, 16384)]
 
 
-def test_a_lost_seal_before_a_recycled_segment_is_damage(tmp_path: Path) -> None:
+def test_a_lost_seal_before_a_missing_segment_is_damage(tmp_path: Path) -> None:
     """The segment after it is gone, so nobody else could tell that its end is not there any more."""
     filled = Filled(tmp_path, blocks=12, synced=12, size=3000)
     filled.reopened()  # its blocks call all messages synced
     files = filled.files
     files.unlink(segment(tmp_path, 2))
-    assert filled.reopened(files.copy()).damage == ()
+    assert [damage.segment for damage in filled.reopened(files.copy()).damage] == [2]
     files.content(segment(tmp_path, 1))[filled.ends[2] :] = bytes(16384 - filled.ends[2])
-    [damage] = filled.reopened().damage
-    assert (damage.segment, damage.start) == (1, filled.ends[2])
+    hole, missing = filled.reopened().damage
+    assert (hole.segment, hole.start, hole.end) == (1, filled.ends[2], 16384)
+    assert (missing.segment, missing.start, missing.end) == (2, 0, 0)
 
 
 def test_a_log_that_ends_with_a_seal_gets_no_second_one(tmp_path: Path) -> None:

@@ -180,13 +180,14 @@ RED: Final[dict[str, Callable[[Path], None]]] = {
     "a segment's header has a checksum": flipped_bit_in_a_header,
     "what a block says was synced is no torn tail": flipped_bits,
     "a torn tail is no damage": crashes,
-    "a segment is recycled when the block that freed it is synced": crashes,
-    "a segment is recycled when the checkpoint behind it is synced": checkpoint_without_sync,
+    "a segment is recycled when the block that freed it, or the record of its end, is synced": crashes,
+    "a segment is recycled when the record of its end is synced": crashes,
+    "a segment is recycled when the checkpoint behind it, or the record of its end, is synced": checkpoint_without_sync,
     "acks stay as long as the puts that they name": crashes,
     "acks that keep segments are written again before these are free": crashes,
     "segments wait until their acks that were written again are synced": crashes,
     "acks of copies name the older puts too": taken_behind_its_copy,
-    "a segment waits until its parts of bodies that were moved are synced": moved_parts_unsynced,
+    "a segment is recycled when its moved parts of bodies, or the record of its end, are synced": moved_parts_unsynced,
     "compaction notes acks, or sees by the tallies that it did not": taken_while_copied,
     "a body keeps the segments that it lies in": crashes,
     "a route set is defined in each segment that uses it": crashes,
@@ -196,7 +197,11 @@ RED: Final[dict[str, Callable[[Path], None]]] = {
 }
 """By what is switched off, the test that goes red."""
 
+_END: Final = "the record of the segment's end is written behind it, and synced before the file goes"
 GREEN: Final = {
+    "a segment is over when the block that freed it is synced": _END,
+    "a segment is over when the checkpoint behind it is synced": _END,
+    "a segment is over when its parts of bodies that were moved are synced": _END,
     "compaction notes acks": "it sees by the tallies if one is lacking, and leaves the segment alone",
     "the zeros of a spare segment are synced": "it only makes later syncs cheap",
     "recovery deletes segments behind the cut": "each later start would cut them again",

@@ -19,6 +19,7 @@ import pytest
 from penstock_broker.access import sockets
 from penstock_broker.loop.start_probes import start_probes
 from penstock_broker.loop.start_progress import StartProgress
+from penstock_cli.up.layout import free_endpoint
 
 SECONDS = 30.0
 
@@ -124,9 +125,7 @@ sys.exit(main.serve(BrokerSettings.model_validate(given).for_dev(), Path(data), 
 
 
 def test_a_broker_answers_probes_before_its_disk_does(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = free_endpoint("127.0.0.1", 0)  # it stays the same over two starts
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     command = [sys.executable, "-c", HELD_BROKER, str(tmp_path / "data"), str(gate), address]

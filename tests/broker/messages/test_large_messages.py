@@ -25,7 +25,7 @@ from support.large_messages import (
 from support.raw_client import RawClient
 from support.waiting import until
 
-from penstock_amqp.frames.performatives import Close, Disposition, Released, Source
+from penstock_amqp.frames.performatives import Disposition, Released, Source
 from penstock_amqp.types.values import Symbol
 
 LARGE = 20 * MIB  # more than two segments of the test's log
@@ -64,25 +64,42 @@ def test_an_accepted_message_larger_than_segments_survives_kill_9(broker: Broker
         until(lambda: segments(broker) <= 2, "its segments are used again")
 
 
-def test_a_body_that_can_not_be_read_costs_its_consumer_the_connection_and_nobody_else_anything(
-    broker: BrokerProcess,
+def flip(path: Path, at: int) -> None:
+    """Change one bit of a file under the running broker."""
+    with path.open("r+b") as file:
+        file.seek(at)
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+@pytest.mark.parametrize("fault", ["flipped", "truncated"])
+def test_a_damaged_body_is_never_sent_as_a_whole_and_costs_this_message_alone(
+    broker: BrokerProcess, fault: str
 ) -> None:
-    """The file is cut under the running broker; a disk that gives EIO leads to the same error."""
-    for queue, size in (("q", LARGE), ("other", 100)):
+    """The transfer has begun and is aborted; the next message comes on the same link."""
+    for size in (LARGE, 100):
         with opened(broker) as client:
-            up = Uploading.to(client, queue)
+            up = Uploading.to(client, "q")
             up.send(encoded(size))
             assert up.outcome() == "Accepted"
-    os.truncate(min((broker.data / "log").glob("segment-*")), 2 * MIB)
-    with opened(broker, "unlucky") as client:
-        Downloading(client, "q", credit=2)
-        while not isinstance(received := client.receive().performative, Close):
-            pass
-        assert received.error is not None and received.error.condition == "amqp:internal-error"
-    with opened(broker, "other") as client:
-        assert Downloading(client, "other", credit=2).receive().size == 100 + len(DURABLE) + 8
-    assert "ends within a body" in broker.log()
-    assert "is closed after an internal error" in broker.log()
+    first = min((broker.data / "log").glob("segment-*"))
+    if fault == "flipped":
+        flip(first, 5 * MIB)
+    else:
+        os.truncate(first, 5 * MIB)
+    with opened(broker, "consumer") as client:
+        down = Downloading(client, "q", credit=2)
+        damaged = down.receive()
+        assert damaged.is_aborted
+        assert 0 < damaged.size < 5 * MIB
+        whole = down.receive()
+        assert (whole.is_aborted, whole.digest) == (False, digest(encoded(100)))
+        down.accept(whole.delivery_id)
+    until(lambda: "of queue 'q' is lost: the log is damaged where it lies" in broker.log(), "the queue to be named")
+    assert f"the log is damaged: {first}, byte " in broker.log()
+    assert "closed after an internal error" not in broker.log()
+    until(lambda: segments(broker) <= 2, "its segments are used again")
 
 
 def test_an_upload_that_is_cut_off_leaves_nothing(broker: BrokerProcess) -> None:

@@ -106,7 +106,7 @@ def set_outcome(delivery: Ptr, end: Settled) -> None:
             ffi.disposition_set_failed(local, end.failed)
             ffi.disposition_set_undeliverable(local, end.undeliverable_here)
             code = ffi.MODIFIED
-        case Outcome.RELEASED | Outcome.NONE | Outcome.UNKNOWN:
+        case Outcome.RELEASED | Outcome.NONE | Outcome.UNKNOWN | Outcome.DAMAGED:
             code = ffi.RELEASED
     ffi.delivery_update(delivery, code)
 

@@ -11,6 +11,7 @@ from penstock_broker.log.disk.files import Buffer, FileLayer
 from penstock_broker.log.format.blocks import BLOCK_HEADER
 from penstock_broker.log.format.record_codec import PART, part_prefix
 from penstock_broker.log.recovery.bodies import Extent, LargePayload, StagedBody
+from penstock_broker.log.segments.checked_blocks import CheckedBlocks
 from penstock_broker.log.segments.segment_usage import SegmentUsage
 from penstock_broker.log.write.checkpoint import Numbers
 from penstock_broker.log.write.writer import HEADER_SPACE, SegmentWriter
@@ -35,6 +36,7 @@ class BodyWriter:
     ) -> None:
         """`inline_bytes`: longer payloads stay in the segments, see `payload_of`."""
         self._files, self._usage, self._writer = files, usage, writer
+        self._blocks = CheckedBlocks(files, writer.seed)
         self._numbers, self._space, self._inline_bytes = numbers, space, inline_bytes
         # Less than the room that is left where publishing is still accepted, so that the reserve stays.
         self._gathered = min(GATHERED_BYTES, writer.capacity // 16)
@@ -52,7 +54,7 @@ class BodyWriter:
 
     def stage(self) -> StagedBody:
         """A new, empty body."""
-        return StagedBody(self._numbers.next_message(), self._files, self._usage)
+        return StagedBody(self._numbers.next_message(), self._files, self._usage, self._blocks)
 
     def append(self, body: StagedBody, data: Buffer) -> None:
         """Take in the body's next bytes, which must not change any more; they may be written now. Raises NoRoom."""
@@ -90,7 +92,7 @@ class BodyWriter:
             raise NoRoom(self._writer.failed)
         if len(head) + body.length - offset > self._inline_bytes:
             return LargePayload.of(head, body, offset)
-        return head + body.read(offset, body.length - offset)
+        return head + body.read(offset, body.length - offset, is_checked=False)  # it was written just now
 
     def write(self) -> None:
         """Write all parts that wait. If that fails, the log has failed; then the parts are dropped."""
@@ -132,10 +134,11 @@ class BodyWriter:
         if not records:
             return
         segment = self._usage.segments[-1]
-        start = segment.end + BLOCK_HEADER.size
+        begin = segment.end
+        start = begin + BLOCK_HEADER.size
         self._writer.write_block(segment, bytearray().join([HEADER_SPACE, *records]))
         for body, at, length in placed:
-            body.place(Extent(segment, start + at, length))
+            body.place(Extent(segment, start + at, length, begin))
         written = sum(length for _, _, length in placed)
         self._forget_synced()
         self._written.append((self._writer.sequence, written))

@@ -6,12 +6,12 @@ Source: docs/decisions/043-reserve-for-acks.md.
 from collections.abc import Callable
 
 from penstock_broker.log.append.digest_writer import DigestWriter
+from penstock_broker.log.append.recycling import Recycling
 from penstock_broker.log.compaction.ack_compaction import AckCompaction, write_acks
 from penstock_broker.log.compaction.message_compaction import Compaction
 from penstock_broker.log.compaction.turn_share import share_ms
 from penstock_broker.log.disk.files import FileLayer
 from penstock_broker.log.disk.spare_segments import SpareSegments
-from penstock_broker.log.segments.segment_usage import Segment
 from penstock_broker.log.write.sync import Sync
 from penstock_broker.log.write.writer import SegmentWriter
 
@@ -43,6 +43,7 @@ class Space:
         self._writer, self._spares, self._acks, self._sync = writer, spares, acks, sync
         self._messages = Compaction(files, writer.usage, writer, self._may_copy, clock)
         self._digests = digests
+        self._recycling = Recycling(files, writer, spares, sync, digests.forget)
         self._reserve, self._clock, self._timer = reserve, clock, timer
         self._fill_again_ms = 0
         self._has_deleted = False
@@ -70,8 +71,7 @@ class Space:
             return False
         if self._has_deleted or self._spares.is_renaming or self._compaction_wants_work():
             return True
-        schedule, usage = self._writer.schedule, self._writer.usage
-        return self._recyclable() is not None or usage.awaits_sync(schedule.kept_from, self._writer.synced)
+        return self._recycling.will_free
 
     @property
     def prepared_bytes(self) -> int:
@@ -111,7 +111,7 @@ class Space:
 
     def _spares_want_work(self) -> bool:
         # Compaction goes on while a spare or its name is synced: else a log that grows would be compacted the less.
-        return not self._sync.is_filling_spare and (self._recyclable() is not None or self._may_fill())
+        return not self._sync.is_filling_spare and (self._recycling.wants_work or self._may_fill())
 
     def _is_time_to_fill(self) -> bool:
         # More than the whole wait to go: the clock was put back, and the time noted before says nothing.
@@ -139,7 +139,7 @@ class Space:
         def half() -> bool:
             return self._timer() < begin + budget / 2
 
-        if not self._sync.is_filling_spare and self._provide_spare(more, half) and not more():
+        if not self._sync.is_filling_spare and self._provide_spare(first_message, more, half) and not more():
             return
         if self._acks_want_work():
             acks = self._acks.work(more)
@@ -150,17 +150,13 @@ class Space:
         elif self._digests.wants_work(is_full=self._spares.full):
             self._digests.work(more)
 
-    def _provide_spare(self, more: Callable[[], bool], half: Callable[[], bool]) -> bool:
-        """Recycle one segment, or fill a spare further while `more()`, or only `half()` if there is something to
+    def _provide_spare(self, first_message: int, more: Callable[[], bool], half: Callable[[], bool]) -> bool:
+        """Recycle segments, or fill a spare further while `more()`, or only `half()` if there is something to
         compact: else a log that grows would have no time for that, and grow further. Whether something was done.
         """
-        unneeded = self._recyclable()
-        if unneeded is not None:
-            self._writer.usage.remove_segment(unneeded)
-            self._digests.forget(unneeded)
-            if self._spares.recycle(unneeded.path, unneeded.handle, unneeded.size):
+        if self._recycling.wants_work:
+            if self._recycling.work(first_message):
                 self._has_deleted, self._fill_again_ms = True, 0
-            self._sync.request_for_names()
             return True
         compacts = self._compaction_wants_work()
         is_short = len(self._spares) <= self._reserve  # a turn might have to fill one
@@ -198,8 +194,10 @@ class Space:
             return True
         return len(self._spares) > (1 if self._spares.full else self._reserve)
 
-    def _recyclable(self) -> Segment | None:
-        return self._writer.usage.recyclable(self._writer.schedule.kept_from, self._writer.synced)
+    def close(self) -> None:
+        """Close the files of segments that are over, and the spare ones."""
+        self._recycling.close()
+        self._spares.close()
 
     def _fail(self, error: OSError) -> None:
         self._writer.fail(f"preparing segments failed: {error}")

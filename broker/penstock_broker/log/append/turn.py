@@ -2,6 +2,7 @@
 
 from penstock_broker.log.append.appender import Appender
 from penstock_broker.log.disk.spare_segments import SpareSegments
+from penstock_broker.log.segments.kept_segments import kept_segments
 from penstock_broker.log.segments.segment_usage import SegmentUsage
 from penstock_broker.log.write.checkpoint import Checkpoint, Numbers
 from penstock_broker.log.write.writer import SegmentWriter
@@ -75,6 +76,7 @@ class TurnWriter:
         records = [self._numbers.reserve(), *self._checkpoint.records()]
         if sum(map(len, records)) * (2 if self._spares.full else 8) > schedule.written:
             return
+        records += kept_segments(self._usage, writer.segment_bytes)
         try:
             writer.write_checkpoint(records, self._numbers.first_unwritten)
         except OSError as error:

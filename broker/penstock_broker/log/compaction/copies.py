@@ -68,7 +68,7 @@ class CopyWriter:
         begin = target.end
         self._writer.write_block(target, block)
         for body, index, start, length in copied:
-            body.move_part(index, Extent(target, begin + start, length))
+            body.move_part(index, Extent(target, begin + start, length, begin))
 
     def holds(self, segment: Segment, part: PartRecord) -> bool:
         """Whether something still refers to this part in this segment."""

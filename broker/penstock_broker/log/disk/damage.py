@@ -14,19 +14,26 @@ DAMAGED = "damaged"
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Synced data that can't be read: bytes [start, end) of a segment, the reason, and the file with their copy."""
+    """Synced data that can't be read: bytes [start, end) of a segment, the reason, and the file with their copy. Both
+    numbers are zero if the whole segment is missing.
+    """
 
     segment: int
     start: int
     end: int
     reason: str
     copy: Path | None
-    """None if there was no space for it."""
+    """None if there was no space for it, or nothing to copy."""
 
 
 def copy_name(segment: int, start: int, end: int) -> str:
     """The name of the file in `damaged` with these bytes of a segment."""
     return f"segment-{segment:016x}-{start}-{end}.bin"
+
+
+def missing_name(segment: int) -> str:
+    """The name of the file in `damaged` which says that a segment is missing."""
+    return f"segment-{segment:016x}.missing"
 
 
 def save_copy(files: FileLayer, folder: Path, name: str, content: bytes) -> Path | None:

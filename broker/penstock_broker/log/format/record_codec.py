@@ -37,6 +37,7 @@ from penstock_broker.log.format.records import (
     Transacted,
     VolatilePut,
 )
+from penstock_broker.log.format.segment_states import SEGMENT_STATE, decode_segment_state
 
 PREFIX: Final = Struct("<BBHI")  # type, flags, reserved, length of the body
 PUT: Final = Struct("<BBHIIIQQ")  # prefix, then route set, reserved, message, arrival; the payload follows
@@ -60,7 +61,7 @@ T = TypeVar("T")
 
 
 class RecordType(IntEnum):
-    """First byte of a record. 0 is never written; 19, 22, 23 and 25 to 31 are reserved."""
+    """First byte of a record. 0 is never written; 19, 22, 23, 25 to 27 and 29 to 31 are reserved."""
 
     START = 1
     DOCUMENT = 2
@@ -81,6 +82,7 @@ class RecordType(IntEnum):
     ROUTE_DIFFERENCE = 20
     MOVED_PART = 21
     VOLATILE_PUT = 24
+    SEGMENT_STATE = SEGMENT_STATE
 
 
 PUT_TYPES: Final = frozenset({RecordType.PUT, RecordType.STAGED_PUT})
@@ -332,6 +334,8 @@ def _decode(kind: int, flags: int, body: memoryview, at: int) -> Record:
             return Deleted(name, key)
         case RecordType.START:
             return Start(*_START.unpack(body))
+        case RecordType.SEGMENT_STATE:
+            return decode_segment_state(flags, body)
         case RecordType.CHECKPOINT_BEGIN:
             return CheckpointBegin(*_NUMBER.unpack(body))
         case RecordType.CHECKPOINT_END:

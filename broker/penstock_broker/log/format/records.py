@@ -144,6 +144,25 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentState:
+    """What is needed of a segment. `first_message`, `last_message`: no put in it has another number, except for copies
+    that compaction made; zeros if it has none.
+    """
+
+    segment: int
+    first_message: int = 0
+    last_message: int = 0
+    live: tuple[tuple[int, int], ...] = ()
+    """Incarnations, and how many messages of each live in the segment."""
+    is_over: bool = False
+    """Nothing in it is needed any more: from now on its file may be missing."""
+    is_partial: bool = False
+    """More queues have messages in it than `live` has."""
+    has_copies: bool = False
+    """Some of the messages in it are copies that compaction made."""
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointBegin:
     """All topology follows once more, up to the `CheckpointEnd` with the same identifier."""
 
@@ -186,6 +205,7 @@ Record = (
     | DeliveredUpTo
     | Count
     | Remark
+    | SegmentState
     | CheckpointBegin
     | CheckpointEnd
     | Closed

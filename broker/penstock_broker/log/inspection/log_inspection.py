@@ -4,15 +4,17 @@ It reads as recovery does, by the same parts (`segment_files`, `scan`, `replay`)
 In memory are one segment, a header for each block, and numbers for each live message, but no payloads.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from penstock_broker.log.disk.damage import DAMAGED, copy_name
+from penstock_broker.log.disk.damage import DAMAGED, copy_name, missing_name
 from penstock_broker.log.disk.files import FileLayer
+from penstock_broker.log.disk.spare_segments import segment_name
 from penstock_broker.log.format.blocks import BLOCK_HEADER, SEGMENT_START, BlockHeader, seed_of
 from penstock_broker.log.format.records import Ack, Commit, Put, Record, StagedPut
+from penstock_broker.log.recovery.lost_segments import LostSegments, find_lost
 from penstock_broker.log.recovery.record_reader import Progress, malformed, records_of, unheard
 from penstock_broker.log.recovery.replay import Replay
 from penstock_broker.log.scan.block_scan import Cut, Hole, KnownSegment, scan
@@ -45,9 +47,10 @@ class QueueContent:
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """Something that is damaged: bytes [start, end) of a segment. `is_header`, `is_foreign`: what it is, if not blocks.
+    """Something that is damaged: bytes [start, end) of a segment. `is_header`, `is_foreign`, `is_missing`: what it is,
+    if not blocks; a missing segment has no bytes.
 
-    `copy`: where it was set aside before; None if it was not.
+    `copy`: where it was set aside or noted before; None if it was not.
     """
 
     path: Path
@@ -58,6 +61,7 @@ class Flaw:
     copy: Path | None = None
     is_header: bool = False
     is_foreign: bool = False
+    is_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ class Inspection:
     log_id: bytes | None
     segments: tuple[SegmentSummary, ...]
     absent: tuple[tuple[int, int], ...]
-    """Spans (first, last) of segment numbers without a file: they were recycled, or somebody took them away."""
+    """Spans (first, last) of segment numbers without a file: they were recycled, or are among the flaws."""
     epochs: tuple[int, int]
     """The first and the last that is still there; zeros if there is none."""
     sequences: tuple[int, int]
@@ -170,7 +174,9 @@ class _Reading:
         first, last = result.first, result.last
         numbers = [item.data.number for item in found]
         steps = pairwise(numbers)
-        queues, losses = self._counts()
+        lost = find_lost(replay, result, [item.data for item in found], seed_of(self._segments.log_id or b""))
+        self._note_missing(lost)
+        queues, losses = self._counts(lost.counts or {})
         return Inspection(
             folder=self._folder,
             log_id=self._segments.log_id,
@@ -200,6 +206,8 @@ class _Reading:
         assert not isinstance(item, KnownSegment), "all segments are read here"
         segment = self._by_number[item.segment]
         if item.segment != self._reading:
+            if item.segment > self._reading + 1:  # a checkpoint that goes over the segments between is not whole
+                self._contents.replay.gap()
             self._reading = item.segment
             self._progress(self._done, self._total)
             self._done += segment.data.size
@@ -212,6 +220,15 @@ class _Reading:
             self._note_hole(segment, *malformed(item, error))
         else:
             self._contents.take(records, item.segment, item.offset + BLOCK_HEADER.size)
+
+    def _note_missing(self, lost: LostSegments) -> None:
+        foreign = {item.data.number for item in self._segments.foreign}
+        for number, reason in zip(lost.numbers, lost.reasons, strict=True):
+            if number not in foreign:
+                note = self._folder / DAMAGED / missing_name(number) if missing_name(number) in self._copies else None
+                self._flaws.append(
+                    Flaw(self._folder / segment_name(number), number, 0, 0, reason, note, is_missing=True)
+                )
 
     def _note_hole(self, item: FoundSegment, hole: Hole, reason: str) -> None:
         self._contents.replay.gap()
@@ -229,11 +246,13 @@ class _Reading:
             reason = "it is a segment of another log"
             self._flaws.append(Flaw(item.path, item.data.number, 0, item.data.size, reason, is_foreign=True))
 
-    def _counts(self) -> tuple[tuple[QueueContent, ...], dict[str, int]]:
+    def _counts(self, lost_with_segments: Mapping[int, int]) -> tuple[tuple[QueueContent, ...], dict[str, int]]:
         contents, replay = self._contents, self._contents.replay
         messages = {each.incarnation: 0 for each in replay.documents.values() if each.incarnation}
         sizes = dict(messages)
         lost = contents.salvage.losses(replay.ended)
+        for incarnation in messages.keys() & lost_with_segments.keys():
+            lost[incarnation] = lost.get(incarnation, 0) + lost_with_segments[incarnation]
         for message in replay.puts:
             is_whole = contents.is_whole(message)
             for incarnation in contents.live_in(message):

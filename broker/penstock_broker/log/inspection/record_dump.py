@@ -24,6 +24,7 @@ from penstock_broker.log.format.records import (
     Remark,
     RouteDifference,
     RouteSet,
+    SegmentState,
     StagedPut,
     Start,
     VolatilePut,
@@ -222,6 +223,12 @@ class _Lister:
             case Start():
                 fields = {"bootId": record.boot_id.hex(), "messageCeiling": record.message_ceiling}
                 return "start", {**fields, "incarnationCeiling": record.incarnation_ceiling}
+            case SegmentState():
+                fields = {"number": record.segment, "over": record.is_over}
+                if not record.is_over:
+                    live = [f"{self._queues((each[0],))[0]}={each[1]}" for each in record.live]
+                    fields |= {"messages": f"{record.first_message}-{record.last_message}", "live": live}
+                return "segment", fields
             case CheckpointBegin():
                 return "checkpointBegin", {"identifier": record.identifier}
             case CheckpointEnd():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from penstock_broker.log.disk.damage import DAMAGED, copy_name, save_copy, set_aside
+from penstock_broker.log.disk.damage import DAMAGED, copy_name, missing_name, save_copy, set_aside
 from penstock_broker.log.disk.files import FileLayer, write_all
 from penstock_broker.log.disk.spare_segments import number_of
 from penstock_broker.log.format.blocks import SEGMENT_START, SegmentHeader, encode_segment_header
@@ -23,6 +23,7 @@ class RepairKind(Enum):
 
     COPY = "copy the damaged bytes to damaged/"
     HEADER = "write the segment's header anew"
+    NOTE = "write in damaged/ that the segment is missing: bring the file back before, if there is a copy of it"
     MOVE = "move the file to damaged/"
     REPLACE = "move the file to damaged/, and put what can be read of it in its place"
 
@@ -75,6 +76,8 @@ def carry_out(files: FileLayer, plan: Sequence[Repair], log_id: bytes | None) ->
                 _replace(files, step)
             case RepairKind.COPY:
                 _copy(files, step)
+            case RepairKind.NOTE:
+                _note(files, step)
             case RepairKind.HEADER:
                 assert log_id is not None, "a log without id has no header to mend"
                 _copy(files, step)
@@ -82,8 +85,15 @@ def carry_out(files: FileLayer, plan: Sequence[Repair], log_id: bytes | None) ->
 
 
 def _repair_of(flaw: Flaw) -> Repair:
-    kind = RepairKind.MOVE if flaw.is_foreign else RepairKind.HEADER if flaw.is_header else RepairKind.COPY
-    return Repair(kind, flaw.path, flaw.segment, flaw.start, flaw.end, flaw.reason)
+    return Repair(_kind_of(flaw), flaw.path, flaw.segment, flaw.start, flaw.end, flaw.reason)
+
+
+def _kind_of(flaw: Flaw) -> RepairKind:
+    if flaw.is_foreign:
+        return RepairKind.MOVE
+    if flaw.is_header:
+        return RepairKind.HEADER
+    return RepairKind.NOTE if flaw.is_missing else RepairKind.COPY
 
 
 def _readable(files: FileLayer, path: Path) -> tuple[bytes, list[ByteSpan]]:
@@ -99,6 +109,13 @@ def _copy(files: FileLayer, step: Repair) -> None:
     content = _readable(files, step.path)[0][step.start : step.end]
     if save_copy(files, step.path.parent / DAMAGED, copy_name(step.segment, step.start, step.end), content) is None:
         raise NotSaved(f"{step.path}, bytes {step.start} to {step.end}, could not be copied")
+
+
+def _note(files: FileLayer, step: Repair) -> None:
+    folder = step.path.parent / DAMAGED
+    text = f"{step.path.name}: {step.reason}\n"
+    if save_copy(files, folder, missing_name(step.segment), text.encode()) is None:
+        raise NotSaved(f"{step.path.name} is missing, which could not be written to {folder}")
 
 
 def _write_header(files: FileLayer, step: Repair, log_id: bytes) -> None:

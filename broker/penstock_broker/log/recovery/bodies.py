@@ -15,7 +15,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from penstock_broker.log.disk.files import FileLayer
+from penstock_broker.log.format.blocks import BLOCK_HEADER
 from penstock_broker.log.recovery.replay import PartPlace, Replay
+from penstock_broker.log.segments.checked_blocks import CheckedBlocks
 from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
 
 LOGGER = logging.getLogger(__name__)
@@ -25,25 +27,28 @@ _HEAD_BYTES = 64 * 1024
 
 
 class Extent(NamedTuple):
-    """Where a part of a body lies: `length` bytes, `at` bytes from the start of a segment's file."""
+    """Where a part of a body lies: `length` bytes, `at` bytes from the start of a segment's file, in the block that
+    begins at byte `block`.
+    """
 
     segment: Segment
     at: int
     length: int
+    block: int
 
 
 class StagedBody:
     """A body that comes in parts, which lie in the log or wait to be written. `len` is what came so far, in bytes."""
 
-    __slots__ = ("__weakref__", "_extents", "_files", "_starts", "_usage", "length", "number", "segments")
+    __slots__ = ("__weakref__", "_blocks", "_extents", "_files", "_starts", "_usage", "length", "number", "segments")
 
-    def __init__(self, number: int, files: FileLayer, usage: SegmentUsage) -> None:
-        """An empty body. `number` is from the same series as message numbers."""
+    def __init__(self, number: int, files: FileLayer, usage: SegmentUsage, blocks: CheckedBlocks) -> None:
+        """An empty body. `number` is from the same series as message numbers; `blocks` reads its parts."""
         self.number = number
         self.length = 0
         self.segments: dict[Segment, int] = {}
         """Bytes of its parts by segment."""
-        self._files, self._usage = files, usage
+        self._files, self._usage, self._blocks = files, usage, blocks
         self._extents: list[Extent] = []
         self._starts: list[int] = []
         usage.staged[number] = self
@@ -79,16 +84,23 @@ class StagedBody:
         source, self._extents[index] = self._extents[index].segment, extent
         self._usage.move_part(self.segments, source, extent.segment, extent.length)
 
-    def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset` on, fewer at the end. Raises OSError, also after the body was discarded."""
+    def read(self, offset: int, length: int, *, is_checked: bool = True) -> bytes:
+        """`length` bytes from `offset` on, fewer at the end. `is_checked`: whether checksums are looked at.
+
+        Raises OSError, also after the body was discarded; with EBADMSG if the bytes are not what was written.
+        """
         index = bisect_right(self._starts, offset) - 1
         pieces: list[bytes] = []
         while length > 0 and offset < self.length:
             if not 0 <= index < len(self._extents):
                 raise OSError(f"body {self.number} has no byte {offset}: it was discarded, or is not written")
-            segment, at, extent_length = self._extents[index]
+            segment, at, extent_length, block = self._extents[index]
             skipped = offset - self._starts[index]
-            piece = self._files.pread(segment.handle, min(length, extent_length - skipped), at + skipped)
+            wanted = min(length, extent_length - skipped)
+            if is_checked:
+                piece = self._blocks.read(segment, block, at + skipped, wanted)
+            else:
+                piece = self._files.pread(segment.handle, wanted, at + skipped)
             if not piece:
                 raise OSError(f"{segment.path} ends within a body")
             pieces.append(piece)
@@ -165,7 +177,9 @@ class FetchedBodies(NamedTuple):
     """By incarnation, the messages of which not all parts can be read."""
 
 
-def fetch_bodies(replay: Replay, files: FileLayer, usage: SegmentUsage, inline_bytes: int) -> FetchedBodies:
+def fetch_bodies(
+    replay: Replay, files: FileLayer, usage: SegmentUsage, inline_bytes: int, blocks: CheckedBlocks
+) -> FetchedBodies:
     """At recovery, give each live put with a staged body its payload. Puts that name the same body share it.
 
     Payloads up to `inline_bytes` become plain bytes. Puts of which not all parts can be read are taken out of `replay`.
@@ -182,7 +196,7 @@ def fetch_bodies(replay: Replay, files: FileLayer, usage: SegmentUsage, inline_b
         body_number, offset, length = live.staged
         if body_number not in known:
             places = replay.parts_of(body_number)
-            known[body_number] = _placed(StagedBody(body_number, files, usage), usage, length, places)
+            known[body_number] = _placed(StagedBody(body_number, files, usage, blocks), usage, length, places)
         body = known[body_number]
         if body is not None:
             bodies[number] = body
@@ -201,14 +215,14 @@ def _placed(body: StagedBody, usage: SegmentUsage, length: int, places: Iterable
         if place.offset != body.length or place.segment not in usage.by_number:
             return None
         body.length += place.length
-        body.place(Extent(usage.by_number[place.segment], place.at, place.length))
+        body.place(Extent(usage.by_number[place.segment], place.at, place.length, place.records - BLOCK_HEADER.size))
     return body if body.length == length else None
 
 
 def _payload(head: bytes, body: StagedBody, offset: int, inline_bytes: int) -> bytes:
     if len(head) + body.length - offset <= inline_bytes:
-        return head + body.read(offset, body.length - offset)
+        return head + body.read(offset, body.length - offset, is_checked=False)  # the whole block was checked just now
     if not head:
-        head = body.read(offset, _HEAD_BYTES)
+        head = body.read(offset, _HEAD_BYTES, is_checked=False)
         offset += len(head)
     return LargePayload.of(head, body, offset)

@@ -85,9 +85,13 @@ class RecordReader:
         self._segments = {segment.number: segment for segment in segments}
         self._before = dict(zip(self._segments, accumulate([0, *(each.size for each in segments)]), strict=False))
         self._progress, self._told = progress, -PROGRESS_BYTES
+        self._reading = 0
 
     def accept(self, item: BlockHeader | Hole | KnownSegment) -> None:
         """The next block, segment or hole of the log."""
+        if item.segment > self._reading + 1:  # a checkpoint that goes over the segments between is not whole
+            self.replay.gap()
+        self._reading = item.segment
         if isinstance(item, KnownSegment):
             self._take_digest(item.segment)
             self._tell(item.segment, self._sizes[item.segment])

@@ -23,7 +23,8 @@ from penstock_broker.log.format.blocks import (
     seed_of,
 )
 from penstock_broker.log.format.record_codec import PUT, ack_record, chunks
-from penstock_broker.log.format.records import Document, EndReason
+from penstock_broker.log.format.records import Document, EndReason, SegmentState
+from penstock_broker.log.format.segment_states import segment_state_record
 from penstock_broker.log.recovery.bodies import StagedBody, fetch_bodies
 from penstock_broker.log.recovery.digest_files import DigestFiles, DigestUnusable
 from penstock_broker.log.recovery.live_messages import (
@@ -34,12 +35,14 @@ from penstock_broker.log.recovery.live_messages import (
     paged_queues,
 )
 from penstock_broker.log.recovery.live_puts import Pageable
+from penstock_broker.log.recovery.lost_segments import find_lost, log_lost
 from penstock_broker.log.recovery.paged_puts import Batch, LiveRun
 from penstock_broker.log.recovery.record_reader import KEPT_BYTES, Progress, RecordReader, unheard
 from penstock_broker.log.recovery.recovered_places import located
 from penstock_broker.log.recovery.replay import Replay
 from penstock_broker.log.scan.block_scan import Cut, Hole, KnownSegment, ScanResult, scan
 from penstock_broker.log.scan.segment_files import FoundSegment, find_segments, refuse_unreadable_end
+from penstock_broker.log.segments.checked_blocks import CheckedBlocks
 from penstock_broker.log.segments.segment_reader import find_put
 from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
 
@@ -63,7 +66,8 @@ class Recovered:
     """The last run closed the log."""
     damage: tuple[Damage, ...]
     lost: dict[int, int]
-    """By incarnation, how many messages were lost with a damaged document of their queue, or part of their body."""
+    """By incarnation, how many messages were lost with their segment, a damaged document of their queue, or part of
+    their body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,8 @@ class Restored:
     """By incarnation, the live messages whose bodies can't be read."""
     delivered_is_known: bool
     """Every delivered-up-to number that was written has been read."""
+    lost_segments: tuple[int, ...]
+    """Those that are missing although they were still needed."""
     pageable: Pageable | None
     """By what rule bodies were left in the log."""
 
@@ -90,6 +96,8 @@ class FirstRecords(NamedTuple):
     """Of messages whose bodies can't be read."""
     delivered: list[tuple[int, int]]
     """Incarnations, and up to which message they may have delivered."""
+    segments: tuple[bytes, ...] = ()
+    """Of lost segments, that they are over: each is told of once."""
 
 
 def first_records(restored: Restored, most: int) -> FirstRecords:
@@ -106,7 +114,8 @@ def first_records(restored: Restored, most: int) -> FirstRecords:
         live = {incarnation: each[-1].number for incarnation, each in recovered.messages.items() if each}
         for incarnation, queue in recovered.paged.items():
             live[incarnation] = max(queue.runs[-1].lasts[-1], live.get(incarnation, 0))
-    return FirstRecords(acks, list(live.items()))
+    over = (segment_state_record(SegmentState(number, is_over=True)) for number in restored.lost_segments)
+    return FirstRecords(acks, list(live.items()), tuple(over))
 
 
 def recover(
@@ -134,18 +143,30 @@ def recover(
     usage = SegmentUsage()
     damage = _copy_damaged(files, folder, found, [*_holes(result), *malformed])
     damage += tuple(_set_aside_foreign(files, item) for item in segments.foreign)
+    lost_segments = find_lost(replay, result, [item.data for item in found], seed)
+    log_lost(lost_segments, replay)
+    damage += tuple(
+        Damage(number, 0, 0, reason, None)
+        for number, reason in zip(lost_segments.numbers, lost_segments.reasons, strict=True)
+        if number not in {item.data.number for item in segments.foreign}
+    )
     if result.cut is not None:
         kept = _make_durable(files, folder, found, result, result.cut, log_id)
         _add_segments(usage, kept, result, reader, known)
     digests.keep_only(known)
     _fetch_remarked(replay, files, usage, seed)
-    bodies, incomplete = fetch_bodies(replay, files, usage, inline_bytes)
+    bodies, incomplete = fetch_bodies(replay, files, usage, inline_bytes, CheckedBlocks(files, seed))
     delivered_is_known = replay.closed or replay.boot_id == files.boot_id()
     messages, without_document = live_messages(replay, delivered_is_known=delivered_is_known)
     paged, others = _count_live(usage, replay, messages, bodies, delivered_is_known=delivered_is_known)
     for incarnation, count in others.items():
         without_document[incarnation] = without_document.get(incarnation, 0) + count
     lost = lost_incarnations(without_document, replay) if damage else {}
+    for incarnation, numbers in incomplete.items():
+        lost[incarnation] = lost.get(incarnation, 0) + len(numbers)
+    for incarnation, count in (lost_segments.counts or {}).items():
+        if incarnation in usage.queues:
+            lost[incarnation] = lost.get(incarnation, 0) + count
     progress(reader.total, reader.total)
     recovered = Recovered(
         documents=tuple(replay.documents.values()),
@@ -155,9 +176,9 @@ def recover(
         sequence=result.last.sequence if result.last is not None else 0,
         clean=replay.closed,
         damage=damage,
-        lost=lost | {incarnation: len(numbers) for incarnation, numbers in incomplete.items()},
+        lost=lost,
     )
-    return Restored(recovered, usage, replay, log_id, incomplete, delivered_is_known, pageable)
+    return Restored(recovered, usage, replay, log_id, incomplete, delivered_is_known, lost_segments.numbers, pageable)
 
 
 def _read(

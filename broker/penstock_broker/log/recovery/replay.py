@@ -25,11 +25,13 @@ from penstock_broker.log.format.records import (
     Remark,
     RouteDifference,
     RouteSet,
+    SegmentState,
     StagedPut,
     Start,
     VolatilePut,
 )
 from penstock_broker.log.format.route_sets import KnownRouteSets, ReachedQueues
+from penstock_broker.log.recovery.known_segments import KnownSegments
 from penstock_broker.log.recovery.live_puts import KEEP, LivePut, Pageable, PlainPuts, PutGroup
 from penstock_broker.log.recovery.paged_puts import PagedPuts
 from penstock_broker.log.segments.segment_digest import PutRun
@@ -39,12 +41,16 @@ DocumentKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PartPlace:
-    """Where a part of a body lies: `length` bytes, `offset` in the body, at byte `at` of the file of `segment`."""
+    """Where a part of a body lies: `length` bytes, `offset` in the body, at byte `at` of the file of `segment`.
+
+    `records`: the byte at which the records of its block begin.
+    """
 
     offset: int
     segment: int
     at: int
     length: int
+    records: int
 
 
 ENTRY_BYTES: Final = 300
@@ -80,6 +86,7 @@ class Replay:
     highest_message: int = 0
     checkpoint: int = 0
     closed: bool = False
+    segments: KnownSegments = field(default_factory=KnownSegments)
     _routes: KnownRouteSets = field(default_factory=KnownRouteSets)
     _restated: set[DocumentKey] | None = None
     _checkpoint: tuple[int, int] | None = None
@@ -104,7 +111,7 @@ class Replay:
                 case VolatilePut():
                     pass  # its epoch is over
                 case Part():
-                    place = PartPlace(record.offset, segment, start + record.at, record.length)
+                    place = PartPlace(record.offset, segment, start + record.at, record.length, start)
                     self.parts.setdefault(record.body, []).append(place)
                 case Commit():
                     self.apply(record.records, segment, start)
@@ -128,8 +135,11 @@ class Replay:
                     self.boot_id = record.boot_id
                     self.message_ceiling = max(self.message_ceiling, record.message_ceiling)
                     self.incarnation_ceiling = max(self.incarnation_ceiling, record.incarnation_ceiling)
+                case SegmentState():
+                    self.segments.note(record)
                 case CheckpointBegin():
                     self._checkpoint, self._restated = (record.identifier, segment), set()
+                    self.segments.begin_checkpoint()
                 case CheckpointEnd():
                     self._end_checkpoint(record.identifier)
                 case Closed():
@@ -293,4 +303,5 @@ class Replay:
             for key in [key for key in self.documents if key not in self._restated]:
                 self._delete(key)
             self.checkpoint = self._checkpoint[1]
+            self.segments.end_checkpoint(identifier)
         self._checkpoint = self._restated = None
