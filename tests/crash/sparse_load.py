@@ -1,4 +1,7 @@
-"""Traffic that leaves one message of many unconsumed, and how much of the disk the log uses beside what is alive."""
+"""Traffic that leaves one message of many unconsumed, and how much of the disk the log uses beside what is alive.
+
+The rate is a maximum at any time: what a stall kept from being sent is not made up for afterwards.
+"""
 
 import random
 import select
@@ -14,14 +17,34 @@ from crash.load_client import Peer, encoded
 BODY_BYTES = 1000
 PER_RECORD = 40
 BATCH = 64
+LONGEST_BURST = 0.05
+"""Seconds: after a stall, so much of the rate is sent at once at most."""
 TELL_SECONDS = 60
 A_FEW = 12
 """Segments that may be in use besides twice what is alive."""
 
 
+class Pace:
+    """How many messages are due, at most `most` a second. Pure: the caller knows the time, in seconds."""
+
+    def __init__(self, most: float, now: float) -> None:
+        self._most, self._since = most, now
+
+    def due(self, now: float) -> int:
+        """How many may be sent now."""
+        self._since = max(self._since, now - max(LONGEST_BURST, 1 / self._most))
+        return int((now - self._since) * self._most + 1e-9)
+
+    def sent(self, count: int) -> None:
+        """So many were sent."""
+        self._since += count / self._most
+
+
 @dataclass
 class Sparse:
-    """`peak`: the most segments in use at any look; `worst`: the most beyond twice what was alive at that time."""
+    """`peak`: the most segments in use at any look; `worst`: the most beyond twice what was alive at that time;
+    `ratio`: the most in use for each that was alive, of looks at which at least one was alive.
+    """
 
     accepted: int = 0
     received: int = 0
@@ -29,6 +52,7 @@ class Sparse:
     seconds: float = 0.0
     peak: int = 0
     worst: float = 0.0
+    ratio: float = 0.0
     alive: float = 0.0
     """Segments that the messages which are left would fill."""
     segments: int = 0
@@ -87,13 +111,13 @@ def run_sparse(
         )
         sender = producer.sender("sparse", "amq.topic/load", accepted)
         began = looked = told = time.monotonic()
-        sent = 0
+        pace = Pace(most, began)
         while (now := time.monotonic()) < began + seconds or found.received < least:
             if receiver.attached:
-                count = min(BATCH, sender.credit, int((now - began) * most) - sent)
+                count = min(BATCH, sender.credit, pace.due(now))
                 if count > 0:
                     sender.send([message] * count)
-                    sent += count
+                    pace.sent(count)
             for fd, peer in peers.items():
                 poll.modify(fd, select.POLLIN if peer.flush() else select.POLLIN | select.POLLOUT)
             for fd, mask in poll.poll(5):
@@ -121,3 +145,5 @@ def _look(data: Path, found: Sparse, length: int) -> None:
     found.segments = segments
     found.peak = max(found.peak, segments)
     found.worst = max(found.worst, segments - 2 * found.alive)
+    if found.alive >= 1:
+        found.ratio = max(found.ratio, segments / found.alive)

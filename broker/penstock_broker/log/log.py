@@ -58,6 +58,7 @@ class Log:
         clock: Callable[[], int],
         entropy: Callable[[int], bytes],
         syncer: Callable[[FileLayer], Syncer] | None,
+        timer: Callable[[], float],
     ) -> None:
         """Use `open`."""
         replay, usage, recovered = restored.replay, restored.usage, restored.recovered
@@ -90,7 +91,7 @@ class Log:
         most = most_entries(self._writer.capacity)
         acks = AckCompaction(files, usage, self._writer.seed, most)
         digests = DigestWriter(files, self._writer, restored.pageable, options.digest_after_ms, clock)
-        self._space = Space(files, self._writer, self._spares, acks, self._sync, digests, options.reserve, clock)
+        self._space = Space(files, self._writer, self._spares, acks, self._sync, digests, options.reserve, clock, timer)
         self._messages = MessageReader(files, usage, self._writer.seed, self._writer.routes, clock, self.epoch)
         self._bodies = BodyWriter(files, usage, self._writer, self._numbers, self._space, options.inline_bytes)
         checkpoint = Checkpoint(replay, recovered.documents, usage.queues.keys(), most)
@@ -103,6 +104,7 @@ class Log:
         # Messages may be put into queues that a document holds, or that end with the process and were named to the log.
         self.holds, self.hold_volatile = usage.queues.__contains__, usage.begin_queue
         self.ack, self.ack_many = self._appender.ack, self._appender.ack_many
+        self.maintenance_ms = self._space.share_ms  # of a turn that has taken so many milliseconds
         self.next_message, self.next_messages = self._numbers.next_message, self._numbers.next_messages
 
     @classmethod
@@ -118,19 +120,21 @@ class Log:
         progress: Progress = unheard,
         pageable: Pageable | None = None,
         begins: bool = True,
+        timer: Callable[[], float] = time.perf_counter,
     ) -> tuple["Log", Recovered]:
         """Lock and recover the folder (created if it does not exist), begin a new epoch, and sync it. Without `begins`
         the last two are left to `begin`, so that a start that fails before leaves the log as the last run did.
 
         Raises FolderLocked, NewerFormat, ForeignSegment, Unreadable, or OSError. `clock` gives milliseconds since 1970.
-        `syncer` makes a back end of the caller's own instead of the one that `options.sync` chooses. `progress` is
-        told, in between, how far recovery is. `pageable` says which bodies may be left in the log if there are many.
+        `syncer` makes another back end than the one that `options.sync` chooses. `progress` is told, in between, how
+        far recovery is. `pageable` says which bodies may be left in the log if there are many. `timer`: seconds.
         """
         files, options = files or RealFiles(), options or LogOptions()
         lock = lock_folder(folder)
         try:
             restored = recover(files, folder, options.inline_bytes, progress, pageable, options.kept_bytes)
-            log = cls(folder, lock, restored, files=files, options=options, clock=clock, entropy=entropy, syncer=syncer)
+            log = cls(folder, lock, restored, files=files, options=options, clock=clock, entropy=entropy, syncer=syncer,
+                      timer=timer)  # fmt: skip
             log._first_records = first_records(restored, most_entries(log._writer.capacity))
             if begins:
                 log.begin()
@@ -343,10 +347,7 @@ class Log:
         return self._turns.write()
 
     def request_sync(self) -> None:
-        """Start an fdatasync of what is written, unless one is under way or nothing is new.
-
-        `descriptor` becomes readable when it has ended.
-        """
+        """Start an fdatasync of what is written, if it is new and none is under way. `descriptor` tells its end."""
         self._sync.request()
 
     def collect(self) -> int:
@@ -387,9 +388,7 @@ class Log:
         self._release()
 
     def crash(self) -> None:
-        """Give the folder free as the end of the process would, without writing or syncing. For starts that fail before
-        `begin`, and for tests of recovery.
-        """
+        """Give the folder free as a kill would, without writing or syncing: for starts that fail before `begin`."""
         self._release()
 
     def _release(self) -> None:

@@ -55,7 +55,6 @@ CLOSE_MS: Final = 5_000
 CLOSED_PER_TURN: Final = 25
 """Clients that are sent a Close in one turn when the broker stops: one to two milliseconds."""
 LAZY_SYNC_MS: Final = 5
-MAINTENANCE_MS: Final = 1.0
 
 
 class Loop:
@@ -90,6 +89,8 @@ class Loop:
         self._left: list[tuple[int, int]] = []
         """Descriptors of connections that were ready when a turn's time was over, and their events."""
         self._lazy_sync_ms = 0
+        self._maintained = False
+        """The last turn had idle work of the log to do, and there may be more."""
         self._tells_blocks = logger.isEnabledFor(logging.DEBUG)
         """Looked at once: a turn must not pay for lines that nobody reads."""
         self._told_block = broker.log.sequence
@@ -163,12 +164,12 @@ class Loop:
             or connections.behind
             or self._left
             or disposal
-            # Publishers may be waiting for compaction, or are not all released yet.
-            or (broker.work.held and (broker.log.wants_maintenance or not broker.must_wait))
+            or self._maintained  # idle time is used, and publishers may be waiting
+            or (broker.work.held and not broker.must_wait)  # not all of those who waited are released yet
         )
         self._set_clock()
         log = broker.log
-        most_ms = LAZY_SYNC_MS if log.wants_sync or log.wants_maintenance else IDLE_MS
+        most_ms = LAZY_SYNC_MS if log.wants_sync else IDLE_MS
         wait_ms = 0 if has_work or not may_wait else broker.clock.timers.wait_ms(broker.clock.now_ms, most_ms)
         ready = self._epoll.poll(wait_ms / 1000, MAX_EVENTS)
         clock = self._clock.seconds
@@ -194,8 +195,9 @@ class Loop:
             paging.keep_up(broker)
         if disposal:
             disposal.free_slice()
-        if log.wants_maintenance:
-            log.maintain(MAINTENANCE_MS)
+        self._maintained = log.wants_maintenance
+        if self._maintained:
+            log.maintain(log.maintenance_ms(1000 * (clock() - deadline + TURN_SECONDS)))
 
     def _set_clock(self) -> None:
         self.broker.clock.now_us = self._clock.now_us()

@@ -20,7 +20,8 @@ ENTRY_BYTES: Final = 176
 the allocator rounds up."""
 
 HELD_BYTES: Final = 640
-"""What a delivery in flight takes besides the message, most of it in the engine."""
+"""What a delivery in flight takes besides the message and the engine's copy of it, most of it in the engine. That copy
+is in a buffer whose size is a power of two, and stays until the delivery is settled."""
 
 ASKED_FROM: Final = 64 * 1024
 """Queues that take less are not asked how many hold their messages."""
@@ -29,10 +30,17 @@ ASKED_FROM: Final = 64 * 1024
 def memory_of(queue: Queue) -> int:
     """What the queue's messages take, those in flight included; its share of those that other queues hold, too."""
     count, size = queue.in_log_only
-    size = queue.depth_bytes - queue.staged_bytes - size + (queue.depth - count) * ENTRY_BYTES
+    size, count = queue.depth_bytes - queue.staged_bytes - size, queue.depth - count
+    held = queue.in_flight * (HELD_BYTES + _buffer(size // max(count, 1)))
+    size += count * ENTRY_BYTES
     if size > ASKED_FROM:
         size //= _holders(queue)
-    return size + queue.in_flight * HELD_BYTES
+    return size + held
+
+
+def _buffer(size: int) -> int:
+    """What the engine keeps of a message that it has sent, of so many bytes."""
+    return 1 << (size - 1).bit_length() if size > 0 else 0
 
 
 def _holders(queue: Queue) -> int:

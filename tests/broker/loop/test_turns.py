@@ -12,6 +12,7 @@ from support.stepped_broker import SteppedBroker, SteppedStream
 from penstock_amqp.endpoint.buffers import INPUT_BYTES
 from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import Source, Target, Transfer
+from penstock_broker.clock import Timers
 
 HEARTBEAT = encode_frame(None)
 MESSAGE = b"\x00\x53\x75\xa0\x01x"
@@ -81,3 +82,35 @@ def test_queues_get_a_millisecond_of_a_turn_however_much_there_is_to_read(timed:
             if not waiting:
                 break
         assert not waiting, f"{waiting} of 12 queues wait after 6 turns"
+
+
+def test_compaction_uses_idle_turns_and_waits_for_no_traffic(
+    timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One message of sixty is left in each of forty segments, and nobody says anything any more."""
+    log, queue = timed.log, timed.make_queue("work").incarnation
+    for _ in range(40):
+        messages = [log.put(log.route_set((queue,)), bytes(1000), 0) for _ in range(60)]
+        log.write()
+        log.ack_many(queue, messages[1:])
+        log.topology("exchange", "x", bytes(4000))  # so that a checkpoint is due
+    log.write()
+    log.sync()
+    waits: list[int] = []
+
+    def wait_ms(_timers: Timers, _now: int, most: int) -> int:
+        waits.append(most)
+        return 0
+
+    monkeypatch.setattr(Timers, "wait_ms", wait_ms)
+    before, in_vain = log.segments, 0
+    for _ in range(1000):
+        wanted, waited = log.wants_maintenance, len(waits)
+        timed.now_ms += 1  # acks are synced some milliseconds later
+        timed.loop.turn()
+        in_vain += wanted and len(waits) > waited
+        if log.segments < 10:
+            break
+    assert before > 35
+    assert log.segments < 10
+    assert in_vain <= 1, "the first turn could not know it"

@@ -123,7 +123,7 @@ def test_the_account_counts_what_queues_hold_and_management_tells_it(roomy: Step
     assert (state["memoryLevel"], state["memoryBytes"], state["memoryRefused"]) == ("Ok", 16 * MIB, 0)
     peer.receive("q", credit=60)
     roomy.pass_ms(200)
-    assert broker_state(roomy.broker)["memoryUsedBytes"] == depth + 100 * 176 + 60 * 640, "in flight"
+    assert broker_state(roomy.broker)["memoryUsedBytes"] == depth + 100 * 176 + 60 * (640 + 16_384), "in flight"
     for _ in range(60):
         peer.take()
     roomy.pass_ms(200)

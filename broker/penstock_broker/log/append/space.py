@@ -3,13 +3,13 @@
 Source: docs/decisions/043-reserve-for-acks.md.
 """
 
-import time
 from collections.abc import Callable
 
 from penstock_broker.log.append.digest_writer import DigestWriter
 from penstock_broker.log.append.recycling import Recycling
 from penstock_broker.log.compaction.ack_compaction import AckCompaction, write_acks
 from penstock_broker.log.compaction.message_compaction import Compaction
+from penstock_broker.log.compaction.turn_share import share_ms
 from penstock_broker.log.disk.files import FileLayer
 from penstock_broker.log.disk.spare_segments import SpareSegments
 from penstock_broker.log.write.sync import Sync
@@ -35,13 +35,16 @@ class Space:
         digests: DigestWriter,
         reserve: int,
         clock: Callable[[], int],
+        timer: Callable[[], float],
     ) -> None:
-        """`reserve`: number of spare segments that publishers may not use. `clock`: milliseconds since 1970."""
+        """`reserve`: number of spare segments that publishers may not use. `clock`: milliseconds since 1970. `timer`:
+        seconds of any beginning, which are never put back.
+        """
         self._writer, self._spares, self._acks, self._sync = writer, spares, acks, sync
         self._messages = Compaction(files, writer.usage, writer, self._may_copy, clock)
         self._digests = digests
         self._recycling = Recycling(files, writer, spares, sync, digests.forget)
-        self._reserve, self._clock = reserve, clock
+        self._reserve, self._clock, self._timer = reserve, clock, timer
         self._fill_again_ms = 0
         self._has_deleted = False
         """A segment was deleted since the last attempt to get more space from the disk."""
@@ -66,7 +69,7 @@ class Space:
         nobody consumes."""
         if self._writer.failed is not None or not self._spares.full or len(self._spares) > self._reserve:
             return False
-        if self._has_deleted or self._spares.is_renaming or self._acks_want_work() or self._messages_want_work():
+        if self._has_deleted or self._spares.is_renaming or self._compaction_wants_work():
             return True
         return self._recycling.will_free
 
@@ -93,16 +96,22 @@ class Space:
 
     def wants_work(self) -> bool:
         """Whether `work` has something to do now."""
-        writer = self._writer
-        if writer.failed is not None or self._sync.is_filling_spare:
+        if self._writer.failed is not None:
             return False
         return (
-            self._recycling.wants_work
-            or self._may_fill()
-            or self._acks_want_work()
-            or self._messages_want_work()
+            self._spares_want_work()
+            or self._compaction_wants_work()
             or self._digests.wants_work(is_full=self._spares.full)
         )
+
+    def share_ms(self, spent_ms: float) -> float:
+        """Milliseconds that `work` may take of a turn that has taken `spent_ms` already."""
+        segments = len(self._writer.usage.segments)
+        return share_ms(segments, self._messages.alive, spent_ms, is_full=self._spares.full)
+
+    def _spares_want_work(self) -> bool:
+        # Compaction goes on while a spare or its name is synced: else a log that grows would be compacted the less.
+        return not self._sync.is_filling_spare and (self._recycling.wants_work or self._may_fill())
 
     def _is_time_to_fill(self) -> bool:
         # More than the whole wait to go: the clock was put back, and the time noted before says nothing.
@@ -117,37 +126,52 @@ class Space:
         if not self.wants_work():
             return
         try:
-            self._work(time.perf_counter() + budget_ms / 1000, first_message)
+            self._work(budget_ms / 1000, first_message)
         except OSError as error:
             self._fail(error)
 
-    def _work(self, deadline: float, first_message: int) -> None:
-        writer = self._writer
-        if self._recycling.wants_work:
-            if self._recycling.work(first_message):
-                self._has_deleted, self._fill_again_ms = True, 0
-            return
+    def _work(self, budget: float, first_message: int) -> None:
+        begin = self._timer()
 
         def more() -> bool:
-            return time.perf_counter() < deadline
+            return self._timer() < begin + budget
 
+        def half() -> bool:
+            return self._timer() < begin + budget / 2
+
+        if not self._sync.is_filling_spare and self._provide_spare(first_message, more, half) and not more():
+            return
         if self._acks_want_work():
             acks = self._acks.work(more)
             if acks is not None:
-                write_acks(writer, acks, first_message)
-            return
-        is_short = len(self._spares) <= self._reserve  # a turn might have to fill one
-        if self._may_fill() and (is_short or not self._messages_want_work()):
-            handle = self._spares.fill(more)
-            self._has_deleted &= handle is not None and self._spares.full
-            self._fill_again_ms = self._clock() + _FULL_RETRY_MS if handle is None else 0
-            if handle is not None:
-                self._sync.request_for_spare(handle)
-                return
-        if self._messages_want_work():
+                write_acks(self._writer, acks, first_message)
+        elif self._messages_want_work():
             self._messages.work(more, first_message)
         elif self._digests.wants_work(is_full=self._spares.full):
             self._digests.work(more)
+
+    def _provide_spare(self, first_message: int, more: Callable[[], bool], half: Callable[[], bool]) -> bool:
+        """Recycle segments, or fill a spare further while `more()`, or only `half()` if there is something to
+        compact: else a log that grows would have no time for that, and grow further. Whether something was done.
+        """
+        if self._recycling.wants_work:
+            if self._recycling.work(first_message):
+                self._has_deleted, self._fill_again_ms = True, 0
+            return True
+        compacts = self._compaction_wants_work()
+        is_short = len(self._spares) <= self._reserve  # a turn might have to fill one
+        if not self._may_fill() or (compacts and not is_short):
+            return False
+        handle = self._spares.fill(half if compacts else more)
+        self._has_deleted &= handle is not None and self._spares.full
+        self._fill_again_ms = self._clock() + _FULL_RETRY_MS if handle is None else 0
+        if handle is None:
+            return False
+        self._sync.request_for_spare(handle)
+        return True
+
+    def _compaction_wants_work(self) -> bool:
+        return self._acks_want_work() or self._messages_want_work()
 
     def _acks_want_work(self) -> bool:
         writer = self._writer

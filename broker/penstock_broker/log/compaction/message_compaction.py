@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from penstock_broker.log.compaction.copies import CopyWriter
 from penstock_broker.log.compaction.survivors import PartRecord, Survivors, TooManyQueues
-from penstock_broker.log.compaction.victims import choose, choose_doubtful, largest_share
+from penstock_broker.log.compaction.victims import Look, largest_share
 from penstock_broker.log.disk.files import FileLayer
 from penstock_broker.log.format.record_codec import Malformed, acks_in, split
 from penstock_broker.log.format.records import Ack
@@ -35,7 +35,11 @@ COPIED_BYTES = 128 * 1024
 """Bytes of messages that are copied at a time, if a single one is not longer."""
 _QUEUES = 1000
 """Queues that are asked between two pauses."""
+SEGMENTS_PER_STEP = 256
+"""Segments that are looked at between two pauses. A log of more is looked at again when one segment in so many is new,
+or one message in so many has left: else a large log would be looked at all the time."""
 _PAUSE, _WAIT = False, True
+_END = object()
 
 LOOK_PAUSE_MS = 10_000
 """After a look into a segment that showed that it does not pay, none is looked into on suspicion for this time."""
@@ -65,6 +69,9 @@ class Compaction:
         self._clock = clock
         self._copies = CopyWriter(usage, writer)
         self._steps: Steps | None = None
+        self.alive = 0.0
+        """Segments that what is alive would fill, as it was seen last."""
+        self._look: Iterator[None] | None = None
         self._looked_at: tuple[int, int, bool] | None = None
         self._look_again_at = 0
         self._suspected: int = 0
@@ -88,27 +95,53 @@ class Compaction:
         Decided anew whenever a segment was begun, topology was restated, the disk became full, or many acks came; and
         for what the sizes of messages may hide, every ten seconds in which acks came.
         """
+        if self._steps is None and self._look is None and self._is_time_to_look(kept_from, is_full=is_full):
+            self._look = self._look_around(kept_from, is_full=is_full)
+            self._go_on_looking()
         if self._steps is not None:
             return not self._waits_for or self._has_room(self._waits_for)
+        return self._look is not None
+
+    def _is_time_to_look(self, kept_from: int, *, is_full: bool) -> bool:
+        segments, died = self._usage.segments, self._usage.died
+        if died != self._suspected and self._may_suspect():
+            return True
+        if self._looked_at is None or died >= self._look_again_at:
+            return True
+        newest, was_kept_from, was_full = self._looked_at
+        new = max(segments[-1].number - newest, kept_from - was_kept_from)
+        return is_full is not was_full or new > (0 if is_full else len(segments) // SEGMENTS_PER_STEP)
+
+    def _go_on_looking(self) -> None:
+        assert self._look is not None
+        if next(self._look, _END) is _END:
+            self._look = None
+
+    def _look_around(self, kept_from: int, *, is_full: bool) -> Iterator[None]:
+        """Look at all segments; pauses. At the end the victims are known, if it pays."""
         usage = self._usage
-        look = usage.segments[-1].number, kept_from, is_full
-        is_new = look != self._looked_at or usage.died >= self._look_again_at
-        if not is_new and (usage.died == self._suspected or not self._may_suspect()):
-            return False
-        segments = usage.segments
-        self._looked_at = look
-        self._look_again_at = usage.died + sum(each.put_places for each in segments) // (4 * len(segments)) + 1
-        victims = choose(segments, kept_from, is_full=is_full)
-        if not victims and self._may_suspect():
-            victims = choose_doubtful(segments, kept_from, is_full=is_full)
-            self._is_futile = bool(victims)
+        segments, died, suspects = list(usage.segments), usage.died, self._may_suspect()
+        self._looked_at = segments[-1].number, kept_from, is_full
+        look = Look(segments[-1].number, kept_from, is_full=is_full, suspects=suspects)
+        for start in range(0, len(segments), SEGMENTS_PER_STEP):
+            if start:
+                yield
+            look.add(segments[start : start + SEGMENTS_PER_STEP])
+        self.alive = look.alive
+        quarters = max(1, len(segments) * 4 // SEGMENTS_PER_STEP)  # of the messages that a segment holds
+        self._look_again_at = died + look.places * quarters // (4 * len(segments)) + 1
+        victims = look.victims()
+        is_suspicion = suspects and not victims
+        if is_suspicion:
+            victims = look.doubtful()
             if not victims:
-                self._suspected = usage.died
+                self._suspected = died
                 self._suspect_again_ms = self._clock() + (SHORT_PAUSE_MS if is_full else LOOK_PAUSE_MS)
+        victims = [each for each in victims if each.live and self._is_there(each)]  # the look may have taken some turns
+        self._is_futile = is_suspicion and bool(victims)
         if victims:
             self._is_urgent = is_full
             self._steps = self._rewrite(victims, is_full=is_full)
-        return bool(victims)
 
     def _may_suspect(self) -> bool:
         # More than the whole wait to go: the clock was put back, and the time noted before says nothing.
@@ -119,8 +152,14 @@ class Compaction:
 
         `first_message`: no put of a new message that is still to be written has a lower number.
         """
+        while self._look is not None:
+            self._go_on_looking()
+            if not more():
+                return
+        if self._steps is None:
+            return
         self._copies.first_message = first_message
-        for has_to_wait in self._steps or ():
+        for has_to_wait in self._steps:
             if has_to_wait or not more():
                 return
         self._steps = self._looked_at = None

@@ -6,10 +6,12 @@ rewritten: at most four bytes are copied for three that become free. Together wi
 acks alone, one in eight at most (see `ack_compaction`), the log stays within 2 A and a few segments.
 
 When the disk is full, segments of which up to three quarters are alive are rewritten too, as soon as that frees one.
+A log may have ten thousand segments, so they are looked at in pieces (`Look`).
 Source: docs/decisions/081-compaction-of-messages.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from heapq import nlargest, nsmallest
 
 from penstock_broker.log.format.blocks import SEGMENT_START
 from penstock_broker.log.segments.segment_usage import Segment
@@ -17,6 +19,9 @@ from penstock_broker.log.segments.segment_usage import Segment
 LARGEST_SHARE = 4 / 7
 """Of a segment that is rewritten, the share that is alive is smaller."""
 LARGEST_SHARE_WHEN_FULL = 3 / 4
+SHARE_STEPS = 16
+"""Of segments whose shares differ by less than one in so many, the oldest come first: the acks that name one segment
+are often in the next, which is read then anyway."""
 SLACK = 2
 """Segments that may be in use beyond what the shares allow."""
 DOUBTFUL_SLACK = 4
@@ -32,46 +37,72 @@ def largest_share(*, is_full: bool) -> float:
     return LARGEST_SHARE_WHEN_FULL if is_full else LARGEST_SHARE
 
 
-def choose(segments: Sequence[Segment], kept_from: int, *, is_full: bool) -> list[Segment]:
-    """The segments to rewrite now, those with the least alive first; none if it does not pay yet.
+class Look:
+    """One look at all segments, in pieces: call `add` for each piece, then ask. Meanwhile messages may leave; what is
+    chosen is measured once more before it is rewritten."""
 
-    `kept_from`: the first segment that is needed for its topology. The newest segment is never chosen.
-    """
-    largest = largest_share(is_full=is_full)
-    held = [
-        (segment.alive_bytes / segment.size, segment.number, segment)
-        for segment in segments[:-1]
-        if segment.number < kept_from and segment.live and _can_move(segment)
-    ]
-    victims = sorted(each for each in held if each[0] < largest)
-    if is_full:
-        gain = sum(1 - segment.alive_bytes / _usable(segment) for _, _, segment in victims[:MOST_VICTIMS]) - 1
-    else:
-        gain = sum(1 - share / largest for share, _, _ in held) - SLACK
-    return [segment for _, _, segment in victims[:MOST_VICTIMS]] if gain >= 0 else []
+    def __init__(self, newest: int, kept_from: int, *, is_full: bool, suspects: bool) -> None:
+        """`newest`: the segment that is being written, which is never chosen. `kept_from`: the first segment that is
+        needed for its topology. `suspects`: whether `doubtful` will be asked, too.
+        """
+        self.alive = 0.0
+        """Segments that what is alive would fill."""
+        self.places = 0
+        """Messages that were counted in all segments, those that have left included."""
+        self._end, self._is_full, self._suspects = min(newest, kept_from), is_full, suspects
+        self._largest = largest_share(is_full=is_full)
+        self._gain = self._doubtful_gain = 0.0
+        self._least: list[tuple[int, int, Segment]] = []  # with the least alive
+        self._gains: list[float] = []  # of the segments with the least alive at least
+        self._most_doubtful: tuple[float, int, Segment] | None = None
 
+    def add(self, segments: Iterable[Segment]) -> None:
+        """Look at these, too."""
+        largest, small = self._largest, list[tuple[int, int, Segment]]()
+        movable: list[Segment] = []
+        for segment in segments:
+            self.places += segment.put_places
+            if not segment.live:
+                continue
+            share = segment.alive_bytes / segment.size
+            self.alive += share
+            if segment.number >= self._end or not _can_move(segment):
+                continue
+            self._gain += 1 - share / largest
+            if share < largest:
+                small.append((int(share * SHARE_STEPS), segment.number, segment))
+            movable.append(segment)
+        self._least = nsmallest(MOST_VICTIMS, [*self._least, *small])
+        if self._suspects:
+            self._suspect(movable)
 
-def choose_doubtful(segments: Sequence[Segment], kept_from: int, *, is_full: bool) -> list[Segment]:
-    """The segment to look into because less may be alive in it than its number of messages says; none if that would not
-    matter. Where sizes are very unequal, the messages that have left may have been the longest.
-    """
-    largest = largest_share(is_full=is_full)
-    held = [
-        (segment.least_alive_bytes / segment.size, segment)
-        for segment in segments[:-1]
-        if segment.number < kept_from and segment.live and _can_move(segment)
-    ]
-    if is_full:
-        gains = (1 - segment.least_alive_bytes / _usable(segment) for share, segment in held if share < largest)
-        gain = sum(sorted(gains, reverse=True)[:MOST_VICTIMS]) - 1
-    else:
-        gain = sum(1 - share / largest for share, _ in held) - DOUBTFUL_SLACK
-    doubtful = [
-        (segment.alive_bytes - segment.least_alive_bytes, segment.number, segment)
-        for share, segment in held
-        if share < largest and segment.alive_bytes > segment.least_alive_bytes
-    ]
-    return [max(doubtful)[2]] if gain >= 0 and doubtful else []
+    def _suspect(self, segments: Iterable[Segment]) -> None:
+        for segment in segments:
+            least = segment.least_alive_bytes
+            share = least / segment.size
+            self._doubtful_gain += 1 - share / self._largest
+            if share >= self._largest:
+                continue
+            if self._is_full:
+                self._gains = nlargest(MOST_VICTIMS, [*self._gains, 1 - least / _usable(segment)])
+            doubt = segment.alive_bytes - least
+            if doubt > 0 and (self._most_doubtful is None or (doubt, segment.number) > self._most_doubtful[:2]):
+                self._most_doubtful = doubt, segment.number, segment
+
+    def victims(self) -> list[Segment]:
+        """The segments to rewrite now, those with the least alive first; none if it does not pay yet."""
+        if self._is_full:
+            gain = sum(1 - segment.alive_bytes / _usable(segment) for _, _, segment in self._least) - 1
+        else:
+            gain = self._gain - SLACK
+        return [segment for _, _, segment in self._least] if gain >= 0 else []
+
+    def doubtful(self) -> list[Segment]:
+        """The segment to look into because less may be alive in it than its number of messages says; none if that would
+        not matter. Where sizes are very unequal, the messages that have left may have been the longest.
+        """
+        gain = sum(self._gains) - 1 if self._is_full else self._doubtful_gain - DOUBTFUL_SLACK
+        return [self._most_doubtful[2]] if gain >= 0 and self._most_doubtful is not None else []
 
 
 def _usable(segment: Segment) -> float:

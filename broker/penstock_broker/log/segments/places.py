@@ -71,7 +71,12 @@ class Places(Generic[S]):
 
     def remove(self, segment: S) -> None:
         """No message lies in the segment any more: its ranges fall to their neighbours. The last range stays."""
-        self._rebuild(pair for pair in zip(self._firsts, self._segments, strict=True) if pair[1] is not segment)
+        firsts, segments = self._firsts, self._segments
+        at = 0
+        for _ in range(segments.count(segment)):
+            at = segments.index(segment, at)
+            meets = 0 < at < len(segments) - 1 and segments[at - 1] is segments[at + 1]
+            del firsts[at : at + 1 + meets], segments[at : at + 1 + meets]
 
     def rebuild(self, messages: Iterable[tuple[int, S]], first_free: int, newest: S) -> None:
         """Begin anew from messages, ascending, with their segments. From `first_free` on they lie in the newest."""

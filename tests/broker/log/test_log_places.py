@@ -1,0 +1,38 @@
+"""Where messages lie, compared with a table that names the segment of each number."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_broker.log.segments.places import Places
+
+LAST = 59
+MOVES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, LAST), st.integers(0, LAST), st.integers(0, 5)))
+"""From which segment, the two ends of the span, and to which one."""
+
+
+@given(moves=MOVES, removed=st.lists(st.sampled_from("abcde"), unique=True))
+def test_each_number_lies_where_it_was_moved_and_what_is_left_keeps_its_place(
+    moves: list[tuple[int, int, int, int]], removed: list[str]
+) -> None:
+    names = "abcdef"
+    places, table = Places[str](), [names[number // 10] for number in range(LAST + 1)]
+    for index, name in enumerate(names):
+        places.begin(index * 10, name)
+    for source, one, other, target in moves:
+        first, last = min(one, other), max(one, other)
+        places.move(names[source], first, last, names[target])
+        for number in range(first, last + 1):
+            if table[number] == names[source]:
+                table[number] = names[target]
+    assert [places[number] for number in range(LAST + 1)] == table
+    if table[LAST] in removed:
+        return  # the newest segment is never removed
+    for name in removed:
+        places.remove(name)
+    for number, name in enumerate(table):
+        if name not in removed:
+            assert places[number] == name
+    ranges = [part for part, _ in places.split(range(LAST + 1))]
+    assert all(one != other for one, other in pairwise(ranges)), "ranges that meet are one"
