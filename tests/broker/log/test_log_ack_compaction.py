@@ -226,3 +226,22 @@ def test_what_was_said_of_a_message_outlives_the_segment_in_which_it_was_said(tm
         assert (first.remark, first.deliveries) == (b"twice", 5)
         assert all(not each.remark for each in recovered.messages[flow.queues[1]])
         flow.log.close()
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_what_acks_hold_may_leave_at_each_step(tmp_path: Path, steps: int) -> None:
+    """The old message leaves when its acks are due to be compacted, or are being compacted."""
+    flow = Flow(tmp_path, SimulatedFiles())
+    old = flow.put()
+    flow.run(250, maintained=False)
+    flow.log.sync()
+    for _ in range(steps):
+        assert flow.log.wants_maintenance
+        flow.log.maintain(0)
+        flow.log.write()
+        flow.log.sync()
+    assert flow.log.wants_maintenance
+    flow.take(old)
+    settle(flow.log)
+    flow.restart()
+    flow.log.close()

@@ -20,7 +20,7 @@ from penstock_broker.log.write.writer import SegmentWriter
 
 LOGGER = logging.getLogger(__name__)
 
-MOST_AT_ONCE = 64
+MOST_AT_ONCE = 4
 """Segments that one block says to be over."""
 
 

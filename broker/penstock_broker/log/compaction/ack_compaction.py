@@ -101,7 +101,8 @@ class AckCompaction:
             self._steps = self._gather(held, tuple(segment for segment in idle if segment.acks_into & held))
 
     def _gather(self, held: frozenset[int], sources: tuple[Segment, ...]) -> Iterator[None]:
-        wanted = _wanted(map(self._usage.by_number.__getitem__, held))
+        by_number = self._usage.by_number
+        wanted = _wanted(by_number[number] for number in held if number in by_number)  # others are recycled meanwhile
         firsts = [first for first, _ in wanted]
         found: dict[tuple[int, int], list[Span]] = {}
         for source in sources:

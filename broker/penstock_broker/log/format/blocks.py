@@ -8,9 +8,9 @@ must never serve half a log.
 from dataclasses import dataclass
 from enum import IntFlag
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from zlib_ng.zlib_ng import crc32
+from zlib_ng import zlib_ng
 
 VERSION: Final = 1
 
@@ -24,6 +24,16 @@ BLOCK_MAGIC: Final = b"PSTB"
 # magic, version, flags, length, checksum, segment number, offset, reserved, epoch, sequence, synced, time ms
 BLOCK_HEADER: Final = Struct("<4sHHIIQIIQQQQ")
 BLOCK_ALIGNMENT: Final = 64
+
+
+class Checksum(Protocol):
+    """The CRC-32 of RFC 1952 over some bytes, going on from the checksum of what comes before them."""
+
+    def __call__(self, data: bytes | bytearray | memoryview, value: int = 0, /) -> int: ...
+
+
+crc32: Final[Checksum] = zlib_ng.crc32  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+"""zlib's own, with the processor's instructions."""
 
 
 class BlockFlag(IntFlag):

@@ -8,9 +8,14 @@ CRC: any other 16 bytes with the same CRC serve as well, and `id_for_seed` makes
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from zlib_ng.zlib_ng import crc32
-
-from penstock_broker.log.format.blocks import BLOCK_ALIGNMENT, BLOCK_HEADER, BLOCK_MAGIC, SEGMENT_START, claimed_block
+from penstock_broker.log.format.blocks import (
+    BLOCK_ALIGNMENT,
+    BLOCK_HEADER,
+    BLOCK_MAGIC,
+    SEGMENT_START,
+    claimed_block,
+    crc32,
+)
 
 LONGEST: Final = 256 * 1024
 """Longer blocks, in bytes, are not looked at: computing a CRC backwards takes about 0.1 us for each byte."""

@@ -10,9 +10,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from zlib_ng.zlib_ng import crc32
-
-from penstock_broker.log.format.blocks import BLOCK_HEADER, BlockHeader
+from penstock_broker.log.format.blocks import BLOCK_HEADER, BlockHeader, crc32
 from penstock_broker.log.format.record_codec import (
     PREFIX,
     RecordType,

@@ -13,9 +13,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, Literal, NamedTuple
 
-from zlib_ng.zlib_ng import crc32
-
-from penstock_broker.log.format.blocks import BlockFlag, BlockHeader
+from penstock_broker.log.format.blocks import BlockFlag, BlockHeader, crc32
 from penstock_broker.log.format.record_codec import Malformed, decode_records
 from penstock_broker.log.format.records import Part, Record
 from penstock_broker.log.segments.block_index import BlockIndex

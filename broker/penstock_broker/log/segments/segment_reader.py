@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from zlib_ng.zlib_ng import crc32
-
 from penstock_broker.log.disk.files import FileLayer
-from penstock_broker.log.format.blocks import BLOCK_HEADER, SEGMENT_START, BlockFlag, BlockHeader, claimed_block
+from penstock_broker.log.format.blocks import BLOCK_HEADER, SEGMENT_START, BlockFlag, BlockHeader, claimed_block, crc32
 from penstock_broker.log.format.record_codec import Malformed, puts_in
 from penstock_broker.log.format.records import Put
 from penstock_broker.log.segments.segment_usage import Segment
