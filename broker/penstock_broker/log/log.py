@@ -12,7 +12,7 @@ Sources: docs/decisions/036-what-is-durable.md, 037-answer-after-sync.md, 044-pr
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 
 from penstock_broker.log.append.appender import Appender
@@ -277,9 +277,10 @@ class Log:
         """Read messages of one queue back, by number. Raises OSError. See `MessageReader.read`."""
         return self._messages.read(incarnation, first, last, most, most_bytes)
 
-    def can_read(self, message: int) -> bool:
-        """Whether `read` will find the message, which was written: its payload is in one piece."""
-        return not self._usage.has_body(message)
+    @property
+    def in_parts(self) -> Container[int]:
+        """The messages that `read` will not find although they were written: their payloads are in parts."""
+        return self._usage.in_parts
 
     # Bodies that come in parts: stage, append, then a put or a commit -------------------------------------------------
 

@@ -9,6 +9,7 @@ waits for much. Messages that the log does not hold stay in memory. Source: docs
 from __future__ import annotations
 
 import logging
+from collections.abc import Container
 from functools import partial
 from typing import Final
 
@@ -87,12 +88,12 @@ def tail_of(log: Log, queue: Queue) -> PagedTail:
     entries = RecordedEntries()
 
     def read(first: int, last: int, most: int, most_bytes: int) -> Stretch:
-        puts, following = log.read(queue.incarnation, first, last, most, most_bytes)
+        reading = log.read(queue.incarnation, first, last, most, most_bytes)
         longest = queue.policy.max_ttl_us
-        found = [entries.of(put.message, put.payload, put.arrival, put.flags) for put in puts]
+        found = entries.all_of(reading)
         if longest:
             found = [(*each[:EXPIRES], bounded(each[EXPIRES], each[AVAILABLE], longest), each[FLAGS]) for each in found]
-        return Stretch(found, following)
+        return Stretch(found, reading.following)
 
     def lost(count: int, size: int) -> None:
         queue.depth_bytes -= size
@@ -102,10 +103,11 @@ def tail_of(log: Log, queue: Queue) -> PagedTail:
     return PagedTail(read, lost)
 
 
-def can_page(log: Log, entry: Entry) -> bool:
-    """Whether the log gives back all that the entry says."""
-    is_said = entry[FLAGS] & _SAYS == LOGGED and not isinstance(entry[DATA], LargePayload)
-    return is_said and log.can_read(entry[NUMBER])
+def can_page(in_parts: Container[int], entry: Entry) -> bool:
+    """Whether the log gives back all that the entry says. `in_parts`: the messages whose bodies it has in parts."""
+    return (
+        entry[FLAGS] & _SAYS == LOGGED and not isinstance(entry[DATA], LargePayload) and entry[NUMBER] not in in_parts
+    )
 
 
 def keep_up(broker: Broker) -> None:
@@ -130,9 +132,9 @@ def _keep_up_level(broker: Broker, queue: Queue, level: PriorityLevel, window: i
     if tail is None:
         return
     if tail.arrivals:
-        tail.take_in(partial(can_page, broker.log), broker.log.first_unwritten, PAGED_PER_TURN)
+        tail.take_in(partial(can_page, broker.log.in_parts), broker.log.first_unwritten, PAGED_PER_TURN)
     if len(fresh) > 2 * window or len(level.back) > 2 * window:
-        if level.forget_bodies(window, partial(can_page, broker.log), PAGED_PER_TURN):
+        if level.forget_bodies(window, partial(can_page, broker.log.in_parts), PAGED_PER_TURN):
             queue.backlog.selections.search_again(level)
     elif len(fresh) * 2 < window and (queue.links.consumers or not fresh) and _may_read(broker, queue):
         _fill(broker, queue, level)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.messages.message_head import read_head
-from penstock_broker.log import VOLATILE
+from penstock_broker.log import VOLATILE, Reading
 from penstock_broker.messages.due_times import wishes_of
 from penstock_broker.queue.flags import LOGGED, SCHEDULED, SPILLED
-from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
+from penstock_broker.queue.message_prefix import NO_TIMES, UNKNOWN, MessagePrefix
 from penstock_core.message_times import available_at, expires_at
 
 __all__ = ["RecordedEntries"]
+
+_SPECIAL: Final = VOLATILE | SCHEDULED
+"""Flags of a record that say more than the message does."""
 
 
 class RecordedEntries:
@@ -38,3 +43,18 @@ class RecordedEntries:
             marks |= SCHEDULED
             available = available_at(arrival_us, wishes_of(data, beginning.head))
         return number, data, available, expires, marks | LOGGED
+
+    def all_of(self, reading: Reading) -> list[Entry]:
+        """The same for all that was read of a deep backlog: most cost no further call."""
+        found: list[Entry] = []
+        beginning = self._beginning
+        prefix, count_at, marks, ttl_us = beginning.prefix, beginning.count_at, beginning.flags, beginning.ttl_us
+        for _, number, arrival_us, data, flags in reading.puts:
+            if not flags & _SPECIAL and len(data) > count_at and data[count_at] <= NO_TIMES and data.startswith(prefix):
+                expires = arrival_us + ttl_us if ttl_us else 0
+                found.append((number, data, arrival_us, expires, marks | LOGGED))
+                continue
+            found.append(self.of(number, data, arrival_us, flags))
+            beginning = self._beginning
+            prefix, count_at, marks, ttl_us = beginning.prefix, beginning.count_at, beginning.flags, beginning.ttl_us
+        return found

@@ -13,8 +13,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
-from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Entry
+from penstock_amqp.endpoint.events import DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_broker.queue.flags import SPILLED
 from penstock_broker.queue.run import Run
 from penstock_broker.queue.tail_snapshot import (
@@ -105,18 +106,9 @@ class PagedTail:
 
         `can_page`: whether the log gives back what the entry says.
         """
-        arrivals, pieces = self.arrivals, self._pieces
-        ceiling = self._ceiling(pieces)
-        for _ in range(min(most, len(arrivals))):
-            entry = arrivals[0]
-            number = entry[NUMBER]
-            if number >= ceiling and can_page(entry):
-                if number >= written_below:
-                    return
-                self._forget(entry, pieces)
-                ceiling = number + 1
-            else:
-                self._keep(entry, pieces)
+        arrivals = self.arrivals
+        count = self._place(islice(arrivals, most), self._pieces, can_page, unwritten=written_below)
+        for _ in range(count):
             arrivals.popleft()
 
     def take_back(self, window: deque[Entry], keep: int, can_page: Callable[[Entry], bool], most: int) -> None:
@@ -124,12 +116,7 @@ class PagedTail:
         pieces = self._pieces
         floor = _key(pieces[0]) if pieces else None
         added: list[_Piece] = []
-        for entry in self._last_of(window, min(most, len(window) - keep)):
-            number = entry[NUMBER]
-            if can_page(entry) and (floor is None or number < floor) and number >= self._ceiling(added):
-                self._forget(entry, added)
-            else:
-                self._keep(entry, added)
+        self._place(self._last_of(window, min(most, len(window) - keep)), added, can_page, floor=floor)
         if added and isinstance(added[0], _Kept) and added[0].key == 0:
             added[0].key = _key(added[1]) if len(added) > 1 else floor or 0
         pieces[0:0] = added
@@ -140,16 +127,56 @@ class PagedTail:
         found.reverse()
         return found
 
-    def _forget(self, entry: Entry, pieces: list[_Piece]) -> None:
-        """The message comes behind these pieces, and the log alone has its body."""
+    def _place(
+        self,
+        entries: Iterable[Entry],
+        pieces: list[_Piece],
+        can_page: Callable[[Entry], bool],
+        *,
+        unwritten: int | None = None,
+        floor: int | None = None,
+    ) -> int:
+        """The messages come behind these pieces, up to the first that the log has not written; how many they are.
+
+        `unwritten`: from this number on it has written none; `floor`: messages from this number on stay in memory.
+        """
+        count, ceiling = 0, self._ceiling(pieces)
+        together: list[Entry] = []
+        for entry in entries:
+            number = entry[NUMBER]
+            if number >= ceiling and (floor is None or number < floor) and can_page(entry):
+                if unwritten is not None and number >= unwritten:
+                    break
+                together.append(entry)
+                ceiling = number + 1
+            else:
+                self._forget(together, pieces)
+                together = []
+                self._keep(entry, pieces)
+            count += 1
+        self._forget(together, pieces)
+        return count
+
+    def _forget(self, entries: Sequence[Entry], pieces: list[_Piece]) -> None:
+        """The messages, by ascending number, come behind these pieces, and the log alone has their bodies."""
+        if not entries:
+            return
+        first, end = entries[0], entries[-1][NUMBER]
+        size = sum([len(entry[DATA]) for entry in entries])
         last = pieces[-1] if pieces else None
-        if isinstance(last, Run) and last.takes(entry):
-            last.add(entry)
+        are_consecutive = end - first[NUMBER] + 1 == len(entries)
+        if are_consecutive and isinstance(last, Run) and last.follows(first) and not _expires(entries):
+            last.extend(end, len(entries), size)
         else:
-            pieces.append(Run(entry))
-        self.runs_count += 1
-        self.bytes += len(entry[DATA])
-        self.volatile += bool(entry[FLAGS] & SPILLED)
+            for entry in entries:
+                last = pieces[-1] if pieces else None
+                if isinstance(last, Run) and last.takes(entry):
+                    last.add(entry)
+                else:
+                    pieces.append(Run(entry))
+        self.runs_count += len(entries)
+        self.bytes += size
+        self.volatile += _spilled(entries)
 
     def _keep(self, entry: Entry, pieces: list[_Piece]) -> None:
         """The message comes behind these pieces, and stays in memory."""
@@ -195,7 +222,7 @@ class PagedTail:
                     del pieces[0]
             taken += entries
             count += len(found)
-            size += sum(len(entry[DATA]) for entry in found)
+            size += sum([len(entry[DATA]) for entry in found])
         return taken
 
     def _read_first(self, run: Run, most: int, most_bytes: int) -> tuple[list[Entry], list[Entry]]:
@@ -219,8 +246,9 @@ class PagedTail:
 
     def _leave(self, run: Run, entries: Sequence[Entry]) -> None:
         """They are not the run's any more."""
-        self._shrink(run, len(entries), sum(len(entry[DATA]) for entry in entries))
-        self.volatile -= sum(1 for entry in entries if entry[FLAGS] & SPILLED)
+        self._shrink(run, len(entries), sum([len(entry[DATA]) for entry in entries]))
+        if self.volatile:
+            self.volatile -= _spilled(entries)
 
     def _shrink(self, run: Run, count: int, size: int) -> None:
         run.count -= count
@@ -374,6 +402,15 @@ def take_chosen(entries: deque[Entry], chosen: Mapping[int, Entry]) -> list[Entr
         entries.clear()
         entries.extend(left)
     return taken
+
+
+def _expires(entries: Sequence[Entry]) -> bool:
+    return bool([1 for entry in entries if entry[EXPIRES]])
+
+
+def _spilled(entries: Sequence[Entry]) -> int:
+    """How many of them end with the process."""
+    return len([1 for entry in entries if entry[FLAGS] & SPILLED])
 
 
 def _nothing(first: int, last: int, most: int, most_bytes: int) -> Stretch:

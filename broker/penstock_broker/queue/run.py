@@ -79,6 +79,16 @@ class Run:
         if entry[EXPIRES] and (not self.expires or entry[EXPIRES] < self.expires):
             self.expires = entry[EXPIRES]
 
+    def follows(self, entry: Entry) -> bool:
+        """Whether `extend` may be called with messages that never expire, of which this is the first."""
+        return not self.expires and entry[NUMBER] == self._lasts[-1] + 1
+
+    def extend(self, last: int, count: int, size: int) -> None:
+        """So many messages with consecutive numbers, up to `last`, are the last of the run."""
+        self._lasts[-1] = last
+        self.count += count
+        self.bytes += size
+
     def numbers(self) -> Iterator[int]:
         """Of all messages of the run, ascending; nothing may change meanwhile."""
         removed = frozenset(self._removed or ())

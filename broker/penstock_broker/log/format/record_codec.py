@@ -229,30 +229,37 @@ def decode_records(data: memoryview) -> Iterator[Record]:
             raise Malformed(f"record of type {kind}: {error}") from error
 
 
-def puts_in(data: memoryview, *, with_volatile: bool) -> list[Put]:
+def puts_in(data: bytes, begin: int, end: int, *, with_volatile: bool) -> list[Put]:
     """The puts of one block, those of its commits included, except staged ones; other records are not looked into.
 
+    The records lie from `begin` to `end`: a slice of bytes takes half as long as one of a view.
     `with_volatile`: the broker that wrote volatile puts still runs; they get the flag `VOLATILE`. For readers of deep
     backlogs, and cheaper than `decode_records`. Raises Malformed.
     """
     found: list[Put] = []
-    offset, end = 0, len(data)
-    prefix, size, put = PREFIX.unpack_from, PREFIX.size, int(RecordType.PUT)
+    offset = begin
+    whole, size, put = PUT.unpack_from, PREFIX.size, int(RecordType.PUT)
+    make = tuple.__new__  # a third of the time that a call of `Put` takes
     try:
         while offset < end:
-            kind, flags, _, length = prefix(data, offset)
+            if data[offset] == put:
+                _, flags, _, length, route_set, _, message, arrival = whole(data, offset)
+                following = offset + size + length
+                if following <= end:
+                    payload = data[offset + PUT.size : following]
+                    found.append(make(Put, (route_set, message, arrival, payload, flags)))
+                    offset = following
+                    continue
+            kind, flags, _, length = PREFIX.unpack_from(data, offset)
             offset += size
             following = offset + length
             if following > end:
                 raise Malformed(f"record of type {kind} says {length} bytes, {end - offset} are left")
-            if kind == put:
-                route_set, _, message, arrival = _PUT_BODY.unpack_from(data, offset)
-                found.append(Put(route_set, message, arrival, bytes(data[offset + PUT_FIXED : following]), flags))
-            elif kind == RecordType.COMMIT:
-                found += puts_in(data[offset:following], with_volatile=False)
+            if kind == RecordType.COMMIT:
+                found += puts_in(data, offset, following, with_volatile=False)
             elif kind == RecordType.VOLATILE_PUT and with_volatile:
                 route_set, _, message, arrival = _PUT_BODY.unpack_from(data, offset)
-                payload = bytes(data[offset + PUT_FIXED : following])
+                payload = data[offset + PUT_FIXED : following]
                 found.append(Put(route_set, message, arrival, payload, flags | VOLATILE))
             offset = following
     except StructError as error:

@@ -8,6 +8,7 @@ import logging
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from penstock_broker.log.disk.files import FileLayer, read_all
@@ -40,6 +41,9 @@ KEPT_ROUTES: Final = 256
 """Route sets that are remembered of those that no put will name again."""
 
 
+_MESSAGE: Final = itemgetter(Put._fields.index("message"))
+
+
 class Reading(NamedTuple):
     """The messages that were found, by number, and the number at which to go on."""
 
@@ -50,15 +54,21 @@ class Reading(NamedTuple):
 class _Block(NamedTuple):
     puts: list[Put]
     """Those with a payload of their own, by number."""
+    bytes: int
+    """Of their payloads."""
+    route_sets: frozenset[int]
     end: int
 
 
 class _Records(NamedTuple):
     """Of one block."""
 
-    content: memoryview
+    data: bytes
+    begin: int
+    """Where in `data` they begin."""
+    length: int
     end: int
-    """Where the next one begins."""
+    """Where the next block of the segment begins."""
     is_current: bool
     """The block is of the present epoch."""
 
@@ -91,31 +101,40 @@ class MessageReader:
 
         Puts that the queue has acknowledged are among them; large payloads that lie in parts are not. Raises OSError.
         """
-        found: dict[int, Put] = {}
+        found: list[Put] = []  # by number
         ours: dict[int, bool] = {}
         size, number = 0, first
+
+        def is_ours(route_set: int, segment: Segment) -> bool:
+            known = ours.get(route_set)
+            if known is None:
+                known = ours[route_set] = self._is_for(incarnation, route_set, segment)
+            return known
+
         while number <= last and len(found) < most and size < most_bytes:
             segment, upto = self._usage.places.stretch(number)
             upto = min(upto, last)
             following = upto + 1
             for start in segment.blocks.starts(number):
                 reached = upto + 1
-                for puts in self._puts_from(segment, start, number, upto):
-                    for put in puts:
-                        if not number <= put.message <= upto:
-                            continue
-                        is_ours = ours.get(put.route_set)
-                        if is_ours is None:
-                            is_ours = ours[put.route_set] = self._is_for(incarnation, put.route_set, segment)
-                        if is_ours:
-                            found[put.message] = put
-                            size += len(put.payload)
+                for block in self._blocks_from(segment, start, number, upto):
+                    puts = block.puts
+                    if puts[0].message >= number and puts[-1].message <= upto and len(block.route_sets) == 1:
+                        if is_ours(puts[0].route_set, segment):
+                            found = _merged(found, puts)
+                            size += block.bytes
+                    else:
+                        own = [put for put in puts if number <= put.message <= upto and is_ours(put.route_set, segment)]
+                        found = _merged(found, own)
+                        size += sum([len(put.payload) for put in own])
                     if len(found) >= most or size >= most_bytes:
                         reached = min(reached, puts[-1].message + 1)
                         break
                 following = min(following, reached)
             number = following
-        return Reading([found[each] for each in sorted(found) if each < number], number)
+        if found and found[-1].message >= number:
+            found = [put for put in found if put.message < number]
+        return Reading(found, number)
 
     def _is_for(self, incarnation: int, route_set: int, segment: Segment) -> bool:
         queues = self._routes.incarnations.get(route_set) or self._former.get(route_set)
@@ -144,7 +163,10 @@ class MessageReader:
     def _definition(self, route_set: int, segment: Segment) -> RouteSet | RouteDifference | None:
         at = segment.definitions.get(route_set, 0)
         found = self._records(segment, at) if at else None
-        records = decode_records(found.content) if found is not None else self._records_of_digest(segment)
+        if found is not None:
+            records = decode_records(memoryview(found.data)[found.begin : found.begin + found.length])
+        else:
+            records = self._records_of_digest(segment)
         for record in records:
             if isinstance(record, RouteSet | RouteDifference) and record.route_set == route_set:
                 return record
@@ -163,8 +185,8 @@ class MessageReader:
             if isinstance(item, PlacedRecords):
                 yield from item.records
 
-    def _puts_from(self, segment: Segment, start: Start, first: int, last: int) -> Iterator[list[Put]]:
-        """The puts of each block from `start` on that may hold messages from `first` to `last`."""
+    def _blocks_from(self, segment: Segment, start: Start, first: int, last: int) -> Iterator[_Block]:
+        """The blocks from `start` on that may hold messages from `first` to `last`."""
         at, end = start.offset, start.end or segment.end
         while 0 < at < end:
             block = self._block(segment, at)
@@ -176,7 +198,7 @@ class MessageReader:
                 continue
             if block.puts[0].message > last:
                 return
-            yield block.puts
+            yield block
 
     def _behind_damage(self, segment: Segment, at: int) -> int:
         """Where to go on behind a block that can't be read: at the next sound one; 0 if there is none."""
@@ -220,14 +242,16 @@ class MessageReader:
         try:
             if found is None:
                 raise Malformed("no sound block begins there")
-            puts = sorted(puts_in(found.content, with_volatile=found.is_current), key=_message)
+            upto = found.begin + found.length
+            puts = sorted(puts_in(found.data, found.begin, upto, with_volatile=found.is_current), key=_MESSAGE)
         except Malformed as error:
             if key not in self._named:
                 self._named.add(key)
                 LOGGER.error("the log is damaged: %s, byte %d: %s; its messages are lost", segment.path, at, error)
             return None
-        read = _Block(puts, found.end)
-        self._keep(key, read, len(found.content))
+        size = sum([len(put.payload) for put in puts])
+        read = _Block(puts, size, frozenset([put.route_set for put in puts]), found.end)
+        self._keep(key, read, found.length)
         return read
 
     def _gives_up(self, key: tuple[int, int]) -> bool:
@@ -244,13 +268,12 @@ class MessageReader:
     def _records(self, segment: Segment, at: int) -> _Records | None:
         """The block that begins there; None if it is not sound."""
         data, view_at = self._bytes(segment, at)
-        view = memoryview(data)
-        block = decode_block(view, at, segment.number, self._seed, view_at=view_at)
+        block = decode_block(memoryview(data), at, segment.number, self._seed, view_at=view_at)
         if block is None:
             return None
         begin = at - view_at + BLOCK_HEADER.size
         end = segment.end if block.flags & BlockFlag.SEAL else block.end
-        return _Records(view[begin : begin + block.length], end, block.epoch == self._epoch)
+        return _Records(data, begin, block.length, end, block.epoch == self._epoch)
 
     def _bytes(self, segment: Segment, at: int) -> tuple[bytes, int]:
         """Bytes of the segment that hold the whole block at `at`, and where they begin."""
@@ -294,5 +317,10 @@ def _holds_block(data: bytes, at: int) -> bool:
     return len(data) >= at + size and len(data) >= at + size + BLOCK_HEADER.unpack_from(data, at)[3]
 
 
-def _message(put: Put) -> int:
-    return put.message
+def _merged(found: list[Put], puts: list[Put]) -> list[Put]:
+    """Both, by number; of a message that is in both, the later put."""
+    if not found or not puts or found[-1].message < puts[0].message:
+        found += puts
+        return found
+    by_number = {put.message: put for put in found} | {put.message: put for put in puts}
+    return [by_number[number] for number in sorted(by_number)]

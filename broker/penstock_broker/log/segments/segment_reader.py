@@ -83,7 +83,7 @@ def find_put(files: FileLayer, segment: Segment, message: int, seed: int) -> Put
         while at < end:
             try:
                 found = [block for block in sound_block(files, segment, at, seed) if block is not None]
-                puts = puts_in(found[0].records, with_volatile=False)
+                puts = puts_in(bytes(found[0].records), 0, found[0].header.length, with_volatile=False)
             except Malformed:
                 break
             for put in puts:

@@ -10,7 +10,7 @@ puts for very many queues, their updates are spread over the next turns (`Pendin
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -293,9 +293,10 @@ class SegmentUsage:
         if queues:
             self._holders[message] = _Holder(queues, body)
 
-    def has_body(self, message: int) -> bool:
-        """Whether the message, which is live, names a body that came in parts."""
-        return message in self._holders
+    @property
+    def in_parts(self) -> Container[int]:
+        """The live messages that name a body which came in parts."""
+        return self._holders
 
     def place_part(self, segments: dict[Segment, int], segment: Segment, length: int) -> None:
         """So many bytes of the body that `segments` is of lie in this segment too."""
