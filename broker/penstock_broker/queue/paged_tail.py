@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
-from penstock_amqp.endpoint.events import DATA, EXPIRES, FLAGS, NUMBER, Entry
-from penstock_broker.queue.flags import SPILLED
+from penstock_amqp.endpoint.events import DATA, NUMBER, Entry
 from penstock_broker.queue.run import Run
+from penstock_broker.queue.tail_pieces import Kept, Piece, ceiling_of, expires, key_of, spilled, take_chosen
 from penstock_broker.queue.tail_snapshot import (
     READ_MESSAGES,
     RunPart,
@@ -28,24 +28,7 @@ from penstock_broker.queue.tail_snapshot import (
     read_all,
 )
 
-__all__ = ["PagedTail", "take_chosen"]
-
-
-class _Kept:
-    """Messages that stay in memory, by number. `key`: no run before them has so high a number."""
-
-    __slots__ = ("key", "numbers")
-
-    def __init__(self, key: int) -> None:
-        self.key = key
-        self.numbers: deque[int] = deque()
-
-
-_Piece = Run | _Kept
-
-
-def _key(piece: _Piece) -> int:
-    return piece.first if isinstance(piece, Run) else piece.key
+__all__ = ["PagedTail"]
 
 
 class PagedTail:
@@ -56,7 +39,7 @@ class PagedTail:
     def __init__(self, source: Source, lost: Callable[[int, int], None]) -> None:
         """`lost` is told how many messages, of how many bytes, are gone because the log is damaged."""
         self._source, self._lost = source, lost
-        self._pieces: list[_Piece] = []
+        self._pieces: list[Piece] = []
         self._in_memory: dict[int, Entry] = {}
         self.arrivals: deque[Entry] = deque()
         """What came last; it is taken in once the log has written it."""
@@ -114,11 +97,11 @@ class PagedTail:
     def take_back(self, window: deque[Entry], keep: int, can_page: Callable[[Entry], bool], most: int) -> None:
         """Take messages, `most` at most, over from the end of the window, until `keep` are left there."""
         pieces = self._pieces
-        floor = _key(pieces[0]) if pieces else None
-        added: list[_Piece] = []
+        floor = key_of(pieces[0]) if pieces else None
+        added: list[Piece] = []
         self._place(self._last_of(window, min(most, len(window) - keep)), added, can_page, floor=floor)
-        if added and isinstance(added[0], _Kept) and added[0].key == 0:
-            added[0].key = _key(added[1]) if len(added) > 1 else floor or 0
+        if added and isinstance(added[0], Kept) and added[0].key == 0:
+            added[0].key = key_of(added[1]) if len(added) > 1 else floor or 0
         pieces[0:0] = added
 
     def _last_of(self, window: deque[Entry], count: int) -> list[Entry]:
@@ -130,7 +113,7 @@ class PagedTail:
     def _place(
         self,
         entries: Iterable[Entry],
-        pieces: list[_Piece],
+        pieces: list[Piece],
         can_page: Callable[[Entry], bool],
         *,
         unwritten: int | None = None,
@@ -140,7 +123,7 @@ class PagedTail:
 
         `unwritten`: from this number on it has written none; `floor`: messages from this number on stay in memory.
         """
-        count, ceiling = 0, self._ceiling(pieces)
+        count, ceiling = 0, ceiling_of(pieces)
         together: list[Entry] = []
         for entry in entries:
             number = entry[NUMBER]
@@ -157,7 +140,7 @@ class PagedTail:
         self._forget(together, pieces)
         return count
 
-    def _forget(self, entries: Sequence[Entry], pieces: list[_Piece]) -> None:
+    def _forget(self, entries: Sequence[Entry], pieces: list[Piece]) -> None:
         """The messages, by ascending number, come behind these pieces, and the log alone has their bodies."""
         if not entries:
             return
@@ -165,7 +148,7 @@ class PagedTail:
         size = sum([len(entry[DATA]) for entry in entries])
         last = pieces[-1] if pieces else None
         are_consecutive = end - first[NUMBER] + 1 == len(entries)
-        if are_consecutive and isinstance(last, Run) and last.follows(first) and not _expires(entries):
+        if are_consecutive and isinstance(last, Run) and last.follows(first) and not expires(entries):
             last.extend(end, len(entries), size)
         else:
             for entry in entries:
@@ -176,23 +159,16 @@ class PagedTail:
                     pieces.append(Run(entry))
         self.runs_count += len(entries)
         self.bytes += size
-        self.volatile += _spilled(entries)
+        self.volatile += spilled(entries)
 
-    def _keep(self, entry: Entry, pieces: list[_Piece]) -> None:
+    def _keep(self, entry: Entry, pieces: list[Piece]) -> None:
         """The message comes behind these pieces, and stays in memory."""
         last = pieces[-1] if pieces else None
-        if not isinstance(last, _Kept):
-            last = _Kept(self._ceiling(pieces))
+        if not isinstance(last, Kept):
+            last = Kept(ceiling_of(pieces))
             pieces.append(last)
         last.numbers.append(entry[NUMBER])
         self._in_memory[entry[NUMBER]] = entry
-
-    def _ceiling(self, pieces: Sequence[_Piece]) -> int:
-        """The lowest number that may follow these pieces."""
-        if not pieces:
-            return 0
-        last = pieces[-1]
-        return last.last + 1 if isinstance(last, Run) else last.key
 
     # -- going out --------------------------------------------------------------------------------------------------
 
@@ -248,7 +224,7 @@ class PagedTail:
         """They are not the run's any more."""
         self._shrink(run, len(entries), sum([len(entry[DATA]) for entry in entries]))
         if self.volatile:
-            self.volatile -= _spilled(entries)
+            self.volatile -= spilled(entries)
 
     def _shrink(self, run: Run, count: int, size: int) -> None:
         run.count -= count
@@ -290,7 +266,7 @@ class PagedTail:
     def _at(self, number: int) -> int | None:
         """Where the run is that may hold the message; all behind it hold higher numbers, or none that runs hold."""
         pieces = self._pieces
-        at = bisect_right(pieces, number, key=_key) - 1
+        at = bisect_right(pieces, number, key=key_of) - 1
         while at >= 0 and not isinstance(pieces[at], Run):
             at -= 1
         return at if at >= 0 else None
@@ -302,7 +278,7 @@ class PagedTail:
         pieces = self._pieces
         while pieces:
             piece = pieces[-1]
-            if isinstance(piece, _Kept):
+            if isinstance(piece, Kept):
                 while piece.numbers:
                     entry = self._in_memory.pop(piece.numbers.pop(), None)
                     if entry is not None:
@@ -321,7 +297,7 @@ class PagedTail:
             if entries or first == run.first:
                 break
             span *= 4
-        kept = _Kept(first)
+        kept = Kept(first)
         kept.numbers.extend(entry[NUMBER] for entry in entries)
         self._in_memory |= {entry[NUMBER]: entry for entry in entries}
         self._leave(run, entries)
@@ -335,7 +311,7 @@ class PagedTail:
     def take_runs(self) -> list[Run]:
         """Hand over all that is in no memory, to somebody who needs only the numbers."""
         runs = [piece for piece in self._pieces if isinstance(piece, Run)]
-        self._pieces = [piece for piece in self._pieces if isinstance(piece, _Kept)]
+        self._pieces = [piece for piece in self._pieces if isinstance(piece, Kept)]
         self.runs_count = self.bytes = self.volatile = 0
         return runs
 
@@ -358,7 +334,7 @@ class PagedTail:
         """
         parts: list[RunPart | list[Entry]] = []
         for piece in self._pieces[self._at(after) or 0 :]:
-            if isinstance(piece, _Kept):
+            if isinstance(piece, Kept):
                 found = [self._in_memory[number] for number in piece.numbers if number in self._in_memory]
                 parts.append(behind(found, after))
             elif piece.last > after and (not due_us or 0 < piece.expires <= due_us):
@@ -378,8 +354,8 @@ class PagedTail:
         """No message here has a higher number; -1 if there is none."""
         numbers = [entry[NUMBER] for entry in self.arrivals]
         last = self._pieces[-1] if self._pieces else None
-        numbers += (-1, self._ceiling(self._pieces) - 1)
-        if isinstance(last, _Kept):
+        numbers += (-1, ceiling_of(self._pieces) - 1)
+        if isinstance(last, Kept):
             numbers += last.numbers
         return max(numbers)
 
@@ -392,25 +368,6 @@ class PagedTail:
         """The messages whose bodies are in memory; nothing may change meanwhile."""
         yield from self._in_memory.values()
         yield from self.arrivals
-
-
-def take_chosen(entries: deque[Entry], chosen: Mapping[int, Entry]) -> list[Entry]:
-    """Take `chosen` (by number) out of the entries; the others keep their places."""
-    taken = [entry for entry in entries if entry[NUMBER] in chosen]
-    if taken:
-        left = [entry for entry in entries if entry[NUMBER] not in chosen]
-        entries.clear()
-        entries.extend(left)
-    return taken
-
-
-def _expires(entries: Sequence[Entry]) -> bool:
-    return bool([1 for entry in entries if entry[EXPIRES]])
-
-
-def _spilled(entries: Sequence[Entry]) -> int:
-    """How many of them end with the process."""
-    return len([1 for entry in entries if entry[FLAGS] & SPILLED])
 
 
 def _nothing(first: int, last: int, most: int, most_bytes: int) -> Stretch:

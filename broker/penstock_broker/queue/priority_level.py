@@ -11,8 +11,9 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import NUMBER, Entry
 from penstock_broker.queue.disposal import Pile
-from penstock_broker.queue.paged_tail import PagedTail, take_chosen
+from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.sorted_messages import SortedMessages
+from penstock_broker.queue.tail_pieces import take_chosen
 
 __all__ = ["PriorityLevel"]
 

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 from penstock_broker.log.disk.files import FileLayer, read_all
 from penstock_broker.log.format.blocks import BLOCK_ALIGNMENT, BLOCK_HEADER, BLOCK_MAGIC, BlockFlag, decode_block
-from penstock_broker.log.format.record_codec import Malformed, decode_records, puts_in
+from penstock_broker.log.format.puts import puts_in
+from penstock_broker.log.format.record_codec import Malformed, decode_records
 from penstock_broker.log.format.records import Put, Record, RouteDifference, RouteSet
 from penstock_broker.log.format.route_sets import KnownRouteSets, RouteSets
 from penstock_broker.log.segments.block_index import Start

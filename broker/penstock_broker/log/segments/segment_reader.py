@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from penstock_broker.log.disk.files import FileLayer
 from penstock_broker.log.format.blocks import BLOCK_HEADER, SEGMENT_START, BlockFlag, BlockHeader, claimed_block, crc32
-from penstock_broker.log.format.record_codec import Malformed, puts_in
+from penstock_broker.log.format.puts import puts_in
+from penstock_broker.log.format.record_codec import Malformed
 from penstock_broker.log.format.records import Put
 from penstock_broker.log.segments.segment_usage import Segment
 
