@@ -270,6 +270,7 @@ def _both(one: Off, other: Off) -> Off:
 _END: Final = _instead(recycling, "_Leaving", _end_unawaited)
 _FREED: Final = _instead(segment_usage.SegmentUsage, "_lower", _release_unnoted)
 _CHECKPOINT: Final = _instead(checkpoint.CheckpointSchedule, "note_checkpoint", _checkpoint_unawaited)
+_MOVED_ACKS: Final = _instead(space, "write_acks", _moved_acks_unawaited)
 _PARTS: Final = _instead(segment_usage.SegmentUsage, "move_part", _moved_parts_unawaited)
 
 
@@ -311,8 +312,9 @@ OFF: Final[dict[str, Off]] = {
     "a segment is recycled when the record of its end is synced": _END,
     "acks stay as long as the puts that they name": _instead(segment_usage.SegmentUsage, "ack", _acks_forgotten),
     "acks that keep segments are written again before these are free": _instead(space, "write_acks", _acks_unmoved),
-    "segments wait until their acks that were written again are synced": _instead(
-        space, "write_acks", _moved_acks_unawaited
+    "a segment is over when its acks that were written again are synced": _MOVED_ACKS,
+    "a segment is recycled when its acks that were written again, or the record of its end, are synced": _both(
+        _MOVED_ACKS, _END
     ),
     "acks of copies name the older puts too": _instead(segment_usage.SegmentUsage, "move", _older_puts_unnoted),
     "a segment is over when its parts of bodies that were moved are synced": _PARTS,

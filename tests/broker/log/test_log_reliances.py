@@ -185,7 +185,7 @@ RED: Final[dict[str, Callable[[Path], None]]] = {
     "a segment is recycled when the checkpoint behind it, or the record of its end, is synced": checkpoint_without_sync,
     "acks stay as long as the puts that they name": crashes,
     "acks that keep segments are written again before these are free": crashes,
-    "segments wait until their acks that were written again are synced": crashes,
+    "a segment is recycled when its acks that were written again, or the record of its end, are synced": crashes,
     "acks of copies name the older puts too": taken_behind_its_copy,
     "a segment is recycled when its moved parts of bodies, or the record of its end, are synced": moved_parts_unsynced,
     "compaction notes acks, or sees by the tallies that it did not": taken_while_copied,
@@ -201,6 +201,7 @@ _END: Final = "the record of the segment's end is written behind it, and synced 
 GREEN: Final = {
     "a segment is over when the block that freed it is synced": _END,
     "a segment is over when the checkpoint behind it is synced": _END,
+    "a segment is over when its acks that were written again are synced": _END,
     "a segment is over when its parts of bodies that were moved are synced": _END,
     "compaction notes acks": "it sees by the tallies if one is lacking, and leaves the segment alone",
     "the zeros of a spare segment are synced": "it only makes later syncs cheap",
