@@ -113,12 +113,13 @@ class Rig:
         from penstock_broker.clock import Clock
         from penstock_broker.log import Log, LogOptions, SyncChoice
         from penstock_broker.settings import addresses
-        from penstock_broker.settings.settings import BrokerSettings
+        from penstock_broker.settings.settings import BrokerSettings, MemorySettings
 
         self.scenario = scenario
         self._counts = counts
         self._authority = Authority(folder)
-        settings = BrokerSettings(listeners=(self._listener(),)).for_dev()
+        memory = MemorySettings(max_bytes=scenario.memory_mib << 20) if scenario.memory_mib else MemorySettings()
+        settings = BrokerSettings(listeners=(self._listener(),), memory=memory).for_dev()
         self.files = CountingFiles()
         sync = LogOptions(segment_bytes=(32 if scenario.mebibytes else 4) << 20, sync=SyncChoice.INLINE)
         self.log, recovered = Log.open(folder / "log", files=self.files, options=sync)
@@ -132,6 +133,7 @@ class Rig:
         self.accepted = self.received = 0
         self.peers: list[Peer] = []
         consumer, producer = self._peer("consumer"), self._peer("producer")
+        self._consumer = consumer
         moves = scenario.driving is Driving.MOVE_IN_TRANSACTIONS
         self._mover = Mover(self._peer("mover"), self) if moves else None
         receivers = self._receivers(consumer, f"{scenario.address}-moved" if moves else scenario.address)
@@ -237,6 +239,37 @@ class Rig:
             while self.received < target:
                 self.turn()
 
+    def publish(self, messages: int) -> None:
+        """`messages` in batches, each accepted before the next; nobody takes them."""
+        target = self.accepted
+        last = target + messages
+        while target < last:
+            target += len(self.batch)
+            self._send_batch()
+            while self.accepted < target:
+                self.turn()
+
+    def leave(self) -> None:
+        """The consumer goes."""
+        self.peers.remove(self._consumer)
+        self._consumer.free()
+
+    def come_back(self) -> None:
+        """The consumer comes again, and takes what waits."""
+        self._consumer = self._peer("consumer")
+        self._receivers(self._consumer, self.scenario.address)
+
+    def take(self, messages: int) -> None:
+        """Until so many more were received."""
+        target = self.received + messages
+        while self.received < target:
+            self.turn()
+
+    def settle(self) -> None:
+        """Until the log has nothing left to do."""
+        while self._prepares():
+            self.turn()
+
     def _send_batch(self) -> None:
         if self._coordinator is None:
             self.sender.send(self.batch)
@@ -283,14 +316,24 @@ def run(scenario: Scenario, counter: CountingLibrary | Callgrind) -> dict[str, f
         gc.freeze()
         gc.disable()
         rig.send(scenario.first)
+        drive = rig.send
+        if scenario.waiting:
+            rig.leave()
+            rig.publish(scenario.waiting)
+            rig.settle()
+            drive = rig.publish
+        if scenario.driving is Driving.CONSUME_BACKLOG:
+            rig.come_back()
+            rig.take(scenario.waiting // 2)  # the first were still in memory
+            drive = rig.take
         made: dict[str, int] = {}
         if isinstance(counter, CountingLibrary):
             calls, syncs = counter.calls, rig.files.syncs
-            rig.send(scenario.counted)
+            drive(scenario.counted)
             made = {"calls": counter.calls - calls, "fdatasyncs": rig.files.syncs - syncs}
         else:
             counter.start()
-            rig.send(scenario.counted)
+            drive(scenario.counted)
             counter.stop()
         rig.log.close()
     return {kind: count / scenario.units for kind, count in made.items()}

@@ -34,7 +34,7 @@ def count(scenarios: tuple[Scenario, ...]) -> Figures:
         row = {"instructions": float(round(instructions / scenario.units)), **calls.get(scenario.name, {})}
         figures[scenario.name] = row
         unit = "MiB" if scenario.mebibytes else "message"
-        print(f"{scenario.name:26} {row['instructions']:>9,.0f} instructions", end="  ")
+        print(f"{scenario.name:38} {row['instructions']:>9,.0f} instructions", end="  ")
         if "calls" in row:
             print(f"{row['calls']:6.2f} engine calls  {row['fdatasyncs']:.4f} fdatasyncs", end=" ")
         print(f"per {unit}", flush=True)

@@ -44,6 +44,10 @@ class Driving(Enum):
     """Between the two, a third client settles messages of a queue and sends them on to another, in one transaction
     for every `PER_TRANSACTION`.
     """
+    PUBLISH_BEHIND = "behind"
+    """The consumer is away, and what is counted comes behind what waits."""
+    CONSUME_BACKLOG = "backlog"
+    """Nobody publishes, and what is counted goes from the midst of what waits."""
 
 
 PER_TRANSACTION = 16
@@ -69,6 +73,12 @@ class Scenario:
     """Part of the forwarding path that every message pays for: it may not grow over the baseline."""
     way: Way = Way.TCP
     driving: Driving = Driving.PLAIN
+    waiting: int = 0
+    """Messages in the subscription before counting begins. So many of 1 KiB that the broker, whose memory is
+    `memory_mib`, has forgotten the bodies of most.
+    """
+    memory_mib: int = 0
+    """0: the default of this machine."""
     delay_ms: int = 0
     """The clock moves on so far once a batch has been taken."""
     batch: int = BATCH
@@ -88,6 +98,11 @@ def _plain(kind: str, size: int) -> Scenario:
     durable = kind == "durable"
     message = encoded(bytes(size), durable=durable, properties=TWO_PROPERTIES)
     return Scenario(f"{kind} {size} B", (message,), durable, is_plain=True, counted=2560)
+
+
+def _deep(name: str, driving: Driving) -> Scenario:
+    message = encoded(bytes(1024), durable=True, properties=TWO_PROPERTIES)
+    return Scenario(name, (message,), durable=True, driving=driving, waiting=16_000, memory_mib=64, counted=2560)
 
 
 def _header(*, priority: int | None = None, ttl_ms: int | None = None) -> bytes:
@@ -166,4 +181,6 @@ SCENARIOS = (
     Scenario("WebSocket 1024 B", (_KIB,), way=Way.WEB_SOCKET),
     _large(1),
     _large(4),
+    _deep("1024 B that come behind a deep backlog", Driving.PUBLISH_BEHIND),
+    _deep("1024 B that go from a deep backlog", Driving.CONSUME_BACKLOG),
 )
