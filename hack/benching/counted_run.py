@@ -230,9 +230,7 @@ class Rig:
         last = target + messages
         while target < last:
             target += len(self.batch)
-            self._send_batch()
-            while self.accepted < target:
-                self.turn()
+            self.publish(len(self.batch))
             self.clock.us += self.scenario.delay_ms * 1000
             if self._mover is not None:
                 self._mover.move(len(self.batch))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from broker.log.log_steps import settle
 from broker.log.recoveries import SmallRule, assert_digests_find_the_same, assert_paging_finds_the_same
 from broker.log.simulated_files import PowerCut, SimulatedFiles
 
@@ -42,15 +43,6 @@ def opened(
         entropy=lambda size: log_id,
         pageable=SmallRule(),
     )
-
-
-def settle(log: Log) -> None:
-    log.write()
-    log.sync()
-    while log.wants_maintenance:
-        log.maintain(1000)
-        log.request_sync()
-        log.collect()
 
 
 class Written:
