@@ -173,7 +173,8 @@ class Loop:
         wait_ms = 0 if has_work or not may_wait else broker.clock.timers.wait_ms(broker.clock.now_ms, most_ms)
         ready = self._epoll.poll(wait_ms / 1000, MAX_EVENTS)
         clock = self._clock.seconds
-        deadline = clock() + TURN_SECONDS
+        began = clock()
+        deadline = began + TURN_SECONDS
         self._set_clock()
         broker.clock.turns += 1
         broker.clock.timers.run(broker.clock.now_ms, lambda: clock() < deadline)
@@ -197,7 +198,7 @@ class Loop:
             disposal.free_slice()
         self._maintained = log.wants_maintenance
         if self._maintained:
-            log.maintain(log.maintenance_ms(1000 * (clock() - deadline + TURN_SECONDS)))
+            log.maintain(log.maintenance_ms(1000 * (clock() - began)))
 
     def _set_clock(self) -> None:
         self.broker.clock.now_us = self._clock.now_us()

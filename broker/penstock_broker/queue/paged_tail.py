@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
-from penstock_amqp.endpoint.events import DATA, NUMBER, Entry
+from penstock_amqp.endpoint.events import NUMBER, Entry
 from penstock_broker.queue.run import Run
-from penstock_broker.queue.tail_pieces import Kept, Piece, ceiling_of, expires, key_of, spilled, take_chosen
+from penstock_broker.queue.tail_pieces import Kept, Piece, bytes_of, ceiling_of, expires, key_of, spilled, take_chosen
 from penstock_broker.queue.tail_snapshot import (
     READ_MESSAGES,
     RunPart,
@@ -145,7 +145,7 @@ class PagedTail:
         if not entries:
             return
         first, end = entries[0], entries[-1][NUMBER]
-        size = sum([len(entry[DATA]) for entry in entries])
+        size = bytes_of(entries)
         last = pieces[-1] if pieces else None
         are_consecutive = end - first[NUMBER] + 1 == len(entries)
         if are_consecutive and isinstance(last, Run) and last.follows(first) and not expires(entries):
@@ -198,7 +198,7 @@ class PagedTail:
                     del pieces[0]
             taken += entries
             count += len(found)
-            size += sum([len(entry[DATA]) for entry in found])
+            size += bytes_of(found)
         return taken
 
     def _read_first(self, run: Run, most: int, most_bytes: int) -> tuple[list[Entry], list[Entry]]:
@@ -222,7 +222,7 @@ class PagedTail:
 
     def _leave(self, run: Run, entries: Sequence[Entry]) -> None:
         """They are not the run's any more."""
-        self._shrink(run, len(entries), sum([len(entry[DATA]) for entry in entries]))
+        self._shrink(run, len(entries), bytes_of(entries))
         if self.volatile:
             self.volatile -= spilled(entries)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from penstock_amqp.endpoint.events import EXPIRES, FLAGS, NUMBER, Entry
+from penstock_amqp.endpoint.events import DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_broker.queue.flags import SPILLED
 from penstock_broker.queue.run import Run
 
-__all__ = ["Kept", "Piece", "ceiling_of", "expires", "key_of", "spilled", "take_chosen"]
+__all__ = ["Kept", "Piece", "bytes_of", "ceiling_of", "expires", "key_of", "spilled", "take_chosen"]
 
 
 class Kept:
@@ -39,6 +39,11 @@ def ceiling_of(pieces: Sequence[Piece]) -> int:
         return 0
     last = pieces[-1]
     return last.last + 1 if isinstance(last, Run) else last.key
+
+
+def bytes_of(entries: Sequence[Entry]) -> int:
+    """Of their bodies."""
+    return sum([len(entry[DATA]) for entry in entries])
 
 
 def expires(entries: Sequence[Entry]) -> bool:

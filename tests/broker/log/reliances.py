@@ -18,7 +18,7 @@ import pytest
 from broker.log.simulated_files import SimulatedFiles
 
 from penstock_broker.log import log
-from penstock_broker.log.append import recycling, space
+from penstock_broker.log.append import recycler, space
 from penstock_broker.log.compaction import survivors
 from penstock_broker.log.disk import syncers
 from penstock_broker.log.disk.files import Buffer, FileLayer
@@ -267,7 +267,7 @@ def _both(one: Off, other: Off) -> Off:
     return off
 
 
-_END: Final = _instead(recycling, "_Leaving", _end_unawaited)
+_END: Final = _instead(recycler, "_Leaving", _end_unawaited)
 _FREED: Final = _instead(segment_usage.SegmentUsage, "_lower", _release_unnoted)
 _CHECKPOINT: Final = _instead(checkpoint.CheckpointSchedule, "note_checkpoint", _checkpoint_unawaited)
 _MOVED_ACKS: Final = _instead(space, "write_acks", _moved_acks_unawaited)

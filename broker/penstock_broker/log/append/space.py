@@ -6,7 +6,7 @@ Source: docs/decisions/043-reserve-for-acks.md.
 from collections.abc import Callable
 
 from penstock_broker.log.append.digest_writer import DigestWriter
-from penstock_broker.log.append.recycling import Recycling
+from penstock_broker.log.append.recycler import Recycler
 from penstock_broker.log.compaction.ack_compaction import AckCompaction, write_acks
 from penstock_broker.log.compaction.message_compaction import Compaction
 from penstock_broker.log.compaction.turn_share import share_ms
@@ -43,7 +43,7 @@ class Space:
         self._writer, self._spares, self._acks, self._sync = writer, spares, acks, sync
         self._messages = Compaction(files, writer.usage, writer, self._may_copy, clock)
         self._digests = digests
-        self._recycling = Recycling(files, writer, spares, sync, digests.forget)
+        self._recycler = Recycler(files, writer, spares, sync, digests.forget)
         self._reserve, self._clock, self._timer = reserve, clock, timer
         self._fill_again_ms = 0
         self._has_deleted = False
@@ -71,7 +71,7 @@ class Space:
             return False
         if self._has_deleted or self._spares.is_renaming or self._compaction_wants_work():
             return True
-        return self._recycling.will_free
+        return self._recycler.will_free
 
     @property
     def prepared_bytes(self) -> int:
@@ -111,7 +111,7 @@ class Space:
 
     def _spares_want_work(self) -> bool:
         # Compaction goes on while a spare or its name is synced: else a log that grows would be compacted the less.
-        return not self._sync.is_filling_spare and (self._recycling.wants_work or self._may_fill())
+        return not self._sync.is_filling_spare and (self._recycler.wants_work or self._may_fill())
 
     def _is_time_to_fill(self) -> bool:
         # More than the whole wait to go: the clock was put back, and the time noted before says nothing.
@@ -154,8 +154,8 @@ class Space:
         """Recycle segments, or fill a spare further while `more()`, or only `half()` if there is something to
         compact: else a log that grows would have no time for that, and grow further. Whether something was done.
         """
-        if self._recycling.wants_work:
-            if self._recycling.work(first_message):
+        if self._recycler.wants_work:
+            if self._recycler.work(first_message):
                 self._has_deleted, self._fill_again_ms = True, 0
             return True
         compacts = self._compaction_wants_work()
@@ -196,7 +196,7 @@ class Space:
 
     def close(self) -> None:
         """Close the files of segments that are over, and the spare ones."""
-        self._recycling.close()
+        self._recycler.close()
         self._spares.close()
 
     def _fail(self, error: OSError) -> None:

@@ -151,6 +151,15 @@ def read_all(files: FileLayer, handle: int) -> bytes:
     return b"".join(pieces) if len(pieces) != 1 else pieces[0]
 
 
+def read_file(files: FileLayer, path: Path) -> bytes:
+    """The content of the file of that name. Raises OSError."""
+    handle = files.open(path, create=False)
+    try:
+        return read_all(files, handle)
+    finally:
+        files.close(handle)
+
+
 def watch_folder(folder: Path) -> int | None:
     """Make sure that no broker serves the folder, without changing anything in it. Raises FolderLocked or OSError.
 

@@ -5,6 +5,7 @@ little-endian. A reader that meets a version or a record type that it does not k
 must never serve half a log.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntFlag
 from struct import Struct
@@ -182,6 +183,14 @@ class BlockClaim(NamedTuple):
             raise NewerFormat(
                 f"block {self.header.sequence} has format version {self.version}, this Penstock reads up to {VERSION}"
             )
+
+
+def block_candidates(data: bytes, offset: int) -> Iterator[int]:
+    """The aligned places at or behind `offset` that begin with the magic of a block. `data` begins at one, too."""
+    while (offset := data.find(BLOCK_MAGIC, offset)) >= 0:
+        if offset % BLOCK_ALIGNMENT == 0:
+            yield offset
+        offset += 1
 
 
 def claimed_block(data: bytes | memoryview, offset: int, number: int, *, at: int = 0) -> BlockClaim | None:

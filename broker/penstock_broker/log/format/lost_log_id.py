@@ -8,14 +8,7 @@ CRC: any other 16 bytes with the same CRC serve as well, and `id_for_seed` makes
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from penstock_broker.log.format.blocks import (
-    BLOCK_ALIGNMENT,
-    BLOCK_HEADER,
-    BLOCK_MAGIC,
-    SEGMENT_START,
-    claimed_block,
-    crc32,
-)
+from penstock_broker.log.format.blocks import BLOCK_HEADER, SEGMENT_START, block_candidates, claimed_block, crc32
 
 LONGEST: Final = 256 * 1024
 """Longer blocks, in bytes, are not looked at: computing a CRC backwards takes about 0.1 us for each byte."""
@@ -78,13 +71,10 @@ def find_lost_id(segments: Iterable[tuple[int, bytes]]) -> bytes | None:
 
 def _candidates(number: int, data: bytes) -> Iterator[tuple[int, int]]:
     """What looks like a block of this segment at its place: the start value of its checksum, and its "synced"."""
-    offset = SEGMENT_START
-    while (offset := data.find(BLOCK_MAGIC, offset)) >= 0:
-        if offset % BLOCK_ALIGNMENT == 0:
-            claim = claimed_block(data, offset, number, at=offset)
-            if claim is not None and claim.header.length <= LONGEST:
-                start = offset + BLOCK_HEADER.size
-                end = start + claim.header.length
-                if end <= len(data):
-                    yield start_value(claim.bare + data[start:end], claim.checksum), claim.header.synced
-        offset += 1
+    for offset in block_candidates(data, SEGMENT_START):
+        claim = claimed_block(data, offset, number, at=offset)
+        if claim is not None and claim.header.length <= LONGEST:
+            start = offset + BLOCK_HEADER.size
+            end = start + claim.header.length
+            if end <= len(data):
+                yield start_value(claim.bare + data[start:end], claim.checksum), claim.header.synced

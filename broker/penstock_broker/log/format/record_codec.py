@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from struct import Struct
 from struct import error as StructError
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from penstock_broker.log.disk.files import Buffer
 from penstock_broker.log.format.blocks import NewerFormat
@@ -209,11 +209,15 @@ def _record(kind: RecordType, body: bytes, flags: int = 0) -> bytes:
 
 
 def _numbers(numbers: Iterable[int]) -> bytes:
-    """Unsigned 64-bit integers, little-endian, by the fastest way the standard library has."""
-    packed = array("Q", numbers)
+    return encoded_numbers(array("Q", numbers))
+
+
+def encoded_numbers(numbers: "array[int]") -> bytes:
+    """The integers, little-endian, by the fastest way the standard library has."""
     if sys.byteorder == "big":
-        packed.byteswap()
-    return packed.tobytes()
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
@@ -315,12 +319,12 @@ def _decode(kind: int, flags: int, body: memoryview, at: int) -> Record:
 
 
 def _decode_route(body: memoryview) -> RouteSet:
-    return RouteSet(_ROUTE.unpack_from(body)[0], tuple(_read_numbers(body[_ROUTE.size :])))
+    return RouteSet(_ROUTE.unpack_from(body)[0], tuple(decoded_numbers(body[_ROUTE.size :])))
 
 
 def _decode_difference(body: memoryview) -> RouteDifference:
     number, base, removed, _ = _ROUTE_DIFFERENCE.unpack_from(body)
-    queues = tuple(_read_numbers(body[_ROUTE_DIFFERENCE.size :]))
+    queues = tuple(decoded_numbers(body[_ROUTE_DIFFERENCE.size :]))
     return RouteDifference(number, base, queues[:removed], queues[removed:])
 
 
@@ -333,7 +337,7 @@ def _decode_transacted(kind: int, flags: int, body: memoryview) -> Transacted:
             put = Put(route_set, message, arrival, bytes(body[_STAGED.size :]), flags)
             return StagedPut(put, number, offset, length)
         case RecordType.ACK:
-            return Ack(_NUMBER.unpack_from(body)[0], _read_numbers(body[8:]), flags)
+            return Ack(_NUMBER.unpack_from(body)[0], decoded_numbers(body[8:]), flags)
         case RecordType.ACK_RANGE:
             incarnation, first, last = _RANGE.unpack(body)
             return Ack(incarnation, range(first, last + 1), flags)
@@ -351,8 +355,9 @@ def _decode_commit(body: memoryview) -> Iterator[Transacted]:
         yield _decode_transacted(kind, flags, content)
 
 
-def _read_numbers(data: memoryview) -> Sequence[int]:
-    numbers = array("Q")
+def decoded_numbers(data: memoryview, code: Literal["I", "Q"] = "Q") -> "array[int]":
+    """What `encoded_numbers` made of 32-bit ("I") or 64-bit integers. Raises ValueError if a part of one is left."""
+    numbers: array[int] = array(code)
     numbers.frombytes(data)
     if sys.byteorder == "big":
         numbers.byteswap()

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock_broker.log.disk.files import FileLayer, read_all
+from penstock_broker.log.disk.files import FileLayer, read_file
 from penstock_broker.log.disk.spare_segments import number_of
 from penstock_broker.log.format.blocks import BLOCK_HEADER, SEGMENT_START, BlockFlag, BlockHeader, decode_block
 from penstock_broker.log.format.record_codec import Malformed
@@ -90,8 +90,4 @@ class DigestFiles:
         return head if seal == head.seal else None
 
     def _read(self, number: int) -> bytes:
-        handle = self.files.open(self.folder / digest_name(number), create=False)
-        try:
-            return read_all(self.files, handle)
-        finally:
-            self.files.close(handle)
+        return read_file(self.files, self.folder / digest_name(number))

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from penstock_broker.log.format.blocks import (
     BLOCK_ALIGNMENT,
-    BLOCK_MAGIC,
     SEGMENT_START,
     BlockHeader,
+    block_candidates,
     decode_block,
 )
 
@@ -190,19 +190,12 @@ def find_blocks(segment: SegmentData, seed: int) -> Iterator[BlockHeader]:
     while offset >= 0:
         block = decode_block(view, offset, segment.number, seed)
         if block is None or block.epoch < epoch or block.sequence <= sequence:
-            offset = _next_candidate(data, offset + BLOCK_ALIGNMENT)
+            offset = next(block_candidates(data, offset + BLOCK_ALIGNMENT), -1)
             continue
         yield block
         if block.is_seal:
             break
         offset, epoch, sequence = block.end, block.epoch, block.sequence
-
-
-def _next_candidate(data: bytes, offset: int) -> int:
-    """The next aligned place at or behind `offset` that starts with the magic of a block; -1 if there is none."""
-    while (offset := data.find(BLOCK_MAGIC, offset)) >= 0 and offset % BLOCK_ALIGNMENT:
-        offset += 1
-    return offset
 
 
 def _holes_between(segments: Sequence[SegmentData], last: BlockHeader | None, block: BlockHeader) -> list[Hole]:

@@ -6,7 +6,7 @@ a report. A message counts as lost if its put is seen in damaged bytes and nowhe
 
 from collections.abc import Iterable
 
-from penstock_broker.log.format.blocks import BLOCK_ALIGNMENT, BLOCK_HEADER, BLOCK_MAGIC, NewerFormat
+from penstock_broker.log.format.blocks import BLOCK_HEADER, NewerFormat, block_candidates
 from penstock_broker.log.format.record_codec import Malformed, decode_records
 from penstock_broker.log.format.records import Ack, Commit, Document, Put, Record, RouteDifference, RouteSet, StagedPut
 from penstock_broker.log.format.route_sets import KnownRouteSets
@@ -42,9 +42,8 @@ class Salvage:
 
     def look_at(self, data: bytes) -> None:
         """Take in damaged bytes; the first of them lies at a multiple of 64 in its segment."""
-        at = -1
-        while (at := data.find(BLOCK_MAGIC, at + 1)) >= 0:
-            if at % BLOCK_ALIGNMENT or at + BLOCK_HEADER.size > len(data):
+        for at in block_candidates(data, 0):
+            if at + BLOCK_HEADER.size > len(data):
                 continue
             start, length = at + BLOCK_HEADER.size, BLOCK_HEADER.unpack_from(data, at)[3]
             try:

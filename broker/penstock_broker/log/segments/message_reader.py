@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from penstock_broker.log.disk.files import FileLayer, read_all
-from penstock_broker.log.format.blocks import BLOCK_ALIGNMENT, BLOCK_HEADER, BLOCK_MAGIC, BlockFlag, decode_block
+from penstock_broker.log.disk.files import FileLayer, read_file
+from penstock_broker.log.format.blocks import BLOCK_ALIGNMENT, BLOCK_HEADER, block_candidates, decode_block
 from penstock_broker.log.format.puts import puts_in
 from penstock_broker.log.format.record_codec import Malformed, decode_records
 from penstock_broker.log.format.records import Put, Record, RouteDifference, RouteSet
@@ -177,11 +177,8 @@ class MessageReader:
         """What the digest of the segment, if it has one, has of its records, when a block of it is damaged."""
         if not segment.has_digest:
             return
-        handle = self._files.open(segment.path.with_name(digest_name(segment.number)), create=False)
-        try:
-            digest = decode_digest(read_all(self._files, handle), self._seed)
-        finally:
-            self._files.close(handle)
+        content = read_file(self._files, segment.path.with_name(digest_name(segment.number)))
+        digest = decode_digest(content, self._seed)
         for item in digest.items if digest is not None else ():
             if isinstance(item, PlacedRecords):
                 yield from item.records
@@ -208,12 +205,10 @@ class MessageReader:
             data = self._files.pread(segment.handle, (noted or segment.end) - at, at)
         except OSError:  # nobody can say where the blocks between begin
             return noted
-        view, behind = memoryview(data), BLOCK_ALIGNMENT
-        while (behind := data.find(BLOCK_MAGIC, behind)) >= 0:
-            following = at + behind
-            if not behind % BLOCK_ALIGNMENT and decode_block(view, following, segment.number, self._seed, view_at=at):
-                return following
-            behind += 1
+        view = memoryview(data)
+        for behind in block_candidates(data, BLOCK_ALIGNMENT):
+            if decode_block(view, at + behind, segment.number, self._seed, view_at=at):
+                return at + behind
         return noted
 
     def _block(self, segment: Segment, at: int) -> _Block | None:
@@ -273,7 +268,7 @@ class MessageReader:
         if block is None:
             return None
         begin = at - view_at + BLOCK_HEADER.size
-        end = segment.end if block.flags & BlockFlag.SEAL else block.end
+        end = segment.end if block.is_seal else block.end
         return _Records(data, begin, block.length, end, block.epoch == self._epoch)
 
     def _bytes(self, segment: Segment, at: int) -> tuple[bytes, int]:

@@ -6,15 +6,14 @@ bound to the log by its checksum, and to the segment by the whole header of the 
 Source: docs/reference/log-format.md, "Digest"; docs/decisions/085-digests.md.
 """
 
-import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from struct import error as StructError
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from penstock_broker.log.format.blocks import BlockFlag, BlockHeader, crc32
-from penstock_broker.log.format.record_codec import Malformed, decode_records
+from penstock_broker.log.format.record_codec import Malformed, decode_records, decoded_numbers, encoded_numbers
 from penstock_broker.log.format.records import Part, Record
 from penstock_broker.log.segments.block_index import BlockIndex
 
@@ -117,15 +116,15 @@ def run_item(run: PutRun) -> bytes:
     are_alike = run.lengths.count(run.lengths[0]) == len(run.lengths)
     lengths = run.lengths[:1] if are_alike else run.lengths
     fields = _RUN_FIELDS.pack(run.route_set, len(begins), base, run.arrival, run.expires)
-    return _item(_RUN, b"".join((fields, *map(_little, (begins, counts, lengths)))), flag=are_alike)
+    return _item(_RUN, b"".join((fields, *map(encoded_numbers, (begins, counts, lengths)))), flag=are_alike)
 
 
 def index_items(blocks: BlockIndex, definitions: dict[int, int]) -> Iterator[bytes]:
     """Where messages and route sets are found."""
     for firsts, offsets in blocks.stretches():
-        yield _item(_STRETCH, _little(firsts) + _little(offsets))
+        yield _item(_STRETCH, encoded_numbers(firsts) + encoded_numbers(offsets))
     if definitions:
-        yield _item(_DEFINITIONS, _little(array("Q", [each for pair in definitions.items() for each in pair])))
+        yield _item(_DEFINITIONS, encoded_numbers(array("Q", [each for pair in definitions.items() for each in pair])))
 
 
 def encode_head(head: DigestHead, length: int, checksum: int) -> bytes:
@@ -142,13 +141,6 @@ def encode_head(head: DigestHead, length: int, checksum: int) -> bytes:
 
 def _item(kind: int, body: bytes, *, flag: bool = False) -> bytes:
     return _ITEM.pack(kind, flag, 0, len(body)) + body
-
-
-def _little(numbers: "array[int]") -> bytes:
-    if sys.byteorder == "big":
-        numbers = numbers[:]
-        numbers.byteswap()
-    return numbers.tobytes()
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
@@ -201,10 +193,10 @@ def _take(digest: Digest, kind: int, body: memoryview, *, are_alike: bool) -> No
         number, offset, start, at, length = _PART_FIELDS.unpack(body)
         digest.items.append(PlacedRecords(start, [Part(number, offset, at, length)]))
     elif kind == _STRETCH:
-        numbers = _numbers("Q", body)
+        numbers = decoded_numbers(body)
         digest.blocks.restore(numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :])
     elif kind == _DEFINITIONS:
-        numbers = _numbers("Q", body)
+        numbers = decoded_numbers(body)
         digest.definitions.update(zip(numbers[::2], numbers[1::2], strict=True))
     else:
         raise ValueError(f"type {kind}")
@@ -212,16 +204,8 @@ def _take(digest: Digest, kind: int, body: memoryview, *, are_alike: bool) -> No
 
 def _run(body: memoryview, *, are_alike: bool) -> PutRun:
     route_set, stretches, base, arrival, expires = _RUN_FIELDS.unpack_from(body)
-    numbers = _numbers("I", body[_RUN_FIELDS.size :])
+    numbers = decoded_numbers(body[_RUN_FIELDS.size :], "I")
     begins, counts, lengths = numbers[:stretches], numbers[stretches : 2 * stretches], numbers[2 * stretches :]
     firsts = array("Q", [base + each for each in begins])
     lasts = array("Q", [first + count - 1 for first, count in zip(firsts, counts, strict=True)])
     return PutRun(route_set, firsts, lasts, lengths * sum(counts) if are_alike else lengths, arrival, expires)
-
-
-def _numbers(code: Literal["I", "Q"], data: memoryview) -> "array[int]":
-    numbers: array[int] = array(code)
-    numbers.frombytes(data)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers

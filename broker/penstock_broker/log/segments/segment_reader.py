@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock_broker.log.disk.files import FileLayer
-from penstock_broker.log.format.blocks import BLOCK_HEADER, SEGMENT_START, BlockFlag, BlockHeader, claimed_block, crc32
+from penstock_broker.log.format.blocks import BLOCK_HEADER, SEGMENT_START, BlockHeader, claimed_block, crc32
 from penstock_broker.log.format.puts import puts_in
 from penstock_broker.log.format.record_codec import Malformed
 from penstock_broker.log.format.records import Put
@@ -32,7 +32,7 @@ def sound_blocks(files: FileLayer, segment: Segment, seed: int) -> Iterator[Bloc
             yield block
             if block is None:
                 continue
-            if block.header.flags & BlockFlag.SEAL:
+            if block.header.is_seal:
                 return
             at = block.header.end
 
@@ -91,6 +91,6 @@ def find_put(files: FileLayer, segment: Segment, message: int, seed: int) -> Put
                 if put.message == message:
                     return put
             at = found[0].header.end
-            if found[0].header.flags & BlockFlag.SEAL:
+            if found[0].header.is_seal:
                 break
     return None

@@ -31,7 +31,7 @@ class _Leaving(NamedTuple):
     sequence: int
 
 
-class Recycling:
+class Recycler:
     """The segments that are over, from the moment when nothing is needed of them until their names are gone."""
 
     def __init__(
@@ -50,10 +50,7 @@ class Recycling:
     @property
     def wants_work(self) -> bool:
         """Whether `work` has something to do now."""
-        writer = self._writer
-        if self._leaving and self._leaving[0].sequence <= writer.synced:
-            return True
-        return writer.usage.recyclable(writer.schedule.kept_from, writer.synced) is not None
+        return self._may_leave or self._recyclable() is not None
 
     @property
     def will_free(self) -> bool:
@@ -69,12 +66,11 @@ class Recycling:
         `first_message`: no put that is still to be written has a lower number. Returns whether a file was deleted.
         Raises OSError.
         """
-        leaving, writer = self._leaving, self._writer
-        if not leaving or leaving[0].sequence > writer.synced:
+        if not self._may_leave:
             self._let_go(first_message)
-        if not leaving or leaving[0].sequence > writer.synced:
+        if not self._may_leave:
             return False
-        segment, _ = leaving.popleft()
+        segment, _ = self._leaving.popleft()
         self._forget(segment)
         is_deleted = self._spares.recycle(segment.path, segment.handle, segment.size)
         self._sync.request_for_names()
@@ -84,6 +80,11 @@ class Recycling:
         """Close the files."""
         for each in self._leaving:
             self._files.close(each.segment.handle)
+
+    @property
+    def _may_leave(self) -> bool:
+        """The record of the first segment's end is synced."""
+        return bool(self._leaving) and self._leaving[0].sequence <= self._writer.synced
 
     def _let_go(self, first_message: int) -> None:
         writer, over = self._writer, list[Segment]()
