@@ -34,8 +34,9 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.loop.acceptor import Acceptor
 from penstock_broker.loop.connections import IDLE_MS, READ, SWEEP_MS, Connections
 from penstock_broker.loop.garbage import YoungCollection
-from penstock_broker.messages import departures, dispatch, paging, store
+from penstock_broker.messages import departures, dispatch, pacing, paging, store
 from penstock_broker.messages.browse import serve_browser
+from penstock_broker.messages.dispatch import Visit
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_core.reason import Refuse
@@ -47,6 +48,9 @@ logger = logging.getLogger(__name__)
 TURN_SECONDS: Final = 0.002
 DISPATCH_SECONDS: Final = 0.001
 """What queues get of a turn at least. Without it, reading could make queues ready faster than they are served."""
+BUSY_READ_BYTES: Final = 16 * 1024
+"""What is read of a connection at once while the broker does not keep up: then whoever sent a little does not wait long,
+and credit of consumers comes in time."""
 MAX_EVENTS: Final = 16
 QUEUE_AGAIN_MS: Final = 1_000
 """When a queue is looked at again that could not be served."""
@@ -161,6 +165,7 @@ class Loop:
             or broker.work.streaming
             or broker.work.fan_outs
             or broker.work.departures
+            or broker.credit_hold.paced
             or connections.behind
             or self._left
             or disposal
@@ -211,7 +216,10 @@ class Loop:
         by_fd = connections.by_fd
         if self._left:
             # Otherwise a connection that always comes first in epoll's order, and asks for much, would be the only one.
+            first = self._left[0][0]
             ready = list({**dict(self._left), **dict(ready)}.items())
+            # Those who sent little come before those who sent much: an ack or credit costs less than it makes wait.
+            ready.sort(key=lambda each: each[0] != first and each[0] in by_fd and by_fd[each[0]].reading.is_bulk)
             self._left = []
         is_late = False
         for fd, mask in ready:
@@ -236,23 +244,10 @@ class Loop:
 
     def _dispatch(self, deadline: float) -> None:
         broker = self.broker
-        ready = broker.work.ready
-        again: list[Queue] = []
-        clock = self._clock.seconds
-        deadline = max(deadline, clock() + DISPATCH_SECONDS)
-        while ready:
-            queue = ready.popleft()
-            queue.is_scheduled = False
-            try:
-                if dispatch.serve(broker, queue) and not queue.is_scheduled:
-                    queue.is_scheduled = True
-                    again.append(queue)
-            except Exception:
-                logger.exception("Queue %r could not be served; it is tried again in a second", queue.name)
-                broker.clock.after(QUEUE_AGAIN_MS, partial(broker.work.schedule, queue))
-            if clock() > deadline:
-                break
-        ready.extend(again)
+        if broker.work.ready:
+            self._serve_queues(deadline)
+        elif broker.credit_hold.behind or broker.credit_hold.paced:
+            pacing.look(broker, ())
         browsing = broker.work.browsing
         for _ in range(len(browsing)):
             browser = browsing.popleft()
@@ -264,6 +259,36 @@ class Loop:
             dispatch.finish_drains(broker)
         if broker.work.streaming:
             self.connections.advance_streams()
+
+    def _serve_queues(self, deadline: float) -> None:
+        """Visit the queues in turn until they have nothing more to send, or the time is over."""
+        broker = self.broker
+        ready = broker.work.ready
+        again: list[Queue] = []
+        unfinished: dict[Queue, None] = {}
+        clock = self._clock.seconds
+        deadline = max(deadline, clock() + DISPATCH_SECONDS)
+        while ready:
+            queue = ready.popleft()
+            queue.is_scheduled = False
+            try:
+                visit = dispatch.serve(broker, queue)
+                if visit is not Visit.DONE and not queue.is_scheduled:
+                    queue.is_scheduled = True
+                    (ready if visit is Visit.FULL else again).append(queue)
+                if visit is Visit.FULL or visit is Visit.OUTPUT_FULL:
+                    unfinished[queue] = None
+                elif unfinished:
+                    unfinished.pop(queue, None)
+            except Exception:
+                logger.exception("Queue %r could not be served; it is tried again in a second", queue.name)
+                broker.clock.after(QUEUE_AGAIN_MS, partial(broker.work.schedule, queue))
+            if clock() > deadline:
+                break
+        ready.extend(again)
+        self.connections.read_bytes = BUSY_READ_BYTES if unfinished or self._left else 0
+        if unfinished or broker.credit_hold.behind or broker.credit_hold.paced:
+            pacing.look(broker, unfinished)
 
     def _finish(self) -> None:
         """Delivered-up-to numbers, the log's block, sockets, the sync: in this order."""

@@ -158,6 +158,8 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
             deliveries.append(delivery)
     memory.came += size
     store.put_numbered(broker, route, entries, delayed, size, first_expiry, ordered=ordered)
+    if producer.hold.behind:
+        producer.hold.note(producer, route.queues)
     destination = producer.destination
     if isinstance(destination, ExchangeTarget):
         destination.exchange.received_bytes += size
