@@ -49,7 +49,7 @@ TURN_SECONDS: Final = 0.002
 DISPATCH_SECONDS: Final = 0.001
 """What queues get of a turn at least. Without it, reading could make queues ready faster than they are served."""
 BUSY_READ_BYTES: Final = 16 * 1024
-"""What is read of a connection at once while the broker does not keep up: then whoever sent a little does not wait long,
+"""What is read of a connection at once while the broker does not keep up: then others do not wait long for their turn,
 and credit of consumers comes in time."""
 MAX_EVENTS: Final = 16
 QUEUE_AGAIN_MS: Final = 1_000
