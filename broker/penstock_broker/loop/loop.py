@@ -2,7 +2,7 @@
 
 A turn: read ready sockets -> route and append to the log -> queues to consumers -> delivered-up-to numbers -> write the
 log's block -> flush sockets -> ask for the fdatasync. What waits for a sync leaves in the turn in which the log says it
-is done. At most 16 descriptors per poll, the deadline is checked between connections, and what did not get its turn is
+is done. At most 64 descriptors per poll, the deadline is checked between connections, and what did not get its turn is
 the first in the next one. `turn` and `add` are public, so that a test can drive a whole broker on a clock of its own.
 
 Written for speed: `turn` and what it calls run for every batch. Source: docs/decisions/022-one-thread.md and
@@ -51,7 +51,7 @@ DISPATCH_SECONDS: Final = 0.001
 BUSY_READ_BYTES: Final = 16 * 1024
 """What is read of a connection at once while the broker does not keep up: then others do not wait long for their turn,
 and credit of consumers comes in time."""
-MAX_EVENTS: Final = 16
+MAX_EVENTS: Final = 64
 QUEUE_AGAIN_MS: Final = 1_000
 """When a queue is looked at again that could not be served."""
 CLOSE_MS: Final = 5_000
