@@ -54,6 +54,8 @@ and credit of consumers comes in time."""
 MAX_EVENTS: Final = 64
 QUEUE_AGAIN_MS: Final = 1_000
 """When a queue is looked at again that could not be served."""
+_DONE: Final = Visit.DONE
+"""An attribute of an enum's class takes long to find."""
 CLOSE_MS: Final = 5_000
 """How long clients get, when the broker stops, to take what we still have for them."""
 CLOSED_PER_TURN: Final = 25
@@ -92,6 +94,8 @@ class Loop:
         self._running = False
         self._left: list[tuple[int, int]] = []
         """Descriptors of connections that were ready when a turn's time was over, and their events."""
+        self._paces = False
+        """A queue is behind, or producers wait for one that was."""
         self._lazy_sync_ms = 0
         self._maintained = False
         """The last turn had idle work of the log to do, and there may be more."""
@@ -165,7 +169,7 @@ class Loop:
             or broker.work.streaming
             or broker.work.fan_outs
             or broker.work.departures
-            or broker.credit_hold.paced
+            or self._paces
             or connections.behind
             or self._left
             or disposal
@@ -246,8 +250,8 @@ class Loop:
         broker = self.broker
         if broker.work.ready:
             self._serve_queues(deadline)
-        elif broker.credit_hold.behind or broker.credit_hold.paced:
-            pacing.look(broker, ())
+        elif self._paces:
+            self._paces = pacing.look(broker, ())
         browsing = broker.work.browsing
         for _ in range(len(browsing)):
             browser = browsing.popleft()
@@ -265,7 +269,7 @@ class Loop:
         broker = self.broker
         ready = broker.work.ready
         again: list[Queue] = []
-        unfinished: dict[Queue, None] = {}
+        unfinished: dict[Queue, bool] = {}
         clock = self._clock.seconds
         deadline = max(deadline, clock() + DISPATCH_SECONDS)
         while ready:
@@ -273,11 +277,11 @@ class Loop:
             queue.is_scheduled = False
             try:
                 visit = dispatch.serve(broker, queue)
-                if visit is not Visit.DONE and not queue.is_scheduled:
-                    queue.is_scheduled = True
-                    (ready if visit is Visit.FULL else again).append(queue)
-                if visit is Visit.FULL or visit is Visit.OUTPUT_FULL:
-                    unfinished[queue] = None
+                if visit is not _DONE:
+                    if not queue.is_scheduled:
+                        queue.is_scheduled = True
+                        (ready if visit is Visit.FULL else again).append(queue)
+                    unfinished[queue] = visit is not Visit.SEARCHING
                 elif unfinished:
                     unfinished.pop(queue, None)
             except Exception:
@@ -287,8 +291,8 @@ class Loop:
                 break
         ready.extend(again)
         self.connections.read_bytes = BUSY_READ_BYTES if unfinished or self._left else 0
-        if unfinished or broker.credit_hold.behind or broker.credit_hold.paced:
-            pacing.look(broker, unfinished)
+        if unfinished or self._paces:
+            self._paces = pacing.look(broker, [queue for queue, could_be_sent in unfinished.items() if could_be_sent])
 
     def _finish(self) -> None:
         """Delivered-up-to numbers, the log's block, sockets, the sync: in this order."""

@@ -114,6 +114,10 @@ class Visit(Enum):
     """Not all that waits was looked at for those who would take some of it."""
 
 
+_DONE: Final = Visit.DONE
+"""An attribute of an enum's class takes long to find."""
+
+
 def serve(broker: Broker, queue: Queue) -> Visit:
     """Send up to `VISIT_MESSAGES`."""
     left = VISIT_MESSAGES
@@ -159,7 +163,7 @@ def serve(broker: Broker, queue: Queue) -> Visit:
         backlog.calm_down()
     if left <= 0 and queue.waiting > 0:
         return Visit.FULL
-    return Visit.OUTPUT_FULL if over_budget else Visit.DONE
+    return Visit.OUTPUT_FULL if over_budget else _DONE
 
 
 def _fair_share(queue: Queue, count: int) -> int:

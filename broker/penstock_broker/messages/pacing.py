@@ -36,8 +36,9 @@ CONSUMERS_ASKED: Final = 64
 """Of a queue with very many, one that would take more is found among these, or is assumed."""
 
 
-def look(broker: Broker, unfinished: Iterable[Queue]) -> None:
-    """Find out which queues are behind, and give those who wait what they may send.
+def look(broker: Broker, unfinished: Iterable[Queue]) -> bool:
+    """Find out which queues are behind, and give those who wait what they may send. True if it has to be looked again
+    in the next turn.
 
     `unfinished`: queues that had more to send when their part of this turn was over.
     """
@@ -62,6 +63,7 @@ def look(broker: Broker, unfinished: Iterable[Queue]) -> None:
         pace.is_awaited = False
     if hold.paced:
         _give(broker, hold)
+    return bool(behind or hold.paced)
 
 
 def _progress(queue: Queue, now_us: int, *, was_behind: bool) -> QueueProgress:
