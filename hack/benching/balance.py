@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ def balance(seconds: int) -> None:
 
 
 @contextmanager
-def _client(program: str, broker: Peer, arguments: Sequence[str]) -> Iterator[None]:
+def _client(program: str, broker: Peer, arguments: Sequence[str]) -> Generator[None]:
     command = [sys.executable, str(PARTS / program), broker.host, broker.port, *arguments]
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
     client = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
@@ -67,13 +67,13 @@ def _client(program: str, broker: Peer, arguments: Sequence[str]) -> Iterator[No
 
 
 @contextmanager
-def _paced(broker: Peer, report: Path) -> Iterator[Path]:
+def _paced(broker: Peer, report: Path) -> Generator[Path]:
     with _client("paced_flow.py", broker, [PACED, str(PACED_RATE), str(report)]):
         yield report
 
 
 @contextmanager
-def _bulk(broker: Peer, prefix: Path) -> Iterator[tuple[Path, Path]]:
+def _bulk(broker: Peer, prefix: Path) -> Generator[tuple[Path, Path]]:
     came, went = prefix.with_suffix(".in"), prefix.with_suffix(".out")
     with (
         _client("saturating.py", broker, [BULK, "consume", str(went)]),
