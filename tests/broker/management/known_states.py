@@ -45,6 +45,9 @@ class KnownStates:
         `ask`.
         """
         task = changed_states.begin(broker, self.token, ATTRIBUTES, 1_000_000)
+        while not task.prepare():
+            pass
+        assert task.changes is not None
         if task.is_whole:
             self.documents.clear()
         for name in task.changes.removed:
