@@ -64,7 +64,7 @@ class KnownStates:
         while (answer := task.step(2)) is None:
             pass
         assert answer.encoded_body is not None
-        body = cast(dict[str, list[list[object]]], to_plain(decode_one(answer.encoded_body)))
+        body = cast(dict[str, list[list[object]]], to_plain(decode_one(b"".join(answer.encoded_body))))
         properties = cast(dict[str, Value], answer.properties)
         if properties[management.IS_WHOLE]:
             self.states.clear()

@@ -84,8 +84,23 @@ def test_a_list_of_declarations_is_done_a_few_at_a_time(site: SteppedBroker) -> 
     steps, response = finish(requests.respond(site.broker, manager(site), request))
     assert steps == 3  # four, four, two
     assert response.encoded_body is not None
-    items = cast(list[dict[str, object]], decode_one(response.encoded_body))
+    items = cast(list[dict[str, object]], decode_one(b"".join(response.encoded_body)))
     assert [item["statusCode"] for item in items] == [201] * 10
+
+
+def test_an_entry_of_a_list_is_freed_when_it_is_done(site: SteppedBroker) -> None:
+    """All together would be freed in the last step, which has the answer to make as well."""
+    entries: list[Value] = ["no map"] * 10
+    request = message_codec.Message(
+        application_properties={"operation": "CREATE", "type": "penstock.subscription"}, body=entries
+    )
+    task = requests.respond(site.broker, manager(site), request)
+    assert isinstance(task, requests.ChangesTask)
+    left: list[int] = []
+    while task.step(0) is None:
+        left.append(len(task.entries))
+    assert left == [6, 2]
+    assert not task.entries
 
 
 def test_a_query_orders_and_tells_a_few_at_a_time(site: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +120,7 @@ def test_a_query_orders_and_tells_a_few_at_a_time(site: SteppedBroker, monkeypat
     steps, response = finish(requests.respond(site.broker, manager(site), request))
     assert steps == 3 + 3 + 2 + 1  # sorted in three runs, merged in three parts, two times ten rows, the response
     assert response.encoded_body is not None
-    answered = cast(dict[str, list[list[object]]], decode_one(response.encoded_body))
+    answered = cast(dict[str, list[list[object]]], decode_one(b"".join(response.encoded_body)))
     assert answered["results"] == [[f"{number:02}", 0] for number in range(3, 23)]
     assert response.properties["totalCount"] == 25
 
@@ -167,7 +182,7 @@ def test_very_many_connections_are_listed_and_looked_for_a_few_at_a_time(
     steps, response = finish(requests.respond(site.broker, asking, request))
     assert steps == 3 + 1  # five connections in three parts, the rows and the response
     assert response.encoded_body is not None
-    answered = cast(dict[str, list[list[object]]], decode_one(response.encoded_body))
+    answered = cast(dict[str, list[list[object]]], decode_one(b"".join(response.encoded_body)))
     assert [row[0] for row in answered["results"]] == ["manager", "c0", "c1", "c2", "c3"]
     last = max(site.broker.clients.connections)
     steps, response = finish(queries.read(site.broker, asking, EntityType.CONNECTION, str(last)))
