@@ -64,6 +64,7 @@ class Loop:
         self.broker = broker
         self._listeners = listeners
         self._clock = clock
+        broker.clock.seconds = clock.seconds
         self._epoll = select.epoll()
         self._readers: dict[int, tuple[Callable[[], None], Callable[[], None] | None]] = {}
         """By descriptor, those that are no connections: the lobby, the log, signals, probes; see `watch`."""

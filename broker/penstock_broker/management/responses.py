@@ -41,8 +41,8 @@ _NO_BODY: Final = b"\x40"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagementResponse:
-    """The response to one request. `encoded_body` takes the place of `body` where that was encoded in slices: its parts,
-    which are joined once, because there may be a megabyte of them.
+    """The response to one request. `encoded_body` takes the place of `body` where that was encoded in slices: its
+    parts, which are joined once, because there may be a megabyte of them.
     """
 
     status: int
@@ -64,9 +64,7 @@ class ManagementResponse:
         return item
 
 
-def query_body(
-    attributes: list[str], rows: list[bytes], more: Mapping[str, Value] | None = None
-) -> tuple[bytes, ...]:
+def query_body(attributes: list[str], rows: list[bytes], more: Mapping[str, Value] | None = None) -> tuple[bytes, ...]:
     """The body of the response to a QUERY, encoded. `rows`: one list of values each, encoded already; `more`: what else
     it tells.
     """

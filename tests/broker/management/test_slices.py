@@ -15,8 +15,10 @@ from penstock_amqp.messages import message_codec
 from penstock_amqp.types.decoder import decode_one
 from penstock_amqp.types.values import Value
 from penstock_api.management import EntityType, Operation, QueueDeclaration, SubscriptionDeclaration
+from penstock_api.message_operations import PeekRequest
 from penstock_broker.access.connection import Connection
-from penstock_broker.management import declare, queries, requests
+from penstock_broker.management import declare, queries, queue_messages, requests
+from penstock_broker.management.acts import Caller
 from penstock_broker.management.in_flight import EXAMINED_PER_STEP, InFlightSearch
 from penstock_broker.management.responses import ManagementResponse, to_value
 from penstock_broker.settings.settings import Role
@@ -191,3 +193,44 @@ def test_very_many_connections_are_listed_and_looked_for_a_few_at_a_time(
     assert response.body["containerId"] == "c3"
     steps, response = finish(queries.read(site.broker, asking, EntityType.CONNECTION, "no number"))
     assert (steps, response.status) == (3, 404)
+
+
+def test_messages_are_examined_and_dropped_until_the_slice_has_taken_its_time(site: SteppedBroker) -> None:
+    """Each look at the clock takes a second: one part of a slice is done per step, and nothing twice."""
+    queue = site.make_queue("jobs", durable=False)
+    numbers = site.broker.log.next_messages(120)
+    queue.ready.extend((numbers + each, b"", site.broker.clock.now_us, 0, 0) for each in range(120))
+    caller, all_of_them = Caller("admin", "here", "local"), queue_messages.everything
+    site.step_seconds = 1.0
+    peek = queue_messages.PeekTask(site.broker, queue, PeekRequest(), lambda _: False)
+    assert finish(peek)[0] == 3  # 50, 50 and 20
+    task = queue_messages.MessagesTask(site.broker, caller, Operation.PURGE, queue, None, all_of_them, None, None)
+    left: list[int] = []
+    while (response := task.step(0)) is None:
+        left.append(queue.depth)
+    assert (left, queue.depth) == ([70, 20], 0)
+    assert response.body == {"messages": 120, "left": 0}
+
+
+def test_the_log_is_told_of_unread_messages_until_the_slice_has_taken_its_time(site: SteppedBroker) -> None:
+    queue = site.make_queue("jobs", durable=False)
+    caller = Caller("admin", "here", "local")
+    task = queue_messages.MessagesTask(
+        site.broker, caller, Operation.PURGE, queue, None, queue_messages.everything, None, None
+    )
+    told: list[int] = []
+
+    def forgotten() -> Iterator[None]:
+        for number in range(1600):
+            told.append(number)
+            yield
+
+    task.entries, task.forgotten = iter(()), forgotten()
+    site.step_seconds = 1.0
+    assert task.step(0) is None
+    assert len(told) == 250
+    site.step_seconds = 0.0
+    assert task.step(0) is None
+    assert len(told) == 1250
+    assert task.step(0) is not None
+    assert len(told) == 1600
