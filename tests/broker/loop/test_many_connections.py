@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from proton import Endpoint, Message
@@ -78,6 +80,42 @@ def test_a_broker_that_stops_closes_a_few_clients_per_turn_and_serves_the_others
         assert peer.connection.state & Endpoint.REMOTE_CLOSED
         assert peer.connection.remote_condition is not None
         assert peer.connection.remote_condition.name == "amqp:connection:forced"
+
+
+def test_a_broker_that_stops_closes_no_more_clients_when_the_slice_has_taken_its_time(timed: SteppedBroker) -> None:
+    """Each look at the clock takes 1.5 ms: the second is over the time, so two are closed per turn."""
+    connected(timed, 5)
+    served = list(timed.broker.clients.connections.values())
+    timed.loop.stop()
+    timed.step_seconds = 0.0015
+    closing: list[int] = []
+    for _ in range(4):
+        timed.turn()
+        closing.append(sum(each.phase is Phase.OPEN for each in served))
+    timed.step_seconds = 0.0
+    assert closing == [3, 1, 0, 0]
+
+
+def test_clients_that_take_no_close_are_dropped_a_few_per_turn(timed: SteppedBroker) -> None:
+    """Their sockets are full, so that their Close waits until the broker does not wait any more."""
+    connected(timed, 5)
+    served = list(timed.broker.clients.connections.values())
+    for connection in served:
+        connection.transport.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        with suppress(BlockingIOError):
+            while connection.transport.sock.send(bytes(1 << 16)):
+                pass
+    timed.loop.stop()
+    timed.turn()
+    assert [each.phase for each in served] == [Phase.CLOSING] * 5
+    timed.now_ms += loop_module.CLOSE_MS
+    timed.step_seconds = 0.0015
+    left = {5: None}
+    for _ in range(8):  # the timers of the first turns are others
+        timed.turn()
+        left[len(timed.broker.clients.connections)] = None
+    timed.step_seconds = 0.0
+    assert list(left) == [5, 3, 1, 0]
 
 
 def test_connections_that_were_held_are_read_again_in_slices(
