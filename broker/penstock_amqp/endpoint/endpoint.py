@@ -31,6 +31,7 @@ from penstock_amqp.endpoint.connection_lifecycle import ConnectionLifecycle
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import AcceptedUnsettled, AmqpError, Entry, Event, Held, Settled
 from penstock_amqp.endpoint.flow_answers import FlowAnswers
+from penstock_amqp.endpoint.held_walk import walk_held
 from penstock_amqp.endpoint.incoming_messages import IncomingMessages, drop_partial
 from penstock_amqp.endpoint.input import UNBOUNDED, Input
 from penstock_amqp.endpoint.links import InLink, OutLink, PartialMemory, Session
@@ -356,6 +357,11 @@ class Endpoint:
         """`all_held`, as it is now."""
         aside = [held for held in self._engine.aside.values() if held is not None]
         return [*self._engine.unsettled.values(), *aside, *self._outgoing.all_held()]
+
+    def walk_held(self, most: int) -> Iterator[Sequence[Held | None]]:
+        """`all_held`, `most` at a time, and None for some that are gone. Anything may be done between two parts."""
+        yield from walk_held(self._engine, most)
+        yield list(self._outgoing.all_held())
 
     def unsettled_on(self, link: OutLink) -> int:
         """How many deliveries of the link are not settled; 0 if it is gone."""

@@ -58,7 +58,7 @@ def test_an_unchanged_declaration_looks_at_no_delivery(site: SteppedBroker, monk
     def looked_at(_endpoint: Endpoint) -> list[Held]:
         raise AssertionError("a declaration looks at deliveries in flight")
 
-    monkeypatch.setattr(Endpoint, "held_now", looked_at)
+    monkeypatch.setattr(Endpoint, "walk_held", looked_at)
     monkeypatch.setattr(Endpoint, "all_held", looked_at)
     body = to_value(QueueDeclaration(durable=False))
     for outcome in ("Updated", "Unchanged"):
@@ -135,18 +135,24 @@ def test_a_search_looks_at_a_bounded_number_of_deliveries(site: SteppedBroker) -
     peer.pump()
     (connection,) = site.broker.clients.connections.values()
     (held,) = connection.endpoint.held_now()
+    looked_at: list[int] = []
 
     class Many:
         transactions = None
         endpoint: Many
 
-        def held_now(self) -> list[Held]:
-            return [held] * (2 * EXAMINED_PER_STEP)
+        def walk_held(self, most: int) -> Iterator[list[Held]]:
+            for _ in range(2 * EXAMINED_PER_STEP // most):
+                looked_at.append(most)
+                yield [held] * most
 
     many = Many()
     many.endpoint = many
     search = InFlightSearch([cast(Connection, many)])
-    assert [search.step() for _ in range(3)] == [False, False, True]
+    so_far: list[int] = []
+    while not search.step():
+        so_far.append(sum(looked_at))
+    assert so_far == [EXAMINED_PER_STEP, 2 * EXAMINED_PER_STEP]
     assert search.found == {queue: (site.now_ms * 1000, site.now_ms * 1000)}
 
 
