@@ -1,9 +1,8 @@
-"""`hack/bench turns`, second part: the longest turn that very many subscriptions, unsettled deliveries or log
-segments bring about, in milliseconds.
+"""`hack/bench turns`, second part: the longest turn that very many subscriptions or unsettled deliveries bring about,
+in milliseconds.
 
-A whole broker runs in this process, on simulated files and a clock that stands still; clients are proton's engine on
-socket pairs. Only the broker's turns are timed, by the thread's processor time. The last part times the log on real
-files, by wall time: there the disk is what a turn would wait for.
+A whole broker runs in this process, on simulated files and a clock that stands still but for what bounds turns; clients
+are proton's engine on socket pairs. Only the broker's turns are timed, by the thread's processor time.
 """
 
 # pyright: reportUnknownMemberType=false
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -150,8 +148,8 @@ def wide_turns(messages: int, subscriptions: int, unsettled: int) -> None:
     for held in (unsettled, messages):
         _leaving(held)
         _closed_group(held)
+    _read(messages)
     _collections(messages)
-    _segments()
 
 
 def steady() -> None:
@@ -237,6 +235,19 @@ def _declarations_and_queries(subscriptions: int, unsettled: int) -> None:
     for kind in (EntityType.SUBSCRIPTION, EntityType.QUEUE, EntityType.LINK):
         client.ask(f"QUERY of 1,000 {kind.value}", request("QUERY", kind))
     client.ask("QUERY of the first states", request("QUERY", EntityType.SUBSCRIPTION, statesSince=""))
+    timed.close()
+
+
+def _read(unsettled: int) -> None:
+    from penstock_api.management import EntityType
+
+    timed = timed_broker()
+    _fill(timed, timed.make_queue("jobs"), unsettled)
+    Client(timed, "consumer").receiver("jobs", unsettled)
+    client = Client(timed, "manager")
+    client.manage()
+    steady()
+    client.ask(f"READ of a queue with {unsettled:,} unsettled", request("READ", EntityType.QUEUE, "jobs"))
     timed.close()
 
 
@@ -341,46 +352,3 @@ def _collections(messages: int) -> None:
         turns.time(timed.turn)
     turns.show()
     timed.close()
-
-
-def _segments() -> None:
-    from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
-
-    usage = SegmentUsage()
-    for number in range(1, 20_001):
-        usage.add_segment(Segment(number, Path("x"), 0, 1, 1, number * 10, live=1))
-    turns = Turns("a look for segments to recycle among 20,000")
-    for _ in range(10):
-        turns.time(lambda: usage.recyclable(20_001, 1))
-    turns.show()
-    _real_log()
-
-
-def _real_log() -> None:
-    from penstock_broker.log import Log
-
-    build = Path(__file__).resolve().parent.parent.parent / "build"
-    build.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=build) as folder:
-        log, _ = Log.open(Path(folder))
-        incarnation = log.next_incarnation()
-        log.topology("queue", "a", b"x", incarnation)
-        route = log.route_set((incarnation,))
-        payload = bytes(1000)
-        took: list[float] = []
-        for _ in range(3000):
-            begun = time.perf_counter()
-            for _ in range(100):
-                log.put(route, payload, 0)
-            log.write()
-            log.request_sync()
-            log.collect()
-            if log.wants_maintenance:
-                log.maintain(1.0)
-            took.append((time.perf_counter() - begun) * 1000)
-        took.sort()
-        print(
-            f"{'300 MB into the log, by wall time':58} {len(took):6,} turns, the longest {took[-1]:7.1f} ms; "
-            f"the next {', '.join(f'{each:.1f}' for each in took[-6:-1])}"
-        )
-        log.close()

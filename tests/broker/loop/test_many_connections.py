@@ -14,9 +14,11 @@ from proton import Endpoint, Message
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_broker.access.connection import Connection, Phase
+from penstock_broker.attach import permission_review
 from penstock_broker.loop import connections as connections_module
 from penstock_broker.loop import loop as loop_module
 from penstock_broker.loop.connections import Connections
+from penstock_broker.state.broker import Broker
 
 
 @pytest.fixture
@@ -116,6 +118,32 @@ def test_clients_that_take_no_close_are_dropped_a_few_per_turn(timed: SteppedBro
         left[len(timed.broker.clients.connections)] = None
     timed.step_seconds = 0.0
     assert list(left) == [5, 3, 1, 0]
+
+
+def test_links_of_very_many_connections_are_reviewed_in_slices(
+    timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at the clock takes 1.5 ms: two connections are looked at per turn. One goes before its turn comes."""
+    connected(timed, 6)
+    served = list(timed.broker.clients.connections.values())
+    looked_at: list[int] = []
+    check = permission_review._check_links_of  # pyright: ignore[reportPrivateUsage]
+
+    def counted(broker: Broker, connection: Connection) -> None:
+        looked_at.append(connection.number)
+        check(broker, connection)
+
+    monkeypatch.setattr(permission_review, "_check_links_of", counted)
+    timed.step_seconds = 0.0015
+    permission_review.check_links(timed.broker)
+    so_far = {len(looked_at): None}
+    timed.loop.connections.drop(served[4])
+    for _ in range(6):
+        timed.turn()
+        so_far[len(looked_at)] = None
+    timed.step_seconds = 0.0
+    assert list(so_far) == [2, 4, 6]
+    assert looked_at == [each.number for each in served]
 
 
 def test_connections_that_were_held_are_read_again_in_slices(
