@@ -243,12 +243,14 @@ def _read(unsettled: int) -> None:
 
     timed = timed_broker()
     _fill(timed, timed.make_queue("jobs"), unsettled)
-    Client(timed, "consumer").receiver("jobs", unsettled)
+    consumer = Client(timed, "consumer")
+    consumer.receiver("jobs", unsettled)
     client = Client(timed, "manager")
     client.manage()
     steady()
     client.ask(f"READ of a queue with {unsettled:,} unsettled", request("READ", EntityType.QUEUE, "jobs"))
     timed.close()
+    consumer.cut()
 
 
 def _fan_out(queues: int) -> None:

@@ -121,3 +121,15 @@ def test_all_is_found_when_one_pass_follows_another_between_two_parts(
     engine.aside, engine.unsettled = held.copy(), {}
     found += left(walk)  # type: ignore[arg-type]
     assert {id(each) for each in held.values()} <= {id(each) for each in found}
+
+
+def test_a_table_is_not_copied_when_a_pass_begins_to_look_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then two would be found twice."""
+    monkeypatch.setattr(held_walk, "MOST_COPIED", 5)
+    held = {number: cast(Held, (None, (number, b"", 0, 0, 0), 0)) for number in range(8)}
+    engine = SimpleNamespace(aside={}, unsettled=held)
+    walk = held_walk.walk_held(cast(Engine, engine), 2)
+    found = [*next(walk)]
+    engine.aside, engine.unsettled = held, {}
+    found += left(walk)  # type: ignore[arg-type]
+    assert found == list(held.values())
