@@ -190,10 +190,11 @@ class Endpoint:
         """`error` with as much of its description as fits a frame of the peer's, and its info if that fits."""
         return conditions.fitted(error, self._engine.frame_bytes)
 
-    def free(self, later: Callable[[Callable[[], None]], None] | None = None) -> None:
+    def free(self, later: Callable[[Callable[[], None]], None] | None = None, *, always: bool = False) -> None:
         """Free everything that the engine holds. Whoever calls the endpoint afterwards gets `EndpointFreed`.
 
-        `later`: gets what frees the engine's own memory if that takes long; it may be called in another thread.
+        `later`: gets what frees the engine's own memory if that takes long, or in any case (`always`); it may be called
+        in another thread.
 
         All pointers are forgotten before the first object is freed: those of the links and sessions, which the user may
         have kept, and the parts of the endpoint, without which nothing can be done with the pointers of deliveries.
@@ -211,7 +212,7 @@ class Endpoint:
         self._engine = self._settlement = self._replies = self._outgoing = self._flows = self._input = _NO_PART
         self._withdrawals = _NO_PART
         release = self._connection.let_go()
-        if later is not None and takes_long:
+        if later is not None and (takes_long or always):
             later(release)
         else:
             release()

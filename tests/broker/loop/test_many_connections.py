@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
@@ -14,6 +14,7 @@ from proton import Endpoint, Message
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_broker.access.connection import Connection, Phase
+from penstock_broker.access.engine_memory import EngineMemory
 from penstock_broker.attach import permission_review
 from penstock_broker.loop import connections as connections_module
 from penstock_broker.loop import loop as loop_module
@@ -118,6 +119,28 @@ def test_clients_that_take_no_close_are_dropped_a_few_per_turn(timed: SteppedBro
         left[len(timed.broker.clients.connections)] = None
     timed.step_seconds = 0.0
     assert list(left) == [5, 3, 1, 0]
+
+
+def test_a_thread_frees_what_the_engine_holds_of_very_many_connections(
+    timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once three were there at once, of each of them: the C library gives memory back with any, as with the last."""
+    monkeypatch.setattr(connections_module, "MANY", 3)
+    freed: list[int] = []
+    free = EngineMemory.free
+
+    def counted(self: EngineMemory, action: Callable[[], None]) -> None:
+        freed.append(1)
+        free(self, action)
+
+    monkeypatch.setattr(EngineMemory, "free", counted)
+    first, _ = connected(timed, 2)
+    first.drop()
+    assert len(freed) == 0
+    connected(timed, 2)
+    for left in (2, 1, 0):
+        timed.loop.connections.drop(next(iter(timed.broker.clients.connections.values())))
+        assert len(freed) == 3 - left
 
 
 def test_links_of_very_many_connections_are_reviewed_in_slices(
