@@ -103,7 +103,7 @@ def test_all_is_found_while_another_link_is_leaving(timed: SteppedBroker, parts:
     found: list[object] = []
     for _ in range(8):
         for _ in range(parts):
-            found += next(walk, [])
+            found += next(walk, ())
         timed.turn()
     found += left(walk)
     assert {id(each) for each in stays} <= {id(each) for each in found}
