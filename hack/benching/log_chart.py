@@ -1,4 +1,4 @@
-"""A small chart of seconds against numbers, both logarithmic, as SVG. Pure."""
+"""A small chart of seconds, or of something else, against numbers, both logarithmic, as SVG. Pure."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ class Line(NamedTuple):
 class LogChart:
     """The paper: from and to which powers of ten."""
 
-    def __init__(self, title: str, below: str, numbers: tuple[int, int], seconds: tuple[int, int]) -> None:
-        """`below`: what the numbers are."""
+    def __init__(
+        self, title: str, below: str, numbers: tuple[int, int], seconds: tuple[int, int], unit: str = " s"
+    ) -> None:
+        """`below`: what the numbers are. `unit`: of what is drawn over them, if not seconds."""
         self._title, self._below, self._numbers, self._seconds = title, below, numbers, seconds
+        self._unit = unit
 
     def drawn(self, lines: Sequence[Line]) -> str:
         """The chart."""
@@ -41,7 +44,7 @@ class LogChart:
         for power in range(self._seconds[0], self._seconds[1] + 1):
             y = self._y(10**power)
             parts.append(_line(LEFT, y, WIDTH - RIGHT, y))
-            parts.append(_text(LEFT - 6, y + 4, f"{10**power:,g} s", "end"))
+            parts.append(_text(LEFT - 6, y + 4, f"{10**power:,g}{self._unit}", "end"))
         parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, self._below, "middle"))
         for name, colour, points in lines:
             if points:
