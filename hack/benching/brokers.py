@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,7 +56,7 @@ def topic(key: str) -> dict[str, str]:
 @contextmanager
 def started(
     name: str, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
-) -> Iterator[int]:
+) -> Generator[int]:
     """Run a process, and end it; yields its id."""
     with log.open("w") as output:
         process = subprocess.Popen(
@@ -85,7 +85,7 @@ def _text_of(ready: Path, name: str, pid: int, log: Path) -> str:
 
 
 @contextmanager
-def penstock(folder: Path, config: Path | None = None) -> Iterator[Broker]:
+def penstock(folder: Path, config: Path | None = None) -> Generator[Broker]:
     """With its default settings, but that every client may connect; `config` may add listeners."""
     ready, log = folder / "penstock.ready", folder / "penstock.log"
     command = [
@@ -103,7 +103,7 @@ def penstock(folder: Path, config: Path | None = None) -> Iterator[Broker]:
 
 
 @contextmanager
-def stock(folder: Path) -> Iterator[Broker]:
+def stock(folder: Path) -> Generator[Broker]:
     """A broker as proton's Python examples suggest it, in memory."""
     ready, log = folder / "stock.ready", folder / "stock.log"
     with started("stock reactor", [sys.executable, str(PARTS / "stock_broker.py"), str(ready)], log) as pid:

@@ -65,11 +65,10 @@ def further_copies(runs: Sequence[Run]) -> list[Run]:
     alone = {(run.round, run.broker): run.figures["message_us"] for run in runs if run.case == "1" and run.figures}
     found: list[Run] = []
     for run in runs:
-        others = int(run.case.replace(",", "")) - 1
-        more = run.figures["message_us"] - alone.get((run.round, run.broker), 0)
-        figures = (
-            {**run.figures, "further_us": more / others} if others and (run.round, run.broker) in alone else run.figures
-        )
+        others, first = int(run.case.replace(",", "")) - 1, alone.get((run.round, run.broker))
+        figures = run.figures
+        if others and first is not None and figures:
+            figures = {**figures, "further_us": (figures["message_us"] - first) / others}
         found.append(Run(run.round, run.broker, run.case, figures))
     return found
 

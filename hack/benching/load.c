@@ -30,7 +30,7 @@
 
 enum { MAX_FRAME = 65536, HELD_BACK = 1 << 17 };
 static const uint32_t WIDE_OPEN = 0x7fffffff; /* a session window that never limits */
-static const double ATTACH_SECONDS = 60, SILENT_SECONDS = 10, HEARTBEAT_SECONDS = 5;
+static const double ATTACH_SECONDS = 60, HEARTBEAT_SECONDS = 5;
 
 static Peer *peers;
 static int peer_count, sender_count;
@@ -38,6 +38,7 @@ static Histogram latencies, lateness, answers;
 static uint64_t sent, accepted, received, refused;
 static int64_t started_at, measured_from = INT64_MAX, measured_to = INT64_MAX;
 static double rate;
+static int64_t patience;
 static uint32_t window, granted, body_size;
 static bool settled;
 static Buffer transfer; /* one encoded, but for its delivery id, tag and stamp */
@@ -356,7 +357,7 @@ static void close_all(int poll, int timer) {
         put_frame_end(&peers[at].out, put_frame(&peers[at].out, 0, CLOSE), 0);
         flush(poll, &peers[at]);
     }
-    for (int64_t limit = now_ns() + (int64_t)(SILENT_SECONDS * 1e9); left && now_ns() < limit;) {
+    for (int64_t limit = now_ns() + patience; left && now_ns() < limit;) {
         turn(poll, timer, limit, false);
         for (int at = 0; at < peer_count; at++) {
             if (peers[at].attached || peers[at].fd < 0) continue;
@@ -374,6 +375,7 @@ static bool all_ready(void) {
 }
 
 static void prepare(void) {
+    patience = (int64_t)(atof(options.patience) * 1e9);
     rate = atof(options.rate), window = (uint32_t)atoi(options.window), granted = (uint32_t)atoi(options.credit);
     body_size = (uint32_t)atoi(options.size), settled = atoi(options.settled);
     if (body_size < 8 || body_size > 30000) fail("size: 8 to 30000");
@@ -431,10 +433,10 @@ int main(int argc, char **argv) {
     Snapshot to = snapshot(now_ns());
     double copies = atof(options.copies);
     uint64_t before = received + accepted;
-    for (limit = now_ns() + (int64_t)(SILENT_SECONDS * 1e9);
+    for (limit = now_ns() + patience;
          ((double)received < (double)sent * copies || (!settled && accepted + refused < sent)) && now_ns() < limit;) {
         turn(poll, timer, limit, false);
-        if (received + accepted != before) limit = now_ns() + (int64_t)(SILENT_SECONDS * 1e9);
+        if (received + accepted != before) limit = now_ns() + patience;
         before = received + accepted;
     }
     Snapshot done = snapshot(now_ns());

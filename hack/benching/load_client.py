@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -102,7 +103,9 @@ def compiled() -> Path:
     if shutil.which("cc") is None:
         raise SystemExit("the client of the benchmarks needs a C compiler: apt-get install gcc libc6-dev")
     BUILD.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-std=gnu17", "-o", program, SOURCE], check=True)
+    made = program.with_name(f"load-{os.getpid()}")  # renamed when it is whole: several may compile at the same time
+    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-std=gnu17", "-o", made, SOURCE], check=True)
+    made.replace(program)
     return program
 
 

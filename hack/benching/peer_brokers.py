@@ -16,7 +16,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -52,7 +52,7 @@ def _await_port(port: int, name: str, pid: int, log: Path, said: str = "") -> No
 
 
 @contextmanager
-def artemis(folder: Path) -> Iterator[Broker]:
+def artemis(folder: Path) -> Generator[Broker]:
     """`artemis create --nio`, with the time-out of the journal's buffer that it measures for this disk."""
     home, instance, port = peer_archives.artemis_home(), folder / "artemis", free_port()
     command = [str(home / "bin" / "artemis"), "create", str(instance), "--nio", "--silent", "--no-web"]
@@ -74,12 +74,13 @@ def artemis(folder: Path) -> Iterator[Broker]:
 
 
 @contextmanager
-def broker_j(folder: Path) -> Iterator[Broker]:
+def broker_j(folder: Path) -> Generator[Broker]:
     """One virtual host on BDB JE, which makes the queue when it is first used."""
     home, work, port = peer_archives.broker_j_home(), folder / "broker-j", free_port()
     work.mkdir()
-    made_on_use = {"pattern": "bench.*", "nodeType": "queue", "createdOnPublish": True, "createdOnConsume": True}
-    host = {"name": "default", "type": "BDB", "nodeAutoCreationPolicies": [{**made_on_use, "attributes": {}}]}
+    made_on_use: dict[str, object] = {"pattern": "bench.*", "nodeType": "queue", "attributes": {}}
+    made_on_use |= {"createdOnPublish": True, "createdOnConsume": True}
+    host = {"name": "default", "type": "BDB", "nodeAutoCreationPolicies": [made_on_use]}
     config = {
         "name": "bench",
         "modelVersion": "8.0",
@@ -112,7 +113,7 @@ def broker_j(folder: Path) -> Iterator[Broker]:
 
 
 @contextmanager
-def rabbitmq(folder: Path) -> Iterator[Broker]:
+def rabbitmq(folder: Path) -> Generator[Broker]:
     """Of Debian's next release, in a folder that is its root, with one quorum queue."""
     root, port, distribution, mapper = peer_archives.rabbitmq_root(), free_port(), free_port(), free_port()
     data = root / "bench"

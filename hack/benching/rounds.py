@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,10 +36,10 @@ def interleaved(jobs: Sequence[Job], rounds: int) -> list[Run]:
     began = time.monotonic()
     for number in range(1, rounds + 1):
         for at, job in enumerate(jobs):
+            figures: Mapping[str, float] = {}
             try:
                 figures = job.run()
             except LoadFailed as failure:
-                figures = {}
                 print(f"  round {number}/{rounds}  {job.case}, {job.broker}: {failure}", flush=True)
             runs.append(Run(number, job.broker, job.case, figures))
             done = (number - 1) * len(jobs) + at + 1
@@ -50,7 +50,7 @@ def interleaved(jobs: Sequence[Job], rounds: int) -> list[Run]:
 
 
 @contextmanager
-def place() -> Iterator[Path]:
+def place() -> Generator[Path]:
     """A folder for the data of brokers."""
     with TemporaryDirectory(prefix="penstock-bench-") as name:
         yield Path(name)
