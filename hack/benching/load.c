@@ -10,7 +10,7 @@
  * rate=0 is a closed loop: a producer sends as long as it has credit and fewer than `window` messages unanswered.
  * rate=N is an open loop: message number k is due k/N seconds after the start whatever the broker does, and carries
  * that moment, from which its latency is counted. A broker that stalls is charged for every message that became due
- * while it did (no coordinated omission).
+ * while it did (no coordinated omission); what is still to be sent when the time is over is sent then.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -30,7 +30,7 @@
 
 enum { MAX_FRAME = 65536, HELD_BACK = 1 << 17 };
 static const uint32_t WIDE_OPEN = 0x7fffffff; /* a session window that never limits */
-static const double ATTACH_SECONDS = 60, HEARTBEAT_SECONDS = 5;
+static const double ATTACH_SECONDS = 60, HEARTBEAT_SECONDS = 5, OVERTIME_SECONDS = 2;
 
 static Peer *peers;
 static int peer_count, sender_count;
@@ -264,9 +264,11 @@ static void take(Peer *peer) {
     if (peer->used * 2 >= granted) put_flow(peer);
 }
 
+static uint64_t due_until(int64_t moment) { return (uint64_t)((double)(moment - started_at) * rate / 1e9); }
+
 /* Send what may be sent: what credit and window allow, of that which is due. */
 static void send_more(Peer *peer, int64_t now) {
-    uint64_t due = rate ? (uint64_t)((double)(now - started_at) * rate / 1e9) : UINT64_MAX;
+    uint64_t due = rate ? due_until(now < measured_to ? now : measured_to) : UINT64_MAX;
     while (sent < due && peer->credit && peer->remote_window && peer->unanswered < window &&
            peer->out.end - peer->out.start < HELD_BACK) {
         int64_t stamp = rate ? started_at + (int64_t)((double)sent * 1e9 / rate) : now;
@@ -383,20 +385,12 @@ static void prepare(void) {
     make_transfer();
 }
 
-int main(int argc, char **argv) {
-    read_options(argc, argv);
-    prepare();
-    signal(SIGPIPE, SIG_IGN);
-    struct rlimit files;
-    getrlimit(RLIMIT_NOFILE, &files);
-    files.rlim_cur = files.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &files);
+static void connect_all(int poll, int timer) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *address;
     if (getaddrinfo(options.host, options.port, &hints, &address)) fail("%s: no such host", options.host);
     sender_count = atoi(options.senders);
     peer_count = sender_count + atoi(options.receivers);
     peers = calloc((size_t)peer_count, sizeof *peers);
-    int poll = epoll_create1(0), timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
     for (int made = 0; made < peer_count; made++) { /* consumers first: a topic keeps nothing for those to come */
         int at = (made + sender_count) % peer_count;
         Peer *peer = &peers[at];
@@ -412,17 +406,43 @@ int main(int argc, char **argv) {
         if (now_ns() > limit) fail("the broker attached not all links, or gave no credit");
         turn(poll, timer, limit, false);
     }
+}
+
+/* Often enough that no message waits long for the timer, seldom enough to leave the processor alone. */
+static void start_timer(int poll, int timer) {
+    long step = 1e9 / rate > 50000 ? (long)(1e9 / rate) : 50000;
+    struct timespec every = {step / 1000000000, step % 1000000000};
+    struct itimerspec times = {every, every};
+    struct epoll_event event = {EPOLLIN, {.ptr = NULL}};
+    timerfd_settime(timer, 0, &times, NULL);
+    epoll_ctl(poll, EPOLL_CTL_ADD, timer, &event);
+}
+
+static void await_the_rest(int poll, int timer, double copies) {
+    int64_t overtime = measured_to + (int64_t)(OVERTIME_SECONDS * 1e9), limit = now_ns() + patience;
+    while (rate && sent < due_until(measured_to) && now_ns() < overtime) turn(poll, timer, overtime, true);
+    uint64_t before = received + accepted;
+    while (((double)received < (double)sent * copies || (!settled && accepted + refused < sent)) && now_ns() < limit) {
+        turn(poll, timer, limit, false);
+        if (received + accepted != before) limit = now_ns() + patience;
+        before = received + accepted;
+    }
+}
+
+int main(int argc, char **argv) {
+    read_options(argc, argv);
+    prepare();
+    signal(SIGPIPE, SIG_IGN);
+    struct rlimit files;
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    int poll = epoll_create1(0), timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    connect_all(poll, timer);
     Snapshot begun = snapshot(started_at = now_ns());
     measured_from = started_at + (int64_t)(atof(options.warmup) * 1e9);
     measured_to = measured_from + (int64_t)(atof(options.seconds) * 1e9);
-    if (rate) { /* often enough that no message waits long for the timer, seldom enough to leave the processor alone */
-        long step = 1e9 / rate > 50000 ? (long)(1e9 / rate) : 50000;
-        struct timespec every = {step / 1000000000, step % 1000000000};
-        struct itimerspec times = {every, every};
-        struct epoll_event event = {EPOLLIN, {.ptr = NULL}};
-        timerfd_settime(timer, 0, &times, NULL);
-        epoll_ctl(poll, EPOLL_CTL_ADD, timer, &event);
-    }
+    if (rate) start_timer(poll, timer);
     for (int at = 0; at < sender_count; at++) {
         send_more(&peers[at], now_ns());
         flush(poll, &peers[at]);
@@ -432,13 +452,7 @@ int main(int argc, char **argv) {
     while (now_ns() < measured_to) turn(poll, timer, measured_to, true);
     Snapshot to = snapshot(now_ns());
     double copies = atof(options.copies);
-    uint64_t before = received + accepted;
-    for (limit = now_ns() + patience;
-         ((double)received < (double)sent * copies || (!settled && accepted + refused < sent)) && now_ns() < limit;) {
-        turn(poll, timer, limit, false);
-        if (received + accepted != before) limit = now_ns() + patience;
-        before = received + accepted;
-    }
+    await_the_rest(poll, timer, copies);
     Snapshot done = snapshot(now_ns());
     close_all(poll, timer);
     putchar('{');
