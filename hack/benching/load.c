@@ -35,7 +35,7 @@ static const double ATTACH_SECONDS = 60, HEARTBEAT_SECONDS = 5, OVERTIME_SECONDS
 static Peer *peers;
 static int peer_count, sender_count;
 static Histogram latencies, lateness, answers;
-static uint64_t sent, accepted, received, refused;
+static uint64_t sent, accepted, received, refused, earlier;
 static int64_t started_at, measured_from = INT64_MAX, measured_to = INT64_MAX;
 static double rate;
 static int64_t patience;
@@ -157,8 +157,8 @@ static void on_transfer(Peer *peer, const uint8_t **fields, const uint8_t *end, 
     memcpy(&stamp, end - body_size, 8);
     peer->delivery_count++;
     peer->used++;
-    if (stamp < started_at) return; /* left from an earlier run, or delivered once more */
-    received++;
+    if (stamp < started_at) earlier++; /* of another run */
+    else received++;
     if (stamp >= measured_from && stamp < measured_to) count(&latencies, now - stamp);
 }
 
@@ -459,7 +459,8 @@ int main(int argc, char **argv) {
     print_part("window", &from, &to);
     printf(", ");
     print_part("whole", &begun, &done);
-    printf(", \"refused\": %llu, \"unanswered\": %lld, \"missing\": %lld", (unsigned long long)refused,
+    printf(", \"earlier\": %llu, \"refused\": %llu, \"unanswered\": %lld, \"missing\": %lld",
+           (unsigned long long)earlier, (unsigned long long)refused,
            settled ? 0LL : (long long)(sent - accepted - refused),
            (long long)((double)sent * copies) - (long long)received);
     print("latency", &latencies);

@@ -46,6 +46,8 @@ class Measured:
     """The measured seconds."""
     whole: Part
     """From the first message until the last one was accepted and received."""
+    earlier: int
+    """Messages that an earlier run had left. They are in no figure."""
     latency: Buckets
     late: Buckets
     """How much later than due messages of an open loop were sent."""
@@ -91,7 +93,7 @@ def measured(printed: str) -> Measured:
         if found[wrong]:
             raise LoadFailed(f"{found[wrong]} messages: {wrong}")
     buckets = {name: tuple((above, count) for above, count in found[name]) for name in ("latency", "late", "answer")}
-    return Measured(Part(**found["window"]), Part(**found["whole"]), **buckets)
+    return Measured(Part(**found["window"]), Part(**found["whole"]), found["earlier"], **buckets)
 
 
 def compiled() -> Path:

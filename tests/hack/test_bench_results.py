@@ -16,6 +16,7 @@ PART = {"seconds": 2.0, "sent": 100, "accepted": 100, "received": 50, "broker_cp
 PRINTED: dict[str, object] = {
     "window": PART,
     "whole": {**PART, "seconds": 4.0, "received": 100},
+    "earlier": 0,
     "refused": 0,
     "unanswered": 0,
     "missing": 0,
