@@ -38,6 +38,8 @@ class Broker:
     port: str
     queue: Mapping[str, str] = field(default_factory=lambda: QUEUE)
     tls_port: str = ""
+    note: str = ""
+    """What else there is to know of it."""
 
     @property
     def reached(self) -> dict[str, str]:

@@ -66,11 +66,11 @@ def artemis(folder: Path) -> Generator[Broker]:
         if wanted not in settings:
             raise peer_archives.Missing(f"its broker.xml has no {wanted}")
     found = re.search("<journal-buffer-timeout>(.*?)<", settings)
-    print(f"  Artemis: journal-buffer-timeout {found[1] if found else 'not set'} ns", flush=True)
+    note = f"journal-buffer-timeout {found[1] if found else 'of its default'} ns"
     log = folder / "artemis.log"
     with started(peer_archives.ARTEMIS, [str(instance / "bin" / "artemis"), "run"], log) as pid:
         _await_port(port, "Artemis", pid, log)
-        yield Broker(peer_archives.ARTEMIS, (pid,), HOST, str(port))
+        yield Broker(peer_archives.ARTEMIS, (pid,), HOST, str(port), note=note)
 
 
 @contextmanager
@@ -165,7 +165,8 @@ def rabbitmq(folder: Path) -> Generator[Broker]:
         erlang = int((data / "pid").read_text())
         options = {**QUEUE, "to": "/queues/bench", "from": "/queues/bench", "user": USER, "password": PASSWORD}
         options |= {"tocap": "", "fromcap": "", "vhost": "vhost:/"}
-        yield Broker(peer_archives.RABBITMQ, (erlang,), HOST, str(port), options)
+        version = ", ".join(path.name for path in (root / "usr/lib/rabbitmq/lib").glob("rabbitmq_server-*"))
+        yield Broker(peer_archives.RABBITMQ, (erlang,), HOST, str(port), options, note=version)
     shutil.rmtree(data, ignore_errors=True)
 
 

@@ -75,7 +75,8 @@ def _looked_at(broker: Broker, seconds: float) -> str:
     began = time.monotonic()
     for durable in (0, 1):
         one_flow(broker, dict(broker.queue), seconds / 2, durable=durable)
-    return f"{sync_calls(broker, TRACED_SECONDS)} (warmed up for {time.monotonic() - began:.0f} s)"
+    warm = f"warmed up for {time.monotonic() - began:.0f} s"
+    return "; ".join(filter(None, (str(sync_calls(broker, TRACED_SECONDS)), warm, broker.note)))
 
 
 def _jobs(folder: Path, brokers: Sequence[Broker], seconds: float, *, quick: bool) -> list[Job]:
