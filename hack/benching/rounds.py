@@ -51,8 +51,9 @@ def interleaved(jobs: Sequence[Job], rounds: int) -> list[Run]:
 
 @contextmanager
 def place() -> Generator[Path]:
-    """A folder for the data of brokers."""
-    with TemporaryDirectory(prefix="penstock-bench-") as name:
+    """A folder for the data of brokers, on the disk that all of them use: that of the repository."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="data-", dir=BUILD) as name:
         yield Path(name)
 
 
