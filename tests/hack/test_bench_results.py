@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 from benching.bar_chart import Bar, bars
 from benching.fanning import further_copies
 from benching.load_client import LoadFailed, measured
+from benching.log_chart import Line, LogChart
 from benching.results import Column, Run, medians, percentile, relative, table
 from benching.sync_calls import SyncCalls, counted_calls
 
@@ -126,6 +128,16 @@ def test_the_longest_bar_reaches_the_margin() -> None:
     assert 'width="180.0" height="14" fill="#222"' in drawn
     assert ">1,234<" in drawn
     assert drawn.count("font-weight") == 1
+
+
+def test_names_at_the_ends_of_lines_stand_apart_and_have_room() -> None:
+    long = "a name of thirty letters, or so"
+    lines = [Line("low", "#111", [(1, 1.0), (10, 1.0)]), Line(long, "#222", [(1, 10.0), (10, 1.01)])]
+    drawn = LogChart("Rates", "producers", (0, 1), (0, 1), "/s").drawn(lines)
+    ends = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="start" fill="(#\d+)"', drawn)
+    assert [(colour, x) for x, _, colour in ends] == [("#222", "419.0"), ("#111", "419.0")]
+    assert float(ends[1][1]) - float(ends[0][1]) == pytest.approx(14.0)
+    assert ">10/s<" in drawn
 
 
 TRACE = """\
