@@ -40,6 +40,7 @@ from benching.scenarios import PER_TRANSACTION, SCENARIOS, Driving, Scenario, Wa
 from crash.load_client import Peer, Sender
 from support.certificates import Authority
 
+import penstock_native
 from penstock_broker.log import RealFiles
 
 
@@ -361,7 +362,11 @@ def main() -> int:
     what, *names = sys.argv[1:]
     counter: CountingLibrary | Callgrind
     if what == "calls":
-        counter = cproton_ffi.lib = CountingLibrary(cproton_ffi.lib)
+        counter = CountingLibrary(penstock_native.proton or cproton_ffi.lib)
+        if penstock_native.proton:
+            penstock_native.proton = counter
+        else:
+            cproton_ffi.lib = counter
     else:
         counter = Callgrind(names.pop(0))
     importlib.import_module("penstock_broker.assembly")

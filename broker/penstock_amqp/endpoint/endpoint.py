@@ -37,8 +37,8 @@ from penstock_amqp.endpoint.links import InLink, OutLink, PartialMemory, Session
 from penstock_amqp.endpoint.outgoing_streams import OutgoingStreams, Stream
 from penstock_amqp.endpoint.output_changes import AttachAdditions, PendingChanges
 from penstock_amqp.endpoint.proton import deliveries, links
+from penstock_amqp.endpoint.proton.compiled_engine import engine_of
 from penstock_amqp.endpoint.proton.connection import ProtonConnection
-from penstock_amqp.endpoint.proton.engine import ProtonEngine
 from penstock_amqp.endpoint.settlement import DeliverySettlement
 from penstock_amqp.endpoint.withdrawals import Withdrawals, Withdrawn
 from penstock_amqp.frames import performatives
@@ -90,7 +90,7 @@ class Endpoint:
         max_message_bytes: int,
         max_sessions: int = 256,
         incoming: PartialMemory | None = None,
-        make_engine: Callable[[ProtonConnection], Engine] = ProtonEngine,
+        make_engine: Callable[[ProtonConnection], Engine] = engine_of,
     ) -> None:
         """`max_frame`, `max_message_bytes`: longest frame and message that we accept, in bytes. `idle_timeout_ms`:
         silence after which the peer is taken for dead; half of it is announced; 0: never. `incoming` counts what is in
