@@ -21,7 +21,7 @@ class Bar(NamedTuple):
 
 def bars(title: str, unit: str, drawn: Sequence[Bar]) -> str:
     """A chart of them from top to bottom; the bars of a group follow each other."""
-    longest = max(bar.value for bar in drawn)
+    longest = max((bar.value for bar in drawn), default=1.0)
     parts: list[str] = []
     y, group = TOP, ""
     for bar in drawn:

@@ -50,7 +50,7 @@ def fanout(subscriptions: Sequence[int], seconds: float, rounds: int) -> int:
             [
                 (int(row.case.replace(",", "")), row.figures["message_us"])
                 for row in medians(runs)
-                if row.broker == kind
+                if row.broker == kind and row.figures
             ],
         )
         for kind, colour in zip(SELECTORS, COLOURS, strict=False)

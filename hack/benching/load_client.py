@@ -48,6 +48,8 @@ class Measured:
     """From the first message until the last one was accepted and received."""
     earlier: int
     """Messages that an earlier run had left. They are in no figure."""
+    twice: int
+    """Messages of this run that came once more, as a broker may deliver them."""
     latency: Buckets
     late: Buckets
     """How much later than due messages of an open loop were sent."""
@@ -90,10 +92,12 @@ def measured(printed: str) -> Measured:
     """Raises LoadFailed if a message was lost, refused or never answered: such a run shows nothing."""
     found = json.loads(printed)
     for wrong in ("refused", "unanswered", "missing"):
-        if found[wrong]:
+        if found[wrong] > 0:
             raise LoadFailed(f"{found[wrong]} messages: {wrong}")
     buckets = {name: tuple((above, count) for above, count in found[name]) for name in ("latency", "late", "answer")}
-    return Measured(Part(**found["window"]), Part(**found["whole"]), found["earlier"], **buckets)
+    return Measured(
+        Part(**found["window"]), Part(**found["whole"]), found["earlier"], max(0, -found["missing"]), **buckets
+    )
 
 
 def compiled() -> Path:
@@ -117,4 +121,7 @@ def run_load(options: Mapping[str, str | float]) -> Measured:
     ran = subprocess.run([compiled(), *arguments], capture_output=True, text=True, timeout=LIMIT_SECONDS)
     if ran.returncode:
         raise LoadFailed(f"{ran.stderr.strip()[-500:]} ({' '.join(arguments)})")
-    return measured(ran.stdout)
+    found = measured(ran.stdout)
+    if found.twice:
+        print(f"  {found.twice} messages came twice", flush=True)
+    return found

@@ -56,7 +56,7 @@ def chart(rows: Sequence[Run]) -> str:
     """Accepts per second against producers."""
     points: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        if row.case.endswith(" waiting"):
+        if row.case.endswith(" waiting") and "rate" in row.figures:
             points.setdefault(row.broker, []).append((int(row.case.split()[0]), row.figures["rate"]))
     lines = [Line(name, colour, found) for (name, found), colour in zip(points.items(), COLOURS[::-1], strict=False)]
     title = "Durable messages accepted per second, against the producers that wait for each accept"

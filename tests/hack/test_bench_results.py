@@ -72,6 +72,10 @@ def test_a_run_that_lost_messages_is_none(wrong: str) -> None:
         measured(json.dumps({**PRINTED, wrong: 3}))
 
 
+def test_a_message_that_comes_twice_is_not_lost() -> None:
+    assert measured(json.dumps({**PRINTED, "missing": -3})).twice == 3
+
+
 def test_each_figure_has_its_own_median_and_one_that_is_mostly_missing_has_none() -> None:
     runs = [
         Run(1, "ours", "small", {"rate": 10.0, "p50": 1.0}),
