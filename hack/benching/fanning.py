@@ -57,7 +57,7 @@ def fanout(subscriptions: Sequence[int], seconds: float, rounds: int) -> int:
     ]
     title = "Processor time of a message against the subscriptions of the exchange"
     drawn = LogChart(title, "durable subscriptions", (0, 3), (0, 5), " us").drawn(points)
-    return reported("fanout", before, [(runs, COLUMNS)], {"fanout": drawn})
+    return reported("fanout", before, [(runs, COLUMNS)], {"fanout": drawn}, heads=("subscriptions", "selectors"))
 
 
 def further_copies(runs: Sequence[Run]) -> list[Run]:

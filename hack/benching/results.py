@@ -74,9 +74,9 @@ def relative(runs: Sequence[Run], to: str, figure: str, name: str) -> list[Run]:
     ]
 
 
-def table(rows: Sequence[Run], columns: Sequence[Column]) -> str:
+def table(rows: Sequence[Run], columns: Sequence[Column], heads: tuple[str, str] = ("case", "broker")) -> str:
     """A table of Markdown, which can be read as plain text, too. A figure that a row does not have is left out."""
-    cells = [["case", "broker", *(column.heading for column in columns)]]
+    cells = [[*heads, *(column.heading for column in columns)]]
     for row in rows:
         values = (row.figures.get(column.figure) for column in columns)
         written = (

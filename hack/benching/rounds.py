@@ -63,16 +63,18 @@ def reported(
     parts: Sequence[tuple[Sequence[Run], Sequence[Column]]],
     charts: Mapping[str, str],
     notes: Mapping[str, object] | None = None,
+    heads: tuple[str, str] = ("case", "broker"),
 ) -> int:
     """Print the machine and tables of medians, and keep all of it. `before`: the machine as it was at the beginning.
-    `parts`: the runs of each table. Returns the exit code: 1 if a measurement failed.
+    `parts`: the runs of each table. `heads`: what its cases and brokers are. Returns the exit code: 1 if a measurement
+    failed.
     """
     runs = [run for part, _ in parts for run in part]
     found = {**before, "load_at_end": os.getloadavg()[0], **(notes or {})}
     path = keep(name, found, runs, charts)
     print("\n" + "\n".join(f"{key}: {value}" for key, value in found.items()))
     for part, columns in parts:
-        print("\n" + table(medians(part), columns))
+        print("\n" + table(medians(part), columns, heads))
     kept = path.relative_to(BUILD.parent.parent)
     print(f"\nmedians of all rounds ({runs[-1].round}), which are kept in {kept}", flush=True)
     return int(any(not run.figures for run in runs))

@@ -45,4 +45,4 @@ def tls(seconds: float, rounds: int) -> int:
             runs = relative(interleaved(jobs, rounds), "plain", "broker_us", "times")
     drawn = chart("Processor time of a message of 1 KiB", "us", medians(runs), "broker_us")
     columns = (*COLUMNS, Column("of plain", "times", ".2f"))
-    return reported("tls", before, [(runs, columns)], {"tls": drawn})
+    return reported("tls", before, [(runs, columns)], {"tls": drawn}, heads=("case", "connection"))
