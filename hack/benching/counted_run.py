@@ -196,6 +196,12 @@ class Rig:
             )
         ]
         receivers += [
+            consumer.receiver(
+                f"copy-{number}|global", address, self._received, capabilities=capabilities, durable=scenario.durable
+            )
+            for number in range(1, scenario.copies)
+        ]
+        receivers += [
             consumer.receiver(f"other-{number}", address, self._received, selector=selector)
             for number, selector in enumerate(scenario.others)
         ]
@@ -235,7 +241,7 @@ class Rig:
             self.clock.us += self.scenario.delay_ms * 1000
             if self._mover is not None:
                 self._mover.move(len(self.batch))
-            while self.received < target:
+            while self.received < target * self.scenario.copies:
                 self.turn()
 
     def publish(self, messages: int) -> None:
