@@ -82,6 +82,8 @@ class Scenario:
     delay_ms: int = 0
     """The clock moves on so far once a batch has been taken."""
     batch: int = BATCH
+    producers: int = 1
+    """If they are several, each sends one message of a batch, on a connection of its own."""
     first: int = 320
     """Messages before counting begins."""
     counted: int = 960
@@ -100,6 +102,12 @@ def _plain(kind: str, size: int) -> Scenario:
     durable = kind == "durable"
     message = encoded(bytes(size), durable=durable, properties=TWO_PROPERTIES)
     return Scenario(f"{kind} {size} B", (message,), durable, is_plain=True, counted=2560)
+
+
+def _waiting(producers: int) -> Scenario:
+    message = encoded(bytes(1024), durable=True, properties=TWO_PROPERTIES)
+    name = f"{producers} that wait, durable 1024 B"
+    return Scenario(name, (message,), durable=True, producers=producers, batch=producers, first=400, counted=2000)
 
 
 def _deep(name: str, driving: Driving) -> Scenario:
@@ -185,6 +193,7 @@ SCENARIOS = (
     Scenario("TLS 1024 B", (_KIB,), way=Way.TLS),
     Scenario("WebSocket", (_MESSAGE,), way=Way.WEB_SOCKET),
     Scenario("WebSocket 1024 B", (_KIB,), way=Way.WEB_SOCKET),
+    _waiting(50),
     _large(1),
     _large(4),
     _deep("1024 B that come behind a deep backlog", Driving.PUBLISH_BEHIND),

@@ -57,6 +57,8 @@ class Connections:
         self._seconds = seconds
         self._events: list[Event] = []
         """Of the connection that is being read; one list for all, since it is empty again after each."""
+        self.read_bytes = 0
+        """What is read of a connection at once; 0: as much as there is room for."""
         self.by_fd: dict[int, Connection] = {}
         self.behind: deque[Connection] = deque()
         """Connections with something unread, which the next turns go on with."""
@@ -103,7 +105,7 @@ class Connections:
             return
         events = self._events
         try:
-            alive = connection.receive(events)
+            alive = connection.receive(events, self.read_bytes)
             handle(self._broker, connection, events)
         except Exception:
             rescue(self._broker, events)
