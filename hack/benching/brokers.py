@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -11,9 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["QUEUE", "Broker", "penstock", "started", "stock", "topic"]
+__all__ = ["PARTS", "QUEUE", "TESTS", "Broker", "cpu_seconds", "penstock", "started", "stock", "topic"]
 
 PARTS = Path(__file__).resolve().parent
+TESTS = PARTS.parent.parent / "tests"
 START_SECONDS = 120
 STOP_SECONDS = 60
 QUEUE = {"to": "bench", "from": "bench", "tocap": "queue", "fromcap": "queue"}
@@ -45,6 +47,12 @@ class Broker:
     def reached(self) -> dict[str, str]:
         """Options of load.c."""
         return {"host": self.host, "port": self.port, "pids": ",".join(map(str, self.pids))}
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process, all threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def topic(key: str) -> dict[str, str]:
