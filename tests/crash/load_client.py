@@ -371,6 +371,11 @@ class Receiver:
         self._used += 1
         return data
 
+    def begin(self, credit: int) -> None:
+        """Give so much credit to a link that was made without any."""
+        self.credit = credit
+        lib.pn_link_flow(self.link, credit)
+
     def top_up(self) -> None:
         """Give credit back when half of it is used."""
         if self._used * 2 >= self.credit:

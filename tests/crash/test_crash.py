@@ -22,6 +22,7 @@ def check(outcome: Outcome) -> None:
     assert outcome.kills >= KILLS
     assert outcome.repeated > 0, "no message came a second time: the kills hit nothing"
     assert outcome.churn["unsubscribe"] and outcome.churn["rebind"]
+    assert not outcome.idle, "compaction and paging had nothing to do, so no kill can have met them"
 
 
 @pytest.mark.parametrize("files", ["aio", "counted"])
