@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from crash.churn import Churn
 from crash.ledger_of_load import BODY, Ledger
-from crash.load_client import Gone, Peer, Sender, encoded
+from crash.load_client import Closed, Gone, Peer, Sender, encoded
 
 SUBSCRIPTIONS = ("first", "second", "third")
 DEEP = "deep"
@@ -32,6 +32,10 @@ STUCK_SECONDS = 120.0
 
 class Silence(Exception):
     """No socket had anything for too long, or none had what matters."""
+
+
+class Refused(Exception):
+    """The broker takes no messages, though it has not gone."""
 
 
 class Load:
@@ -101,7 +105,7 @@ class Load:
         return lambda numbers: self.ledger.producers[number].accept([sequences[each - 1] for each in numbers])
 
     def step(self, timeout_ms: int = 20_000) -> None:
-        """Send what credit allows, wait for sockets, read. Raises Gone, Silence if nothing comes."""
+        """Send what credit allows, wait for sockets, read. Raises Gone, Refused, or Silence if nothing comes."""
         if self.publishing:
             self._publish()
         next(self._churning, None)
@@ -117,20 +121,22 @@ class Load:
 
     def _publish(self) -> None:
         for number, sender, sequences in self._senders:
+            if sender.refused:
+                raise Refused(f"the broker refused {len(sender.refused)} messages of producer {number}")
             count = min(BATCH, sender.credit)
             if count > 0:
                 added = self.ledger.producers[number].send(count)
                 sequences += added
                 sender.send([HEAD + BODY.pack(number, sequence) for sequence in added])
 
-    def _step_until(self, reached: Callable[[], bool]) -> None:
+    def _step_until(self, reached: Callable[[], bool], timeout_ms: int = 20_000) -> None:
         ledger, moved, since = self.ledger, -1, time.monotonic()
         while not reached():
             if moved != ledger.accepts + ledger.receipts:
                 moved, since = ledger.accepts + ledger.receipts, time.monotonic()
             elif time.monotonic() > since + STUCK_SECONDS:
                 raise Silence(f"nothing was accepted and nothing received for {STUCK_SECONDS:.0f} s")
-            self.step()
+            self.step(timeout_ms)
 
     def run(self, accepts: int) -> None:
         """Until so many more messages were accepted. Raises Gone if the broker goes before, or Silence."""
@@ -151,9 +157,13 @@ class Load:
             self.publishing = True
 
     def run_until_gone(self) -> None:
-        """Until the broker, which somebody else ends, is gone."""
-        with suppress(Gone, ConnectionError):
+        """Until the broker, which somebody else ends, is gone. Raises Closed."""
+        try:
             self._step_until(lambda: False)
+        except Closed:
+            raise
+        except (Gone, ConnectionError):
+            return
 
     def drain(self) -> None:
         """Publish nothing more, and take what is there: until nothing is lacking, or comes for long, and two seconds
@@ -162,11 +172,9 @@ class Load:
         self.publishing = False
         self._churning = iter(())
         with suppress(Silence):
-            while any(self.ledger.lacking().values()):
-                self.step()
+            self._step_until(lambda: not any(self.ledger.lacking().values()))
         with suppress(Silence):
-            while True:
-                self.step(2000)
+            self._step_until(lambda: False, 2000)
 
     def stop(self) -> None:
         """Let go of all connections."""

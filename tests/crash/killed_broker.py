@@ -1,7 +1,7 @@
 """The broker under test, as a process: `python -m crash.killed_broker DATA FILES READY_FILE TALLY SEGMENT_BYTES PAGES`.
 
-FILES is aio, counted, lossy, forgetful, points or lossy-points: the file layer under the log. PAGES is `early` if it is
-to page small backlogs, or `late`. On SIGUSR1 it writes where it is to its standard error.
+FILES is aio, counted, failing, failing-points, lossy, forgetful, points or lossy-points: the file layer under the log.
+PAGES is `early` if it is to page small backlogs, or `late`. On SIGUSR1 it writes where it is to its standard error.
 """
 
 import faulthandler
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from broker.log.crash_points import PointFiles
-from crash.lossy_files import CountingFiles, LossyFiles, Tally
+from crash.lossy_files import CountingFiles, FailingFiles, LossyFiles, Tally
 from crash.work_count import count_work, page_early
 
 from penstock_broker import main
@@ -26,6 +26,10 @@ def files_for(kind: str, tally: Tally) -> FileLayer | None:
             return None
         case "counted":
             return CountingFiles(tally)
+        case "failing":
+            return FailingFiles(tally)
+        case "failing-points":
+            return PointFiles(FailingFiles(tally), tally.reached)
         case "lossy":
             return LossyFiles(tally)
         case "forgetful":

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.log.crash_points import BEFORE, BEHIND, WITHIN
-from crash.crash_load import Load, Silence
-from crash.load_client import Gone
+from crash.crash_load import Load, Refused, Silence
+from crash.load_client import Closed, Gone
 from crash.lossy_files import Tally, Work
 from support.waiting import until
 
@@ -25,7 +25,7 @@ START_SECONDS = 300
 END_SECONDS = 300
 TALLIED = ("counted", "lossy")
 """File layers that know what is synced, and that `Victim.arm` works with."""
-POINTED = ("points", "lossy-points")
+POINTED = ("points", "lossy-points", "failing-points")
 """File layers that know at which point of its work the log is."""
 POINTS = [
     (point, when)
@@ -212,7 +212,7 @@ def kill_often(
             load.stop()
         load.start(*victim.start(), is_last=True)
         load.drain()
-    except (Silence, subprocess.TimeoutExpired) as error:
+    except (Closed, Refused, Silence, subprocess.TimeoutExpired) as error:
         raise RuntimeError(f"{error}\nThe broker:\n{victim.stacks()}") from error
     finally:
         load.stop()
@@ -247,6 +247,8 @@ def _kill_at(victim: Victim, load: Load, at: tuple[str, str], outcome: Outcome) 
     try:
         load.ebb(1.0)
         load.run(MOST_ACCEPTS)
+    except Closed:
+        raise
     except (Gone, ConnectionError):
         name = " ".join(at)
         outcome.points[name] = outcome.points.get(name, 0) + 1

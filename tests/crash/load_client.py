@@ -37,6 +37,10 @@ class Gone(Exception):
     """The peer has closed, or the connection broke."""
 
 
+class Closed(Gone):
+    """The peer has closed the connection and told why: it has not ended."""
+
+
 class Stream(Protocol):
     """A socket, or what speaks through one: like it, `BlockingIOError` says that there is nothing to read or no room.
 
@@ -248,7 +252,7 @@ class Peer:
                 end.detached = _told(lib.pn_link_remote_condition(link))
             self._gone_link(link)
         elif kind == lib.PN_CONNECTION_REMOTE_CLOSE:
-            raise Gone("the broker closed: " + _told(lib.pn_connection_remote_condition(self._connection)))
+            raise Closed("the broker closed: " + _told(lib.pn_connection_remote_condition(self._connection)))
         elif kind == lib.PN_TRANSPORT_ERROR:
             raise Gone("the engine failed: " + _told(lib.pn_transport_condition(self._transport)))
 

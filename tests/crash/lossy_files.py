@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from enum import IntEnum
+from errno import EIO
 from pathlib import Path
 from struct import Struct
 from zlib import crc32
@@ -22,6 +23,8 @@ from penstock_broker.log.disk.files import Buffer, RealFiles
 
 _TALLY = Struct("<QQQQ")
 _HIDDEN = ".unsynced-"
+WRITTEN_BEFORE_FAILURE = 50
+"""Blocks, of `FailingFiles`."""
 
 
 class Work(IntEnum):
@@ -123,6 +126,15 @@ class CountingFiles(RealFiles):
         return None
 
 
+class FailingFiles(CountingFiles):
+    """Its disk fails soon: then no sync succeeds."""
+
+    def fdatasync(self, handle: int) -> None:
+        if self._tally.written > WRITTEN_BEFORE_FAILURE:
+            raise OSError(EIO, "the disk has failed")
+        super().fdatasync(handle)
+
+
 class LossyFiles(RealFiles):
     """Keeps what is unsynced in memory.
 
@@ -146,11 +158,13 @@ class LossyFiles(RealFiles):
         return [name for name in super().names(folder) if not name.startswith(_HIDDEN)]
 
     def open(self, path: Path, *, create: bool) -> int:
-        if create and not path.exists():
+        if create and path not in self._visible and not path.exists():
             hidden = path.with_name(_HIDDEN + path.name)
+            handle = super().open(hidden, create=True)  # first: another thread may sync the folder at any time
             self._visible[path] = hidden
             self._names.append(lambda: self._appear(path, hidden))
-        handle = super().open(self._visible.get(path, path), create=create)
+        else:
+            handle = super().open(self._visible.get(path, path), create=create)
         self._unsynced[handle] = []
         self._sizes[handle] = super().size(handle)
         return handle

@@ -44,3 +44,10 @@ def test_without_fdatasync_this_test_is_red(tmp_path: Path) -> None:
     outcome = kill_often(tmp_path, "forgetful", 1, SEED)
     assert not outcome.is_clean
     assert all(outcome.lacking.values())
+
+
+@pytest.mark.parametrize("files", ["failing", "failing-points"])
+def test_a_broker_whose_log_has_failed_is_not_waited_for(tmp_path: Path, files: str) -> None:
+    """It lives on, and closes connections or refuses messages for ever: the load ends and says why."""
+    with pytest.raises(RuntimeError, match=r"(?s)the broker (closed|refused).*the disk has failed"):
+        kill_often(tmp_path, files, 1, SEED)
