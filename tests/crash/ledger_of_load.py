@@ -58,7 +58,8 @@ class Ledger:
             name: [bytearray() for _ in range(producers)] for name in subscriptions
         }
         self.left: dict[str, set[tuple[int, int]]] = {name: set() for name in subscriptions}
-        """Messages, by producer and sequence, that came and were not settled: they have to come again."""
+        """Messages, by producer and sequence, that came and were not settled: if they were accepted, they have to come
+        again. Others may have been delivered before they were synced, so a power cut may take them."""
         self.receipts = 0
         self.repeated = 0
         self.violations: list[str] = []
@@ -91,7 +92,11 @@ class Ledger:
 
     def lacking(self) -> dict[str, int]:
         """Per subscription, how many accepted messages have not come, or not again if they had been left."""
-        return {name: sum(self._lacking_of(seen)) + len(self.left[name]) for name, seen in self.seen.items()}
+        return {name: sum(self._lacking_of(seen)) + self._not_again(name) for name, seen in self.seen.items()}
+
+    def _not_again(self, subscription: str) -> int:
+        left = self.left[subscription]
+        return sum(self.producers[producer].accepted[sequence] for producer, sequence in left)
 
     @property
     def outstanding(self) -> int:
