@@ -18,6 +18,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
+import penstock_native
 from penstock_api.failure import CannotRun, Failure, Misuse
 from penstock_api.validation_messages import validation_messages
 from penstock_broker.access import sockets
@@ -181,6 +182,11 @@ def _start(
         raise
     logger.info("Recovery took %.2f s", time.monotonic() - started)
     _tell_memory(loop.broker.memory.budget, limit)
+    if penstock_native.absence:
+        logger.warning(
+            "Messages are carried by the engine in Python, about three times as slow as the compiled one: %s",
+            penstock_native.absence,
+        )
     return loop
 
 

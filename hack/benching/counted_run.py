@@ -40,6 +40,7 @@ from benching.scenarios import PER_TRANSACTION, SCENARIOS, Driving, Scenario, Wa
 from crash.load_client import Peer, Sender
 from support.certificates import Authority
 
+import penstock_native
 from penstock_broker.log import RealFiles
 
 
@@ -195,6 +196,12 @@ class Rig:
             )
         ]
         receivers += [
+            consumer.receiver(
+                f"copy-{number}|global", address, self._received, capabilities=capabilities, durable=scenario.durable
+            )
+            for number in range(1, scenario.copies)
+        ]
+        receivers += [
             consumer.receiver(f"other-{number}", address, self._received, selector=selector)
             for number, selector in enumerate(scenario.others)
         ]
@@ -234,7 +241,7 @@ class Rig:
             self.clock.us += self.scenario.delay_ms * 1000
             if self._mover is not None:
                 self._mover.move(len(self.batch))
-            while self.received < target:
+            while self.received < target * self.scenario.copies:
                 self.turn()
 
     def publish(self, messages: int) -> None:
@@ -361,7 +368,11 @@ def main() -> int:
     what, *names = sys.argv[1:]
     counter: CountingLibrary | Callgrind
     if what == "calls":
-        counter = cproton_ffi.lib = CountingLibrary(cproton_ffi.lib)
+        counter = CountingLibrary(penstock_native.proton or cproton_ffi.lib)
+        if penstock_native.proton:
+            penstock_native.proton = counter
+        else:
+            cproton_ffi.lib = counter
     else:
         counter = Callgrind(names.pop(0))
     importlib.import_module("penstock_broker.assembly")

@@ -16,7 +16,7 @@ from kube.settings import REPOSITORY, versions
 
 APPLICATIONS = ("broker", "operator", "lag")
 NAMES = (*APPLICATIONS, "spark-operator")
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "broker", "operator")
+SOURCES = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "broker", "operator")
 RECIPES = "hack/dockerfiles"
 LOCKS = {"broker": "broker", "operator": "operator", "lag": "lag", "spark-operator": "lag"}
 
@@ -34,9 +34,14 @@ def _files(top: Path, inputs: list[str]) -> Iterator[Path]:
     for entry in sorted(set(inputs)):
         place = top / entry
         if place.is_dir():
-            yield from sorted(file for file in place.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+            yield from sorted(file for file in place.rglob("*") if file.is_file() and not _is_made(file))
         else:
             yield place
+
+
+def _is_made(file: Path) -> bool:
+    """An image makes its own of it."""
+    return "__pycache__" in file.parts or file.suffix == ".so"
 
 
 def _tag(top: Path, inputs: list[str], also: str) -> str:

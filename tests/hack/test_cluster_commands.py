@@ -26,7 +26,7 @@ def copy(tmp_path: Path) -> Path:
     """A copy of what images are made of, to be changed."""
     for name in INPUTS:
         shutil.copytree(REPOSITORY / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, tmp_path / name)
     return tmp_path
 

@@ -19,6 +19,8 @@ def clone(tmp_path: Path) -> Path:
     (tmp_path / "hack").mkdir()
     shutil.copy(ROOT / "hack" / "env", tmp_path / "hack")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copy(ROOT / "hatch_build.py", tmp_path)
+    shutil.copytree(ROOT / "broker" / "penstock_native", tmp_path / "broker" / "penstock_native")
     shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
     python = tmp_path / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -46,7 +48,18 @@ def test_the_demo_installs_its_own_and_the_tests_complete_it(clone: Path) -> Non
     assert installed(clone, "--demo") == [], "everything of the demo is there"
 
 
-@pytest.mark.parametrize("changed", ["requirements/all.lock", "requirements/demo.lock", "pyproject.toml", "hack/env"])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "requirements/all.lock",
+        "requirements/demo.lock",
+        "pyproject.toml",
+        "hatch_build.py",
+        "broker/penstock_native/batches.c",
+        "broker/penstock_native/pointers.h",
+        "hack/env",
+    ],
+)
 def test_a_change_installs_anew(clone: Path, changed: str) -> None:
     installed(clone)
     with (clone / changed).open("a") as file:

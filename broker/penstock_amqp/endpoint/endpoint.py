@@ -31,14 +31,15 @@ from penstock_amqp.endpoint.connection_lifecycle import ConnectionLifecycle
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import AcceptedUnsettled, AmqpError, Entry, Event, Held, Settled
 from penstock_amqp.endpoint.flow_answers import FlowAnswers
+from penstock_amqp.endpoint.held_walk import walk_held
 from penstock_amqp.endpoint.incoming_messages import IncomingMessages, drop_partial
 from penstock_amqp.endpoint.input import UNBOUNDED, Input
 from penstock_amqp.endpoint.links import InLink, OutLink, PartialMemory, Session
 from penstock_amqp.endpoint.outgoing_streams import OutgoingStreams, Stream
 from penstock_amqp.endpoint.output_changes import AttachAdditions, PendingChanges
 from penstock_amqp.endpoint.proton import deliveries, links
+from penstock_amqp.endpoint.proton.compiled_engine import engine_of
 from penstock_amqp.endpoint.proton.connection import ProtonConnection
-from penstock_amqp.endpoint.proton.engine import ProtonEngine
 from penstock_amqp.endpoint.settlement import DeliverySettlement
 from penstock_amqp.endpoint.withdrawals import Withdrawals, Withdrawn
 from penstock_amqp.frames import performatives
@@ -90,7 +91,7 @@ class Endpoint:
         max_message_bytes: int,
         max_sessions: int = 256,
         incoming: PartialMemory | None = None,
-        make_engine: Callable[[ProtonConnection], Engine] = ProtonEngine,
+        make_engine: Callable[[ProtonConnection], Engine] = engine_of,
     ) -> None:
         """`max_frame`, `max_message_bytes`: longest frame and message that we accept, in bytes. `idle_timeout_ms`:
         silence after which the peer is taken for dead; half of it is announced; 0: never. `incoming` counts what is in
@@ -189,10 +190,11 @@ class Endpoint:
         """`error` with as much of its description as fits a frame of the peer's, and its info if that fits."""
         return conditions.fitted(error, self._engine.frame_bytes)
 
-    def free(self, later: Callable[[Callable[[], None]], None] | None = None) -> None:
+    def free(self, later: Callable[[Callable[[], None]], None] | None = None, *, always: bool = False) -> None:
         """Free everything that the engine holds. Whoever calls the endpoint afterwards gets `EndpointFreed`.
 
-        `later`: gets what frees the engine's own memory if that takes long; it may be called in another thread.
+        `later`: gets what frees the engine's own memory if that takes long, or in any case (`always`); it may be called
+        in another thread.
 
         All pointers are forgotten before the first object is freed: those of the links and sessions, which the user may
         have kept, and the parts of the endpoint, without which nothing can be done with the pointers of deliveries.
@@ -210,7 +212,7 @@ class Endpoint:
         self._engine = self._settlement = self._replies = self._outgoing = self._flows = self._input = _NO_PART
         self._withdrawals = _NO_PART
         release = self._connection.let_go()
-        if later is not None and takes_long:
+        if later is not None and (takes_long or always):
             later(release)
         else:
             release()
@@ -356,6 +358,11 @@ class Endpoint:
         """`all_held`, as it is now."""
         aside = [held for held in self._engine.aside.values() if held is not None]
         return [*self._engine.unsettled.values(), *aside, *self._outgoing.all_held()]
+
+    def walk_held(self, most: int) -> Iterator[Sequence[Held | None]]:
+        """`all_held`, `most` at a time, and None for some that are gone. Anything may be done between two parts."""
+        yield from walk_held(self._engine, most)
+        yield list(self._outgoing.all_held())
 
     def unsettled_on(self, link: OutLink) -> int:
         """How many deliveries of the link are not settled; 0 if it is gone."""

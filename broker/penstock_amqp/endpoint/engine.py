@@ -1,8 +1,8 @@
 """The interface between one connection's protocol and the engine that carries its messages.
 
 `Engine` is what an endpoint needs for messages. `proton.engine.ProtonEngine` provides it in Python, one call into
-proton's library for each step of each message. A compiled back end can stand in its place: it provides the same methods
-and makes one call for a whole batch. Neither `Endpoint` nor the broker changes for it.
+proton's library for each step of each message; `proton.compiled_engine.CompiledEngine` makes one for a whole batch.
+Neither `Endpoint` nor the broker sees a difference.
 
 **What is plain.** Only what is frequent goes through batches:
 
@@ -21,9 +21,9 @@ engine to its user (the broker runs without Python's garbage collector).
 one event, and so is a run of plain outcomes of one link: what is plain joins the last event of `out` if that is a run
 of its kind and its link. It does not join a run of messages whose link is `unproven`.
 
-**Pointers.** A `Ptr` is an object of proton's in every engine, as `cproton_ffi` shows it: a compiled back end uses the
-same library and includes the same declarations. What is not plain is done in Python with these pointers, by the other
-modules of `endpoint.proton`.
+**Pointers.** A `Ptr` is an object of proton's in every engine: `cproton_ffi` shows it as one of its own objects, the
+compiled back end, which uses the same library, as an integer. What is not plain is done in Python with these pointers,
+by the other modules of `endpoint.proton`.
 
 - A delivery that was received is valid until it is settled, or its link is freed. Whoever takes it out of an event
   owns it, and has to give it to `accept`, `settle` or `answer`, unless its link is not open any more.
@@ -48,8 +48,9 @@ from typing import Literal, Protocol, TypeAlias
 from penstock_amqp.endpoint.buffers import Buffer, Ptr
 from penstock_amqp.endpoint.events import Entry, Event, Held
 from penstock_amqp.endpoint.links import InLink, OutLink
+from penstock_amqp.frames.input_tap import InputTap
 
-__all__ = ["BareKind", "Engine", "Notice", "NoticeKind", "Unsent"]
+__all__ = ["BareKind", "Engine", "Notice", "NoticeKind", "Pushed", "Unsent"]
 
 
 class NoticeKind(enum.Enum):
@@ -104,6 +105,9 @@ Notice: TypeAlias = (
 )
 """What is to be done in Python: its kind, the pointer of the object that it concerns, and the detail of some kinds."""
 
+Pushed: TypeAlias = tuple[int, int, Notice | None]
+"""What `Engine.push_plain` took: bytes in all, bytes of the last piece, whose events the notice is one of."""
+
 Unsent: TypeAlias = tuple[Ptr, Entry, list[Entry]]
 """What `Engine.send` left to its user: the delivery that it made for a streamed entry, that entry, and the entries
 behind it.
@@ -153,6 +157,13 @@ class Engine(Protocol):
     def drain(self, out: list[Event]) -> Notice | None:
         """Append the events of the pushed bytes to `out` up to the next notice, and return the notice; None if there is
         none.
+        """
+        ...
+
+    def push_plain(self, start: int, size: int, tap: InputTap, out: list[Event]) -> Pushed | None:
+        """Take the bytes of `buffers.INPUT` from `start` to `size` and append their events to `out`, as `push` and
+        `drain` do, until something comes that is not plain: a notice, which is returned, or a frame that
+        `frames.input_gate` has to look at. `tap` is told what was taken. None: nothing was.
         """
         ...
 

@@ -107,15 +107,17 @@ class Input:
         start = 0
         tap = self._tap
         while start < size and budget > 0 and not self._state.is_awaited:
-            piece = max(self._piece, tap.missing)  # the rest of one frame weighs no more than any frame
-            dealt, instead = self._gate.next(INPUT_VIEW[start:size], tap.held, tap.missing, piece)
             last = max(len(out) - 1, 0)  # a batch goes on from piece to piece
             weighed = -len(self._flows.owed) - sum(map(weight, out[last:]))
             try:
-                if instead is None:
-                    dealt = self._give(at(INPUT, start), INPUT_VIEW[start : start + min(dealt, piece)], out)
-                elif not self._give_all(instead, out):
-                    return size
+                dealt = self._give_plain(start, size, out) if self._piece == PIECE_BYTES else 0
+                if not dealt:
+                    piece = max(self._piece, tap.missing)  # the rest of one frame weighs no more than any frame
+                    dealt, instead = self._gate.next(INPUT_VIEW[start:size], tap.held, tap.missing, piece)
+                    if instead is None:
+                        dealt = self._give(at(INPUT, start), INPUT_VIEW[start : start + min(dealt, piece)], out)
+                    elif not self._give_all(instead, out):
+                        return size
             except errors.WireError as error:
                 self._state.break_off(error, out)
                 return size
@@ -149,6 +151,21 @@ class Input:
         small = input_weight(self._tap.take_decoded(), parts, looked)
         return sum(map(weight, events)) + len(self._flows.owed) + small
 
+    def _give_plain(self, start: int, size: int, out: list[Event]) -> int:
+        """Give the engine what is plain of `buffers.INPUT` from `start` to `size`; return how many bytes."""
+        engine, tap = self._engine, self._tap
+        if self._gate.is_watching:
+            return 0
+        pushed = engine.push_plain(start, size, tap, out)
+        if pushed is None:
+            return 0
+        taken, last, notice = pushed
+        if notice is not None:
+            self._work_off(notice, out)
+            self.drain(out)
+        self._given(last)
+        return taken
+
     def _give(self, data: Buffer | bytes, chunk: memoryview, out: list[Event]) -> int:
         """Give the engine what it takes of `chunk`, which `data` holds; return how many bytes, 0 if it accepts no more
         input.
@@ -165,12 +182,16 @@ class Input:
             return 0
         self._tap.pushed(chunk[:taken], engine.room())
         self.drain(out)
-        self._tap.is_current = False
-        if taken <= input_tap.SHORT:
-            self._flows.note_echoes_of_sessions()
-        if engine.unwritten_sessions:
-            engine.write()
+        self._given(taken)
         return taken
+
+    def _given(self, piece: int) -> None:
+        """All events of a piece of so many bytes are handled."""
+        self._tap.is_current = False
+        if piece <= input_tap.SHORT:
+            self._flows.note_echoes_of_sessions()
+        if self._engine.unwritten_sessions:
+            self._engine.write()
 
     def _give_all(self, data: bytes, out: list[Event]) -> bool:
         """Give the engine all of `data`; False if it accepts no more input."""
@@ -188,13 +209,19 @@ class Input:
             if notice[0] is _ARRIVAL:  # here, because a long message has hundreds of them
                 self._incoming.arrived(notice[1], notice[2], out)
             else:
-                before = len(out)
-                try:
-                    self._handle(notice, out)
-                except Exception:
-                    if notice[0] is _OUTCOME and len(out) == before:
-                        self._engine.unsettled.setdefault(notice[1], notice[2])  # nobody has heard of it
-                    raise
+                self._work_off(notice, out)
+
+    def _work_off(self, notice: Notice, out: list[Event]) -> None:
+        if notice[0] is _ARRIVAL:
+            self._incoming.arrived(notice[1], notice[2], out)
+            return
+        before = len(out)
+        try:
+            self._handle(notice, out)
+        except Exception:
+            if notice[0] is _OUTCOME and len(out) == before:
+                self._engine.unsettled.setdefault(notice[1], notice[2])  # nobody has heard of it
+            raise
 
     def _handle(self, notice: Notice, out: list[Event]) -> None:
         """Do what the engine leaves to us; the most frequent first. Raises `WireError`."""

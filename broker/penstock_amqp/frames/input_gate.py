@@ -72,6 +72,11 @@ class InputGate:
         for name in [name for at, name in self._names if at == channel]:
             self.detached(channel, name)
 
+    @property
+    def is_watching(self) -> bool:
+        """Every frame has to be looked at: one is kept here, or the peer uses unusual encodings."""
+        return self._is_unusual or bool(self._kept)
+
     def next(self, data: memoryview, held: int, missing: int, piece: int) -> tuple[int, bytes | None]:
         """Return how many bytes of `data` (not empty) are handled by this call, and what the engine is given for them:
         None means the bytes themselves, b"" means nothing yet.

@@ -134,23 +134,38 @@ class InputTap:
 
         `chunk` is borrowed until the next call. Raises `TapError` if an attach was left untaken.
         """
+        self._begin_chunk(chunk)
+        self._held_before = self._held
+        partial = self.held = self._partial(capacity)
+        self._held = _held_of(self._held_before, chunk, partial)
+        if partial == 0:
+            self.missing = 0
+            return
+        size = int.from_bytes(_beginning(self._held, _SIZE_BYTES))
+        self.missing = max(size - partial, 0) if partial >= _SIZE_BYTES else 0
+
+    @property
+    def capacity(self) -> int:
+        """How many bytes the engine takes at most, while it holds none."""
+        return self._input_size
+
+    def pushed_pieces(self, taken: memoryview, last: int, held_before: int, held: int, missing: int) -> None:
+        """Note that the engine took several pieces, of which the last begins at `last` and is the chunk. It holds
+        `held` bytes of an incomplete frame that lacks `missing`, and held `held_before` before the last piece.
+
+        `taken` is borrowed until the next call. Raises `TapError` if an attach was left untaken.
+        """
+        self._begin_chunk(taken[last:])
+        self._held_before = _held_of(self._held, taken[:last], held_before)
+        self._held = _held_of(self._held_before, self._chunk, held)
+        self.held, self.missing = held, missing
+
+    def _begin_chunk(self, chunk: bytes | memoryview) -> None:
         if self._attaches:
             raise TapError(f"the engine raised no event for the attach of link {self._attaches[0].attach.name!r}")
         self.is_current = True
-        self._held_before = self._held
         self._chunk = chunk
         self._walked = self._transfers_taken = False
-        partial = self.held = self._partial(capacity)
-        if partial == 0:
-            self._held = []
-            self.missing = 0
-            return
-        if partial <= len(chunk):
-            self._held = [bytes(chunk[len(chunk) - partial :])]
-        else:
-            self._held = _followed(self._held_before, bytes(chunk))
-        size = int.from_bytes(_beginning(self._held, _SIZE_BYTES))
-        self.missing = max(size - partial, 0) if partial >= _SIZE_BYTES else 0
 
     def open_channel(self) -> int:
         """The channel of the chunk's Open."""
@@ -263,6 +278,15 @@ class InputTap:
                 case _:
                     pass
         self._echoes = tuple(echoes)
+
+
+def _held_of(held: list[bytes], chunk: bytes | memoryview, partial: int) -> list[bytes]:
+    """What the engine holds of an incomplete frame, `partial` bytes, after it took `chunk` behind `held`."""
+    if partial == 0:
+        return []
+    if partial <= len(chunk):
+        return [bytes(chunk[len(chunk) - partial :])]
+    return _followed(held, bytes(chunk)) if chunk else held
 
 
 def _followed(pieces: list[bytes], piece: bytes) -> list[bytes]:

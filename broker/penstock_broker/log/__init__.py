@@ -14,7 +14,7 @@ from penstock_broker.log.disk.files import (
 )
 from penstock_broker.log.disk.syncers import SyncChoice, Syncer
 from penstock_broker.log.format.blocks import NewerFormat
-from penstock_broker.log.format.records import VOLATILE, Document, EndReason
+from penstock_broker.log.format.records import VOLATILE, Document, EndReason, Put
 from penstock_broker.log.inspection.log_inspection import Flaw, Inspection, inspect_log
 from penstock_broker.log.inspection.record_dump import ListedRecord, UnknownQueue, Value, Wanted, list_records
 from penstock_broker.log.inspection.repairs import NotSaved, Repair, carry_out, plan_repairs, plan_replacements
@@ -54,6 +54,7 @@ __all__ = [
     "Pageable",
     "PagedQueue",
     "Progress",
+    "Put",
     "ReadOnlyFiles",
     "Reading",
     "RealFiles",

@@ -100,6 +100,7 @@ class Log:
         self._commits = Commits(self._appender, self._bodies, usage, self._writer, self._space)
         # What runs once per message is called on its part at once, without a method of this class between them.
         self.put, self.put_volatile = self._appender.put, self._appender.put_volatile
+        self.put_many, self.longest_plain = self._appender.put_many, self._appender.longest_plain
         self.longest_volatile = self._appender.longest_volatile  # bytes of a payload that `put_volatile` takes
         # Messages may be put into queues that a document holds, or that end with the process and were named to the log.
         self.holds, self.hold_volatile = usage.queues.__contains__, usage.begin_queue

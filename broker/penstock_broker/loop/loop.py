@@ -64,6 +64,7 @@ class Loop:
         self.broker = broker
         self._listeners = listeners
         self._clock = clock
+        broker.clock.seconds = clock.seconds
         self._epoll = select.epoll()
         self._readers: dict[int, tuple[Callable[[], None], Callable[[], None] | None]] = {}
         """By descriptor, those that are no connections: the lobby, the log, signals, probes; see `watch`."""
@@ -328,8 +329,11 @@ class Loop:
     def _close_some(self, left: deque[Connection]) -> None:
         """Close the next of these connections; the others are still served."""
         told = AmqpError("amqp:connection:forced", "The broker is stopping; connect again.")
+        is_over = self.broker.clock.stint()
         for _ in range(min(CLOSED_PER_TURN, len(left))):
             detach.close_connection(self.broker, left.popleft(), told)
+            if is_over():  # each may have very many deliveries that go back
+                break
         if left:
             self.broker.clock.after(0, partial(self._close_some, left))
         else:
@@ -343,9 +347,19 @@ class Loop:
             broker.clock.timers.at(broker.clock.now_ms + 10, self._check_end)
 
     def _end(self) -> None:
-        self._running = False
-        for connection in list(self.broker.clients.connections.values()):
-            self.connections.drop(connection)
+        self._drop_some(deque(self.broker.clients.connections.values()))
+
+    def _drop_some(self, left: deque[Connection]) -> None:
+        """Drop the next of these connections, which have not taken their Close in time; end behind the last."""
+        is_over = self.broker.clock.stint()
+        while left:
+            self.connections.drop(left.popleft())
+            if is_over():
+                break
+        if left:
+            self.broker.clock.after(0, partial(self._drop_some, left))
+        else:
+            self._running = False
 
     def close(self) -> None:
         """Give the loop's own descriptors and its thread back; nothing of it may be used afterwards."""

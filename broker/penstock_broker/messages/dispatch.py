@@ -27,6 +27,7 @@ from penstock_broker.log import EndReason
 from penstock_broker.messages.dead_letters import expired
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.messages.queue_limits import remove
+from penstock_broker.messages.runs import sent_runs
 from penstock_broker.queue.backlog import EXAMINED_PER_VISIT
 from penstock_broker.queue.consumer import ReceivingLink
 from penstock_broker.queue.queue import SCHEDULED, Queue
@@ -176,16 +177,9 @@ def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> 
     try:
         sent = len(entries)
         connection.endpoint.send(link, entries, now)
-        # Messages of one turn became available together: one histogram entry per run.
-        since, run, size = entries[0][AVAILABLE], 0, 0
-        for entry in entries:
-            size += len(entry[DATA])
-            if entry[AVAILABLE] == since:
-                run += 1
-            else:
-                queue.totals.wait.add(now - since, run)
-                since, run = entry[AVAILABLE], 1
-        queue.totals.wait.add(now - since, run)
+        size, waits = sent_runs(entries)
+        for since, run in waits:
+            queue.totals.wait.add(now - since, run)
         link.credit -= sent
         link.transfers += sent
         connection.turn_bytes += size

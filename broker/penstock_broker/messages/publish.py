@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
+import penstock_native
 from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import AmqpError, Arrival, Entry
 from penstock_amqp.errors import DecodeError
@@ -41,6 +42,8 @@ __all__ = [
     "route_message",
     "store_routed",
 ]
+
+_take_plain: Any = penstock_native.messages and penstock_native.messages.take_plain
 
 KNOWN_BEGINNINGS: Final = 16
 """Prefixes that are remembered per producer: one that uses several priorities has several."""
@@ -109,7 +112,46 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
     presettled: list[Ptr] = []
     size = first_expiry = 0
     any_logged = False
-    for delivery, data, settled in batch:
+    at, end = 0, len(batch)
+    while at < end:
+        if _take_plain is not None and not beginning.delays:
+            route_set = logged_set and (logged_set if beginning.durable else kept_set)
+            payloads: list[bytes] | None = [] if route_set else None
+            expires, flags = now + beginning.ttl_us if beginning.ttl_us else 0, beginning.flags
+            taken, came = _take_plain(
+                batch,
+                at,
+                prefix,
+                count_at,
+                beginning.is_narrow,
+                log.longest_plain,
+                log.next_number if logged_set else number,
+                now,
+                expires,
+                LOGGED | flags if route_set else flags,
+                entries,
+                deliveries,
+                presettled,
+                payloads,
+            )
+            if taken:
+                at += taken
+                size += came
+                if payloads:
+                    any_logged = True
+                    log.put_many(route_set, payloads, now)
+                elif logged_set:
+                    log.next_messages(taken)
+                else:
+                    number += taken
+                if flags:
+                    ordered = True
+                if expires and (not first_expiry or expires < first_expiry):
+                    first_expiry = expires
+                if at == end:
+                    break
+        delivery, data, settled = batch[at]
+        at += 1
         try:
             if not data.startswith(prefix):
                 data = learn_prefix(producer, data)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+import penstock_native
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.messages.message_head import read_head
-from penstock_broker.log import VOLATILE, Reading
+from penstock_broker.log import VOLATILE, Put, Reading
 from penstock_broker.messages.due_times import wishes_of
 from penstock_broker.queue.flags import LOGGED, SCHEDULED, SPILLED
 from penstock_broker.queue.message_prefix import NO_TIMES, UNKNOWN, MessagePrefix
 from penstock_core.message_times import available_at, expires_at
 
 __all__ = ["RecordedEntries"]
+
+_plain_entries: Any = penstock_native.messages and penstock_native.messages.plain_entries
 
 _SPECIAL: Final = VOLATILE | SCHEDULED
 """Flags of a record that say more than the message does."""
@@ -48,6 +51,8 @@ class RecordedEntries:
         """The same for all that was read of a deep backlog: most cost no further call."""
         found: list[Entry] = []
         beginning = self._beginning
+        if _plain_entries is not None:
+            return self._runs_of(reading.puts, found)
         prefix, count_at, marks, ttl_us = beginning.prefix, beginning.count_at, beginning.flags, beginning.ttl_us
         for _, number, arrival_us, data, flags in reading.puts:
             if not flags & _SPECIAL and len(data) > count_at and data[count_at] <= NO_TIMES and data.startswith(prefix):
@@ -57,4 +62,20 @@ class RecordedEntries:
             found.append(self.of(number, data, arrival_us, flags))
             beginning = self._beginning
             prefix, count_at, marks, ttl_us = beginning.prefix, beginning.count_at, beginning.flags, beginning.ttl_us
+        return found
+
+    def _runs_of(self, puts: list[Put], found: list[Entry]) -> list[Entry]:
+        """The same, run by run in compiled code."""
+        at = 0
+        while at < len(puts):
+            one = self._beginning
+            marks = one.flags | LOGGED
+            taken: int = _plain_entries(
+                puts, at, one.prefix, one.count_at, one.is_narrow, _SPECIAL, one.ttl_us, marks, found
+            )
+            at += taken
+            if at < len(puts):
+                _, number, arrival_us, data, flags = puts[at]
+                found.append(self.of(number, data, arrival_us, flags))
+                at += 1
         return found

@@ -21,7 +21,7 @@ import logging
 from collections.abc import Sequence
 from typing import assert_never
 
-from penstock_amqp.endpoint.events import AVAILABLE, DATA, FLAGS, NUMBER, Entry, Held, Outcome, Settled
+from penstock_amqp.endpoint.events import DATA, NUMBER, Entry, Held, Outcome, Settled
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message_head
 from penstock_amqp.types.values import Symbol, Value
@@ -30,6 +30,7 @@ from penstock_broker.messages import dead_letters, due_times
 from penstock_broker.messages.dead_letter_origin import client_annotations
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.messages.queue_limits import remove
+from penstock_broker.messages.runs import accepted_runs
 from penstock_broker.queue.flags import outlives
 from penstock_broker.queue.queue import ANNOTATED, LARGE_BYTES, LOGGED, Queue
 from penstock_broker.state.broker import Broker
@@ -49,26 +50,11 @@ def accepted(broker: Broker, consumer: Consumer, batch: list[Held]) -> None:
         queue.note_change()
     queue.in_flight -= count
     queue.totals.acked += count
-    # Runs again: what arrived, or was sent, in one turn shares its time.
-    _, first, sent_at = batch[0]
-    since, waited, held, size = first[AVAILABLE], 0, 0, 0
-    logged: list[int] = []
-    for _, entry, sent in batch:
-        size += len(entry[DATA])
-        if entry[AVAILABLE] == since:
-            waited += 1
-        else:
-            queue.totals.sojourn.add(now - since, waited)
-            since, waited = entry[AVAILABLE], 1
-        if sent == sent_at:
-            held += 1
-        else:
-            queue.totals.hold.add(now - sent_at, held)
-            sent_at, held = sent, 1
-        if entry[FLAGS] & LOGGED:
-            logged.append(entry[NUMBER])
-    queue.totals.sojourn.add(now - since, waited)
-    queue.totals.hold.add(now - sent_at, held)
+    size, logged, waits, holds = accepted_runs(batch, LOGGED)
+    for since, waited in waits:
+        queue.totals.sojourn.add(now - since, waited)
+    for sent_at, held in holds:
+        queue.totals.hold.add(now - sent_at, held)
     queue.depth_bytes -= size
     if queue.staged_bytes and size > LARGE_BYTES:
         queue.staged_bytes -= bytes_in_log(entry[DATA] for _, entry, _ in batch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock_amqp.endpoint.buffers import MESSAGE, MESSAGE_BYTES, Ptr
+from penstock_amqp.endpoint.buffers import MESSAGE, MESSAGE_BYTES, Ptr, unpack
 from penstock_amqp.endpoint.events import AmqpError, Held, Outcome, Settled
 from penstock_amqp.endpoint.proton import ffi
 from penstock_amqp.endpoint.proton.data_objects import decoded, read_condition, write_condition
@@ -63,12 +63,12 @@ advance = ffi.link_advance
 def read(link: Ptr, size: int = MESSAGE_BYTES) -> bytes:
     """Read up to `size` bytes of the link's current delivery; none if there are none (yet)."""
     taken = ffi.link_recv(link, MESSAGE, size)
-    return ffi.unpack(MESSAGE, taken) if taken > 0 else b""
+    return unpack(MESSAGE, taken) if taken > 0 else b""
 
 
 def read_before(size: int) -> bytes:
     """The first `size` bytes of `buffers.MESSAGE`, which the engine read before it gave a notice."""
-    return ffi.unpack(MESSAGE, size)
+    return unpack(MESSAGE, size)
 
 
 def send_part(link: Ptr, data: bytes) -> None:

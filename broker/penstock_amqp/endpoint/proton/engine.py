@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from penstock_amqp.endpoint.buffers import FREED, MESSAGE, NULL, OUTPUT, OUTPUT_BYTES, Ptr, at
-from penstock_amqp.endpoint.engine import BareKind, Notice, NoticeKind, Unsent
+from penstock_amqp.endpoint.buffers import FREED, MESSAGE, NULL, OUTPUT, OUTPUT_BYTES, Ptr, at, unpack
+from penstock_amqp.endpoint.engine import BareKind, Notice, NoticeKind, Pushed, Unsent
 from penstock_amqp.endpoint.events import DATA, Arrival, Entry, Event, EventKind, Held
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.endpoint.proton import ffi
@@ -41,11 +41,11 @@ from penstock_amqp.endpoint.proton.ffi import (
     link_send,
     transport_peek,
     transport_pop,
-    unpack,
 )
+from penstock_amqp.frames.input_tap import InputTap
 from penstock_amqp.messages.message_head import is_streamed
 
-__all__ = ["ProtonEngine"]
+__all__ = ["NOTICES", "ProtonEngine"]
 
 SESSIONS_AT_ONCE: Final = 16
 """Sessions that are opened before proton writes. With no channel left, proton would never write again."""
@@ -65,7 +65,7 @@ def _no_pointer(_: Ptr) -> Ptr:
     return NULL
 
 
-_NOTICES: Final[dict[int, tuple[BareKind, Callable[[Ptr], Ptr]]]] = {
+NOTICES: Final[dict[int, tuple[BareKind, Callable[[Ptr], Ptr]]]] = {
     ffi.LINK_FLOW: (NoticeKind.FLOW, ffi.event_link),
     ffi.LINK_REMOTE_OPEN: (NoticeKind.LINK_OPENED, ffi.event_link),
     ffi.LINK_REMOTE_DETACH: (NoticeKind.LINK_DETACHED, ffi.event_link),
@@ -104,7 +104,7 @@ class ProtonEngine:
         """Whoever made `connection` frees it, once the engine is not used any more."""
         self._transport = connection.transport
         self._collector = connection.collector
-        self._tag = 0
+        self._tag: int = 0
         self._has_notice = False
         """The first event of the collector is the notice that `drain` returned."""
         # Proton's functions themselves: a long message pushes hundreds of pieces.
@@ -152,7 +152,7 @@ class ProtonEngine:
         while event := collector_peek(collector):
             received = event_delivery(event)
             if not received:
-                notice = _NOTICES.get(event_type(event))
+                notice = NOTICES.get(event_type(event))
                 if notice is not None:
                     self._has_notice = True
                     return notice[0], notice[1](event), None
@@ -192,6 +192,10 @@ class ProtonEngine:
                 self._has_notice = True
                 return NoticeKind.STATE, received, None
             collector_pop(collector)
+        return None
+
+    def push_plain(self, start: int, size: int, tap: InputTap, out: list[Event]) -> Pushed | None:
+        """Nothing is taken: `push` and `drain` do all."""
         return None
 
     def send(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> Unsent | None:

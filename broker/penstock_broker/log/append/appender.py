@@ -6,8 +6,9 @@ payloads too large for a record. Nothing is decided about messages here, and AMQ
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import penstock_native
 from penstock_broker.log.append.body_writer import BodyWriter
 from penstock_broker.log.disk.files import Buffer
 from penstock_broker.log.format.record_codec import (
@@ -28,6 +29,7 @@ from penstock_broker.log.segments.segment_usage import SegmentUsage
 from penstock_broker.log.write.checkpoint import Checkpoint, Numbers
 from penstock_broker.log.write.writer import SegmentWriter
 
+_put_records: Any = penstock_native.messages and penstock_native.messages.put_records
 _PUT = int(RecordType.PUT)
 _VOLATILE_PUT = int(RecordType.VOLATILE_PUT)
 
@@ -118,7 +120,8 @@ class Appender:
         self.largest = writer.capacity // 2
         """Bytes of the largest record that is taken."""
         self.longest_volatile = self.largest - PUT.size
-        self._plain = min(inline_bytes, self.largest)
+        self.longest_plain = min(inline_bytes, self.largest)
+        """Bytes of a payload that is certainly put as it is."""
         self._most = most_entries(writer.capacity)
         self.pending = PendingRecords()
         self.committed_acks: list[tuple[int, Sequence[int]]] = []
@@ -135,7 +138,7 @@ class Appender:
         must not change before `write`.
         """
         length = len(payload)
-        if length > self._plain and (isinstance(payload, LargePayload) or length > self.largest):
+        if length > self.longest_plain and (isinstance(payload, LargePayload) or length > self.largest):
             return self._put_large(route_set, payload, arrival, flags)
         numbers, pending = self._numbers, self.pending
         number = numbers.message
@@ -148,6 +151,19 @@ class Appender:
         except KeyError:
             pending.puts[route_set] = [number]
         return number
+
+    def put_many(self, route_set: int, payloads: list[bytes], arrival: int) -> int:
+        """`put` for several payloads of at most `longest_plain` bytes, without flags. Returns the first number."""
+        numbers, pending = self._numbers, self.pending
+        first, count = numbers.message, len(payloads)
+        if _put_records is None:
+            for payload in payloads:
+                self.put(route_set, payload, arrival)
+            return first
+        _put_records(payloads, pending.records, _PUT, route_set, first, arrival)
+        numbers.message = first + count
+        pending.puts.setdefault(route_set, []).extend(range(first, first + count))
+        return first
 
     def put_volatile(self, route_set: int, payload: Buffer, arrival: int, flags: int = 0) -> int:
         """As `put`, for a message that ends with the process. At most `longest_volatile` bytes."""

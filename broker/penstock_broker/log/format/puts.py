@@ -5,11 +5,15 @@ Pure. `record_codec.decode_records` reads all records of a block.
 
 from collections.abc import Callable
 from struct import error as StructError
+from typing import Any
 
+import penstock_native
 from penstock_broker.log.format.record_codec import PREFIX, PUT, PUT_FIXED, Malformed, RecordType
 from penstock_broker.log.format.records import VOLATILE, Put
 
 __all__ = ["puts_in"]
+
+_read_puts: Any = penstock_native.messages and penstock_native.messages.read_puts
 
 _MakePut = Callable[[type[Put], tuple[int, int, int, bytes, int]], Put]
 
@@ -28,6 +32,10 @@ def puts_in(data: bytes, begin: int, end: int, *, with_volatile: bool) -> list[P
     make: _MakePut = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     try:
         while offset < end:
+            if _read_puts is not None:
+                offset = _read_puts(data, offset, end, put, Put, found)
+                if offset == end:
+                    break
             if data[offset] == put:
                 _, flags, _, length, route_set, _, message, arrival = whole(data, offset)
                 following = offset + size + length

@@ -1,0 +1,127 @@
+"""The messages of one connection in batches of compiled C: one call where `ProtonEngine` makes some for each message.
+
+What is not plain is done as `ProtonEngine` does it. Source: docs/decisions/092-compiled-engine.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, cast
+
+from penstock_amqp.endpoint.buffers import INPUT, INPUT_VIEW, OUTPUT, Ptr
+from penstock_amqp.endpoint.engine import Engine, Notice, NoticeKind, Pushed, Unsent
+from penstock_amqp.endpoint.events import Entry, Event, EventKind
+from penstock_amqp.endpoint.links import OutLink
+from penstock_amqp.endpoint.proton import ffi
+from penstock_amqp.endpoint.proton.connection import ProtonConnection
+from penstock_amqp.endpoint.proton.engine import NOTICES, ProtonEngine
+from penstock_amqp.frames.input_tap import InputTap
+
+__all__ = ["CompiledEngine", "engine_of"]
+
+_PLAIN_TYPES: Final = 64
+"""The types of proton's events that `drain` may stop at are below this."""
+
+# What `drain` returns instead of a type: see penstock_native/proton.pyi.
+_MESSAGE: Final = -1
+_ENDED: Final = -2
+_ASIDE: Final = -4
+
+MOST_EVENTS: Final = 16
+"""After so many runs of messages or accepts, those that came are weighed before more is read."""
+
+if ffi.compiled is not None:
+    assert all(0 <= each < _PLAIN_TYPES for each in NOTICES)
+    ffi.compiled.use(EventKind.MESSAGES, EventKind.ACCEPTED, sum(1 << each for each in NOTICES), ffi.TRANSPORT_ERROR)
+    _drain: Any = ffi.compiled.drain
+    _push_plain: Any = ffi.compiled.push_plain
+    _send: Any = ffi.compiled.send
+    _accept: Any = ffi.compiled.accept
+    _settle: Any = ffi.compiled.settle
+    _output: Any = ffi.compiled.output
+
+
+class CompiledEngine(ProtonEngine):
+    """`Engine` on proton's library by compiled batches. One thread at a time, as all engines of the process."""
+
+    __slots__ = ()
+
+    def drain(self, out: list[Event]) -> Notice | None:
+        """See `Engine.drain`."""
+        collector = self._collector
+        if self._has_notice:
+            self._has_notice = False
+            ffi.collector_pop(collector)
+        found = _drain(collector, self.receivers, self.unsettled, self.aside, self.unconfirmed, out)
+        return None if found is None else self._notice(found, out)
+
+    def _notice(self, found: tuple[int, Ptr, Any], out: list[Event]) -> Notice | None:
+        """What `found` says, which the compiled code has left to us."""
+        kind, pointer, detail = found
+        if kind == _ASIDE:
+            self.recall(pointer)  # it is in `unsettled` then
+            return self.drain(out)
+        self._has_notice = True
+        if kind >= 0:
+            notice = NOTICES[kind]
+            return notice[0], notice[1](pointer), None
+        if kind == _MESSAGE:
+            return NoticeKind.ARRIVAL, pointer, 0
+        return (NoticeKind.OUTCOME, pointer, detail) if kind == _ENDED else (NoticeKind.STATE, pointer, None)
+
+    def push_plain(self, start: int, size: int, tap: InputTap, out: list[Event]) -> Pushed | None:
+        """See `Engine.push_plain`."""
+        pushed = _push_plain(
+            self._transport,
+            INPUT,
+            start,
+            size,
+            tap.held,
+            tap.missing,
+            tap.capacity,
+            MOST_EVENTS,
+            self._collector,
+            self.receivers,
+            self.unsettled,
+            self.aside,
+            self.unconfirmed,
+            out,
+        )
+        if pushed is None:
+            return None
+        taken, last, held_before, held, missing, found = pushed
+        tap.pushed_pieces(INPUT_VIEW[start : start + taken], last, held_before, held, missing)
+        return taken, taken - last, None if found is None else self._notice(found, out)
+
+    def send(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> Unsent | None:
+        """See `Engine.send`."""
+        listed = entries if entries.__class__ is list else list(entries)
+        unsettled = None if link.presettled else self.unsettled
+        sent: int | tuple[int, int, Ptr] = _send(link, link.ptr, listed, now_us, unsettled, self._tag, self.frame_bytes)
+        if isinstance(sent, int):
+            self._tag = sent
+            return None
+        self._tag, position, delivery = sent
+        waiting = cast("list[Entry]", listed)
+        return delivery, waiting[position], waiting[position + 1 :]
+
+    def accept(self, deliveries: Iterable[Ptr]) -> None:
+        """See `Engine.accept`."""
+        _accept(deliveries)
+
+    def settle(self, deliveries: Iterable[Ptr]) -> None:
+        """See `Engine.settle`."""
+        _settle(deliveries)
+
+    def output(self) -> int:
+        """See `Engine.output`."""
+        filled = cast(int, _output(self._transport, self._collector, OUTPUT))
+        self.unwritten_sessions = 0
+        self._has_notice = False
+        self.has_failed = filled < 0
+        return filled if filled >= 0 else -1 - filled
+
+
+def engine_of(connection: ProtonConnection) -> Engine:
+    """The engine of a connection: compiled, if it was built."""
+    return ProtonEngine(connection) if ffi.compiled is None else CompiledEngine(connection)

@@ -1,0 +1,590 @@
+/* Batches of messages: what `endpoint.engine.Engine` says is plain is done here, without a line of Python for each.
+ *
+ * An arrival is the tuple (delivery, message, settled), a held delivery is (link, entry, sent at), an entry holds its
+ * message as its second field: see `endpoint.events`. Whatever is not plain ends the batch, and Python is told of it.
+ *
+ * Nothing here calls Python code that could free or settle what it works on: the dicts have integers as keys, and the
+ * attributes that are read are slots.
+ */
+
+#include "pointers.h"
+
+#include "proton_functions.h"
+
+enum { ACCEPTED = 0x24 }; /* AMQP 1.0 part 3, 3.4.2 */
+
+/* What `drain` found, where it is no event of proton's: see proton.pyi. */
+enum { ARRIVAL = -1, OUTCOME = -2, STATE = -3, ASIDE = -4 };
+
+enum { ENTRY_DATA = 1, HELD_LINK = 0, EVENT_KIND = 0, EVENT_LINK = 1, EVENT_BATCH = 2 };
+
+static PyObject *messages_kind, *accepted_kind; /* EventKind.MESSAGES and ACCEPTED */
+static unsigned long long noticed;              /* a bit for each type of event that Python is told of */
+static int transport_error;
+static PyObject *name_unproven, *name_partial, *name_bytes, *name_read_bytes, *name_is_request, *name_settles_second;
+
+int
+batches_prepare(void)
+{
+    return (name_unproven = PyUnicode_InternFromString("unproven")) != NULL &&
+                   (name_partial = PyUnicode_InternFromString("partial")) != NULL &&
+                   (name_bytes = PyUnicode_InternFromString("bytes")) != NULL &&
+                   (name_read_bytes = PyUnicode_InternFromString("read_bytes")) != NULL &&
+                   (name_is_request = PyUnicode_InternFromString("is_request")) != NULL &&
+                   (name_settles_second = PyUnicode_InternFromString("settles_second")) != NULL
+               ? 0
+               : -1;
+}
+
+/* use(messages, accepted, noticed, transport_error) */
+PyObject *
+batches_use(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    if (count != 4) {
+        PyErr_SetString(PyExc_TypeError, "use takes two kinds of events, the noticed types, and that of an error");
+        return NULL;
+    }
+    unsigned long long types = PyLong_AsUnsignedLongLong(given[2]);
+    long error = PyLong_AsLong(given[3]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    Py_XSETREF(messages_kind, Py_NewRef(given[0]));
+    Py_XSETREF(accepted_kind, Py_NewRef(given[1]));
+    noticed = types;
+    transport_error = (int)error;
+    Py_RETURN_NONE;
+}
+
+/* The attribute as a number (a truth is 0 or 1); -1 with an exception if it is none. */
+static Py_ssize_t
+attribute(PyObject *object, PyObject *name)
+{
+    PyObject *value = PyObject_GetAttr(object, name);
+    if (value == NULL) {
+        return -1;
+    }
+    Py_ssize_t number = PyLong_AsSsize_t(value);
+    Py_DECREF(value);
+    return number;
+}
+
+/* The runs to which the next arrival, or the next accepted delivery, is added. References are borrowed from `out`. */
+struct runs {
+    PyObject *out;
+    PyObject *link;     /* of the last event, if it is a run */
+    PyObject *messages; /* the run of messages, if the last event is one */
+    PyObject *accepted; /* the run of accepted deliveries, if the last event is one */
+};
+
+/* Go on with the last event of `out`, if it is a run. */
+static int
+resume_run(struct runs *runs)
+{
+    Py_ssize_t length = PyList_GET_SIZE(runs->out);
+    if (length == 0) {
+        return 0;
+    }
+    PyObject *last = PyList_GET_ITEM(runs->out, length - 1);
+    if (!PyTuple_CheckExact(last) || PyTuple_GET_SIZE(last) != 3) {
+        return 0;
+    }
+    PyObject *kind = PyTuple_GET_ITEM(last, EVENT_KIND), *link = PyTuple_GET_ITEM(last, EVENT_LINK);
+    PyObject *batch = PyTuple_GET_ITEM(last, EVENT_BATCH);
+    if (!PyList_CheckExact(batch)) {
+        return 0;
+    }
+    if (kind == accepted_kind) {
+        runs->link = link;
+        runs->accepted = batch;
+    }
+    else if (kind == messages_kind) {
+        Py_ssize_t unproven = attribute(link, name_unproven);
+        if (unproven < 0) {
+            return -1;
+        }
+        if (unproven == 0) {
+            runs->link = link;
+            runs->messages = batch;
+        }
+    }
+    return 0;
+}
+
+/* Begin a run of a link; returns its list, which `out` owns. */
+static PyObject *
+begin_run(struct runs *runs, PyObject *kind, PyObject *link)
+{
+    PyObject *batch = PyList_New(0);
+    PyObject *event = batch == NULL ? NULL : PyTuple_Pack(3, kind, link, batch);
+    Py_XDECREF(batch);
+    if (event == NULL) {
+        return NULL;
+    }
+    int failed = PyList_Append(runs->out, event);
+    Py_DECREF(event);
+    if (failed) {
+        return NULL;
+    }
+    runs->link = link;
+    runs->messages = kind == messages_kind ? batch : NULL;
+    runs->accepted = kind == accepted_kind ? batch : NULL;
+    return batch;
+}
+
+/* Append what is new to a run, and give up the reference to it. */
+static int
+append(PyObject *run, PyObject *added)
+{
+    if (added == NULL) {
+        return -1;
+    }
+    int failed = PyList_Append(run, added);
+    Py_DECREF(added);
+    return failed;
+}
+
+/* The tuple (code, pointer, detail); `detail` may be NULL, and its reference is given up. */
+static PyObject *
+found(int code, void *pointer, PyObject *detail)
+{
+    PyObject *told = Py_BuildValue("iNO", code, PyLong_FromVoidPtr(pointer), detail == NULL ? Py_None : detail);
+    Py_XDECREF(detail);
+    return told;
+}
+
+/* What became of an event: `told` says more for SHOWN, and is NULL with an exception for FAILED. */
+enum handling { PLAIN, SHOWN, ELSE, FAILED };
+
+/* End a batch, because Python has to do something; the reference to `detail` is given up. */
+static enum handling
+show(PyObject **told, int code, void *delivery, PyObject *detail)
+{
+    *told = found(code, delivery, detail);
+    return *told == NULL ? FAILED : SHOWN;
+}
+
+/* A state of a delivery that we sent. */
+static enum handling
+settle_sent(void *delivery, PyObject *key, PyObject *unsettled, struct runs *runs, PyObject **told)
+{
+    PyObject *held = PyDict_GetItemWithError(unsettled, key);
+    if (held == NULL) {
+        return PyErr_Occurred() ? FAILED : ELSE;
+    }
+    PyObject *link = PyTuple_GET_ITEM(held, HELD_LINK);
+    bool is_plain = proton.pn_delivery_remote_state(delivery) == ACCEPTED;
+    bool is_next = runs->accepted != NULL && runs->link == link;
+    if (is_plain && !is_next && !proton.pn_delivery_settled(delivery)) {
+        Py_ssize_t second = attribute(link, name_settles_second);
+        if (second < 0) {
+            return FAILED;
+        }
+        is_plain = second == 0;
+    }
+    if (is_plain && !is_next && begin_run(runs, accepted_kind, link) == NULL) {
+        return FAILED;
+    }
+    Py_INCREF(held);
+    if (PyDict_DelItem(unsettled, key) < 0) {
+        Py_DECREF(held);
+        return FAILED;
+    }
+    if (!is_plain) {
+        return show(told, OUTCOME, delivery, held);
+    }
+    proton.pn_delivery_settle(delivery);
+    return append(runs->accepted, held) < 0 ? FAILED : PLAIN;
+}
+
+/* A link on which messages come, as long as messages of no other link come. */
+struct incoming {
+    void *pointer;
+    PyObject *link;  /* borrowed: `receivers` holds it; NULL: its messages are not plain */
+    size_t too_long; /* bytes of the shortest message that is not plain */
+    bool is_heavy;   /* each message costs as much as a frame of another kind */
+};
+
+static enum handling
+look_up(struct incoming *incoming, void *pointer, PyObject *receivers)
+{
+    *incoming = (struct incoming){pointer, NULL, 0, false};
+    PyObject *key = PyLong_FromVoidPtr(pointer);
+    PyObject *link = key == NULL ? NULL : PyDict_GetItemWithError(receivers, key);
+    Py_XDECREF(key);
+    if (link == NULL) {
+        return PyErr_Occurred() ? FAILED : PLAIN;
+    }
+    PyObject *partial = PyObject_GetAttr(link, name_partial);
+    if (partial == NULL) {
+        return FAILED;
+    }
+    Py_ssize_t in_parts = attribute(partial, name_bytes);
+    Py_DECREF(partial);
+    Py_ssize_t unproven = attribute(link, name_unproven), too_long = attribute(link, name_read_bytes);
+    Py_ssize_t request = attribute(link, name_is_request);
+    if (in_parts < 0 || unproven < 0 || too_long < 0 || request < 0) {
+        return FAILED;
+    }
+    if (in_parts == 0 && unproven == 0) {
+        *incoming = (struct incoming){pointer, link, (size_t)too_long, request > 0};
+    }
+    return PLAIN;
+}
+
+/* Read a message that came as a whole. */
+static enum handling
+take_message(void *delivery, PyObject *key, struct incoming *incoming, struct runs *runs, PyObject **told)
+{
+    size_t size = proton.pn_delivery_pending(delivery);
+    if (incoming->link == NULL || size == 0 || size >= incoming->too_long || proton.pn_delivery_partial(delivery) ||
+        proton.pn_delivery_aborted(delivery) || proton.pn_link_current(incoming->pointer) != delivery) {
+        return show(told, ARRIVAL, delivery, NULL);
+    }
+    if ((runs->messages == NULL || runs->link != incoming->link) &&
+        begin_run(runs, messages_kind, incoming->link) == NULL) {
+        return FAILED;
+    }
+    PyObject *data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    PyObject *arrival = data == NULL ? NULL : PyTuple_New(3);
+    if (arrival == NULL) {
+        Py_XDECREF(data);
+        return FAILED;
+    }
+    proton.pn_link_recv(incoming->pointer, PyBytes_AS_STRING(data), size);
+    proton.pn_link_advance(incoming->pointer);
+    PyTuple_SET_ITEM(arrival, 0, Py_NewRef(key));
+    PyTuple_SET_ITEM(arrival, 1, data);
+    PyTuple_SET_ITEM(arrival, 2, PyBool_FromLong(proton.pn_delivery_settled(delivery)));
+    return append(runs->messages, arrival) < 0 ? FAILED : PLAIN;
+}
+
+/* A state of a delivery that is in none of the batches. */
+static enum handling
+look_aside(void *delivery, PyObject *key, PyObject *aside, PyObject *unconfirmed, PyObject **told)
+{
+    if (PyDict_GET_SIZE(aside)) {
+        PyObject *held = PyDict_GetItemWithError(aside, key);
+        if (held == NULL && PyErr_Occurred()) {
+            return FAILED;
+        }
+        if (held != NULL && held != Py_None) {
+            return show(told, ASIDE, delivery, NULL);
+        }
+    }
+    int contains = PyDict_GET_SIZE(unconfirmed) ? PyDict_Contains(unconfirmed, key) : 0;
+    if (contains < 0) {
+        return FAILED;
+    }
+    return contains ? show(told, STATE, delivery, NULL) : PLAIN;
+}
+
+/* What a connection's deliveries are looked up in, and where its events go. */
+struct reading {
+    void *collector;
+    PyObject *receivers, *unsettled, *aside, *unconfirmed, *out;
+    bool is_heavy; /* a message came that costs as much as a frame of another kind */
+};
+
+enum { READING_ARGUMENTS = 6 };
+
+/* (collector, receivers, unsettled, aside, unconfirmed, out); false with an exception if they are something else. */
+static bool
+reading_of(PyObject *const *given, struct reading *reading)
+{
+    if (!PyDict_CheckExact(given[1]) || !PyDict_CheckExact(given[2]) || !PyDict_CheckExact(given[3]) ||
+        !PyDict_CheckExact(given[4]) || !PyList_CheckExact(given[5]) || messages_kind == NULL) {
+        PyErr_SetString(PyExc_TypeError, "a collector, four dicts and a list are wanted, and `use` before");
+        return false;
+    }
+    *reading = (struct reading){pointer_of(given[0]), given[1], given[2], given[3], given[4], given[5], false};
+    return reading->collector != NULL;
+}
+
+/* Append what is plain to `out`; what Python has to do next, or None. */
+static PyObject *
+drain(struct reading *reading)
+{
+    struct runs runs = {reading->out, NULL, NULL, NULL};
+    struct incoming incoming = {NULL, NULL, 0, false};
+    void *event;
+    if (resume_run(&runs) < 0) {
+        return NULL;
+    }
+    for (; (event = proton.pn_collector_peek(reading->collector)) != NULL; proton.pn_collector_pop(reading->collector)) {
+        void *delivery = proton.pn_event_delivery(event);
+        if (delivery == NULL) {
+            int type = proton.pn_event_type(event);
+            if (type >= 0 && type < 64 && noticed >> type & 1) {
+                return found(type, event, NULL);
+            }
+            continue;
+        }
+        PyObject *key = PyLong_FromVoidPtr(delivery), *told = NULL;
+        if (key == NULL) {
+            return NULL;
+        }
+        void *link = proton.pn_delivery_link(delivery);
+        enum handling done = ELSE;
+        if (proton.pn_link_is_sender(link)) {
+            done = settle_sent(delivery, key, reading->unsettled, &runs, &told);
+        }
+        else if (proton.pn_delivery_readable(delivery)) {
+            done = link == incoming.pointer ? PLAIN : look_up(&incoming, link, reading->receivers);
+            if (done == PLAIN) {
+                done = take_message(delivery, key, &incoming, &runs, &told);
+                reading->is_heavy |= incoming.is_heavy;
+            }
+        }
+        if (done == ELSE) {
+            done = look_aside(delivery, key, reading->aside, reading->unconfirmed, &told);
+        }
+        Py_DECREF(key);
+        if (done != PLAIN) {
+            return told; /* NULL if it failed */
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+/* drain(collector, receivers, unsettled, aside, unconfirmed, out) */
+PyObject *
+batches_drain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    struct reading reading;
+    if (count != READING_ARGUMENTS) {
+        PyErr_SetString(PyExc_TypeError, "drain takes a collector, four dicts and a list");
+        return NULL;
+    }
+    return reading_of(given, &reading) ? drain(&reading) : NULL;
+}
+
+/* The input of a connection while it is plain: how much of an incomplete frame proton holds, and what it lacks. */
+struct input {
+    const unsigned char *data;
+    Py_ssize_t start, at, size;
+    Py_ssize_t held, missing; /* `missing` is 0, too, while the size of the frame is not known */
+};
+
+enum { FRAME_SIZE_BYTES = 4, FRAME_HEAD_BYTES = 8, FRAME_CODE_AT = 10, SMALL_ULONG = 0x53 };
+enum { FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15 };
+
+/* How many of the next bytes may go to proton unseen, as `frames.input_gate` decides it: 0: Python has to look. */
+static Py_ssize_t
+unseen(const struct input *input)
+{
+    Py_ssize_t left = input->size - input->at, code_at = input->missing + FRAME_CODE_AT;
+    if (input->held && !input->missing) {
+        return input->held < FRAME_HEAD_BYTES ? Py_MIN(left, FRAME_HEAD_BYTES - input->held) : 1;
+    }
+    if (input->missing >= left) {
+        return left;
+    }
+    if (code_at >= left || input->data[input->at + code_at - 1] != SMALL_ULONG) {
+        return 0;
+    }
+    unsigned char code = input->data[input->at + code_at];
+    return code == FLOW || code == TRANSFER || code == DISPOSITION ? left : 0;
+}
+
+/* `taken` bytes were pushed, and proton holds `partial` bytes of an incomplete frame. */
+static void
+advance(struct input *input, Py_ssize_t taken, Py_ssize_t partial)
+{
+    Py_ssize_t missing = input->missing - taken;
+    input->at += taken;
+    input->held = partial;
+    if (partial < FRAME_SIZE_BYTES) {
+        missing = 0;
+    }
+    else if (partial <= input->at - input->start) {
+        const unsigned char *head = input->data + input->at - partial;
+        missing = ((Py_ssize_t)head[0] << 24 | head[1] << 16 | head[2] << 8 | head[3]) - partial;
+    }
+    input->missing = Py_MAX(missing, 0);
+}
+
+/* push_plain(transport, input, start, size, held, missing, capacity of the empty transport, most events, and what
+ * `drain` takes): (bytes taken, offset of the last piece, held before it, held, missing, what `drain` says); None if
+ * nothing was taken. */
+PyObject *
+batches_push_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    enum { NUMBERS = 6, OWN = 2 + NUMBERS };
+    struct reading reading;
+    Py_ssize_t numbers[NUMBERS];
+    Py_buffer view;
+    void *transport;
+    if (count != OWN + READING_ARGUMENTS) {
+        PyErr_SetString(PyExc_TypeError, "push_plain takes 14 arguments");
+        return NULL;
+    }
+    for (int at = 0; at < NUMBERS; at++) {
+        numbers[at] = PyLong_AsSsize_t(given[2 + at]);
+    }
+    if (PyErr_Occurred() || (transport = pointer_of(given[0])) == NULL || !reading_of(given + OWN, &reading) ||
+        PyObject_GetBuffer(given[1], &view, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    struct input input = {view.buf, numbers[0], numbers[0], numbers[1], numbers[2], numbers[3]};
+    Py_ssize_t capacity = numbers[4], most_events = PyList_GET_SIZE(reading.out) + numbers[5];
+    Py_ssize_t last = input.start, held_before = input.held;
+    PyObject *told = Py_NewRef(Py_None);
+    if (input.start < 0 || input.size > view.len || (input.held && !input.missing)) {
+        input.size = input.start; /* the beginning of the frame is not here */
+    }
+    while (input.at < input.size && told == Py_None && !reading.is_heavy && PyList_GET_SIZE(reading.out) <= most_events) {
+        /* A piece that fills proton's buffer might make it grow, so one byte stays free. */
+        Py_ssize_t wanted = Py_MIN(unseen(&input), proton.pn_transport_capacity(transport) - 1);
+        ssize_t taken = wanted > 0 ? proton.pn_transport_push(transport, (const char *)input.data + input.at, (size_t)wanted) : 0;
+        if (taken <= 0) {
+            break;
+        }
+        ssize_t room = proton.pn_transport_capacity(transport);
+        Py_ssize_t partial = room < 0 ? 0 : capacity - room; /* below 0: the engine has failed, and says so */
+        if (partial < 0 || partial > input.held + taken) {
+            PyErr_Format(PyExc_RuntimeError, "the engine has room for %zd of %zd bytes after %zd were given", room,
+                         capacity, input.held + taken);
+            Py_CLEAR(told);
+            break;
+        }
+        last = input.at;
+        held_before = input.held;
+        advance(&input, taken, partial);
+        Py_SETREF(told, drain(&reading));
+    }
+    PyBuffer_Release(&view);
+    if (told == NULL || input.at == input.start) {
+        return told;
+    }
+    return Py_BuildValue("nnnnnN", input.at - input.start, last - input.start, held_before, input.held, input.missing, told);
+}
+
+/* Note a delivery that was sent as held; the link, the entry and the time are shared. */
+static int
+hold(PyObject *unsettled, void *delivery, PyObject *link, PyObject *entry, PyObject *now)
+{
+    PyObject *key = PyLong_FromVoidPtr(delivery), *held = PyTuple_Pack(3, link, entry, now);
+    int failed = key == NULL || held == NULL ? -1 : PyDict_SetItem(unsettled, key, held);
+    Py_XDECREF(key);
+    Py_XDECREF(held);
+    return failed;
+}
+
+/* send(link, pointer, entries, now, unsettled or None, tag, frame bytes) */
+PyObject *
+batches_send(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    void *pointer;
+    if (count != 7 || !PyList_CheckExact(given[2]) || (given[4] != Py_None && !PyDict_CheckExact(given[4]))) {
+        PyErr_SetString(PyExc_TypeError, "send takes a link, its pointer, a list of entries, a time, a dict, and two numbers");
+        return NULL;
+    }
+    PyObject *link = given[0], *entries = given[2], *now = given[3], *unsettled = given[4];
+    uint32_t tag = (uint32_t)PyLong_AsUnsignedLongMask(given[5]);
+    Py_ssize_t frame_bytes = PyLong_AsSsize_t(given[6]);
+    if (PyErr_Occurred() || (pointer = pointer_of(given[1])) == NULL) {
+        return NULL;
+    }
+    Py_ssize_t length = PyList_GET_SIZE(entries);
+    for (Py_ssize_t at = 0; at < length; at++) {
+        PyObject *entry = PyList_GET_ITEM(entries, at);
+        PyObject *data = PyTuple_Check(entry) && PyTuple_GET_SIZE(entry) > ENTRY_DATA ? PyTuple_GET_ITEM(entry, ENTRY_DATA)
+                                                                                      : NULL;
+        if (data == NULL || !PyBytes_Check(data)) {
+            PyErr_Format(PyExc_TypeError, "no entry with a message: %R", entry);
+            return NULL;
+        }
+        tag++;
+        void *delivery = proton.pn_delivery(pointer, (proton_bytes){sizeof tag, (const char *)&tag});
+        Py_ssize_t size = PyBytes_GET_SIZE(data);
+        if (!PyBytes_CheckExact(data)) { /* streamed: its length is that of the whole message */
+            size = PyObject_Size(data);
+            if (size < 0) {
+                return NULL;
+            }
+            if (size > frame_bytes) {
+                return Py_BuildValue("knN", (unsigned long)tag, at, PyLong_FromVoidPtr(delivery));
+            }
+            if (size != PyBytes_GET_SIZE(data)) {
+                PyErr_SetString(PyExc_ValueError, "a message that fits one frame has only a part of its bytes in memory");
+                return NULL;
+            }
+        }
+        proton.pn_link_send(pointer, PyBytes_AS_STRING(data), (size_t)size);
+        proton.pn_link_advance(pointer);
+        if (unsettled == Py_None) {
+            proton.pn_delivery_settle(delivery);
+        }
+        else if (hold(unsettled, delivery, link, entry, now) < 0) {
+            return NULL;
+        }
+    }
+    return PyLong_FromUnsignedLong(tag);
+}
+
+/* Settle received deliveries, accepted if `state` says so. */
+static PyObject *
+settle_all(PyObject *deliveries, uint64_t state)
+{
+    PyObject *all = PySequence_Fast(deliveries, "deliveries are given one by one");
+    if (all == NULL) {
+        return NULL;
+    }
+    for (Py_ssize_t at = 0; at < PySequence_Fast_GET_SIZE(all); at++) {
+        void *delivery = pointer_of(PySequence_Fast_GET_ITEM(all, at));
+        if (delivery == NULL) {
+            Py_DECREF(all);
+            return NULL;
+        }
+        if (state) {
+            proton.pn_delivery_update(delivery, state);
+        }
+        proton.pn_delivery_settle(delivery);
+    }
+    Py_DECREF(all);
+    Py_RETURN_NONE;
+}
+
+PyObject *
+batches_accept(PyObject *Py_UNUSED(module), PyObject *deliveries)
+{
+    return settle_all(deliveries, ACCEPTED);
+}
+
+PyObject *
+batches_settle(PyObject *Py_UNUSED(module), PyObject *deliveries)
+{
+    return settle_all(deliveries, 0);
+}
+
+/* output(transport, collector, buffer): bytes in the buffer, or -1 - bytes if the engine has failed behind them. */
+PyObject *
+batches_output(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    void *transport, *collector, *event;
+    Py_buffer buffer;
+    if (count != 3) {
+        PyErr_SetString(PyExc_TypeError, "output takes a transport, a collector and a buffer");
+        return NULL;
+    }
+    if ((transport = pointer_of(given[0])) == NULL || (collector = pointer_of(given[1])) == NULL ||
+        PyObject_GetBuffer(given[2], &buffer, PyBUF_WRITABLE) < 0) {
+        return NULL;
+    }
+    ssize_t filled = 0, size = 0;
+    while (filled < buffer.len) {
+        size = proton.pn_transport_peek(transport, (char *)buffer.buf + filled, (size_t)(buffer.len - filled));
+        if (size <= 0) {
+            break;
+        }
+        proton.pn_transport_pop(transport, (size_t)size);
+        filled += size;
+    }
+    PyBuffer_Release(&buffer);
+    /* Proton raises flows for our own transfers: every flow that `drain` finds must be the peer's. */
+    while ((event = proton.pn_collector_peek(collector)) != NULL && proton.pn_event_type(event) != transport_error) {
+        proton.pn_collector_pop(collector);
+    }
+    return PyLong_FromSsize_t(size < 0 ? -1 - filled : filled);
+}

@@ -1,0 +1,434 @@
+/* penstock_native.messages: the loops over messages of the forwarding path, and of reading a deep backlog.
+ *
+ * Each function does what a loop in Python would do for the messages that are plain, and stops at the first that is
+ * not. An entry is (number, message, available, expires, flags), an arrival (delivery, message, settled), a held
+ * delivery (link, entry, sent at): see `penstock_amqp.endpoint.events`. Records: docs/reference/log-format.md.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { ENTRY_NUMBER, ENTRY_DATA, ENTRY_AVAILABLE, ENTRY_EXPIRES, ENTRY_FLAGS, ENTRY_FIELDS };
+enum { ARRIVAL_DELIVERY, ARRIVAL_DATA, ARRIVAL_SETTLED, ARRIVAL_FIELDS };
+enum { HELD_LINK, HELD_ENTRY, HELD_SENT, HELD_FIELDS };
+enum { PUT_ROUTE_SET, PUT_MESSAGE, PUT_ARRIVAL, PUT_PAYLOAD, PUT_FLAGS, PUT_FIELDS };
+
+/* A put as a record: type, flags, 0 (16 bits), length of what follows (32 bits); route set (32), 0 (32), message (64),
+ * arrival (64), and the payload. Little-endian. */
+enum { RECORD_HEAD = 8, PUT_HEAD = 32, PUT_FIXED = PUT_HEAD - RECORD_HEAD };
+
+static void
+write_number(unsigned char *to, uint64_t number, int bytes)
+{
+    for (int at = 0; at < bytes; at++) {
+        to[at] = (unsigned char)(number >> 8 * at);
+    }
+}
+
+static uint64_t
+read_number(const unsigned char *from, int bytes)
+{
+    uint64_t number = 0;
+    for (int at = 0; at < bytes; at++) {
+        number |= (uint64_t)from[at] << 8 * at;
+    }
+    return number;
+}
+
+static bool
+takes(Py_ssize_t given, Py_ssize_t wanted, const char *name)
+{
+    if (given == wanted) {
+        return true;
+    }
+    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, wanted, given);
+    return false;
+}
+
+/* The fields of a tuple of that length; NULL with an exception if it is none. */
+static PyObject **
+fields_of(PyObject *tuple, Py_ssize_t length)
+{
+    if (PyTuple_Check(tuple) && PyTuple_GET_SIZE(tuple) == length) {
+        return ((PyTupleObject *)tuple)->ob_item;
+    }
+    PyErr_Format(PyExc_TypeError, "a tuple of %zd fields is wanted, not %R", length, tuple);
+    return NULL;
+}
+
+/* Append what is new to a list, and give up the reference to it. */
+static bool
+append(PyObject *list, PyObject *added)
+{
+    bool done = added != NULL && PyList_Append(list, added) == 0;
+    Py_XDECREF(added);
+    return done;
+}
+
+/* A tuple of the kind: `tuple`, or a subclass without attributes of its own. All references are given up. */
+static PyObject *
+make_tuple(PyTypeObject *kind, Py_ssize_t length, PyObject *const *fields)
+{
+    PyObject *made = kind->tp_alloc(kind, length);
+    for (Py_ssize_t at = 0; at < length; at++) {
+        if (fields[at] == NULL) {
+            Py_CLEAR(made);
+        }
+    }
+    for (Py_ssize_t at = 0; at < length; at++) {
+        if (made != NULL) {
+            PyTuple_SET_ITEM(made, at, fields[at]);
+        }
+        else {
+            Py_XDECREF(fields[at]);
+        }
+    }
+    return made;
+}
+
+/* How a message begins that needs no closer look, see `queue.message_prefix`. */
+struct beginning {
+    const char *prefix;
+    Py_ssize_t length, count_at;
+    bool is_narrow; /* the size of the properties is the byte before their count */
+};
+
+enum { NO_TIMES = 8, USUAL_COUNT = 10, NULL_VALUE = 0x40, TIMESTAMP = 0x83 };
+
+static bool
+beginning_of(PyObject *prefix, PyObject *count_at, PyObject *is_narrow, struct beginning *beginning)
+{
+    char *start;
+    if (PyBytes_AsStringAndSize(prefix, &start, &beginning->length) < 0) {
+        return false;
+    }
+    beginning->prefix = start;
+    beginning->count_at = PyLong_AsSsize_t(count_at);
+    beginning->is_narrow = is_narrow == Py_True;
+    return !PyErr_Occurred();
+}
+
+/* The properties name no expiry and no group: they are few, or those of a JMS client, the creation time behind a null. */
+static bool
+names_no_time(const unsigned char *data, Py_ssize_t size, const struct beginning *beginning)
+{
+    Py_ssize_t at = beginning->count_at;
+    if (data[at] <= NO_TIMES) {
+        return true;
+    }
+    if (data[at] != USUAL_COUNT || !beginning->is_narrow || at < 1) {
+        return false;
+    }
+    Py_ssize_t end = at + data[at - 1];
+    return end >= 18 && end <= size && data[end - 10] == NULL_VALUE && data[end - 9] == TIMESTAMP &&
+           data[end - 18] != TIMESTAMP;
+}
+
+static bool
+begins_so(const char *data, Py_ssize_t size, const struct beginning *beginning)
+{
+    return size > beginning->count_at && beginning->count_at >= 0 && size >= beginning->length &&
+           memcmp(data, beginning->prefix, (size_t)beginning->length) == 0 &&
+           names_no_time((const unsigned char *)data, size, beginning);
+}
+
+/* Two integers as a tuple in a list. */
+static bool
+append_pair(PyObject *list, PyObject *first, Py_ssize_t second)
+{
+    PyObject *fields[] = {Py_NewRef(first), PyLong_FromSsize_t(second)};
+    return append(list, make_tuple(&PyTuple_Type, 2, fields));
+}
+
+/* The bytes of a put before its payload. */
+static PyObject *
+put_head(unsigned char type, Py_ssize_t length, uint32_t route_set, uint64_t number, uint64_t arrival)
+{
+    PyObject *head = PyBytes_FromStringAndSize(NULL, PUT_HEAD);
+    if (head != NULL) {
+        unsigned char *to = (unsigned char *)PyBytes_AS_STRING(head);
+        to[0] = type;
+        write_number(to + 1, 0, 3);
+        write_number(to + 4, (uint64_t)(PUT_FIXED + length), 4);
+        write_number(to + 8, route_set, 4);
+        write_number(to + 12, 0, 4);
+        write_number(to + 16, number, 8);
+        write_number(to + 24, arrival, 8);
+    }
+    return head;
+}
+
+/* take_plain(batch, at, prefix, count_at, is narrow, longest, number, now, expires, flags, entries, deliveries,
+ * presettled, payloads or None): (messages taken, their bytes) */
+static PyObject *
+take_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    struct beginning beginning;
+    if (!takes(count, 14, "take_plain") || !beginning_of(given[2], given[3], given[4], &beginning)) {
+        return NULL;
+    }
+    PyObject *batch = given[0], *now = given[7], *expires = given[8], *flags = given[9];
+    PyObject *entries = given[10], *deliveries = given[11], *presettled = given[12], *payloads = given[13];
+    if (!PyList_Check(batch) || !PyList_Check(entries) || !PyList_Check(deliveries) || !PyList_Check(presettled) ||
+        (payloads != Py_None && !PyList_Check(payloads))) {
+        PyErr_SetString(PyExc_TypeError, "take_plain takes lists");
+        return NULL;
+    }
+    Py_ssize_t first = PyLong_AsSsize_t(given[1]), longest = PyLong_AsSsize_t(given[5]), bytes = 0, at;
+    uint64_t number = PyLong_AsUnsignedLongLong(given[6]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    for (at = first; at < PyList_GET_SIZE(batch); at++) {
+        PyObject **arrived = fields_of(PyList_GET_ITEM(batch, at), ARRIVAL_FIELDS);
+        if (arrived == NULL) {
+            return NULL;
+        }
+        PyObject *data = arrived[ARRIVAL_DATA];
+        if (!PyBytes_CheckExact(data) || PyBytes_GET_SIZE(data) > longest ||
+            !begins_so(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), &beginning)) {
+            break;
+        }
+        PyObject *fields[] = {PyLong_FromUnsignedLongLong(number++), Py_NewRef(data), Py_NewRef(now),
+                              Py_NewRef(expires), Py_NewRef(flags)};
+        if (!append(entries, make_tuple(&PyTuple_Type, ENTRY_FIELDS, fields)) ||
+            PyList_Append(arrived[ARRIVAL_SETTLED] == Py_True ? presettled : deliveries, arrived[ARRIVAL_DELIVERY]) < 0 ||
+            (payloads != Py_None && PyList_Append(payloads, data) < 0)) {
+            return NULL;
+        }
+        bytes += PyBytes_GET_SIZE(data);
+    }
+    return Py_BuildValue("nn", at - first, bytes);
+}
+
+/* put_records(payloads, records, type, route set, number, arrival): appends two pieces for each payload */
+static PyObject *
+put_records(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    if (!takes(count, 6, "put_records")) {
+        return NULL;
+    }
+    PyObject *payloads = given[0], *records = given[1];
+    unsigned char type = (unsigned char)PyLong_AsLong(given[2]);
+    uint32_t route_set = (uint32_t)PyLong_AsUnsignedLong(given[3]);
+    uint64_t number = PyLong_AsUnsignedLongLong(given[4]), arrival = PyLong_AsUnsignedLongLong(given[5]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (!PyList_Check(payloads) || !PyList_Check(records)) {
+        PyErr_SetString(PyExc_TypeError, "put_records takes lists");
+        return NULL;
+    }
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(payloads); at++) {
+        PyObject *data = PyList_GET_ITEM(payloads, at);
+        if (!PyBytes_CheckExact(data)) {
+            PyErr_Format(PyExc_TypeError, "a payload is bytes, not %R", data);
+            return NULL;
+        }
+        if (!append(records, put_head(type, PyBytes_GET_SIZE(data), route_set, number++, arrival)) ||
+            PyList_Append(records, data) < 0) {
+            return NULL;
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+/* A run of equal times. */
+struct run {
+    PyObject *runs, *time; /* `time` is borrowed */
+    Py_ssize_t length;
+};
+
+static bool
+end_run(struct run *run)
+{
+    return run->length == 0 || append_pair(run->runs, run->time, run->length);
+}
+
+static bool
+add_to_run(struct run *run, PyObject *time)
+{
+    if (run->length > 0 && time != run->time) {
+        int same = PyObject_RichCompareBool(time, run->time, Py_EQ);
+        if (same < 0 || (same == 0 && !end_run(run))) {
+            return false;
+        }
+        run->length = same ? run->length : 0;
+    }
+    run->time = time;
+    run->length++;
+    return true;
+}
+
+/* The length of a message; of a streamed one that of the whole. -1: failed. */
+static Py_ssize_t
+size_of(PyObject *data)
+{
+    return PyBytes_CheckExact(data) ? PyBytes_GET_SIZE(data) : PyObject_Size(data);
+}
+
+/* sent_runs(entries): (bytes, [(available, how many in a row)]) */
+static PyObject *
+sent_runs(PyObject *Py_UNUSED(module), PyObject *entries)
+{
+    if (!PyList_Check(entries)) {
+        PyErr_SetString(PyExc_TypeError, "sent_runs takes a list");
+        return NULL;
+    }
+    struct run waits = {PyList_New(0), NULL, 0};
+    Py_ssize_t bytes = 0;
+    bool done = waits.runs != NULL;
+    for (Py_ssize_t at = 0; done && at < PyList_GET_SIZE(entries); at++) {
+        PyObject **entry = fields_of(PyList_GET_ITEM(entries, at), ENTRY_FIELDS);
+        Py_ssize_t size = entry == NULL ? -1 : size_of(entry[ENTRY_DATA]);
+        done = size >= 0 && add_to_run(&waits, entry[ENTRY_AVAILABLE]);
+        bytes += size;
+    }
+    if (done && end_run(&waits)) {
+        return Py_BuildValue("nN", bytes, waits.runs);
+    }
+    Py_XDECREF(waits.runs);
+    return NULL;
+}
+
+/* accepted_runs(batch, flag): (bytes, numbers with the flag, [(available, how many)], [(sent at, how many)]) */
+static PyObject *
+accepted_runs(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    if (!takes(count, 2, "accepted_runs")) {
+        return NULL;
+    }
+    if (!PyList_Check(given[0])) {
+        PyErr_SetString(PyExc_TypeError, "accepted_runs takes a list");
+        return NULL;
+    }
+    long flag = PyLong_AsLong(given[1]);
+    PyObject *flagged = PyList_New(0);
+    struct run waits = {PyList_New(0), NULL, 0}, holds = {PyList_New(0), NULL, 0};
+    Py_ssize_t bytes = 0;
+    bool done = flagged != NULL && waits.runs != NULL && holds.runs != NULL && !PyErr_Occurred();
+    for (Py_ssize_t at = 0; done && at < PyList_GET_SIZE(given[0]); at++) {
+        PyObject **held = fields_of(PyList_GET_ITEM(given[0], at), HELD_FIELDS);
+        PyObject **entry = held == NULL ? NULL : fields_of(held[HELD_ENTRY], ENTRY_FIELDS);
+        Py_ssize_t size = entry == NULL ? -1 : size_of(entry[ENTRY_DATA]);
+        long flags = size < 0 ? -1 : PyLong_AsLong(entry[ENTRY_FLAGS]);
+        done = flags >= 0 && add_to_run(&waits, entry[ENTRY_AVAILABLE]) && add_to_run(&holds, held[HELD_SENT]) &&
+               (!(flags & flag) || PyList_Append(flagged, entry[ENTRY_NUMBER]) == 0);
+        bytes += size;
+    }
+    if (done && end_run(&waits) && end_run(&holds)) {
+        return Py_BuildValue("nNNN", bytes, flagged, waits.runs, holds.runs);
+    }
+    Py_XDECREF(flagged);
+    Py_XDECREF(waits.runs);
+    Py_XDECREF(holds.runs);
+    return NULL;
+}
+
+/* read_puts(data, begin, end, type, kind, found): where the first record begins that is no whole put of this type */
+static PyObject *
+read_puts(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    if (!takes(count, 6, "read_puts")) {
+        return NULL;
+    }
+    Py_ssize_t at = PyLong_AsSsize_t(given[1]), end = PyLong_AsSsize_t(given[2]);
+    unsigned char type = (unsigned char)PyLong_AsLong(given[3]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (!PyBytes_Check(given[0]) || at < 0 || end > PyBytes_GET_SIZE(given[0]) || !PyType_Check(given[4]) ||
+        !PyType_IsSubtype((PyTypeObject *)given[4], &PyTuple_Type) || !PyList_Check(given[5])) {
+        PyErr_SetString(PyExc_TypeError, "read_puts takes bytes, a stretch of them, a kind of tuple and a list");
+        return NULL;
+    }
+    const unsigned char *data = (const unsigned char *)PyBytes_AS_STRING(given[0]);
+    while (end - at >= PUT_HEAD && data[at] == type) {
+        Py_ssize_t length = (Py_ssize_t)read_number(data + at + 4, 4), following = at + RECORD_HEAD + length;
+        if (length < PUT_FIXED || following > end) {
+            break;
+        }
+        PyObject *fields[PUT_FIELDS] = {
+            [PUT_ROUTE_SET] = PyLong_FromUnsignedLongLong(read_number(data + at + 8, 4)),
+            [PUT_MESSAGE] = PyLong_FromUnsignedLongLong(read_number(data + at + 16, 8)),
+            [PUT_ARRIVAL] = PyLong_FromUnsignedLongLong(read_number(data + at + 24, 8)),
+            [PUT_PAYLOAD] = PyBytes_FromStringAndSize((const char *)data + at + PUT_HEAD, length - PUT_FIXED),
+            [PUT_FLAGS] = PyLong_FromLong(data[at + 1]),
+        };
+        if (!append(given[5], make_tuple((PyTypeObject *)given[4], PUT_FIELDS, fields))) {
+            return NULL;
+        }
+        at = following;
+    }
+    return PyLong_FromSsize_t(at);
+}
+
+/* plain_entries(puts, at, prefix, count_at, is narrow, special flags, time to live, flags, found): how many puts,
+ * from `at` on, became entries */
+static PyObject *
+plain_entries(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    struct beginning beginning;
+    if (!takes(count, 9, "plain_entries") || !beginning_of(given[2], given[3], given[4], &beginning)) {
+        return NULL;
+    }
+    PyObject *puts = given[0], *found = given[8];
+    Py_ssize_t first = PyLong_AsSsize_t(given[1]), at;
+    long special = PyLong_AsLong(given[5]);
+    long long ttl = PyLong_AsLongLong(given[6]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (!PyList_Check(puts) || !PyList_Check(found) || first < 0) {
+        PyErr_SetString(PyExc_TypeError, "plain_entries takes lists");
+        return NULL;
+    }
+    for (at = first; at < PyList_GET_SIZE(puts); at++) {
+        PyObject **put = fields_of(PyList_GET_ITEM(puts, at), PUT_FIELDS);
+        if (put == NULL) {
+            return NULL;
+        }
+        long flags = PyLong_AsLong(put[PUT_FLAGS]);
+        long long arrival = PyLong_AsLongLong(put[PUT_ARRIVAL]);
+        if (PyErr_Occurred()) {
+            return NULL;
+        }
+        PyObject *data = put[PUT_PAYLOAD];
+        if (flags & special || !PyBytes_CheckExact(data) ||
+            !begins_so(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), &beginning)) {
+            break;
+        }
+        PyObject *fields[ENTRY_FIELDS] = {Py_NewRef(put[PUT_MESSAGE]), Py_NewRef(data), Py_NewRef(put[PUT_ARRIVAL]),
+                                          PyLong_FromLongLong(ttl ? arrival + ttl : 0), Py_NewRef(given[7])};
+        if (!append(found, make_tuple(&PyTuple_Type, ENTRY_FIELDS, fields))) {
+            return NULL;
+        }
+    }
+    return PyLong_FromSsize_t(at - first);
+}
+
+#define FAST(function) ((PyCFunction)(void (*)(void))(function))
+
+static PyMethodDef methods[] = {
+    {"take_plain", FAST(take_plain), METH_FASTCALL, NULL},
+    {"put_records", FAST(put_records), METH_FASTCALL, NULL},
+    {"sent_runs", sent_runs, METH_O, NULL},
+    {"accepted_runs", FAST(accepted_runs), METH_FASTCALL, NULL},
+    {"read_puts", FAST(read_puts), METH_FASTCALL, NULL},
+    {"plain_entries", FAST(plain_entries), METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "penstock_native.messages", "Loops over messages: see messages.pyi.", -1, methods,
+    NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC
+PyInit_messages(void)
+{
+    return PyModule_Create(&definition);
+}

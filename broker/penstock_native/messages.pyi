@@ -1,0 +1,62 @@
+"""Loops over messages: each does what its twin in Python does for plain messages, and stops at the first that is not.
+
+Entries, arrivals and held deliveries are those of `penstock_amqp.endpoint.events`, puts those of the broker's log.
+"""
+
+from typing import Any
+
+def take_plain(
+    batch: list[Any],
+    at: int,
+    prefix: bytes,
+    count_at: int,
+    is_narrow: bool,
+    longest: int,
+    number: int,
+    now_us: int,
+    expires_us: int,
+    flags: int,
+    entries: list[Any],
+    deliveries: list[Any],
+    presettled: list[Any],
+    payloads: list[bytes] | None,
+    /,
+) -> tuple[int, int]:
+    """Append an entry for each arrival of `batch` from `at` on that begins with `prefix`, names neither an expiry nor a
+    group (`MessagePrefix.look`), and is at most `longest` bytes long; numbers count from `number`. Its delivery goes to
+    `deliveries`, or to `presettled`, its message to `payloads`. Returns how many these were, and their bytes.
+    """
+
+def put_records(
+    payloads: list[bytes], records: list[Any], type: int, route_set: int, number: int, arrival: int, /
+) -> None:
+    """Append the records of puts, each in two pieces: its head and its payload. Numbers count from `number`."""
+
+def sent_runs(entries: list[Any], /) -> tuple[int, list[tuple[int, int]]]:
+    """The bytes of these messages, and when they became available: a time, and how many in a row have it."""
+
+def accepted_runs(
+    batch: list[Any], flag: int, /
+) -> tuple[int, list[int], list[tuple[int, int]], list[tuple[int, int]]]:
+    """Of held deliveries: their bytes, the numbers of those that have `flag`, when they became available, and when they
+    were sent, in runs.
+    """
+
+def read_puts(data: bytes, begin: int, end: int, type: int, kind: type[Any], found: list[Any], /) -> int:
+    """Append the puts of a block from `begin` on, as tuples of `kind`, up to the first record of another type or one
+    that goes beyond `end`; where that begins.
+    """
+
+def plain_entries(
+    puts: list[Any],
+    at: int,
+    prefix: bytes,
+    count_at: int,
+    is_narrow: bool,
+    special: int,
+    ttl_us: int,
+    flags: int,
+    found: list[Any],
+    /,
+) -> int:
+    """Append an entry for each put from `at` on that begins so (`take_plain`) and has no `special` flag; how many."""

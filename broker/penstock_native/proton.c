@@ -1,0 +1,286 @@
+/* penstock_native.proton: the functions of proton's engine without cffi, and the batches of batches.c.
+ *
+ * Each function has the name and the arguments that it has in C. Pointers are integers; NULL is 0 as a result, and is
+ * not taken as an argument. A call costs about 30 ns where one through cffi costs 45, because the interpreter's lock is
+ * not given up: nothing here waits, but what frees a connection.
+ */
+
+#include "pointers.h"
+
+#include <dlfcn.h>
+
+#include "proton_functions.h"
+
+struct proton_functions proton;
+
+static PyObject *
+load(PyObject *Py_UNUSED(module), PyObject *path)
+{
+    const char *name = PyUnicode_AsUTF8(path);
+    if (name == NULL) {
+        return NULL;
+    }
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        PyErr_Format(PyExc_ImportError, "proton's library can't be opened: %s", dlerror());
+        return NULL;
+    }
+#define FIND(result, name, arguments) \
+    *(void **)&proton.name = dlsym(library, #name); \
+    if (proton.name == NULL) { \
+        PyErr_SetString(PyExc_ImportError, "proton's library has no function " #name); \
+        return NULL; \
+    }
+    PROTON_ALL(FIND)
+    Py_RETURN_NONE;
+}
+
+static bool
+takes(Py_ssize_t given, Py_ssize_t wanted, const char *name)
+{
+    if (given == wanted) {
+        return true;
+    }
+    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, wanted, given);
+    return false;
+}
+
+/* The number in `given`; false with an exception if it is none. Truths are numbers. */
+static bool
+number_of(PyObject *given, long long *number)
+{
+    *number = PyLong_AsLongLong(given);
+    return *number != -1 || !PyErr_Occurred();
+}
+
+#define MAKER(result, name, arguments) \
+    static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) \
+    { \
+        return PyLong_FromVoidPtr(proton.name()); \
+    }
+PROTON_MAKERS(MAKER)
+
+#define PART(result, name, arguments) \
+    static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *object) \
+    { \
+        void *pointer = pointer_of(object); \
+        return pointer == NULL ? NULL : PyLong_FromVoidPtr(proton.name(pointer)); \
+    }
+PROTON_PARTS(PART)
+
+#define ACT(result, name, arguments) \
+    static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *object) \
+    { \
+        void *pointer = pointer_of(object); \
+        if (pointer == NULL) { \
+            return NULL; \
+        } \
+        proton.name(pointer); \
+        Py_RETURN_NONE; \
+    }
+PROTON_ACTS(ACT)
+
+#define RELEASE(result, name, arguments) \
+    static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *object) \
+    { \
+        void *pointer = pointer_of(object); \
+        if (pointer == NULL) { \
+            return NULL; \
+        } \
+        Py_BEGIN_ALLOW_THREADS \
+        proton.name(pointer); \
+        Py_END_ALLOW_THREADS \
+        Py_RETURN_NONE; \
+    }
+PROTON_RELEASES(RELEASE)
+
+#define NUMBER(result, name, arguments) \
+    static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *object) \
+    { \
+        void *pointer = pointer_of(object); \
+        return pointer == NULL ? NULL : PyLong_FromLongLong((long long)proton.name(pointer)); \
+    }
+PROTON_NUMBERS(NUMBER)
+
+#define TRUTH(result, name, arguments) \
+    static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *object) \
+    { \
+        void *pointer = pointer_of(object); \
+        return pointer == NULL ? NULL : PyBool_FromLong(proton.name(pointer)); \
+    }
+PROTON_TRUTHS(TRUTH)
+
+#define TEXT(result, name, arguments) \
+    static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *object) \
+    { \
+        void *pointer = pointer_of(object); \
+        if (pointer == NULL) { \
+            return NULL; \
+        } \
+        const char *text = proton.name(pointer); \
+        return PyBytes_FromString(text == NULL ? "" : text); \
+    }
+PROTON_TEXTS(TEXT)
+
+#define SETTER_BEGIN(name) \
+    static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count) \
+    { \
+        void *pointer; \
+        long long number; \
+        if (!takes(count, 2, #name) || (pointer = pointer_of(given[0])) == NULL || !number_of(given[1], &number)) { \
+            return NULL; \
+        }
+#define SETTER(result, name, arguments) \
+    SETTER_BEGIN(name) \
+        proton.name(pointer, number); \
+        Py_RETURN_NONE; \
+    }
+PROTON_SETTERS(SETTER)
+
+#define ANSWERING_SETTER(result, name, arguments) \
+    SETTER_BEGIN(name) \
+        return PyLong_FromLongLong(proton.name(pointer, number)); \
+    }
+PROTON_ANSWERING_SETTERS(ANSWERING_SETTER)
+
+#define NAMING_BEGIN(name) \
+    static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count) \
+    { \
+        void *pointer; \
+        char *text; \
+        if (!takes(count, 2, #name) || (pointer = pointer_of(given[0])) == NULL) { \
+            return NULL; \
+        } \
+        if (PyBytes_AsStringAndSize(given[1], &text, NULL) < 0) { \
+            return NULL; \
+        }
+#define NAMING(result, name, arguments) \
+    NAMING_BEGIN(name) \
+        return PyLong_FromLong(proton.name(pointer, text)); \
+    }
+PROTON_NAMINGS(NAMING)
+
+NAMING_BEGIN(pn_connection_set_container)
+    proton.pn_connection_set_container(pointer, text);
+    Py_RETURN_NONE;
+}
+
+/* The first `size` bytes of a buffer; -1 with an exception if it has fewer. */
+static Py_ssize_t
+view_of(PyObject *given, PyObject *size, Py_buffer *view, int flags)
+{
+    Py_ssize_t wanted = PyLong_AsSsize_t(size);
+    if (wanted == -1 && PyErr_Occurred()) {
+        return -1;
+    }
+    if (PyObject_GetBuffer(given, view, flags) < 0) {
+        return -1;
+    }
+    if (wanted < 0 || wanted > view->len) {
+        PyErr_Format(PyExc_ValueError, "a buffer of %zd bytes has no first %zd bytes", view->len, wanted);
+        PyBuffer_Release(view);
+        return -1;
+    }
+    return wanted;
+}
+
+#define BUFFERED(name, flags) \
+    static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count) \
+    { \
+        void *pointer; \
+        Py_buffer view; \
+        Py_ssize_t size; \
+        if (!takes(count, 3, #name) || (pointer = pointer_of(given[0])) == NULL || \
+            (size = view_of(given[1], given[2], &view, flags)) < 0) { \
+            return NULL; \
+        } \
+        ssize_t done = proton.name(pointer, view.buf, (size_t)size); \
+        PyBuffer_Release(&view); \
+        return PyLong_FromSsize_t(done); \
+    }
+#define READER(result, name, arguments) BUFFERED(name, PyBUF_SIMPLE)
+PROTON_READERS(READER)
+#define WRITER(result, name, arguments) BUFFERED(name, PyBUF_WRITABLE)
+PROTON_WRITERS(WRITER)
+
+static PyObject *
+call_pn_connection_collect(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    void *connection, *collector;
+    if (!takes(count, 2, "pn_connection_collect") || (connection = pointer_of(given[0])) == NULL ||
+        (collector = pointer_of(given[1])) == NULL) {
+        return NULL;
+    }
+    proton.pn_connection_collect(connection, collector);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+call_pn_transport_bind(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    void *transport, *connection;
+    if (!takes(count, 2, "pn_transport_bind") || (transport = pointer_of(given[0])) == NULL ||
+        (connection = pointer_of(given[1])) == NULL) {
+        return NULL;
+    }
+    return PyLong_FromLong(proton.pn_transport_bind(transport, connection));
+}
+
+/* pn_delivery(link, tag): the tag is bytes. */
+static PyObject *
+call_pn_delivery(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    void *link;
+    Py_buffer tag;
+    if (!takes(count, 2, "pn_delivery") || (link = pointer_of(given[0])) == NULL ||
+        PyObject_GetBuffer(given[1], &tag, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    void *delivery = proton.pn_delivery(link, (proton_bytes){(size_t)tag.len, tag.buf});
+    PyBuffer_Release(&tag);
+    return PyLong_FromVoidPtr(delivery);
+}
+
+static PyObject *
+call_pn_delivery_tag(PyObject *Py_UNUSED(module), PyObject *object)
+{
+    void *delivery = pointer_of(object);
+    if (delivery == NULL) {
+        return NULL;
+    }
+    proton_bytes tag = proton.pn_delivery_tag(delivery);
+    return PyBytes_FromStringAndSize(tag.size ? tag.start : "", (Py_ssize_t)tag.size);
+}
+
+#define ONE(result, name, arguments) {#name, call_##name, METH_O, NULL},
+#define NONE(result, name, arguments) {#name, call_##name, METH_NOARGS, NULL},
+#define FAST(function) ((PyCFunction)(void (*)(void))(function))
+#define MANY(result, name, arguments) {#name, FAST(call_##name), METH_FASTCALL, NULL},
+
+static PyMethodDef methods[] = {
+    {"load", load, METH_O, NULL},
+    {"use", FAST(batches_use), METH_FASTCALL, NULL},
+    {"drain", FAST(batches_drain), METH_FASTCALL, NULL},
+    {"push_plain", FAST(batches_push_plain), METH_FASTCALL, NULL},
+    {"send", FAST(batches_send), METH_FASTCALL, NULL},
+    {"accept", batches_accept, METH_O, NULL},
+    {"settle", batches_settle, METH_O, NULL},
+    {"output", FAST(batches_output), METH_FASTCALL, NULL},
+    PROTON_MAKERS(NONE) PROTON_PARTS(ONE) PROTON_ACTS(ONE) PROTON_RELEASES(ONE) PROTON_NUMBERS(ONE)
+    PROTON_TRUTHS(ONE) PROTON_TEXTS(ONE) PROTON_SETTERS(MANY) PROTON_ANSWERING_SETTERS(MANY) PROTON_NAMINGS(MANY)
+    PROTON_READERS(MANY) PROTON_WRITERS(MANY)
+    MANY(, pn_connection_collect, ) MANY(, pn_transport_bind, ) MANY(, pn_connection_set_container, )
+    MANY(, pn_delivery, ) ONE(, pn_delivery_tag, )
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "penstock_native.proton", "Proton's engine: see proton.pyi.", -1, methods,
+    NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC
+PyInit_proton(void)
+{
+    return batches_prepare() < 0 ? NULL : PyModule_Create(&definition);
+}

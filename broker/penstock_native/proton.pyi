@@ -1,0 +1,75 @@
+# pyright: reportIncompleteStub=false
+# Proton's functions have their types in penstock_amqp/endpoint/proton/ffi.py.
+"""Proton's functions, as `penstock_amqp.endpoint.proton.ffi` names them, and the batches of one engine.
+
+Pointers are integers. Each function takes exactly the objects that proton's function of that name takes.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+def load(path: str) -> None:
+    """Take the functions from proton's library. Raises ImportError if it has not all of them."""
+
+def use(messages: object, accepted: object, noticed: int, transport_error: int) -> None:
+    """The first fields of events, the types of proton's events that `drain` stops at (one bit each), and the type that
+    `output` leaves in place. Once for the process.
+    """
+
+def drain(
+    collector: int,
+    receivers: dict[Any, Any],
+    unsettled: dict[Any, Any],
+    aside: dict[Any, Any],
+    unconfirmed: dict[Any, Any],
+    out: list[Any],
+) -> tuple[int, int, Any] | None:
+    """Append what is plain to `out` up to the first event that is not, which stays the collector's first: its type and
+    its pointer; or below 0 and the delivery: -1 a message that is not plain, -2 an outcome that is not plain, with what
+    stood in `unsettled`; -3 a state of a delivery in `unconfirmed`; -4 one in `aside`, which has to be recalled. None:
+    no event is left.
+    """
+
+def push_plain(
+    transport: int,
+    data: memoryview,
+    start: int,
+    size: int,
+    held: int,
+    missing: int,
+    capacity: int,
+    most_events: int,
+    collector: int,
+    receivers: dict[Any, Any],
+    unsettled: dict[Any, Any],
+    aside: dict[Any, Any],
+    unconfirmed: dict[Any, Any],
+    out: list[Any],
+) -> tuple[int, int, int, int, int, tuple[int, int, Any] | None] | None:
+    """Give the engine the bytes of `data` from `start` to `size`, piece by piece, and drain its events after each,
+    until something comes that is not plain, or over `most_events` more are in `out`. `held`, `missing`: see
+    `frames.input_tap.InputTap`; `capacity`: of the transport when it holds nothing. Returns how many bytes were taken;
+    where the last piece begins, from `start` on; how many bytes of an incomplete frame the engine held before it;
+    `held` and `missing` after it; and what `drain` returned. None: the first bytes are not plain.
+    """
+
+def send(
+    link: object, pointer: int, entries: list[Any], now_us: int, unsettled: dict[Any, Any] | None, tag: int, frame: int
+) -> int | tuple[int, int, int]:
+    """Send entries, and note them in `unsettled` (None: they are settled at once). `tag`: of the last delivery before.
+    `frame`: longest streamed message, in bytes. Returns the last tag; and if a streamed message is longer, its position
+    and its delivery, of which nothing is sent yet.
+    """
+
+def accept(deliveries: Iterable[Any]) -> None:
+    """Accept and settle."""
+
+def settle(deliveries: Iterable[Any]) -> None:
+    """Settle without an outcome."""
+
+def output(transport: int, collector: int, buffer: memoryview) -> int:
+    """Move what is to be sent into the buffer, and drop the flow events that proton raises for our own transfers.
+    Returns how many bytes; -1 - bytes if the engine has failed behind them.
+    """
+
+def __getattr__(name: str) -> Any: ...
