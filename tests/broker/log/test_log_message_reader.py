@@ -144,14 +144,14 @@ def test_a_damaged_block_is_named_once_and_the_others_are_read(
 def test_the_index_is_sparse_and_finds_what_lies_out_of_order() -> None:
     index = BlockIndex()
     for block in range(1000):
-        index.note(100 + block, 4096 + block * 1024)
+        index.note(100 + block, 100 + block, 4096 + block * 1024)
     assert len(index) == 1000 // (INDEX_BYTES // 1024) + 1
     [start] = index.starts(100 + 500)
     assert start.offset <= 4096 + 500 * 1024 < start.offset + INDEX_BYTES
     assert start.end == 0
     copied = 4096 + 1000 * 1024
-    index.note(7, copied)
-    index.note(5000, copied + INDEX_BYTES)
+    index.note(7, 7, copied)
+    index.note(5000, 5000, copied + INDEX_BYTES)
     own, copies = index.starts(50)
     assert (own.end, copies) == (copied, (copied, 0))
     assert [each.offset for each in index.starts(5000)][1] == copied + INDEX_BYTES

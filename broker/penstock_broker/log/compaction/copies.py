@@ -93,7 +93,7 @@ class CopyWriter:
                 self._write_puts(source, alive[:middle])
                 self._write_puts(source, alive[middle:])
                 return
-        target.blocks.note(alive[0].message, target.end)
+        target.blocks.note(alive[0].message, alive[-1].message, target.end)
         target.definitions |= dict.fromkeys(defined.values(), target.end)
         writer.write_block(target, block)
         self._note_routes(target, defined)

@@ -65,17 +65,17 @@ class DigestBuilder:
         self._blocks, self._definitions = BlockIndex(), dict[int, int]()
         self._first: BlockHeader | None = None
         self._last: BlockHeader | None = None
-        self._lowest = 0  # the lowest message that the block being added puts
+        self._lowest = self._top = 0  # the lowest and the highest message that the block being added puts
 
     def add(self, header: BlockHeader, records: memoryview) -> Iterator[None]:
         """The next block; pauses. Raises TooLarge, Malformed or NewerFormat."""
         self._first = self._first or header
         self._last = header
-        self._lowest = 0
+        self._lowest = self._top = 0
         data = bytes(records)
         yield from self._add(data, 0, len(data), header)
         if self._lowest:
-            self._blocks.note(self._lowest, header.offset)
+            self._blocks.note(self._lowest, self._top, header.offset)
 
     def finished(self) -> list[bytes]:
         """The file's bytes, in pieces. Once, after the seal was added. Raises TooLarge."""
@@ -101,13 +101,14 @@ class DigestBuilder:
         for item in bulk_items(data, begin, end, self._highest, self._pageable):
             if isinstance(item, PlainPuts):
                 number = item.numbers[0]
-                self._highest = item.numbers[-1]
+                self._highest = self._top = item.numbers[-1]
                 self._put(item)
             elif data[item[0]] == RecordType.COMMIT:  # it lies in one block, so what it holds counts as if outside
                 number = 0
                 yield from self._add(data, item[0] + PREFIX.size, item[1], header)
             else:
                 number = self._record(data, *item, header)
+                self._top = max(self._top, number)
             if number and (not self._lowest or number < self._lowest):
                 self._lowest = number
             yield

@@ -158,9 +158,9 @@ class RecordReader:
         for record in records:
             if isinstance(record, RouteSet | RouteDifference):
                 self.definitions.setdefault(block.segment, {}).setdefault(record.route_set, block.offset)
-        first = min(_put_numbers(records), default=0)
-        if first:
-            self.blocks.setdefault(block.segment, BlockIndex()).note(first, block.offset)
+        numbers = list(_put_numbers(records))
+        if numbers:
+            self.blocks.setdefault(block.segment, BlockIndex()).note(min(numbers), max(numbers), block.offset)
 
 
 def _is_plain(record: Record | PlainPuts) -> bool:
@@ -173,6 +173,7 @@ def _put_numbers(records: Iterable[Record | PlainPuts]) -> Iterator[int]:
             yield record.message
         elif isinstance(record, PlainPuts):
             yield record.numbers[0]
+            yield record.numbers[-1]
         elif isinstance(record, StagedPut):
             yield record.put.message
         elif isinstance(record, Commit):

@@ -28,7 +28,7 @@ __all__ = [
     "digest_name",
 ]
 
-DIGEST_VERSION: Final = 1
+DIGEST_VERSION: Final = 2
 """It rises with the layout, and also when another message than before may be left in the log (`Pageable`)."""
 
 MAGIC: Final = b"PENSTDIG"

@@ -109,7 +109,8 @@ class SegmentWriter:
             if not segment.fits(padded(len(block)), _SEAL):
                 return self._place_pieces(records, first_message)
         if puts:
-            segment.blocks.note(min(messages[0] for messages in puts.values()), segment.end)
+            first = min([messages[0] for messages in puts.values()])
+            segment.blocks.note(first, max([messages[-1] for messages in puts.values()]), segment.end)
             segment.definitions |= {number: segment.end for number in puts if number not in self._defined}
         defined = sum(map(len, self._definitions))
         size = len(block) - BLOCK_HEADER.size - defined - other_bytes
