@@ -1,4 +1,4 @@
-"""No argument ends the process: what is wrong is an exception. A number that may be a pointer is taken, and not tried."""
+"""No argument ends the process: what is wrong is an exception. A number that may be a pointer is taken for one."""
 
 from __future__ import annotations
 

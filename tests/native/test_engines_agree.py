@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from native.watched_endpoint import MAX_FRAME, MAX_MESSAGE, WatchedEndpoint
 
 import penstock_native
-from native.watched_endpoint import MAX_FRAME, MAX_MESSAGE, WatchedEndpoint
 from penstock_amqp.endpoint.engine import Pushed
 from penstock_amqp.endpoint.events import Event
 from penstock_amqp.endpoint.proton.compiled_engine import CompiledEngine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 from collections.abc import Callable
@@ -30,10 +31,8 @@ def kept(call: Callable[[], object]) -> int:
 
     def many(count: int) -> None:
         for _ in range(count):
-            try:
+            with contextlib.suppress(TypeError, ValueError, OverflowError):
                 call()
-            except (TypeError, ValueError, OverflowError, RuntimeError, BufferError):
-                pass
 
     many(1000)
     gc.collect()
