@@ -34,6 +34,7 @@ EXPIRING = DURABLE + described(0x73, fields(*[NULL] * 8, b"\x83" + NEVER)) + amq
 GROUPED = DURABLE + described(0x73, fields(*[NULL] * 10, string("g"))) + amqp_value("m")
 OF_JMS = DURABLE + described(0x73, fields(string("i"), *[NULL] * 6, NULL, NULL, TIMESTAMP)) + amqp_value("m")
 OF_JMS_EXPIRING = DURABLE + described(0x73, fields(string("i"), *[NULL] * 7, TIMESTAMP, TIMESTAMP)) + amqp_value("m")
+OF_NOBODY = DURABLE + described(0x73, fields(string("i"), *[NULL] * 8, string("7 bytes"))) + amqp_value("m")
 MESSAGES = (NO_PROPERTIES, NAMED, EXPIRING, GROUPED, OF_JMS, OF_JMS_EXPIRING, amqp_value("volatile"), b"", b"\x00")
 BEGINNING = MessagePrefix(NAMED, read_head(NAMED))
 
@@ -59,7 +60,9 @@ def test_what_is_plain_becomes_entries() -> None:
     assert take(batch, 3)[0] == take(batch, 5)[0] == take([])[0] == (0, 0)
 
 
-@pytest.mark.parametrize("message", [EXPIRING, GROUPED, OF_JMS_EXPIRING, NO_PROPERTIES, b"", bytearray(NAMED)])
+@pytest.mark.parametrize(
+    "message", [EXPIRING, GROUPED, OF_JMS_EXPIRING, OF_NOBODY, NO_PROPERTIES, b"", bytearray(NAMED)]
+)
 def test_the_loop_stops_at_what_is_not_plain(message: Any) -> None:
     assert take([(1, message, False)]) == ((0, 0), [], [], [], [])
 
