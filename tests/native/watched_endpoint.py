@@ -33,7 +33,8 @@ from penstock_amqp.endpoint.events import (
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.endpoint.proton.connection import ProtonConnection
 from penstock_amqp.endpoint.proton.engine import ProtonEngine
-from penstock_amqp.frames.performatives import Source, Target
+from penstock_amqp.frames.frames import HEAD_BYTES
+from penstock_amqp.frames.performatives import Close, Source, Target
 
 __all__ = ["MAX_FRAME", "MAX_MESSAGE", "WatchedEndpoint"]
 
@@ -43,7 +44,8 @@ AT_ONCE = 3
 """Deliveries that a slice of a withdrawal looks at."""
 SENT_BYTES = (0, 1, 100, 5000)
 """Lengths of the messages that are sent, in turn."""
-_PLACE = re.compile(r"\d+ are left \(at byte \d+\)")
+_CLOSE = bytes((0x00, 0x53, Close.CODE))
+_PLACE = re.compile(rb"\d+ are left \(at byte \d+\)")
 """Said of a frame behind one at which proton fails. It depends on the pieces that proton gets, which are one byte
 shorter if compiled code gives them."""
 
@@ -151,7 +153,9 @@ class WatchedEndpoint:
                 self.notes.append(("too large", link.name))
                 endpoint.detach(link, closed=True)
             case ConnectionClosed(error):
-                self.notes.append(("closed", error and (error.condition, _PLACE.sub("", error.description or ""))))
+                self.notes.append(
+                    ("closed", error and (error.condition, _PLACE.sub(b"", (error.description or "").encode())))
+                )
                 self.is_over = True
             case AcquisitionRequested(link):
                 self.notes.append(("acquisition", link.name))
@@ -183,7 +187,14 @@ class WatchedEndpoint:
             written.append(self.endpoint.rewritten_output())
         while size := self.endpoint.output():
             written.append(buffers.OUTPUT_VIEW[:size].tobytes())
-        self.notes.append((b"".join(written), self.engine.has_failed, self.endpoint.closed, self.endpoint.broken))
+        self.notes.append(
+            (_without_place(b"".join(written)), self.engine.has_failed, self.endpoint.closed, self.endpoint.broken)
+        )
+
+
+def _without_place(written: bytes) -> bytes:
+    """What was written, up to a Close that names such a place."""
+    return written[: written.index(_CLOSE) - HEAD_BYTES] if _PLACE.search(written) else written
 
 
 def _told(held: Held) -> tuple[str, int, bytes, int]:
