@@ -325,13 +325,13 @@ drain(struct reading *reading)
 {
     struct runs runs = {reading->out, NULL, NULL, NULL};
     struct incoming incoming = {NULL, NULL, 0, false};
-    void *event;
+    void *event, *collector = reading->collector;
     if (resume_run(&runs) < 0) {
         return NULL;
     }
     PyObject *told = NULL;
     enum handling done = PLAIN;
-    for (; (event = proton.pn_collector_peek(reading->collector)) != NULL; proton.pn_collector_pop(reading->collector)) {
+    for (; (event = proton.pn_collector_peek(collector)) != NULL; proton.pn_collector_pop(collector)) {
         void *delivery = proton.pn_event_delivery(event);
         if (delivery == NULL) {
             int type = proton.pn_event_type(event);
@@ -458,10 +458,12 @@ batches_push_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize
     if (input.size > view.len || (input.held && !input.missing)) {
         input.size = input.start; /* the beginning of the frame is not here */
     }
-    while (input.at < input.size && told == Py_None && !reading.is_heavy && PyList_GET_SIZE(reading.out) <= most_events) {
+    while (input.at < input.size && told == Py_None && !reading.is_heavy &&
+           PyList_GET_SIZE(reading.out) <= most_events) {
         /* A piece that fills proton's buffer might make it grow, so one byte stays free. */
         long long wanted = Py_MIN(unseen(&input), proton.pn_transport_capacity(transport) - 1);
-        ssize_t taken = wanted > 0 ? proton.pn_transport_push(transport, (const char *)input.data + input.at, (size_t)wanted) : 0;
+        const char *piece = (const char *)input.data + input.at;
+        ssize_t taken = wanted > 0 ? proton.pn_transport_push(transport, piece, (size_t)wanted) : 0;
         if (taken <= 0) {
             break;
         }
@@ -482,7 +484,8 @@ batches_push_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize
     if (told == NULL || input.at == input.start) {
         return told;
     }
-    return Py_BuildValue("LLLLLN", input.at - input.start, last - input.start, held_before, input.held, input.missing, told);
+    return Py_BuildValue("LLLLLN", input.at - input.start, last - input.start, held_before, input.held, input.missing,
+                         told);
 }
 
 /* Note a delivery that was sent as held; the link, the entry and the time are shared. */
@@ -501,7 +504,8 @@ hold(PyObject *unsettled, void *delivery, PyObject *link, PyObject *entry, PyObj
 static PyObject *
 data_of(PyObject *entry, Py_ssize_t frame_bytes, Py_ssize_t *size)
 {
-    PyObject *data = PyTuple_Check(entry) && PyTuple_GET_SIZE(entry) > ENTRY_DATA ? PyTuple_GET_ITEM(entry, ENTRY_DATA) : NULL;
+    bool has_data = PyTuple_Check(entry) && PyTuple_GET_SIZE(entry) > ENTRY_DATA;
+    PyObject *data = has_data ? PyTuple_GET_ITEM(entry, ENTRY_DATA) : NULL;
     if (data == NULL || !PyBytes_Check(data)) {
         PyErr_Format(PyExc_TypeError, "no entry with a message: %R", entry);
         return NULL;
@@ -520,7 +524,8 @@ data_of(PyObject *entry, Py_ssize_t frame_bytes, Py_ssize_t *size)
 
 /* Send one entry, which the caller owns. Returns None; if it is too long for a frame, its delivery; NULL: failed. */
 static PyObject *
-send_entry(void *pointer, PyObject *link, PyObject *entry, PyObject *now, PyObject *unsettled, uint32_t tag, Py_ssize_t frame_bytes)
+send_entry(void *pointer, PyObject *link, PyObject *entry, PyObject *now, PyObject *unsettled, uint32_t tag,
+           Py_ssize_t frame_bytes)
 {
     Py_ssize_t size;
     PyObject *data = data_of(entry, frame_bytes, &size);

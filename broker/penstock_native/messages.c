@@ -111,7 +111,7 @@ beginning_of(PyObject *prefix, PyObject *count_at, PyObject *is_narrow, struct b
     return beginning->count_at != -1 || !PyErr_Occurred();
 }
 
-/* The properties name no expiry and no group: they are few, or those of a JMS client, the creation time behind a null. */
+/* The properties name no expiry and no group: they are few, or a JMS client's, the creation time behind a null. */
 static bool
 names_no_time(const unsigned char *data, Py_ssize_t size, const struct beginning *beginning)
 {
@@ -196,8 +196,9 @@ take_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count
         }
         PyObject *fields[] = {PyLong_FromUnsignedLongLong(number++), Py_NewRef(data), Py_NewRef(now),
                               Py_NewRef(expires), Py_NewRef(flags)};
+        PyObject *of_its_kind = arrived[ARRIVAL_SETTLED] == Py_True ? presettled : deliveries;
         if (!append(entries, make_tuple(&PyTuple_Type, ENTRY_FIELDS, fields)) ||
-            PyList_Append(arrived[ARRIVAL_SETTLED] == Py_True ? presettled : deliveries, arrived[ARRIVAL_DELIVERY]) < 0 ||
+            PyList_Append(of_its_kind, arrived[ARRIVAL_DELIVERY]) < 0 ||
             (payloads != Py_None && PyList_Append(payloads, data) < 0)) {
             return NULL;
         }
@@ -234,8 +235,8 @@ put_records(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t coun
             PyErr_Format(PyExc_ValueError, "a payload of %zd bytes is too long for a record", PyBytes_GET_SIZE(data));
             return NULL;
         }
-        if (!append(records, put_head((unsigned char)type, PyBytes_GET_SIZE(data), (uint32_t)route_set, number++, arrival)) ||
-            PyList_Append(records, data) < 0) {
+        PyObject *head = put_head((unsigned char)type, PyBytes_GET_SIZE(data), (uint32_t)route_set, number++, arrival);
+        if (!append(records, head) || PyList_Append(records, data) < 0) {
             return NULL;
         }
     }
@@ -395,11 +396,12 @@ read_puts(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
         if (length < PUT_FIXED || following > end) {
             break;
         }
+        const char *payload = (const char *)data + at + PUT_HEAD;
         PyObject *fields[PUT_FIELDS] = {
             [PUT_ROUTE_SET] = PyLong_FromUnsignedLongLong(read_number(data + at + 8, 4)),
             [PUT_MESSAGE] = PyLong_FromUnsignedLongLong(read_number(data + at + 16, 8)),
             [PUT_ARRIVAL] = PyLong_FromUnsignedLongLong(read_number(data + at + 24, 8)),
-            [PUT_PAYLOAD] = PyBytes_FromStringAndSize((const char *)data + at + PUT_HEAD, (Py_ssize_t)length - PUT_FIXED),
+            [PUT_PAYLOAD] = PyBytes_FromStringAndSize(payload, (Py_ssize_t)length - PUT_FIXED),
             [PUT_FLAGS] = PyLong_FromLong(data[at + 1]),
         };
         if (!append(given[5], make_tuple((PyTypeObject *)given[4], PUT_FIELDS, fields))) {
