@@ -17,7 +17,18 @@ from itertools import islice
 
 from penstock_amqp.endpoint.events import NUMBER, Entry
 from penstock_broker.queue.run import Run
-from penstock_broker.queue.tail_pieces import Kept, Piece, bytes_of, ceiling_of, expires, key_of, spilled, take_chosen
+from penstock_broker.queue.tail_pieces import (
+    MOST_KEPT,
+    Kept,
+    KeptPart,
+    Piece,
+    bytes_of,
+    ceiling_of,
+    expires,
+    key_of,
+    spilled,
+    take_chosen,
+)
 from penstock_broker.queue.tail_snapshot import (
     READ_MESSAGES,
     RunPart,
@@ -100,8 +111,11 @@ class PagedTail:
         floor = key_of(pieces[0]) if pieces else None
         added: list[Piece] = []
         self._place(self._last_of(window, min(most, len(window) - keep)), added, can_page, floor=floor)
-        if added and isinstance(added[0], Kept) and added[0].key == 0:
-            added[0].key = key_of(added[1]) if len(added) > 1 else floor or 0
+        key = next((key_of(piece) for piece in added if key_of(piece)), floor or 0)
+        for piece in added:
+            if isinstance(piece, Run) or piece.key:
+                break
+            piece.key = key
         pieces[0:0] = added
 
     def _last_of(self, window: deque[Entry], count: int) -> list[Entry]:
@@ -164,10 +178,10 @@ class PagedTail:
     def _keep(self, entry: Entry, pieces: list[Piece]) -> None:
         """The message comes behind these pieces, and stays in memory."""
         last = pieces[-1] if pieces else None
-        if not isinstance(last, Kept):
+        if not isinstance(last, Kept) or len(last.numbers) >= MOST_KEPT:
             last = Kept(ceiling_of(pieces))
             pieces.append(last)
-        last.numbers.append(entry[NUMBER])
+        last.add(entry[NUMBER])
         self._in_memory[entry[NUMBER]] = entry
 
     # -- going out --------------------------------------------------------------------------------------------------
@@ -190,6 +204,7 @@ class PagedTail:
                         return taken
                     raise
             else:
+                piece.changes()
                 numbers = (piece.numbers.popleft() for _ in range(min(most - count, len(piece.numbers))))
                 found = entries = [
                     each for number in numbers if (each := self._in_memory.pop(number, None)) is not None
@@ -279,6 +294,7 @@ class PagedTail:
         while pieces:
             piece = pieces[-1]
             if isinstance(piece, Kept):
+                piece.changes()
                 while piece.numbers:
                     entry = self._in_memory.pop(piece.numbers.pop(), None)
                     if entry is not None:
@@ -298,7 +314,8 @@ class PagedTail:
                 break
             span *= 4
         kept = Kept(first)
-        kept.numbers.extend(entry[NUMBER] for entry in entries)
+        for entry in entries:
+            kept.add(entry[NUMBER])
         self._in_memory |= {entry[NUMBER]: entry for entry in entries}
         self._leave(run, entries)
         if first == run.first:
@@ -332,11 +349,10 @@ class PagedTail:
         `due_us`: leave out runs of which no message expires up to then, the others are taken out on the way; 0: leave
         out none. `after`: leave out messages whose numbers are not higher.
         """
-        parts: list[RunPart | list[Entry]] = []
+        parts: list[RunPart | KeptPart | list[Entry]] = []
         for piece in self._pieces[self._at(after) or 0 :]:
             if isinstance(piece, Kept):
-                found = [self._in_memory[number] for number in piece.numbers if number in self._in_memory]
-                parts.append(behind(found, after))
+                parts.append(KeptPart(piece, self._in_memory, after))
             elif piece.last > after and (not due_us or 0 < piece.expires <= due_us):
                 parts.append(RunPart(piece, max(piece.first, after + 1)))
         parts.append(behind(self.arrivals, after))
@@ -353,10 +369,11 @@ class PagedTail:
     def highest(self) -> int:
         """No message here has a higher number; -1 if there is none."""
         numbers = [entry[NUMBER] for entry in self.arrivals]
-        last = self._pieces[-1] if self._pieces else None
         numbers += (-1, ceiling_of(self._pieces) - 1)
-        if isinstance(last, Kept):
-            numbers += last.numbers
+        for piece in reversed(self._pieces):
+            if isinstance(piece, Run):
+                break
+            numbers.append(piece.highest)
         return max(numbers)
 
     def next_expiry(self, due_us: int) -> int:
