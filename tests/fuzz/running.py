@@ -65,7 +65,7 @@ def fuzz_sanitized(target: str, folder: Path, *, seed: int, runs: int, environme
     """Try the corpus that `fuzz` left in `folder`, and `runs` mutations of it, in an environment of
     `sanitized.environment`. What broke with the input that did it, or an empty string.
     """
-    command = [sys.executable, "-m", "fuzz.mutated", target, folder / target, str(seed), str(runs)]
+    command = [sys.executable, "-m", "fuzz.mutated", target, str(folder / target), str(seed), str(runs)]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode == 0:
         return ""

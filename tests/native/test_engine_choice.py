@@ -77,8 +77,15 @@ def sources(tmp_path: Path) -> Path:
 def installed(sources: Path, environment: dict[str, str]) -> tuple[Path, str]:
     """Install without fetching anything; where, and what was said."""
     target = sources.with_name("installed")
-    options = ["--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--target", target]
-    command = [sys.executable, "-m", "pip", "install", "--verbose", *options, sources]
+    options: list[str | Path] = [
+        "--no-index",
+        "--no-deps",
+        "--no-build-isolation",
+        "--disable-pip-version-check",
+        "--target",
+        target,
+    ]
+    command: list[str | Path] = [sys.executable, "-m", "pip", "install", "--verbose", *options, sources]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return target, done.stdout + done.stderr
@@ -90,9 +97,11 @@ def log_of_a_broker(packages: Path, data: Path) -> str:
     data.mkdir()
     environment = {**os.environ, "PYTHONPATH": str(packages)}
     environment.pop("PENSTOCK_ENGINE", None)
-    command = [sys.executable, "-c", PENSTOCK, "broker", "--data", data, "--listen", "127.0.0.1:0", "--dev"]
+    command: list[str | Path] = [sys.executable, "-c", PENSTOCK, "broker", "--data", data, "--ready-file", ready]
     with log.open("wb") as file:
-        broker = subprocess.Popen([*command, "--ready-file", ready], env=environment, stdout=file, stderr=file)
+        broker = subprocess.Popen(
+            [*command, "--listen", "127.0.0.1:0", "--dev"], env=environment, stdout=file, stderr=file
+        )
     deadline = time.monotonic() + START_SECONDS
     while not ready.exists():
         assert broker.poll() is None and time.monotonic() < deadline, log.read_text()

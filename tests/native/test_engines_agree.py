@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
@@ -207,7 +207,7 @@ def frames_of(peer: Peer, step: Step) -> bytes:
 
 
 @contextmanager
-def both() -> Iterator[tuple[WatchedEndpoint, WatchedEndpoint]]:
+def both() -> Generator[tuple[WatchedEndpoint, WatchedEndpoint]]:
     """The one in Python, and the compiled one."""
     one, other = WatchedEndpoint(ProtonEngine), WatchedEndpoint(CountingEngine)
     try:

@@ -99,7 +99,7 @@ def test_messages_are_plain_only_if_a_look_inside_says_so(batch: list[tuple[int,
     entries: list[Entry] = []
     deliveries: list[int] = []
     presettled: list[int] = []
-    taken, size = native.take_plain(
+    told: tuple[int, int] = native.take_plain(
         batch,
         0,
         beginning.prefix,
@@ -115,6 +115,7 @@ def test_messages_are_plain_only_if_a_look_inside_says_so(batch: list[tuple[int,
         presettled,
         None,
     )
+    taken, size = told
     assert entries == [(1 + at, data, 2, 3, 4) for at, (_, data, _) in enumerate(batch[:taken])]
     assert size == sum(len(data) for _, data, _ in batch[:taken])
     assert deliveries == [delivery for delivery, _, settled in batch[:taken] if not settled]

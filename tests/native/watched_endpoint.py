@@ -45,7 +45,7 @@ AT_ONCE = 3
 SENT_BYTES = (0, 1, 100, 5000)
 """Lengths of the messages that are sent, in turn."""
 _CLOSE = bytes((0x00, 0x53, Close.CODE))
-_PLACE = re.compile(rb"\d+ are left \(at byte \d+\)")
+_PLACE = re.compile(rb"A frame can't be read: [^)]*\(at byte \d+\)")
 """Said of a frame behind one at which proton fails. It depends on the pieces that proton gets, which are one byte
 shorter if compiled code gives them."""
 
@@ -54,11 +54,14 @@ class WatchedEndpoint:
     """`notes` has what was told since the last `feed` began."""
 
     def __init__(self, kind: type[ProtonEngine]) -> None:
+        made: list[ProtonEngine] = []
+
         def make(connection: ProtonConnection) -> ProtonEngine:
-            self.engine = kind(connection)
-            return self.engine
+            made.append(kind(connection))
+            return made[0]
 
         self.endpoint = Endpoint(max_frame=MAX_FRAME, max_message_bytes=MAX_MESSAGE, make_engine=make)
+        self.engine = made[0]
         self.notes: list[Any] = []
         self.is_over = False
         self._sent = 0
