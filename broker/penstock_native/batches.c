@@ -221,7 +221,7 @@ static enum handling
 look_up(struct incoming *incoming, void *pointer, PyObject *receivers)
 {
     Py_CLEAR(incoming->link);
-    incoming->pointer = pointer;
+    *incoming = (struct incoming){pointer, NULL, 0, false};
     PyObject *key = PyLong_FromVoidPtr(pointer);
     PyObject *link = key == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(receivers, key));
     Py_XDECREF(key);
