@@ -138,6 +138,15 @@ STAGES = (
         beside=True,
     ),
     Stage(
+        "python-jms",
+        "JORAM's conformance tests once more with PENSTOCK_ENGINE=python",
+        f"env PENSTOCK_ENGINE=python {PYTEST} -s -m 'jms and not cluster' tests/jms_suite/test_joram.py",
+        JAVA,
+        quiet_minutes=20,
+        beside=True,
+        maven=True,
+    ),
+    Stage(
         "crash",
         "kill -9 under load, on every form of file layer",
         f"{PYTEST} -m crash tests",
