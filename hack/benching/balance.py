@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benching.flowing import PARTS, TESTS, Peer, cpu_seconds, running
+from benching.brokers import PARTS, TESTS, Broker, cpu_seconds, penstock
 
 __all__ = ["balance"]
 
@@ -34,15 +34,15 @@ Line = dict[str, Any]
 
 def balance(seconds: int) -> None:
     """Print the figures of each phase, of so many seconds."""
-    with tempfile.TemporaryDirectory() as name, running("penstock", Path(name)) as broker:
+    with tempfile.TemporaryDirectory() as name, penstock(Path(name)) as broker:
         folder = Path(name)
         with _paced(broker, folder / "alone") as alone:
             time.sleep(seconds)
         calm = _told_paced(alone, "1,000/s alone")
         with _bulk(broker, folder / "bulk") as reports:
-            before, began = cpu_seconds(broker.pid), time.monotonic()
+            before, began = cpu_seconds(broker.pids[0]), time.monotonic()
             time.sleep(seconds)
-            share = (cpu_seconds(broker.pid) - before) / (time.monotonic() - began)
+            share = (cpu_seconds(broker.pids[0]) - before) / (time.monotonic() - began)
         _tell_bulk("bulk alone", reports, share)
         with _paced(broker, folder / "beside") as beside, _bulk(broker, folder / "both") as reports:
             time.sleep(seconds)
@@ -52,7 +52,7 @@ def balance(seconds: int) -> None:
 
 
 @contextmanager
-def _client(program: str, broker: Peer, arguments: Sequence[str]) -> Generator[None]:
+def _client(program: str, broker: Broker, arguments: Sequence[str]) -> Generator[None]:
     command = [sys.executable, str(PARTS / program), broker.host, broker.port, *arguments]
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
     client = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
@@ -67,13 +67,13 @@ def _client(program: str, broker: Peer, arguments: Sequence[str]) -> Generator[N
 
 
 @contextmanager
-def _paced(broker: Peer, report: Path) -> Generator[Path]:
+def _paced(broker: Broker, report: Path) -> Generator[Path]:
     with _client("paced_flow.py", broker, [PACED, str(PACED_RATE), str(report)]):
         yield report
 
 
 @contextmanager
-def _bulk(broker: Peer, prefix: Path) -> Generator[tuple[Path, Path]]:
+def _bulk(broker: Broker, prefix: Path) -> Generator[tuple[Path, Path]]:
     came, went = prefix.with_suffix(".in"), prefix.with_suffix(".out")
     with (
         _client("saturating.py", broker, [BULK, "consume", str(went)]),

@@ -1,7 +1,7 @@
 """The loop: one thread, raw epoll, turns bounded in time. Everything the broker does happens in a turn of it.
 
 A turn: read ready sockets -> route and append to the log -> queues to consumers -> delivered-up-to numbers -> write the
-log's block -> flush sockets -> ask for the fdatasync. What waits for a sync leaves in the turn in which the log says it
+log's block -> ask for the fdatasync -> flush sockets. What waits for a sync leaves in the turn in which the log says it
 is done. At most 64 descriptors per poll, the deadline is checked between connections, and what did not get its turn is
 the first in the next one. `turn` and `add` are public, so that a test can drive a whole broker on a clock of its own.
 
@@ -296,7 +296,9 @@ class Loop:
             self._paces = pacing.look(broker, [queue for queue, could_be_sent in unfinished.items() if could_be_sent])
 
     def _finish(self) -> None:
-        """Delivered-up-to numbers, the log's block, sockets, the sync: in this order."""
+        """Delivered-up-to numbers, the log's block, the sync, sockets: in this order. The disk works while sockets are
+        flushed; where a sync holds the turn, it comes last.
+        """
         broker = self.broker
         log = broker.log
         if broker.work.delivered:
@@ -310,13 +312,17 @@ class Loop:
             broker.sync.release(broker.fail_connection)
         if log.failed is not None and broker.sync.is_awaited:
             self._abandon()
-        self.connections.flush()
         # Acks alone may wait a little: what a crash loses of them is delivered once more.
         is_due = broker.sync.is_awaited or broker.clock.now_ms >= self._lazy_sync_ms
         # Producers that wait for compaction wait for whatever was written: with its sync segments become free.
-        if (log.wants_sync and is_due) or (broker.work.held and log.sequence != log.synced):
-            log.request_sync()
+        is_wanted = (log.wants_sync and is_due) or (broker.work.held and log.sequence != log.synced)
+        if is_wanted:
             self._lazy_sync_ms = broker.clock.now_ms + LAZY_SYNC_MS
+            if not log.waits_for_syncs:
+                log.request_sync()
+        self.connections.flush()
+        if is_wanted and log.waits_for_syncs:
+            log.request_sync()
 
     def _tell_block(self) -> None:
         """A turn's block, for `--log-level debug`."""
