@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,10 @@ class Compilation(BuildHookInterface[Any]):
             return
         root = Path(self.root)
         try:
-            built = [compile_module(root, name, sources) for name, sources in MODULES.items()]
+            built = [compile_module(root / FOLDER, name) for name in MODULES]
         except (OSError, subprocess.CalledProcessError) as error:
+            for name in MODULES:  # an installation in place would use what an older version left
+                place_of(root / FOLDER, name).unlink(missing_ok=True)
             print(f"penstock is installed without its compiled engine, and will be slower: {error}", file=sys.stderr)
             return
         build_data["pure_python"] = False
@@ -41,17 +44,25 @@ class Compilation(BuildHookInterface[Any]):
         build_data["artifacts"] += [str(path.relative_to(root)) for path in built]
 
 
-def compile_module(root: Path, name: str, sources: tuple[str, ...]) -> Path:
-    """Compile one module beside its sources. Raises OSError if there is no compiler, CalledProcessError if it fails."""
-    folder = root / FOLDER
-    built = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
+def place_of(folder: Path, name: str) -> Path:
+    """The file of a compiled module."""
+    return folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
+
+
+def compile_module(folder: Path, name: str, *, target: Path | None = None, options: Sequence[str] = ()) -> Path:
+    """Compile one module from its sources in `folder`, into `target` if that is given.
+
+    Raises OSError if there is no compiler, CalledProcessError if it fails.
+    """
+    built = place_of(target or folder, name)
     made = built.with_suffix(f".{os.getpid()}")
     command = [
         *shlex.split(os.environ.get("CC", "cc")),
         *OPTIONS,
         *shlex.split(os.environ.get("CFLAGS", "")),
+        *options,
         f"-I{sysconfig.get_paths()['include']}",
-        *(str(folder / source) for source in sources),
+        *(str(folder / source) for source in MODULES[name]),
         "-o",
         str(made),
     ]
@@ -61,5 +72,5 @@ def compile_module(root: Path, name: str, sources: tuple[str, ...]) -> Path:
 
 
 if __name__ == "__main__":
-    for module, files in MODULES.items():
-        print(compile_module(Path(__file__).resolve().parent, module, files))
+    for module in MODULES:
+        print(compile_module(Path(__file__).resolve().parent / FOLDER, module))

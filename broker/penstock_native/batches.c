@@ -4,7 +4,7 @@
  * message as its second field: see `endpoint.events`. Whatever is not plain ends the batch, and Python is told of it.
  *
  * Nothing here calls Python code that could free or settle what it works on: the dicts have integers as keys, and the
- * attributes that are read are slots.
+ * attributes that are read are slots. What is looked up is held by a reference all the same while it is worked on.
  */
 
 #include "pointers.h"
@@ -40,13 +40,15 @@ batches_prepare(void)
 PyObject *
 batches_use(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
 {
-    if (count != 4) {
-        PyErr_SetString(PyExc_TypeError, "use takes two kinds of events, the noticed types, and that of an error");
+    if (!takes(count, 4, "use")) {
         return NULL;
     }
     unsigned long long types = PyLong_AsUnsignedLongLong(given[2]);
-    long error = PyLong_AsLong(given[3]);
-    if (PyErr_Occurred()) {
+    if (types == (unsigned long long)-1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    long long error = number_of(given[3], INT_MAX);
+    if (error < 0) {
         return NULL;
     }
     Py_XSETREF(messages_kind, Py_NewRef(given[0]));
@@ -56,15 +58,15 @@ batches_use(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t coun
     Py_RETURN_NONE;
 }
 
-/* The attribute as a number (a truth is 0 or 1); -1 with an exception if it is none. */
-static Py_ssize_t
+/* The attribute as a number from 0 on (a truth is 0 or 1); -1 with an exception if it is none. */
+static long long
 attribute(PyObject *object, PyObject *name)
 {
     PyObject *value = PyObject_GetAttr(object, name);
     if (value == NULL) {
         return -1;
     }
-    Py_ssize_t number = PyLong_AsSsize_t(value);
+    long long number = number_of(value, LLONG_MAX);
     Py_DECREF(value);
     return number;
 }
@@ -99,7 +101,7 @@ resume_run(struct runs *runs)
         runs->accepted = batch;
     }
     else if (kind == messages_kind) {
-        Py_ssize_t unproven = attribute(link, name_unproven);
+        long long unproven = attribute(link, name_unproven);
         if (unproven < 0) {
             return -1;
         }
@@ -158,9 +160,9 @@ enum handling { PLAIN, SHOWN, ELSE, FAILED };
 
 /* End a batch, because Python has to do something; the reference to `detail` is given up. */
 static enum handling
-show(PyObject **told, int code, void *delivery, PyObject *detail)
+show(PyObject **told, int code, void *pointer, PyObject *detail)
 {
-    *told = found(code, delivery, detail);
+    *told = found(code, pointer, detail);
     return *told == NULL ? FAILED : SHOWN;
 }
 
@@ -172,21 +174,21 @@ settle_sent(void *delivery, PyObject *key, PyObject *unsettled, struct runs *run
     if (held == NULL) {
         return PyErr_Occurred() ? FAILED : ELSE;
     }
-    PyObject *link = PyTuple_GET_ITEM(held, HELD_LINK);
-    bool is_plain = proton.pn_delivery_remote_state(delivery) == ACCEPTED;
-    bool is_next = runs->accepted != NULL && runs->link == link;
-    if (is_plain && !is_next && !proton.pn_delivery_settled(delivery)) {
-        Py_ssize_t second = attribute(link, name_settles_second);
-        if (second < 0) {
-            return FAILED;
-        }
-        is_plain = second == 0;
-    }
-    if (is_plain && !is_next && begin_run(runs, accepted_kind, link) == NULL) {
+    if (!PyTuple_Check(held) || PyTuple_GET_SIZE(held) <= HELD_LINK) {
+        PyErr_Format(PyExc_TypeError, "no held delivery: %R", held);
         return FAILED;
     }
     Py_INCREF(held);
-    if (PyDict_DelItem(unsettled, key) < 0) {
+    PyObject *link = PyTuple_GET_ITEM(held, HELD_LINK);
+    bool is_plain = proton.pn_delivery_remote_state(delivery) == ACCEPTED;
+    bool is_next = runs->accepted != NULL && runs->link == link;
+    long long second = 0;
+    if (is_plain && !is_next && !proton.pn_delivery_settled(delivery)) {
+        second = attribute(link, name_settles_second);
+        is_plain = second == 0;
+    }
+    if (second < 0 || (is_plain && !is_next && begin_run(runs, accepted_kind, link) == NULL) ||
+        PyDict_DelItem(unsettled, key) < 0) {
         Py_DECREF(held);
         return FAILED;
     }
@@ -200,35 +202,46 @@ settle_sent(void *delivery, PyObject *key, PyObject *unsettled, struct runs *run
 /* A link on which messages come, as long as messages of no other link come. */
 struct incoming {
     void *pointer;
-    PyObject *link;  /* borrowed: `receivers` holds it; NULL: its messages are not plain */
-    size_t too_long; /* bytes of the shortest message that is not plain */
-    bool is_heavy;   /* each message costs as much as a frame of another kind */
+    PyObject *link;              /* NULL: its messages are not plain */
+    unsigned long long too_long; /* bytes of the shortest message that is not plain */
+    bool is_heavy;               /* each message costs as much as a frame of another kind */
 };
+
+/* Whether a link receives a message in parts: 0 or 1; -1: failed. */
+static int
+is_in_parts(PyObject *link)
+{
+    PyObject *partial = PyObject_GetAttr(link, name_partial);
+    long long bytes = partial == NULL ? -1 : attribute(partial, name_bytes);
+    Py_XDECREF(partial);
+    return bytes < 0 ? -1 : bytes > 0;
+}
 
 static enum handling
 look_up(struct incoming *incoming, void *pointer, PyObject *receivers)
 {
+    Py_CLEAR(incoming->link);
     *incoming = (struct incoming){pointer, NULL, 0, false};
     PyObject *key = PyLong_FromVoidPtr(pointer);
-    PyObject *link = key == NULL ? NULL : PyDict_GetItemWithError(receivers, key);
+    PyObject *link = key == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(receivers, key));
     Py_XDECREF(key);
     if (link == NULL) {
         return PyErr_Occurred() ? FAILED : PLAIN;
     }
-    PyObject *partial = PyObject_GetAttr(link, name_partial);
-    if (partial == NULL) {
+    int in_parts = is_in_parts(link);
+    long long unproven, too_long, request;
+    if (in_parts < 0 || (unproven = attribute(link, name_unproven)) < 0 ||
+        (too_long = attribute(link, name_read_bytes)) < 0 || (request = attribute(link, name_is_request)) < 0) {
+        Py_DECREF(link);
         return FAILED;
     }
-    Py_ssize_t in_parts = attribute(partial, name_bytes);
-    Py_DECREF(partial);
-    Py_ssize_t unproven = attribute(link, name_unproven), too_long = attribute(link, name_read_bytes);
-    Py_ssize_t request = attribute(link, name_is_request);
-    if (in_parts < 0 || unproven < 0 || too_long < 0 || request < 0) {
-        return FAILED;
+    if (in_parts || unproven > 0) {
+        Py_DECREF(link);
+        return PLAIN;
     }
-    if (in_parts == 0 && unproven == 0) {
-        *incoming = (struct incoming){pointer, link, (size_t)too_long, request > 0};
-    }
+    incoming->link = link;
+    incoming->too_long = (unsigned long long)too_long;
+    incoming->is_heavy = request > 0;
     return PLAIN;
 }
 
@@ -251,10 +264,15 @@ take_message(void *delivery, PyObject *key, struct incoming *incoming, struct ru
         Py_XDECREF(data);
         return FAILED;
     }
-    proton.pn_link_recv(incoming->pointer, PyBytes_AS_STRING(data), size);
-    proton.pn_link_advance(incoming->pointer);
+    ssize_t read = proton.pn_link_recv(incoming->pointer, PyBytes_AS_STRING(data), size);
     PyTuple_SET_ITEM(arrival, 0, Py_NewRef(key));
     PyTuple_SET_ITEM(arrival, 1, data);
+    if (read < 0 || (size_t)read != size) {
+        PyErr_Format(PyExc_RuntimeError, "the engine gave %zd bytes of a message of %zu", read, size);
+        Py_DECREF(arrival);
+        return FAILED;
+    }
+    proton.pn_link_advance(incoming->pointer);
     PyTuple_SET_ITEM(arrival, 2, PyBool_FromLong(proton.pn_delivery_settled(delivery)));
     return append(runs->messages, arrival) < 0 ? FAILED : PLAIN;
 }
@@ -307,25 +325,29 @@ drain(struct reading *reading)
 {
     struct runs runs = {reading->out, NULL, NULL, NULL};
     struct incoming incoming = {NULL, NULL, 0, false};
-    void *event;
+    void *event, *collector = reading->collector;
     if (resume_run(&runs) < 0) {
         return NULL;
     }
-    for (; (event = proton.pn_collector_peek(reading->collector)) != NULL; proton.pn_collector_pop(reading->collector)) {
+    PyObject *told = NULL;
+    enum handling done = PLAIN;
+    for (; (event = proton.pn_collector_peek(collector)) != NULL; proton.pn_collector_pop(collector)) {
         void *delivery = proton.pn_event_delivery(event);
         if (delivery == NULL) {
             int type = proton.pn_event_type(event);
             if (type >= 0 && type < 64 && noticed >> type & 1) {
-                return found(type, event, NULL);
+                done = show(&told, type, event, NULL);
+                break;
             }
             continue;
         }
-        PyObject *key = PyLong_FromVoidPtr(delivery), *told = NULL;
+        PyObject *key = PyLong_FromVoidPtr(delivery);
         if (key == NULL) {
-            return NULL;
+            done = FAILED;
+            break;
         }
         void *link = proton.pn_delivery_link(delivery);
-        enum handling done = ELSE;
+        done = ELSE;
         if (proton.pn_link_is_sender(link)) {
             done = settle_sent(delivery, key, reading->unsettled, &runs, &told);
         }
@@ -341,10 +363,11 @@ drain(struct reading *reading)
         }
         Py_DECREF(key);
         if (done != PLAIN) {
-            return told; /* NULL if it failed */
+            break;
         }
     }
-    Py_RETURN_NONE;
+    Py_XDECREF(incoming.link);
+    return done == PLAIN ? Py_NewRef(Py_None) : told; /* NULL if it failed */
 }
 
 /* drain(collector, receivers, unsettled, aside, unconfirmed, out) */
@@ -352,28 +375,28 @@ PyObject *
 batches_drain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
 {
     struct reading reading;
-    if (count != READING_ARGUMENTS) {
-        PyErr_SetString(PyExc_TypeError, "drain takes a collector, four dicts and a list");
+    if (!takes(count, READING_ARGUMENTS, "drain")) {
         return NULL;
     }
     return reading_of(given, &reading) ? drain(&reading) : NULL;
 }
 
-/* The input of a connection while it is plain: how much of an incomplete frame proton holds, and what it lacks. */
+/* The input of a connection while it is plain: how much of an incomplete frame proton holds, and what it lacks. Numbers
+ * are wider than offsets: a peer may name any size of 32 bits. */
 struct input {
     const unsigned char *data;
-    Py_ssize_t start, at, size;
-    Py_ssize_t held, missing; /* `missing` is 0, too, while the size of the frame is not known */
+    long long start, at, size;
+    long long held, missing; /* `missing` is 0, too, while the size of the frame is not known */
 };
 
 enum { FRAME_SIZE_BYTES = 4, FRAME_HEAD_BYTES = 8, FRAME_CODE_AT = 10, SMALL_ULONG = 0x53 };
 enum { FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15 };
 
 /* How many of the next bytes may go to proton unseen, as `frames.input_gate` decides it: 0: Python has to look. */
-static Py_ssize_t
+static long long
 unseen(const struct input *input)
 {
-    Py_ssize_t left = input->size - input->at, code_at = input->missing + FRAME_CODE_AT;
+    long long left = input->size - input->at, code_at = input->missing + FRAME_CODE_AT;
     if (input->held && !input->missing) {
         return input->held < FRAME_HEAD_BYTES ? Py_MIN(left, FRAME_HEAD_BYTES - input->held) : 1;
     }
@@ -389,9 +412,9 @@ unseen(const struct input *input)
 
 /* `taken` bytes were pushed, and proton holds `partial` bytes of an incomplete frame. */
 static void
-advance(struct input *input, Py_ssize_t taken, Py_ssize_t partial)
+advance(struct input *input, ssize_t taken, long long partial)
 {
-    Py_ssize_t missing = input->missing - taken;
+    long long missing = input->missing - taken;
     input->at += taken;
     input->held = partial;
     if (partial < FRAME_SIZE_BYTES) {
@@ -399,7 +422,7 @@ advance(struct input *input, Py_ssize_t taken, Py_ssize_t partial)
     }
     else if (partial <= input->at - input->start) {
         const unsigned char *head = input->data + input->at - partial;
-        missing = ((Py_ssize_t)head[0] << 24 | head[1] << 16 | head[2] << 8 | head[3]) - partial;
+        missing = ((long long)head[0] << 24 | head[1] << 16 | head[2] << 8 | head[3]) - partial;
     }
     input->missing = Py_MAX(missing, 0);
 }
@@ -412,38 +435,42 @@ batches_push_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize
 {
     enum { NUMBERS = 6, OWN = 2 + NUMBERS };
     struct reading reading;
-    Py_ssize_t numbers[NUMBERS];
+    long long numbers[NUMBERS];
     Py_buffer view;
     void *transport;
-    if (count != OWN + READING_ARGUMENTS) {
-        PyErr_SetString(PyExc_TypeError, "push_plain takes 14 arguments");
+    if (!takes(count, OWN + READING_ARGUMENTS, "push_plain")) {
         return NULL;
     }
     for (int at = 0; at < NUMBERS; at++) {
-        numbers[at] = PyLong_AsSsize_t(given[2 + at]);
+        numbers[at] = number_of(given[2 + at], UINT32_MAX);
+        if (numbers[at] < 0) {
+            return NULL;
+        }
     }
-    if (PyErr_Occurred() || (transport = pointer_of(given[0])) == NULL || !reading_of(given + OWN, &reading) ||
+    if ((transport = pointer_of(given[0])) == NULL || !reading_of(given + OWN, &reading) ||
         PyObject_GetBuffer(given[1], &view, PyBUF_SIMPLE) < 0) {
         return NULL;
     }
     struct input input = {view.buf, numbers[0], numbers[0], numbers[1], numbers[2], numbers[3]};
-    Py_ssize_t capacity = numbers[4], most_events = PyList_GET_SIZE(reading.out) + numbers[5];
-    Py_ssize_t last = input.start, held_before = input.held;
+    long long capacity = numbers[4], most_events = PyList_GET_SIZE(reading.out) + numbers[5];
+    long long last = input.start, held_before = input.held;
     PyObject *told = Py_NewRef(Py_None);
-    if (input.start < 0 || input.size > view.len || (input.held && !input.missing)) {
+    if (input.size > view.len || (input.held && !input.missing)) {
         input.size = input.start; /* the beginning of the frame is not here */
     }
-    while (input.at < input.size && told == Py_None && !reading.is_heavy && PyList_GET_SIZE(reading.out) <= most_events) {
+    while (input.at < input.size && told == Py_None && !reading.is_heavy &&
+           PyList_GET_SIZE(reading.out) <= most_events) {
         /* A piece that fills proton's buffer might make it grow, so one byte stays free. */
-        Py_ssize_t wanted = Py_MIN(unseen(&input), proton.pn_transport_capacity(transport) - 1);
-        ssize_t taken = wanted > 0 ? proton.pn_transport_push(transport, (const char *)input.data + input.at, (size_t)wanted) : 0;
+        long long wanted = Py_MIN(unseen(&input), proton.pn_transport_capacity(transport) - 1);
+        const char *piece = (const char *)input.data + input.at;
+        ssize_t taken = wanted > 0 ? proton.pn_transport_push(transport, piece, (size_t)wanted) : 0;
         if (taken <= 0) {
             break;
         }
         ssize_t room = proton.pn_transport_capacity(transport);
-        Py_ssize_t partial = room < 0 ? 0 : capacity - room; /* below 0: the engine has failed, and says so */
+        long long partial = room < 0 ? 0 : capacity - room; /* below 0: the engine has failed, and says so */
         if (partial < 0 || partial > input.held + taken) {
-            PyErr_Format(PyExc_RuntimeError, "the engine has room for %zd of %zd bytes after %zd were given", room,
+            PyErr_Format(PyExc_RuntimeError, "the engine has room for %zd of %lld bytes after %lld were given", room,
                          capacity, input.held + taken);
             Py_CLEAR(told);
             break;
@@ -457,18 +484,67 @@ batches_push_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize
     if (told == NULL || input.at == input.start) {
         return told;
     }
-    return Py_BuildValue("nnnnnN", input.at - input.start, last - input.start, held_before, input.held, input.missing, told);
+    return Py_BuildValue("LLLLLN", input.at - input.start, last - input.start, held_before, input.held, input.missing,
+                         told);
 }
 
 /* Note a delivery that was sent as held; the link, the entry and the time are shared. */
-static int
+static bool
 hold(PyObject *unsettled, void *delivery, PyObject *link, PyObject *entry, PyObject *now)
 {
-    PyObject *key = PyLong_FromVoidPtr(delivery), *held = PyTuple_Pack(3, link, entry, now);
-    int failed = key == NULL || held == NULL ? -1 : PyDict_SetItem(unsettled, key, held);
+    PyObject *key = PyLong_FromVoidPtr(delivery), *held = key == NULL ? NULL : PyTuple_Pack(3, link, entry, now);
+    bool done = held != NULL && PyDict_SetItem(unsettled, key, held) == 0;
     Py_XDECREF(key);
     Py_XDECREF(held);
-    return failed;
+    return done;
+}
+
+/* The message of an entry and its length; NULL with an exception if there is none. The length of a streamed message is
+ * that of the whole, which Python code tells; only if it fits one frame, all of it has to be in memory. */
+static PyObject *
+data_of(PyObject *entry, Py_ssize_t frame_bytes, Py_ssize_t *size)
+{
+    bool has_data = PyTuple_Check(entry) && PyTuple_GET_SIZE(entry) > ENTRY_DATA;
+    PyObject *data = has_data ? PyTuple_GET_ITEM(entry, ENTRY_DATA) : NULL;
+    if (data == NULL || !PyBytes_Check(data)) {
+        PyErr_Format(PyExc_TypeError, "no entry with a message: %R", entry);
+        return NULL;
+    }
+    *size = PyBytes_GET_SIZE(data);
+    if (!PyBytes_CheckExact(data)) {
+        Py_ssize_t in_memory = *size;
+        *size = PyObject_Size(data);
+        if (*size >= 0 && *size <= frame_bytes && *size != in_memory) {
+            PyErr_SetString(PyExc_ValueError, "a message that fits one frame has only a part of its bytes in memory");
+            return NULL;
+        }
+    }
+    return *size < 0 ? NULL : data;
+}
+
+/* Send one entry, which the caller owns. Returns None; if it is too long for a frame, its delivery; NULL: failed. */
+static PyObject *
+send_entry(void *pointer, PyObject *link, PyObject *entry, PyObject *now, PyObject *unsettled, uint32_t tag,
+           Py_ssize_t frame_bytes)
+{
+    Py_ssize_t size;
+    PyObject *data = data_of(entry, frame_bytes, &size);
+    if (data == NULL) {
+        return NULL;
+    }
+    void *delivery = proton.pn_delivery(pointer, (proton_bytes){sizeof tag, (const char *)&tag});
+    if (!PyBytes_CheckExact(data) && size > frame_bytes) {
+        return PyLong_FromVoidPtr(delivery);
+    }
+    proton.pn_link_send(pointer, PyBytes_AS_STRING(data), (size_t)size);
+    proton.pn_link_advance(pointer);
+    if (unsettled == Py_None) {
+        proton.pn_delivery_settle(delivery);
+    }
+    else if (!hold(unsettled, delivery, link, entry, now)) {
+        return NULL;
+    }
+    return Py_NewRef(Py_None);
 }
 
 /* send(link, pointer, entries, now, unsettled or None, tag, frame bytes) */
@@ -476,51 +552,32 @@ PyObject *
 batches_send(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
 {
     void *pointer;
-    if (count != 7 || !PyList_CheckExact(given[2]) || (given[4] != Py_None && !PyDict_CheckExact(given[4]))) {
-        PyErr_SetString(PyExc_TypeError, "send takes a link, its pointer, a list of entries, a time, a dict, and two numbers");
+    if (!takes(count, 7, "send")) {
         return NULL;
     }
     PyObject *link = given[0], *entries = given[2], *now = given[3], *unsettled = given[4];
-    uint32_t tag = (uint32_t)PyLong_AsUnsignedLongMask(given[5]);
-    Py_ssize_t frame_bytes = PyLong_AsSsize_t(given[6]);
-    if (PyErr_Occurred() || (pointer = pointer_of(given[1])) == NULL) {
+    if (!PyList_CheckExact(entries) || (unsettled != Py_None && !PyDict_CheckExact(unsettled))) {
+        PyErr_SetString(PyExc_TypeError, "send takes a list of entries and a dict");
         return NULL;
     }
-    Py_ssize_t length = PyList_GET_SIZE(entries);
-    for (Py_ssize_t at = 0; at < length; at++) {
-        PyObject *entry = PyList_GET_ITEM(entries, at);
-        PyObject *data = PyTuple_Check(entry) && PyTuple_GET_SIZE(entry) > ENTRY_DATA ? PyTuple_GET_ITEM(entry, ENTRY_DATA)
-                                                                                      : NULL;
-        if (data == NULL || !PyBytes_Check(data)) {
-            PyErr_Format(PyExc_TypeError, "no entry with a message: %R", entry);
-            return NULL;
-        }
-        tag++;
-        void *delivery = proton.pn_delivery(pointer, (proton_bytes){sizeof tag, (const char *)&tag});
-        Py_ssize_t size = PyBytes_GET_SIZE(data);
-        if (!PyBytes_CheckExact(data)) { /* streamed: its length is that of the whole message */
-            size = PyObject_Size(data);
-            if (size < 0) {
-                return NULL;
-            }
-            if (size > frame_bytes) {
-                return Py_BuildValue("knN", (unsigned long)tag, at, PyLong_FromVoidPtr(delivery));
-            }
-            if (size != PyBytes_GET_SIZE(data)) {
-                PyErr_SetString(PyExc_ValueError, "a message that fits one frame has only a part of its bytes in memory");
-                return NULL;
-            }
-        }
-        proton.pn_link_send(pointer, PyBytes_AS_STRING(data), (size_t)size);
-        proton.pn_link_advance(pointer);
-        if (unsettled == Py_None) {
-            proton.pn_delivery_settle(delivery);
-        }
-        else if (hold(unsettled, delivery, link, entry, now) < 0) {
-            return NULL;
-        }
+    long long tag = number_of(given[5], UINT32_MAX), frame_bytes = tag < 0 ? -1 : number_of(given[6], PY_SSIZE_T_MAX);
+    if (frame_bytes < 0 || (pointer = pointer_of(given[1])) == NULL) {
+        return NULL;
     }
-    return PyLong_FromUnsignedLong(tag);
+    uint32_t last = (uint32_t)tag;
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(entries); at++) {
+        PyObject *entry = Py_NewRef(PyList_GET_ITEM(entries, at));
+        PyObject *left = send_entry(pointer, link, entry, now, unsettled, ++last, (Py_ssize_t)frame_bytes);
+        Py_DECREF(entry);
+        if (left == NULL) {
+            return NULL;
+        }
+        if (left != Py_None) {
+            return Py_BuildValue("knN", (unsigned long)last, at, left);
+        }
+        Py_DECREF(left);
+    }
+    return PyLong_FromUnsignedLong(last);
 }
 
 /* Settle received deliveries, accepted if `state` says so. */
@@ -564,8 +621,7 @@ batches_output(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t c
 {
     void *transport, *collector, *event;
     Py_buffer buffer;
-    if (count != 3) {
-        PyErr_SetString(PyExc_TypeError, "output takes a transport, a collector and a buffer");
+    if (!takes(count, 3, "output")) {
         return NULL;
     }
     if ((transport = pointer_of(given[0])) == NULL || (collector = pointer_of(given[1])) == NULL ||

@@ -5,11 +5,7 @@
  * delivery (link, entry, sent at): see `penstock_amqp.endpoint.events`. Records: docs/reference/log-format.md.
  */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include <stdbool.h>
-#include <stdint.h>
+#include "numbers.h"
 
 enum { ENTRY_NUMBER, ENTRY_DATA, ENTRY_AVAILABLE, ENTRY_EXPIRES, ENTRY_FLAGS, ENTRY_FIELDS };
 enum { ARRIVAL_DELIVERY, ARRIVAL_DATA, ARRIVAL_SETTLED, ARRIVAL_FIELDS };
@@ -38,14 +34,13 @@ read_number(const unsigned char *from, int bytes)
     return number;
 }
 
+/* The number of a message; false with an exception if it is none. */
 static bool
-takes(Py_ssize_t given, Py_ssize_t wanted, const char *name)
+message_number_of(PyObject *given, uint64_t *number)
 {
-    if (given == wanted) {
-        return true;
-    }
-    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, wanted, given);
-    return false;
+    unsigned long long found = PyLong_AsUnsignedLongLong(given);
+    *number = found;
+    return found != (unsigned long long)-1 || !PyErr_Occurred();
 }
 
 /* The fields of a tuple of that length; NULL with an exception if it is none. */
@@ -72,7 +67,12 @@ append(PyObject *list, PyObject *added)
 static PyObject *
 make_tuple(PyTypeObject *kind, Py_ssize_t length, PyObject *const *fields)
 {
-    PyObject *made = kind->tp_alloc(kind, length);
+    PyObject *made = kind == &PyTuple_Type ? PyTuple_New(length) : kind->tp_alloc(kind, length);
+#if PY_VERSION_HEX >= 0x030E0000
+    if (made != NULL) {
+        ((PyTupleObject *)made)->ob_hash = -1; /* it is not known yet; PyTuple_New says so itself */
+    }
+#endif
     for (Py_ssize_t at = 0; at < length; at++) {
         if (fields[at] == NULL) {
             Py_CLEAR(made);
@@ -108,10 +108,10 @@ beginning_of(PyObject *prefix, PyObject *count_at, PyObject *is_narrow, struct b
     beginning->prefix = start;
     beginning->count_at = PyLong_AsSsize_t(count_at);
     beginning->is_narrow = is_narrow == Py_True;
-    return !PyErr_Occurred();
+    return beginning->count_at != -1 || !PyErr_Occurred();
 }
 
-/* The properties name no expiry and no group: they are few, or those of a JMS client, the creation time behind a null. */
+/* The properties name no expiry and no group: they are few, or a JMS client's, the creation time behind a null. */
 static bool
 names_no_time(const unsigned char *data, Py_ssize_t size, const struct beginning *beginning)
 {
@@ -177,12 +177,14 @@ take_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count
         PyErr_SetString(PyExc_TypeError, "take_plain takes lists");
         return NULL;
     }
-    Py_ssize_t first = PyLong_AsSsize_t(given[1]), longest = PyLong_AsSsize_t(given[5]), bytes = 0, at;
-    uint64_t number = PyLong_AsUnsignedLongLong(given[6]);
-    if (PyErr_Occurred()) {
+    long long first, longest;
+    uint64_t number;
+    if ((first = number_of(given[1], PY_SSIZE_T_MAX)) < 0 || (longest = number_of(given[5], PY_SSIZE_T_MAX)) < 0 ||
+        !message_number_of(given[6], &number)) {
         return NULL;
     }
-    for (at = first; at < PyList_GET_SIZE(batch); at++) {
+    Py_ssize_t bytes = 0, at;
+    for (at = (Py_ssize_t)first; at < PyList_GET_SIZE(batch); at++) {
         PyObject **arrived = fields_of(PyList_GET_ITEM(batch, at), ARRIVAL_FIELDS);
         if (arrived == NULL) {
             return NULL;
@@ -194,14 +196,15 @@ take_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count
         }
         PyObject *fields[] = {PyLong_FromUnsignedLongLong(number++), Py_NewRef(data), Py_NewRef(now),
                               Py_NewRef(expires), Py_NewRef(flags)};
+        PyObject *of_its_kind = arrived[ARRIVAL_SETTLED] == Py_True ? presettled : deliveries;
         if (!append(entries, make_tuple(&PyTuple_Type, ENTRY_FIELDS, fields)) ||
-            PyList_Append(arrived[ARRIVAL_SETTLED] == Py_True ? presettled : deliveries, arrived[ARRIVAL_DELIVERY]) < 0 ||
+            PyList_Append(of_its_kind, arrived[ARRIVAL_DELIVERY]) < 0 ||
             (payloads != Py_None && PyList_Append(payloads, data) < 0)) {
             return NULL;
         }
         bytes += PyBytes_GET_SIZE(data);
     }
-    return Py_BuildValue("nn", at - first, bytes);
+    return Py_BuildValue("nn", at - (Py_ssize_t)first, bytes);
 }
 
 /* put_records(payloads, records, type, route set, number, arrival): appends two pieces for each payload */
@@ -212,14 +215,14 @@ put_records(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t coun
         return NULL;
     }
     PyObject *payloads = given[0], *records = given[1];
-    unsigned char type = (unsigned char)PyLong_AsLong(given[2]);
-    uint32_t route_set = (uint32_t)PyLong_AsUnsignedLong(given[3]);
-    uint64_t number = PyLong_AsUnsignedLongLong(given[4]), arrival = PyLong_AsUnsignedLongLong(given[5]);
-    if (PyErr_Occurred()) {
+    long long type, route_set;
+    uint64_t number, arrival;
+    if ((type = number_of(given[2], UINT8_MAX)) < 0 || (route_set = number_of(given[3], UINT32_MAX)) < 0 ||
+        !message_number_of(given[4], &number) || !message_number_of(given[5], &arrival)) {
         return NULL;
     }
-    if (!PyList_Check(payloads) || !PyList_Check(records)) {
-        PyErr_SetString(PyExc_TypeError, "put_records takes lists");
+    if (!PyList_Check(payloads) || !PyList_Check(records) || payloads == records) {
+        PyErr_SetString(PyExc_TypeError, "put_records takes two lists");
         return NULL;
     }
     for (Py_ssize_t at = 0; at < PyList_GET_SIZE(payloads); at++) {
@@ -228,8 +231,12 @@ put_records(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t coun
             PyErr_Format(PyExc_TypeError, "a payload is bytes, not %R", data);
             return NULL;
         }
-        if (!append(records, put_head(type, PyBytes_GET_SIZE(data), route_set, number++, arrival)) ||
-            PyList_Append(records, data) < 0) {
+        if (PyBytes_GET_SIZE(data) > (long long)UINT32_MAX - PUT_FIXED) {
+            PyErr_Format(PyExc_ValueError, "a payload of %zd bytes is too long for a record", PyBytes_GET_SIZE(data));
+            return NULL;
+        }
+        PyObject *head = put_head((unsigned char)type, PyBytes_GET_SIZE(data), (uint32_t)route_set, number++, arrival);
+        if (!append(records, head) || PyList_Append(records, data) < 0) {
             return NULL;
         }
     }
@@ -238,36 +245,75 @@ put_records(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t coun
 
 /* A run of equal times. */
 struct run {
-    PyObject *runs, *time; /* `time` is borrowed */
+    PyObject *runs, *time; /* `time` is owned, because comparing may run Python code */
     Py_ssize_t length;
 };
 
 static bool
 end_run(struct run *run)
 {
-    return run->length == 0 || append_pair(run->runs, run->time, run->length);
+    bool done = run->length == 0 || append_pair(run->runs, run->time, run->length);
+    Py_CLEAR(run->time);
+    return done;
 }
 
 static bool
 add_to_run(struct run *run, PyObject *time)
 {
-    if (run->length > 0 && time != run->time) {
-        int same = PyObject_RichCompareBool(time, run->time, Py_EQ);
+    if (time != run->time) {
+        int same = run->length > 0 ? PyObject_RichCompareBool(time, run->time, Py_EQ) : 0;
         if (same < 0 || (same == 0 && !end_run(run))) {
             return false;
         }
         run->length = same ? run->length : 0;
+        Py_XSETREF(run->time, Py_NewRef(time));
     }
-    run->time = time;
     run->length++;
     return true;
 }
 
-/* The length of a message; of a streamed one that of the whole. -1: failed. */
-static Py_ssize_t
-size_of(PyObject *data)
+static void
+drop_run(struct run *run)
 {
-    return PyBytes_CheckExact(data) ? PyBytes_GET_SIZE(data) : PyObject_Size(data);
+    Py_CLEAR(run->runs);
+    Py_CLEAR(run->time);
+}
+
+/* Add the length of a message to `bytes`; of a streamed one that of the whole, which Python code tells. */
+static bool
+add_size(Py_ssize_t *bytes, PyObject *data)
+{
+    Py_ssize_t size = PyBytes_CheckExact(data) ? PyBytes_GET_SIZE(data) : PyObject_Size(data);
+    if (size > PY_SSIZE_T_MAX - *bytes) {
+        PyErr_SetString(PyExc_OverflowError, "the messages are too long");
+        return false;
+    }
+    *bytes += size < 0 ? 0 : size;
+    return size >= 0;
+}
+
+/* Count an entry. The caller owns it, because comparing and measuring may run Python code. */
+static bool
+count_entry(PyObject *entry, Py_ssize_t *bytes, struct run *waits)
+{
+    PyObject **fields = fields_of(entry, ENTRY_FIELDS);
+    return fields != NULL && add_size(bytes, fields[ENTRY_DATA]) && add_to_run(waits, fields[ENTRY_AVAILABLE]);
+}
+
+/* Count a held delivery, which the caller owns. */
+static bool
+count_held(PyObject *held, long flag, Py_ssize_t *bytes, PyObject *flagged, struct run *waits, struct run *holds)
+{
+    PyObject **fields = fields_of(held, HELD_FIELDS);
+    if (fields == NULL || !count_entry(fields[HELD_ENTRY], bytes, waits) || !add_to_run(holds, fields[HELD_SENT])) {
+        return false;
+    }
+    PyObject *entry = fields[HELD_ENTRY];
+    long flags = PyLong_AsLong(PyTuple_GET_ITEM(entry, ENTRY_FLAGS));
+    if (flags == -1 && PyErr_Occurred()) {
+        return false;
+    }
+    return !(flags & flag) || PyList_Append(flagged, PyTuple_GET_ITEM(entry, ENTRY_NUMBER)) == 0;
 }
 
 /* sent_runs(entries): (bytes, [(available, how many in a row)]) */
@@ -282,15 +328,14 @@ sent_runs(PyObject *Py_UNUSED(module), PyObject *entries)
     Py_ssize_t bytes = 0;
     bool done = waits.runs != NULL;
     for (Py_ssize_t at = 0; done && at < PyList_GET_SIZE(entries); at++) {
-        PyObject **entry = fields_of(PyList_GET_ITEM(entries, at), ENTRY_FIELDS);
-        Py_ssize_t size = entry == NULL ? -1 : size_of(entry[ENTRY_DATA]);
-        done = size >= 0 && add_to_run(&waits, entry[ENTRY_AVAILABLE]);
-        bytes += size;
+        PyObject *entry = Py_NewRef(PyList_GET_ITEM(entries, at));
+        done = count_entry(entry, &bytes, &waits);
+        Py_DECREF(entry);
     }
     if (done && end_run(&waits)) {
         return Py_BuildValue("nN", bytes, waits.runs);
     }
-    Py_XDECREF(waits.runs);
+    drop_run(&waits);
     return NULL;
 }
 
@@ -301,30 +346,30 @@ accepted_runs(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t co
     if (!takes(count, 2, "accepted_runs")) {
         return NULL;
     }
-    if (!PyList_Check(given[0])) {
+    PyObject *batch = given[0];
+    if (!PyList_Check(batch)) {
         PyErr_SetString(PyExc_TypeError, "accepted_runs takes a list");
         return NULL;
     }
     long flag = PyLong_AsLong(given[1]);
+    if (flag == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
     PyObject *flagged = PyList_New(0);
     struct run waits = {PyList_New(0), NULL, 0}, holds = {PyList_New(0), NULL, 0};
     Py_ssize_t bytes = 0;
-    bool done = flagged != NULL && waits.runs != NULL && holds.runs != NULL && !PyErr_Occurred();
-    for (Py_ssize_t at = 0; done && at < PyList_GET_SIZE(given[0]); at++) {
-        PyObject **held = fields_of(PyList_GET_ITEM(given[0], at), HELD_FIELDS);
-        PyObject **entry = held == NULL ? NULL : fields_of(held[HELD_ENTRY], ENTRY_FIELDS);
-        Py_ssize_t size = entry == NULL ? -1 : size_of(entry[ENTRY_DATA]);
-        long flags = size < 0 ? -1 : PyLong_AsLong(entry[ENTRY_FLAGS]);
-        done = flags >= 0 && add_to_run(&waits, entry[ENTRY_AVAILABLE]) && add_to_run(&holds, held[HELD_SENT]) &&
-               (!(flags & flag) || PyList_Append(flagged, entry[ENTRY_NUMBER]) == 0);
-        bytes += size;
+    bool done = flagged != NULL && waits.runs != NULL && holds.runs != NULL;
+    for (Py_ssize_t at = 0; done && at < PyList_GET_SIZE(batch); at++) {
+        PyObject *held = Py_NewRef(PyList_GET_ITEM(batch, at));
+        done = count_held(held, flag, &bytes, flagged, &waits, &holds);
+        Py_DECREF(held);
     }
     if (done && end_run(&waits) && end_run(&holds)) {
         return Py_BuildValue("nNNN", bytes, flagged, waits.runs, holds.runs);
     }
     Py_XDECREF(flagged);
-    Py_XDECREF(waits.runs);
-    Py_XDECREF(holds.runs);
+    drop_run(&waits);
+    drop_run(&holds);
     return NULL;
 }
 
@@ -335,27 +380,28 @@ read_puts(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
     if (!takes(count, 6, "read_puts")) {
         return NULL;
     }
-    Py_ssize_t at = PyLong_AsSsize_t(given[1]), end = PyLong_AsSsize_t(given[2]);
-    unsigned char type = (unsigned char)PyLong_AsLong(given[3]);
-    if (PyErr_Occurred()) {
+    if (!PyBytes_Check(given[0]) || !PyType_Check(given[4]) ||
+        !PyType_IsSubtype((PyTypeObject *)given[4], &PyTuple_Type) || !PyList_Check(given[5])) {
+        PyErr_SetString(PyExc_TypeError, "read_puts takes bytes, a kind of tuple and a list");
         return NULL;
     }
-    if (!PyBytes_Check(given[0]) || at < 0 || end > PyBytes_GET_SIZE(given[0]) || !PyType_Check(given[4]) ||
-        !PyType_IsSubtype((PyTypeObject *)given[4], &PyTuple_Type) || !PyList_Check(given[5])) {
-        PyErr_SetString(PyExc_TypeError, "read_puts takes bytes, a stretch of them, a kind of tuple and a list");
+    long long type, at, end;
+    if ((type = number_of(given[3], UINT8_MAX)) < 0 || (end = number_of(given[2], PyBytes_GET_SIZE(given[0]))) < 0 ||
+        (at = number_of(given[1], end)) < 0) {
         return NULL;
     }
     const unsigned char *data = (const unsigned char *)PyBytes_AS_STRING(given[0]);
     while (end - at >= PUT_HEAD && data[at] == type) {
-        Py_ssize_t length = (Py_ssize_t)read_number(data + at + 4, 4), following = at + RECORD_HEAD + length;
+        long long length = (long long)read_number(data + at + 4, 4), following = at + RECORD_HEAD + length;
         if (length < PUT_FIXED || following > end) {
             break;
         }
+        const char *payload = (const char *)data + at + PUT_HEAD;
         PyObject *fields[PUT_FIELDS] = {
             [PUT_ROUTE_SET] = PyLong_FromUnsignedLongLong(read_number(data + at + 8, 4)),
             [PUT_MESSAGE] = PyLong_FromUnsignedLongLong(read_number(data + at + 16, 8)),
             [PUT_ARRIVAL] = PyLong_FromUnsignedLongLong(read_number(data + at + 24, 8)),
-            [PUT_PAYLOAD] = PyBytes_FromStringAndSize((const char *)data + at + PUT_HEAD, length - PUT_FIXED),
+            [PUT_PAYLOAD] = PyBytes_FromStringAndSize(payload, (Py_ssize_t)length - PUT_FIXED),
             [PUT_FLAGS] = PyLong_FromLong(data[at + 1]),
         };
         if (!append(given[5], make_tuple((PyTypeObject *)given[4], PUT_FIELDS, fields))) {
@@ -363,7 +409,7 @@ read_puts(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
         }
         at = following;
     }
-    return PyLong_FromSsize_t(at);
+    return PyLong_FromLongLong(at);
 }
 
 /* plain_entries(puts, at, prefix, count_at, is narrow, special flags, time to live, flags, found): how many puts,
@@ -376,28 +422,32 @@ plain_entries(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t co
         return NULL;
     }
     PyObject *puts = given[0], *found = given[8];
-    Py_ssize_t first = PyLong_AsSsize_t(given[1]), at;
-    long special = PyLong_AsLong(given[5]);
-    long long ttl = PyLong_AsLongLong(given[6]);
-    if (PyErr_Occurred()) {
+    long long first, special, ttl;
+    if ((first = number_of(given[1], PY_SSIZE_T_MAX)) < 0 || (special = number_of(given[5], LONG_MAX)) < 0 ||
+        (ttl = number_of(given[6], LLONG_MAX)) < 0) {
         return NULL;
     }
-    if (!PyList_Check(puts) || !PyList_Check(found) || first < 0) {
+    if (!PyList_Check(puts) || !PyList_Check(found)) {
         PyErr_SetString(PyExc_TypeError, "plain_entries takes lists");
         return NULL;
     }
-    for (at = first; at < PyList_GET_SIZE(puts); at++) {
+    Py_ssize_t at;
+    for (at = (Py_ssize_t)first; at < PyList_GET_SIZE(puts); at++) {
         PyObject **put = fields_of(PyList_GET_ITEM(puts, at), PUT_FIELDS);
         if (put == NULL) {
             return NULL;
         }
+        int beyond; /* not 0: the number is not one of this type */
         long flags = PyLong_AsLong(put[PUT_FLAGS]);
-        long long arrival = PyLong_AsLongLong(put[PUT_ARRIVAL]);
-        if (PyErr_Occurred()) {
+        if (flags == -1 && PyErr_Occurred()) {
+            return NULL;
+        }
+        long long arrival = PyLong_AsLongLongAndOverflow(put[PUT_ARRIVAL], &beyond);
+        if (arrival == -1 && PyErr_Occurred()) {
             return NULL;
         }
         PyObject *data = put[PUT_PAYLOAD];
-        if (flags & special || !PyBytes_CheckExact(data) ||
+        if (flags & special || beyond || arrival > LLONG_MAX - ttl || !PyBytes_CheckExact(data) ||
             !begins_so(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), &beginning)) {
             break;
         }
@@ -407,7 +457,7 @@ plain_entries(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t co
             return NULL;
         }
     }
-    return PyLong_FromSsize_t(at - first);
+    return PyLong_FromSsize_t(at - (Py_ssize_t)first);
 }
 
 #define FAST(function) ((PyCFunction)(void (*)(void))(function))

@@ -3,22 +3,24 @@
 #ifndef PENSTOCK_POINTERS_H
 #define PENSTOCK_POINTERS_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "numbers.h"
+
+enum { LEAST_POINTER = 4096 }; /* no system has objects below it: these are numbers of something else */
 
 /* The pointer that Python holds as an integer; NULL with an exception for anything else: what stands where a pointer
  * was whose object is freed is no integer (`buffers.FREED`). */
 static inline void *
 pointer_of(PyObject *given)
 {
-    void *pointer = NULL;
-    if (PyLong_CheckExact(given)) {
-        pointer = PyLong_AsVoidPtr(given);
+    size_t address = PyLong_CheckExact(given) ? PyLong_AsSize_t(given) : 0;
+    if (address == (size_t)-1 && PyErr_Occurred()) {
+        return NULL;
     }
-    if (pointer == NULL && !PyErr_Occurred()) {
+    if (address < LEAST_POINTER) {
         PyErr_Format(PyExc_TypeError, "the engine takes the pointer of an object, not %R", given);
+        return NULL;
     }
-    return pointer;
+    return (void *)address;
 }
 
 /* Batches of messages (batches.c). */

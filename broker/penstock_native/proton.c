@@ -16,6 +16,7 @@ struct proton_functions proton;
 static PyObject *
 load(PyObject *Py_UNUSED(module), PyObject *path)
 {
+    struct proton_functions found;
     const char *name = PyUnicode_AsUTF8(path);
     if (name == NULL) {
         return NULL;
@@ -26,31 +27,15 @@ load(PyObject *Py_UNUSED(module), PyObject *path)
         return NULL;
     }
 #define FIND(result, name, arguments) \
-    *(void **)&proton.name = dlsym(library, #name); \
-    if (proton.name == NULL) { \
+    *(void **)&found.name = dlsym(library, #name); \
+    if (found.name == NULL) { \
         PyErr_SetString(PyExc_ImportError, "proton's library has no function " #name); \
+        dlclose(library); \
         return NULL; \
     }
     PROTON_ALL(FIND)
+    proton = found;
     Py_RETURN_NONE;
-}
-
-static bool
-takes(Py_ssize_t given, Py_ssize_t wanted, const char *name)
-{
-    if (given == wanted) {
-        return true;
-    }
-    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, wanted, given);
-    return false;
-}
-
-/* The number in `given`; false with an exception if it is none. Truths are numbers. */
-static bool
-number_of(PyObject *given, long long *number)
-{
-    *number = PyLong_AsLongLong(given);
-    return *number != -1 || !PyErr_Occurred();
 }
 
 #define MAKER(result, name, arguments) \
@@ -98,7 +83,12 @@ PROTON_RELEASES(RELEASE)
     static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *object) \
     { \
         void *pointer = pointer_of(object); \
-        return pointer == NULL ? NULL : PyLong_FromLongLong((long long)proton.name(pointer)); \
+        if (pointer == NULL) { \
+            return NULL; \
+        } \
+        result number = proton.name(pointer); \
+        return (result)-1 > 0 ? PyLong_FromUnsignedLongLong((unsigned long long)number) \
+                              : PyLong_FromLongLong((long long)number); \
     }
 PROTON_NUMBERS(NUMBER)
 
@@ -122,24 +112,33 @@ PROTON_TRUTHS(TRUTH)
     }
 PROTON_TEXTS(TEXT)
 
-#define SETTER_BEGIN(name) \
+/* An argument whose type has other numbers is refused, as cffi refuses it: C would take a part of its bits. */
+#define SECOND(first, second) second
+#define SETTER_BEGIN(name, arguments) \
     static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count) \
     { \
         void *pointer; \
-        long long number; \
-        if (!takes(count, 2, #name) || (pointer = pointer_of(given[0])) == NULL || !number_of(given[1], &number)) { \
+        if (!takes(count, 2, #name) || (pointer = pointer_of(given[0])) == NULL) { \
+            return NULL; \
+        } \
+        long long number = PyLong_AsLongLong(given[1]); \
+        if (number == -1 && PyErr_Occurred()) { \
+            return NULL; \
+        } \
+        if ((long long)(SECOND arguments)number != number || ((SECOND arguments)-1 > 0 && number < 0)) { \
+            PyErr_Format(PyExc_OverflowError, #name " does not take the number %lld", number); \
             return NULL; \
         }
 #define SETTER(result, name, arguments) \
-    SETTER_BEGIN(name) \
-        proton.name(pointer, number); \
+    SETTER_BEGIN(name, arguments) \
+        proton.name(pointer, (SECOND arguments)number); \
         Py_RETURN_NONE; \
     }
 PROTON_SETTERS(SETTER)
 
 #define ANSWERING_SETTER(result, name, arguments) \
-    SETTER_BEGIN(name) \
-        return PyLong_FromLongLong(proton.name(pointer, number)); \
+    SETTER_BEGIN(name, arguments) \
+        return PyLong_FromLongLong(proton.name(pointer, (SECOND arguments)number)); \
     }
 PROTON_ANSWERING_SETTERS(ANSWERING_SETTER)
 

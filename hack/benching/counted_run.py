@@ -8,9 +8,10 @@ Each scenario runs in a process that is forked once everything is imported: unde
 as long as a scenario. When it has ended, its name, process id and figures are printed as a line of JSON.
 
 The clients are C engines driven in turn with the broker's own loop over loopback, in batches, with an fdatasync within
-the turn; nothing depends on time. The figures of `calls` are the broker's calls into the C engine and its fdatasyncs
-per message; with `instructions` nothing is wrapped, and callgrind, under which it runs, is told to count the turns of
-the broker's loop while messages flow, and nothing else: what the clients do between two turns is not the broker's.
+the turn; nothing depends on time. The figures of `calls` are the broker's calls into the C engine (the compiled
+module, or proton's functions where there is none) and its fdatasyncs per message; with `instructions` nothing is
+wrapped, and callgrind, under which it runs, is told to count the turns of the broker's loop while messages flow, and
+nothing else: what the clients do between two turns is not the broker's.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ SOAKS = " ".join(
 )
 CODE = f"broker operator tests hack/benching hack/in_venv.py hack/kube hack/stages {SOAKS} {COMMANDS}"
 FAST = " and ".join(f"not {marker}" for marker in ("browser", "clients", "cluster", "crash", "fuzz", "jms", "spark"))
+ON_THE_WIRE = "tests/amqp tests/broker/loop tests/broker/wire tests/broker/machine tests/native/test_engine_choice.py"
 JAVA = ("java", "mvn")
 PACKAGES = {  # program -> Debian package
     "cc": "gcc libc6-dev",
@@ -118,10 +119,32 @@ STAGES = (
     ),
     Stage(
         "fuzz",
-        "input from unknown clients, seeded: two minutes of hack/soak/fuzz",
-        f"{PYTEST} -m fuzz tests/fuzz",
+        "input from unknown clients, seeded: two minutes of hack/soak/fuzz; the C under sanitizers",
+        f"{PYTEST} -m fuzz tests/fuzz tests/native",
+        ("cc",),
         quiet_minutes=25,  # one test is one target with all its inputs
         beside=True,
+    ),
+    # The engine in Python, which serves where there is no compiler, passes what the compiled one passes.
+    Stage(
+        "python-engine",
+        "the wire, conversations and kills once more with PENSTOCK_ENGINE=python",
+        f"""
+        env PENSTOCK_ENGINE=python {PYTEST} -m '{FAST}' {ON_THE_WIRE}
+        env PENSTOCK_ENGINE=python {PYTEST} -m fuzz -k conversation tests/fuzz
+        env PENSTOCK_ENGINE=python {PYTEST} -m crash -k loses_nothing tests/crash/test_crash.py
+        """,
+        quiet_minutes=25,
+        beside=True,
+    ),
+    Stage(
+        "python-jms",
+        "JORAM's conformance tests once more with PENSTOCK_ENGINE=python",
+        f"env PENSTOCK_ENGINE=python {PYTEST} -s -m 'jms and not cluster' tests/jms_suite/test_joram.py",
+        JAVA,
+        quiet_minutes=20,
+        beside=True,
+        maven=True,
     ),
     Stage(
         "crash",

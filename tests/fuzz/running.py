@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fuzz.targets import SEEDS
 
-__all__ = ["Outcome", "fuzz"]
+__all__ = ["Outcome", "fuzz", "fuzz_sanitized"]
 
 TESTS = Path(__file__).resolve().parent.parent
 HANG_SECONDS = 20
@@ -59,6 +59,19 @@ def fuzz(target: str, folder: Path, *, seed: int, runs: int = -1, seconds: int =
     said = done.stdout.decode(errors="replace")
     finding = "" if done.returncode == 0 else _finding(folder, target, said)
     return Outcome(target, _figure(said, "number_of_executed_units"), _figure(said, "peak_rss_mb"), finding)
+
+
+def fuzz_sanitized(target: str, folder: Path, *, seed: int, runs: int, environment: dict[str, str]) -> str:
+    """Try the corpus that `fuzz` left in `folder`, and `runs` mutations of it, in an environment of
+    `sanitized.environment`. What broke with the input that did it, or an empty string.
+    """
+    command = [sys.executable, "-m", "fuzz.mutated", target, str(folder / target), str(seed), str(runs)]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if done.returncode == 0:
+        return ""
+    kept = folder / f"mutated-{target}"
+    said = done.stdout.decode(errors="replace").splitlines()[-60:]
+    return "\n".join([*said, f"{kept.name}: {kept.read_bytes()!r}" if kept.exists() else "no input"])
 
 
 def _figure(said: str, name: str) -> int:

@@ -52,14 +52,17 @@ class CompiledEngine(ProtonEngine):
         if self._has_notice:
             self._has_notice = False
             ffi.collector_pop(collector)
-        found = _drain(collector, self.receivers, self.unsettled, self.aside, self.unconfirmed, out)
-        return None if found is None else self._notice(found, out)
+        while True:
+            found = _drain(collector, self.receivers, self.unsettled, self.aside, self.unconfirmed, out)
+            if found is None or found[0] != _ASIDE:
+                return None if found is None else self._notice(found, out)
+            self.recall(found[1])  # it is in `unsettled` then
 
     def _notice(self, found: tuple[int, Ptr, Any], out: list[Event]) -> Notice | None:
         """What `found` says, which the compiled code has left to us."""
         kind, pointer, detail = found
         if kind == _ASIDE:
-            self.recall(pointer)  # it is in `unsettled` then
+            self.recall(pointer)
             return self.drain(out)
         self._has_notice = True
         if kind >= 0:

@@ -1,0 +1,318 @@
+"""The compiled engine and the one in Python see the same in the same bytes, wherever these are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from native.watched_endpoint import MAX_FRAME, MAX_MESSAGE, WatchedEndpoint
+
+import penstock_native
+from penstock_amqp.endpoint.engine import Pushed
+from penstock_amqp.endpoint.events import Event
+from penstock_amqp.endpoint.proton.compiled_engine import CompiledEngine
+from penstock_amqp.endpoint.proton.engine import ProtonEngine
+from penstock_amqp.frames.frames import AMQP_HEADER, encode_frame
+from penstock_amqp.frames.input_tap import InputTap
+from penstock_amqp.frames.performatives import (
+    Accepted,
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    Disposition,
+    End,
+    Error,
+    Flow,
+    Modified,
+    Open,
+    Received,
+    Rejected,
+    Released,
+    Source,
+    Target,
+    Transfer,
+)
+from penstock_amqp.types.composites import Composite
+from penstock_amqp.types.values import Symbol
+
+pytestmark = pytest.mark.skipif(penstock_native.proton is None, reason="the engine in Python was chosen")
+
+SENDERS, SECOND_SENDER, RECEIVERS, SECOND_RECEIVER, PRESETTLED_RECEIVER = (0, 1), 1, (10, 11, 12), 11, 12
+PIECES = 6
+"""Pieces after which the input is read in long ones (`input.PIECE_BYTES`)."""
+
+
+class CountingEngine(CompiledEngine):
+    """Knows how much it took in compiled batches."""
+
+    __slots__ = ("pushed", "recalled")
+
+    def push_plain(self, start: int, size: int, tap: InputTap, out: list[Event]) -> Pushed | None:
+        taken = super().push_plain(start, size, tap, out)
+        self.pushed = getattr(self, "pushed", 0) + (0 if taken is None else taken[0])
+        return taken
+
+
+class Peer:
+    """Writes the frames of one client, with the numbers that they need."""
+
+    def __init__(self) -> None:
+        self._next_id = 0
+
+    def opening(self) -> bytes:
+        """Up to links that have carried some messages, so that the next are plain."""
+        frames = AMQP_HEADER + encode_frame(Open(container_id="c", max_frame_size=MAX_FRAME)) + self.begin(0)
+        frames += b"".join(self.attach(handle) for handle in (*SENDERS, *RECEIVERS))
+        return frames
+
+    def begin(self, channel: int) -> bytes:
+        return encode_frame(Begin(next_outgoing_id=0, incoming_window=2**20, outgoing_window=2**20), channel)
+
+    def attach(self, handle: int, *, name: str = "", channel: int = 0) -> bytes:
+        is_receiver = handle >= 10
+        attach = Attach(
+            name=name or f"link {handle}",
+            handle=handle,
+            role=is_receiver,
+            snd_settle_mode=1 if handle == PRESETTLED_RECEIVER else 2,
+            rcv_settle_mode=int(handle in (SECOND_SENDER, SECOND_RECEIVER)),
+            source=Source(address="q"),
+            target=Target(address="t"),
+            initial_delivery_count=None if is_receiver else 0,
+        )
+        return encode_frame(attach, channel)
+
+    def transfer(
+        self, handle: int, size: int, *, settled: bool = False, parts: int = 1, aborted: bool = False
+    ) -> bytes:
+        payload = b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + bytes(size)
+        step = max(len(payload) // parts + 1, 1)
+        pieces = [payload[at : at + step] for at in range(0, len(payload), step)]
+        frames = b""
+        for at, piece in enumerate(pieces):
+            first, last = at == 0, at == len(pieces) - 1
+            head = Transfer(
+                handle=handle,
+                delivery_id=self._next_id if first else None,
+                delivery_tag=b"%d" % self._next_id if first else None,
+                message_format=0 if first else None,
+                settled=settled if first else None,
+                more=not last,
+                aborted=(aborted and last) or None,
+            )
+            frames += encode_frame(head, 0, b"" if aborted and last else piece)
+        self._next_id += 1
+        return frames
+
+    def flow(self, handle: int | None, credit: int, *, echo: bool = False, drain: bool = False) -> bytes:
+        return encode_frame(
+            Flow(
+                next_incoming_id=0,
+                incoming_window=2**20,
+                next_outgoing_id=self._next_id,
+                outgoing_window=2**20,
+                handle=handle,
+                delivery_count=None if handle is None else 0,
+                link_credit=None if handle is None else credit,
+                drain=drain or None,
+                echo=echo or None,
+            )
+        )
+
+
+STATES: tuple[Composite | None, ...] = (
+    Accepted(),
+    Accepted(),
+    Accepted(),
+    Released(),
+    Rejected(error=Error(condition=Symbol("x:bad"))),
+    Modified(delivery_failed=True, undeliverable_here=True, message_annotations={Symbol("x-opt-a"): 1}),
+    Received(section_number=0, section_offset=0),
+    None,
+)
+
+
+def disposition(first: int, count: int, state: int, *, settled: bool, role: bool = True) -> bytes:
+    return encode_frame(
+        Disposition(role=role, first=first, last=first + count, settled=settled, state=STATES[state % len(STATES)])
+    )
+
+
+Step = tuple[str, int, int, int, bool]
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["transfer"] * 6
+            + ["accepted"] * 3
+            + ["disposition", "flow", "flow", "echo", "parts", "aborted", "second", "heartbeat", "many"]
+            + ["large", "attach", "long attach", "detach", "begin", "end", "malformed", "cut frame", "close", "unknown"]
+        ),
+        st.integers(0, 255),
+        st.integers(0, 12),
+        st.sampled_from([0, 1, 10, 300, 3000]),
+        st.booleans(),
+    ),
+    max_size=40,
+)
+
+
+def frames_of(peer: Peer, step: Step) -> bytes:
+    kind, one, two, size, flag = step
+    sender, receiver = SENDERS[one % 2], RECEIVERS[one % 3]
+    match kind:
+        case "transfer":
+            return peer.transfer(sender, size, settled=flag)
+        case "many":
+            return b"".join(peer.transfer(SENDERS[at * flag % 2], size % 100) for at in range(one))
+        case "parts":
+            return peer.transfer(sender, 10 * size, settled=flag, parts=2 + two)
+        case "large":
+            return peer.transfer(sender, (9000, 16_000, 30_000, MAX_MESSAGE + 1)[one % 4], parts=1 + 4 * (one % 4 > 1))
+        case "aborted":
+            return peer.transfer(sender, size, parts=1 + two, aborted=True)
+        case "accepted":
+            return disposition(one % 40, two, 0, settled=True)
+        case "disposition":
+            return disposition(one % 40, two, one, settled=flag)
+        case "second":
+            return disposition(one % 40, two, 0, settled=flag, role=False)
+        case "flow":
+            return peer.flow(receiver, one, drain=flag and two > 8)
+        case "echo":
+            return peer.flow(receiver if flag else None, one, echo=True)
+        case "heartbeat":
+            return encode_frame(None)
+        case "attach":
+            return peer.attach(20 + one if flag else 2 + two, name="again" if two > 9 else f"new {one}")
+        case "long attach":
+            return peer.attach(30 + two, name="n" * (8000 + 20 * one))
+        case "detach":
+            return encode_frame(Detach(handle=receiver if flag else sender, closed=two > 5))
+        case "begin":
+            return peer.begin(1 + two)
+        case "end":
+            return encode_frame(End(), two % 3)
+        case "unknown":
+            return peer.transfer(200 + two, size)
+        case "cut frame":
+            return peer.transfer(sender, size)[: -1 - one % 20]
+        case "close":
+            return encode_frame(Close())
+        case _:
+            return bytes((0, 0, 0, one, two, 0, 0, 0)) + b"\x00\x53\x14" + bytes((one, two, size % 256)) * 3
+
+
+@contextmanager
+def both() -> Generator[tuple[WatchedEndpoint, WatchedEndpoint]]:
+    """The one in Python, and the compiled one."""
+    one, other = WatchedEndpoint(ProtonEngine), WatchedEndpoint(CountingEngine)
+    try:
+        yield one, other
+    finally:
+        one.free()
+        other.free()
+
+
+def agree(ends: tuple[WatchedEndpoint, WatchedEndpoint], data: bytes) -> None:
+    """Both get the bytes, and have to note the same."""
+    told = ends[0].feed(data)
+    assert ends[1].feed(data) == told
+
+
+def warmed(ends: tuple[WatchedEndpoint, WatchedEndpoint]) -> Peer:
+    """Both have open links that were used."""
+    peer = Peer()
+    agree(ends, peer.opening())
+    for _ in range(PIECES):
+        agree(ends, b"".join(peer.transfer(handle, 3) for handle in SENDERS))
+    for handle in RECEIVERS:
+        agree(ends, peer.flow(handle, 12))
+    assert len(ends[0].engine.unsettled) == 24
+    return peer
+
+
+@settings(max_examples=150)
+@given(steps, st.lists(st.integers(1, 20_000) | st.integers(1, 30), min_size=1, max_size=12))
+def test_the_same_bytes_are_the_same_events(program: list[Step], cuts: list[int]) -> None:
+    with both() as ends:
+        peer = warmed(ends)
+        data = b"".join(frames_of(peer, step) for step in program)
+        at = piece = 0
+        while at < len(data):
+            size = cuts[piece % len(cuts)] if piece < 400 else len(data)
+            agree(ends, data[at : at + size])
+            at, piece = at + size, piece + 1
+
+
+def plain(peer: Peer) -> bytes:
+    """Plain frames of all kinds, which the compiled engine takes alone."""
+    return (
+        peer.transfer(0, 10)
+        + peer.transfer(1, 10)
+        + disposition(0, 3, 0, settled=True)
+        + peer.transfer(0, 0, settled=True)
+        + peer.flow(10, 30, echo=True)
+        + peer.transfer(0, 40, parts=3)
+        + peer.transfer(0, 40, parts=2, aborted=True)
+        + disposition(12, 1, 0, settled=False)
+        + peer.transfer(0, 40)
+    )
+
+
+def test_a_frame_may_be_cut_at_every_byte() -> None:
+    with both() as ends:
+        peer = warmed(ends)
+        length = len(plain(Peer()))
+        for cut in range(1, length):
+            data = plain(peer)
+            agree(ends, data[:cut])
+            agree(ends, data[cut:])
+
+
+def test_bytes_may_come_one_by_one() -> None:
+    with both() as ends:
+        peer = warmed(ends)
+        for byte in plain(peer) + peer.attach(3) + peer.transfer(0, 300) + encode_frame(Detach(handle=3, closed=True)):
+            agree(ends, bytes((byte,)))
+
+
+def test_plain_input_is_taken_by_the_compiled_engine_and_an_attach_behind_it_is_not() -> None:
+    with both() as ends:
+        peer = warmed(ends)
+        compiled = ends[1].engine
+        assert isinstance(compiled, CountingEngine)
+        before = compiled.pushed
+        data = b"".join(peer.transfer(0, 100) for _ in range(300))
+        agree(ends, data)
+        assert compiled.pushed - before == len(data)
+        agree(ends, peer.transfer(0, 9) + peer.attach(3) + peer.transfer(0, 9))
+        assert ("messages", "link 0", [(b"\x00\x53\x75\xb0\x00\x00\x00\x09" + bytes(9), False)]) in ends[1].notes
+        assert any(note[0] == "attached" for note in ends[1].notes)
+
+
+@pytest.mark.parametrize("size", [8000, 8192, 9000, 16_000, 16_300, 16_384, 20_000, MAX_MESSAGE, MAX_MESSAGE + 1])
+def test_frames_and_messages_of_any_length(size: int) -> None:
+    with both() as ends:
+        peer = warmed(ends)
+        for step in (100_000, 8192, 8191, 1000):
+            data = peer.transfer(0, 1) + peer.transfer(1, size, parts=1 + size // 16_300) + peer.transfer(0, 2)
+            for at in range(0, len(data), step):
+                agree(ends, data[at : at + step])
+
+
+@pytest.mark.parametrize("count", [1, 3, 50, 3000])
+def test_what_the_peer_accepts_while_its_link_is_withdrawn(count: int) -> None:
+    """All these stand aside when the one disposition for them comes."""
+    with both() as ends:
+        peer = warmed(ends)
+        while len(ends[0].engine.unsettled) < count:
+            agree(ends, peer.flow(10, count + 12))
+        agree(ends, encode_frame(Detach(handle=11, closed=True)))
+        agree(ends, disposition(0, count + 40, 0, settled=True))
+        for _ in range(count // 3 + 20):
+            agree(ends, encode_frame(None))
+        assert not ends[1].engine.aside

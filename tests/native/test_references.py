@@ -1,0 +1,104 @@
+"""No call of the compiled functions keeps a reference, whether it succeeds or fails."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import penstock_native
+from penstock_amqp.endpoint.buffers import FREED
+from penstock_amqp.endpoint.proton.connection import ProtonConnection
+
+loops: Any = penstock_native.messages
+proton: Any = penstock_native.proton
+pytestmark = pytest.mark.skipif(loops is None, reason="the engine in Python was chosen")
+
+CALLS = 100_000
+SPARE = 100
+"""Blocks of memory that come and go by themselves: a leak of one object a call is a thousand times as much."""
+
+
+def kept(call: Callable[[], object]) -> int:
+    """How many blocks of memory, and references to None, True and False, `CALLS` calls keep."""
+
+    def now() -> int:
+        return sys.getallocatedblocks() + sum(map(sys.getrefcount, (None, True, False)))
+
+    def many(count: int) -> None:
+        for _ in range(count):
+            with contextlib.suppress(TypeError, ValueError, OverflowError):
+                call()
+
+    many(1000)
+    gc.collect()
+    gc.disable()
+    try:
+        before = now()
+        many(CALLS)
+        return now() - before
+    finally:
+        gc.enable()
+
+
+BIG = 2**70
+"""No small integer, which the interpreter keeps."""
+HELD = (None, (1, b"ab", 2**60, 0, 1), 2**61)
+BLOCK = bytes.fromhex("0500 0000 1a000000 09000000 00000000 ffffffffffffff7f ffffffffffffff7f") + b"ab"
+
+
+def take(batch: list[Any], payloads: list[bytes] | None = None) -> None:
+    loops.take_plain(batch, 0, b"a", 1, False, 9, 2**50, BIG, BIG, 1, [], [], [], payloads)
+
+
+def recorded(puts: list[Any]) -> None:
+    loops.plain_entries(puts, 0, b"a", 1, False, 8, 2**50, 2, [])
+
+
+CASES: dict[str, Callable[[], object]] = {
+    "take_plain": lambda: take([(BIG, b"ab", False), (BIG, b"ab", True)], []),
+    "take_plain stops": lambda: take([(1, b"ab", False), (1, b"b", True)]),
+    "take_plain fails": lambda: take([(1, b"ab", False), None], []),
+    "put_records": lambda: loops.put_records([b"ab", b"cd"], [], 5, 1, 2**50, 2**50),
+    "put_records fails": lambda: loops.put_records([b"ab", None], [], 5, 1, 2**50, 2**50),
+    "sent_runs": lambda: loops.sent_runs([HELD[1], (1, b"", 2**62, 0, 0)]),
+    "sent_runs fails": lambda: loops.sent_runs([HELD[1], None]),
+    "sent_runs fails at a size": lambda: loops.sent_runs([HELD[1], (1, None, 2**62, 0, 0)]),
+    "accepted_runs": lambda: loops.accepted_runs([HELD, (None, (2**50, b"", 2**62, 0, 1), 2**63)], 1),
+    "accepted_runs fails": lambda: loops.accepted_runs([HELD, (None, (1, b"", 1, 0, None), 2**63)], 1),
+    "accepted_runs fails at once": lambda: loops.accepted_runs([None], 1),
+    "read_puts": lambda: loops.read_puts(BLOCK, 0, len(BLOCK), 5, tuple, []),
+    "read_puts fails": lambda: loops.read_puts(BLOCK, 1, 0, 5, tuple, []),
+    "plain_entries": lambda: recorded([(1, BIG, 2**50, b"ab", 0)]),
+    "plain_entries fails": lambda: recorded([(1, BIG, 2**50, b"ab", 0), None]),
+    "pointers": lambda: proton.pn_transport_push(FREED, b"", 0),
+    "drain fails": lambda: proton.drain(FREED, {}, {}, {}, {}, []),
+    "send fails": lambda: proton.send(None, FREED, [], 1, {}, 1, 1),
+    "accept fails": lambda: proton.accept([FREED]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_is_kept(name: str) -> None:
+    assert kept(CASES[name]) < SPARE
+
+
+def test_the_measure_sees_one_object_a_call() -> None:
+    found: list[object] = []
+    assert kept(lambda: found.append(object())) >= CALLS
+
+
+def test_nothing_of_an_engine_is_kept() -> None:
+    connection = ProtonConnection(max_frame=65_536, idle_timeout_ms=0, max_sessions=1)
+    transport, collector = connection.transport, connection.collector
+    buffer, out = memoryview(bytearray(64)), list[Any]()
+    assert kept(lambda: proton.drain(collector, {}, {}, {}, {}, out)) < SPARE
+    assert kept(lambda: proton.output(transport, collector, buffer)) < SPARE
+    room = proton.pn_transport_capacity(transport)
+    push = lambda: proton.push_plain(transport, buffer, 0, 64, 0, 0, room, 16, collector, {}, {}, {}, {}, out)  # noqa: E731
+    assert kept(push) < SPARE
+    connection.let_go()()

@@ -1,0 +1,78 @@
+"""The C under the sanitizers for addresses and undefined behaviour: its tests, and what unknown clients say."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fuzz.running import fuzz_sanitized
+from fuzz.sanitized import ROOT, environment
+from fuzz.targets import SEEDS
+
+pytestmark = pytest.mark.fuzz
+
+SEED = 20_261_123
+CONVERSATIONS = 600
+TESTS = ("native/test_loops.py", "native/test_arguments.py", "native/test_engines_agree.py", "amqp/endpoint")
+SOURCES = ROOT / "broker" / "penstock_native"
+
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return environment(tmp_path_factory.mktemp("sanitized"))
+
+
+def run(environment: dict[str, str], *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run Python with the sanitizers."""
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, errors="replace")
+
+
+def test_the_tests_of_the_c_pass(sanitized: dict[str, str]) -> None:
+    where = "import penstock_native; print(penstock_native.proton.__file__)"
+    assert run(sanitized, "-c", where).stdout.startswith(sanitized["PYTHONPATH"].split(":")[0])
+    done = run(sanitized, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(ROOT / "tests" / name for name in TESTS))
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
+    assert " skipped" not in done.stdout
+
+
+def test_whatever_a_client_says_no_address_is_wrong(sanitized: dict[str, str], tmp_path: Path) -> None:
+    corpus = tmp_path / "conversation"
+    corpus.mkdir()
+    for number, data in enumerate(SEEDS["conversation"]):
+        (corpus / str(number)).write_bytes(data)
+    finding = fuzz_sanitized("conversation", tmp_path, seed=SEED, runs=CONVERSATIONS, environment=sanitized)
+    assert not finding, finding
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "call", "found"),
+    [
+        (
+            "PyBytes_FromStringAndSize(NULL, PUT_HEAD)",
+            "PyBytes_FromStringAndSize(NULL, PUT_HEAD - 8)",
+            "put_records([b'a'], [], 5, 1, 2, 3)",
+            "heap-buffer-overflow",
+        ),
+        (
+            "beyond || arrival > LLONG_MAX - ttl ||",
+            "beyond ||",
+            "plain_entries([(1, 2, 2**63 - 1, bytes(2), 0)], 0, b'', 1, False, 8, 1, 2, [])",
+            "signed integer overflow",
+        ),
+    ],
+)
+def test_a_planted_mistake_is_found(tmp_path: Path, right: str, wrong: str, call: str, found: str) -> None:
+    sources = tmp_path / "sources"
+    shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    text = (sources / "messages.c").read_text()
+    assert text.count(right) == 1
+    (sources / "messages.c").write_text(text.replace(right, wrong))
+    done = run(
+        environment(tmp_path / "built", sources), "-c", f"import penstock_native; penstock_native.messages.{call}"
+    )
+    assert done.returncode != 0
+    assert found in done.stderr

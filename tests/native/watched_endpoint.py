@@ -1,0 +1,205 @@
+"""An endpoint with a user that answers everything at once, and notes all that can be seen of it.
+
+Two of them, with different engines and the same input, have to note the same.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from penstock_amqp.endpoint import buffers
+from penstock_amqp.endpoint.endpoint import Endpoint
+from penstock_amqp.endpoint.events import (
+    DATA,
+    NUMBER,
+    AcceptedUnsettled,
+    AcquisitionRequested,
+    Attached,
+    ConnectionClosed,
+    Detached,
+    Entry,
+    Event,
+    EventKind,
+    Flowed,
+    Held,
+    Opened,
+    Other,
+    SessionEnded,
+    Settled,
+    TooLarge,
+)
+from penstock_amqp.endpoint.links import InLink, OutLink
+from penstock_amqp.endpoint.proton.connection import ProtonConnection
+from penstock_amqp.endpoint.proton.engine import ProtonEngine
+from penstock_amqp.frames.frames import HEAD_BYTES
+from penstock_amqp.frames.performatives import Close, Source, Target
+
+__all__ = ["MAX_FRAME", "MAX_MESSAGE", "WatchedEndpoint"]
+
+MAX_FRAME = 16_384
+MAX_MESSAGE = 40_000
+AT_ONCE = 3
+"""Deliveries that a slice of a withdrawal looks at."""
+SENT_BYTES = (0, 1, 100, 5000)
+"""Lengths of the messages that are sent, in turn."""
+_CLOSE = bytes((0x00, 0x53, Close.CODE))
+_PLACE = re.compile(rb"A frame can't be read: [^)]*\(at byte \d+\)")
+"""Said of a frame behind one at which proton fails. It depends on the pieces that proton gets, which are one byte
+shorter if compiled code gives them."""
+
+
+class WatchedEndpoint:
+    """`notes` has what was told since the last `feed` began."""
+
+    def __init__(self, kind: type[ProtonEngine]) -> None:
+        made: list[ProtonEngine] = []
+
+        def make(connection: ProtonConnection) -> ProtonEngine:
+            made.append(kind(connection))
+            return made[0]
+
+        self.endpoint = Endpoint(max_frame=MAX_FRAME, max_message_bytes=MAX_MESSAGE, make_engine=make)
+        self.engine = made[0]
+        self.notes: list[Any] = []
+        self.is_over = False
+        self._sent = 0
+        self._leaving: list[OutLink] = []
+        self._unread = b""
+
+    def free(self) -> None:
+        self.endpoint.free()
+
+    def feed(self, data: bytes) -> list[Any]:
+        """Give it more bytes, answer what it tells, and return what was seen."""
+        self.notes = []
+        self._unread += data
+        while not self.is_over:
+            events: list[Event] = []
+            try:
+                taken = self.endpoint.receive_bytes(self._unread, events)
+            except Exception as error:
+                self.is_over = True
+                self.notes.append((type(error).__name__, str(error)))
+                break
+            self._unread = self._unread[taken:]
+            self._look(events)
+            self._withdraw()
+            self._output()
+            if not taken or not self._unread:
+                break
+        return self.notes
+
+    def _look(self, events: list[Event]) -> None:
+        for event in events:
+            if event[0] is EventKind.MESSAGES:
+                link = event[1]
+                self.notes.append(("messages", link.name, [(data, settled) for _, data, settled in event[2]]))
+                if link.is_open:
+                    self.endpoint.accept([delivery for delivery, _, settled in event[2] if not settled])
+                    self.endpoint.settle([delivery for delivery, _, settled in event[2] if settled])
+            elif event[0] is EventKind.ACCEPTED:
+                self.notes.append(("accepted", event[1].name, list(map(_told, event[2]))))
+            else:
+                self._answer(event[2])
+        tap = self.endpoint._input._tap  # pyright: ignore[reportPrivateUsage]
+        self.notes.append(("input", tap.held, tap.missing, b"".join(tap._held)))  # pyright: ignore[reportPrivateUsage]
+        self.notes.append(("unsettled", list(map(_told, self.engine.unsettled.values()))))
+        self.notes.append(("counts", len(self.engine.unconfirmed), len(self.engine.aside), len(self.engine.receivers)))
+
+    def _answer(self, other: Other) -> None:
+        endpoint = self.endpoint
+        match other:
+            case Opened():
+                self.notes.append(other)
+                endpoint.open("broker", (), {})
+            case Attached(link, attach):
+                self.notes.append(("attached", link.name, attach))
+                self._output()
+                second = attach.rcv_settle_mode == 1
+                if isinstance(link, InLink):
+                    endpoint.attach_reply(link, source=None, target=Target(address="t"), settles_second=second)
+                    endpoint.credit(link, 1000)
+                else:
+                    settled = attach.snd_settle_mode == 1
+                    endpoint.attach_reply(
+                        link,
+                        source=Source(address="q"),
+                        target=Target(),
+                        settles_second=second,
+                        sends_settled=settled,
+                    )
+            case Flowed(link):
+                self.notes.append(("flowed", link.name, link.credit, link.drain))
+                self._send(link)
+            case Detached(link, closed, error):
+                self.notes.append(("detached", link.name, closed, error))
+                if isinstance(link, OutLink) and endpoint.unsettled_on(link) > AT_ONCE:
+                    endpoint.withdraw(link)
+                    self._leaving.append(link)
+                else:
+                    endpoint.detach(link, closed=closed)
+            case SessionEnded(session):
+                self.notes.append(("ended", session.channel))
+                self._leaving = [link for link in self._leaving if link.session is not session]
+                endpoint.end(session)
+            case AcceptedUnsettled(held):
+                self.notes.append(("accepted unsettled", _told(held)))
+                endpoint.confirm(other)
+            case Settled(held):
+                told = replace(other, held=(None, (), 0), delivery=None)  # type: ignore[arg-type]
+                self.notes.append((told, _told(held), other.delivery is None))
+                if other.delivery is not None:
+                    endpoint.confirm(other)
+            case TooLarge(link):
+                self.notes.append(("too large", link.name))
+                endpoint.detach(link, closed=True)
+            case ConnectionClosed(error):
+                self.notes.append(
+                    ("closed", error and (error.condition, _PLACE.sub(b"", (error.description or "").encode())))
+                )
+                self.is_over = True
+            case AcquisitionRequested(link):
+                self.notes.append(("acquisition", link.name))
+            case _:
+                self.notes.append(type(other).__name__)
+
+    def _send(self, link: OutLink) -> None:
+        entries: list[Entry] = []
+        while link.credit > 0 and len(entries) < 200:
+            self._sent += 1
+            data = b"%d " % self._sent + bytes(SENT_BYTES[self._sent % len(SENT_BYTES)])
+            entries.append((self._sent, data, 0, 0, 0))
+            link.credit -= 1
+        self.endpoint.send(link, entries, self._sent)
+        if link.drain:
+            self.endpoint.drained(link)
+
+    def _withdraw(self) -> None:
+        if self._leaving:
+            step = self.endpoint.withdrawn(AT_ONCE)
+            self.notes.append(("withdrawn", list(map(_told, step.held)), [link.name for link in step.links]))
+            for link in step.links:
+                self._leaving.remove(link)
+                self.endpoint.detach(link, closed=True)
+
+    def _output(self) -> None:
+        written: list[bytes] = []
+        if self.endpoint.needs_rewriting:
+            written.append(self.endpoint.rewritten_output())
+        while size := self.endpoint.output():
+            written.append(buffers.OUTPUT_VIEW[:size].tobytes())
+        self.notes.append(
+            (_without_place(b"".join(written)), self.engine.has_failed, self.endpoint.closed, self.endpoint.broken)
+        )
+
+
+def _without_place(written: bytes) -> bytes:
+    """What was written, up to a Close that names such a place."""
+    return written[: written.index(_CLOSE) - HEAD_BYTES] if _PLACE.search(written) else written
+
+
+def _told(held: Held) -> tuple[str, int, bytes, int]:
+    link, entry, sent = held
+    return link.name, entry[NUMBER], entry[DATA], sent
