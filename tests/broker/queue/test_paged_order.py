@@ -15,7 +15,10 @@ from penstock_broker.queue.backlog import Backlog
 from penstock_broker.queue.flags import priority_of
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
+from penstock_broker.queue.tail_pieces import pageable_if
 from penstock_broker.queue.tail_snapshot import Stretch
+
+ANY = pageable_if(lambda _: True)
 
 
 def test_an_owner_gets_what_is_unread_of_its_group_before_what_another_met_behind_it() -> None:
@@ -35,7 +38,7 @@ def test_an_owner_gets_what_is_unread_of_its_group_before_what_another_met_behin
     tail = PagedTail(source, lambda count, size: None)
     backlog.normal.begin_tail(tail)
     backlog.put(entries[2:])
-    tail.take_in(lambda _: True, 5, 10)
+    tail.take_in(ANY, 5, 10)
     backlog.select(other, selector("colour = 'blue'"))
     assert take(backlog, other) is None
     assert take(backlog, owner) == 2
@@ -149,12 +152,12 @@ class PagedHandingOut(HandingOut):
     @rule(keep=st.integers(0, 2), most=st.integers(1, 20))
     def forget_bodies(self, keep: int, most: int) -> None:
         for level, tail in self.tails():
-            tail.take_in(lambda _: True, self.number + 1, most)
+            tail.take_in(ANY, self.number + 1, most)
             if self.came_back_first(level):
-                if level.forget_bodies(keep, lambda _: True, most):
+                if level.forget_bodies(keep, ANY, most):
                     self.backlog.selections.search_again(level)
             elif len(level.fresh) > keep:
-                tail.take_back(level.fresh, keep, lambda _: True, most)
+                tail.take_back(level.fresh, keep, ANY, most)
 
     def came_back_first(self, level: PriorityLevel) -> bool:
         """What came back has lower numbers than all that did not, so that it keeps its place among these."""

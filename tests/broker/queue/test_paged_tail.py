@@ -7,9 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock_amqp.endpoint.events import EXPIRES, NUMBER, Entry
+from penstock_amqp.endpoint.events import EXPIRES, FLAGS, NUMBER, Entry
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
+from penstock_broker.queue.tail_pieces import pageable_if
 from penstock_broker.queue.tail_snapshot import Stretch
 
 LOGGED = 1
@@ -46,8 +47,7 @@ class Recorded:
         return PagedTail(self.source, lambda count, size: self.lost.append((count, size)))
 
 
-def can_page(entry: Entry) -> bool:
-    return entry[4] == LOGGED
+PAGEABLE = pageable_if(lambda entry: entry[FLAGS] == LOGGED)
 
 
 def numbers(entries: list[Entry]) -> list[int]:
@@ -57,7 +57,7 @@ def numbers(entries: list[Entry]) -> list[int]:
 def filled(recorded: Recorded, *entries: Entry) -> PagedTail:
     tail = recorded.tail()
     tail.arrivals.extend(entries)
-    tail.take_in(can_page, 1_000_000, 1_000_000)
+    tail.take_in(PAGEABLE, 1_000_000, 1_000_000)
     return tail
 
 
@@ -67,7 +67,7 @@ def test_a_million_messages_are_one_run() -> None:
     for number in range(1, 1_000_001):
         tail.arrivals.append((number, b"0123456789", 0, 0, LOGGED))
         if number % 1000 == 0:
-            tail.take_in(can_page, number + 1, 1000)
+            tail.take_in(PAGEABLE, number + 1, 1000)
     assert (len(tail), tail.runs_count, tail.bytes) == (1_000_000, 1_000_000, 10_000_000)
     assert len(tail._pieces) == 1  # pyright: ignore[reportPrivateUsage]
 
@@ -76,7 +76,7 @@ def test_what_the_log_has_not_written_stays_in_memory() -> None:
     recorded = Recorded()
     tail = recorded.tail()
     tail.arrivals.extend(recorded.put(number) for number in (1, 2, 3))
-    tail.take_in(can_page, 2, 10)
+    tail.take_in(PAGEABLE, 2, 10)
     assert (tail.runs_count, numbers(list(tail.arrivals))) == (1, [2, 3])
 
 
@@ -107,7 +107,7 @@ def test_the_window_gives_back_what_is_too_much_in_order() -> None:
     assert level.tail is not None
     level.arrivals.append(recorded.put(101))
     for _ in range(4):
-        level.tail.take_back(level.fresh, 10, can_page, 30)
+        level.tail.take_back(level.fresh, 10, PAGEABLE, 30)
     assert (len(level.fresh), level.tail.runs_count, len(level)) == (10, 90, 101)
     assert numbers(list(level.all_fresh())) == list(range(1, 102))
     level.fresh.clear()
@@ -250,14 +250,14 @@ class TailMachine(RuleBasedStateMachine):
     @rule(most=st.integers(1, 20))
     def take_in(self, most: int) -> None:
         assert self.level.tail is not None
-        self.level.tail.take_in(can_page, self.written, most)
+        self.level.tail.take_in(PAGEABLE, self.written, most)
 
     @precondition(lambda self: self.level.tail is not None)
     @rule(keep=st.integers(0, 5), most=st.integers(1, 20))
     def take_back(self, keep: int, most: int) -> None:
         assert self.level.tail is not None
         if all(entry[NUMBER] < self.written for entry in self.level.fresh) and len(self.level.fresh) > keep:
-            self.level.tail.take_back(self.level.fresh, keep, can_page, most)
+            self.level.tail.take_back(self.level.fresh, keep, PAGEABLE, most)
 
     @precondition(lambda self: self.level.tail is not None)
     @rule(most=st.integers(1, 20), most_bytes=st.integers(1, 60))

@@ -1,19 +1,25 @@
 """Reads the puts of a block, for readers of deep backlogs: in one loop, and nothing of the other records.
 
+`put_stretch` says of a block what it holds without cutting it up, if it is one of many that are all alike.
+
 Pure. `record_codec.decode_records` reads all records of a block.
 """
 
 from collections.abc import Callable
 from struct import error as StructError
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import penstock_native
 from penstock_broker.log.format.record_codec import PREFIX, PUT, PUT_FIXED, Malformed, RecordType
 from penstock_broker.log.format.records import VOLATILE, Put
 
-__all__ = ["puts_in"]
+__all__ = ["PutStretch", "put_at", "put_stretch", "puts_in"]
 
-_read_puts: Any = penstock_native.messages and penstock_native.messages.read_puts
+_native: Any = penstock_native.messages
+_read_puts: Any = _native and _native.read_puts
+
+_OTHER_PUTS: Final = bytes((RecordType.COMMIT, RecordType.VOLATILE_PUT))
+"""Records in which there are puts too."""
 
 _MakePut = Callable[[type[Put], tuple[int, int, int, bytes, int]], Put]
 
@@ -59,3 +65,67 @@ def puts_in(data: bytes, begin: int, end: int, *, with_volatile: bool) -> list[P
     except StructError as error:
         raise Malformed(f"{end - offset} bytes behind the last record") from error
     return found
+
+
+class PutStretch(NamedTuple):
+    """Puts of one route set with the same flags, by ascending numbers, that stand one after the other in a block."""
+
+    data: bytes
+    begin: int
+    """Where the first of them begins in `data`."""
+    end: int
+    first: int
+    """The lowest number."""
+    last: int
+    puts: int
+    """How many they are."""
+    bytes: int
+    """Of their payloads."""
+    route_set: int
+    flags: int
+
+
+def put_stretch(data: bytes, begin: int, end: int) -> PutStretch | None:
+    """All puts that `puts_in` would find in a block, if they are a stretch; None if not, or if there are none."""
+    found = _find_stretch(data, begin, end, int(RecordType.PUT), _OTHER_PUTS)
+    return None if found is None else PutStretch(data, *found)
+
+
+def _stretch_in(
+    data: bytes, begin: int, end: int, put: int, others: bytes
+) -> tuple[int, int, int, int, int, int, int, int] | None:
+    at, start, upto = begin, -1, -1
+    first = last = count = size = route_set = flags = 0
+    while at < end:
+        if end - at < PREFIX.size:
+            return None
+        kind, marks, _, length = PREFIX.unpack_from(data, at)
+        following = at + PREFIX.size + length
+        if following > end or kind in others:
+            return None
+        if kind == put:
+            if length < PUT_FIXED:
+                return None
+            routes, _, number, _ = PUT.unpack_from(data, at)[4:]
+            if start < 0:
+                start = upto = at
+                first, last, route_set, flags = number, number - 1, routes, marks
+            if at != upto or number <= last or routes != route_set or marks != flags:
+                return None
+            last, upto = number, following
+            count += 1
+            size += length - PUT_FIXED
+        at = following
+    return None if start < 0 else (start, upto, first, last, count, size, route_set, flags)
+
+
+_find_stretch: Callable[[bytes, int, int, int, bytes], tuple[int, int, int, int, int, int, int, int] | None] = (
+    _native.put_stretch if _native else _stretch_in
+)
+
+
+def put_at(data: bytes, at: int) -> tuple[Put, int]:
+    """A put of a stretch, and where the next one begins."""
+    _, flags, _, length, route_set, _, message, arrival = PUT.unpack_from(data, at)
+    following = at + PREFIX.size + length
+    return Put(route_set, message, arrival, data[at + PUT.size : following], flags), following
