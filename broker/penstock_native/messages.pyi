@@ -66,8 +66,8 @@ def put_stretch(
     data: bytes, begin: int, end: int, type: int, others: bytes, /
 ) -> tuple[int, int, int, int, int, int, int, int] | None:
     """The puts of a block if they stand one after the other, with rising numbers, one route set and the same flags:
-    where they begin and end, the first and last number, how many they are, the bytes of their payloads, the route set and
-    the flags. None if not, if there are none, if a record has a type of `others`, or if one is not whole.
+    where they begin and end, the first and last number, how many they are, the bytes of their payloads, the route set
+    and the flags. None if not, if there are none, if a record has a type of `others`, or if one is not whole.
     """
 
 def stretch_entries(

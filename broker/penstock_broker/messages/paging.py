@@ -47,10 +47,10 @@ PAGED_PER_TURN: Final = 4000
 SERVED_PER_TURN: Final = 64
 """Queues with tails that are looked after in one turn."""
 
-READ_MESSAGES: Final = 256
+READ_MESSAGES: Final = 512
 """What is read for one queue in one turn: about a millisecond."""
 
-READ_BYTES: Final = 256 * 1024
+READ_BYTES: Final = 512 * 1024
 
 
 def adopt(broker: Broker) -> None:
@@ -97,7 +97,7 @@ def tail_of(log: Log, queue: Queue) -> PagedTail:
         found = entries.all_of(reading)
         if longest:
             found = [(*each[:EXPIRES], bounded(each[EXPIRES], each[AVAILABLE], longest), each[FLAGS]) for each in found]
-        return Stretch(found, reading.following)
+        return Stretch(found, reading.following, reading.bytes)
 
     def lost(count: int, size: int) -> None:
         queue.depth_bytes -= size
@@ -131,7 +131,8 @@ def keep_up(broker: Broker) -> None:
             paging.retry_ms.pop(queue, None)
             continue
         paging.queues.append(queue)
-        if (error := queue.backlog.selections.unread()) is not None:
+        selections = queue.backlog.selections
+        if selections.cursors and (error := selections.unread()) is not None:
             _failed(broker, queue, error)
         window = paging.window_messages(queue)
         for level in levels:
@@ -163,7 +164,7 @@ def _may_read(broker: Broker, queue: Queue) -> bool:
 def _fill(broker: Broker, queue: Queue, level: PriorityLevel) -> None:
     """Read what the consumers take next; without them only what shows how long the first waits."""
     try:
-        queue.pull(level, READ_MESSAGES, READ_BYTES)
+        queue.pull(level, READ_MESSAGES, min(READ_BYTES, broker.paging.window_bytes))
     except OSError as error:
         _failed(broker, queue, error)
         return

@@ -63,12 +63,11 @@ class RecordedEntries:
 
     def _add_block(self, block: PutBlock, found: list[Entry]) -> None:
         """Entries of all puts of a block; queues that read the same messages share them."""
-        stretch = block.stretch
-        if _stretch_entries is None or stretch is None or stretch.flags & _SPECIAL:
+        data, at, end = block.data, block.begin, block.upto
+        if _stretch_entries is None or data is None or block.flags & _SPECIAL:
             self._add_puts(block.puts() or [], found)
             return
         made: list[Entry] = []
-        data, at, end = stretch.data, stretch.begin, stretch.end
         while at < end:
             one = self._beginning
             marks = one.flags | LOGGED
@@ -76,7 +75,7 @@ class RecordedEntries:
             if at < end:
                 put, at = put_at(data, at)
                 made.append(self.of(put.message, put.payload, put.arrival, put.flags))
-        block.made = made
+        block.keep(made)
         found += made
 
     def _add_puts(self, puts: list[Put], found: list[Entry]) -> None:

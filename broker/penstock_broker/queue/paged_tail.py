@@ -208,16 +208,17 @@ class PagedTail:
     def _read_first(self, run: Run, most: int, most_bytes: int) -> tuple[list[Entry], int, int]:
         """What was read that is the run's; how many messages were read, and their bytes."""
         begin, end = run.near(run.first)
-        found, following = self._source(begin, end, most, most_bytes)
-        entries = run.own(found)
-        size, _, spilled = tally(entries)
+        found, following, read_bytes = self._source(begin, end, most, most_bytes)
+        entries, size, spilled = run.own(found), read_bytes, 0
+        if entries is not found or self.volatile:
+            size, _, spilled = tally(entries)
         self._leave(run, len(entries), size, spilled)
         if following > run.last or run.count <= 0:
             self._end(run)
             del self._pieces[0]
         else:
             run.first = following
-        return entries, len(found), size if entries is found else tally(found)[0]
+        return entries, len(found), read_bytes
 
     def _end(self, run: Run) -> None:
         """The run has been read: what has not come is lost."""
@@ -378,4 +379,4 @@ class PagedTail:
 
 
 def _nothing(first: int, last: int, most: int, most_bytes: int) -> Stretch:
-    return Stretch([], last + 1)
+    return Stretch([], last + 1, 0)

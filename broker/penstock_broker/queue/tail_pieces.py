@@ -62,8 +62,8 @@ class Pageable(Protocol):
     """Says which messages the log can give back as they are."""
 
     def __call__(self, entries: list[Entry], at: int, ceiling: int, limit: int, /) -> int:
-        """How many of the entries from `at` on, up to the first that it can't, or whose number does not rise, or is below
-        `ceiling`, or not below `limit`.
+        """How many of the entries from `at` on, up to the first that it can't, or whose number does not rise, or is
+        below `ceiling`, or not below `limit`.
         """
         ...
 

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from penstock_amqp.endpoint.events import NUMBER
+from penstock_amqp.endpoint.events import DATA, NUMBER
 from penstock_broker.queue.backlog import Backlog
 from penstock_broker.queue.flags import priority_of
 from penstock_broker.queue.paged_tail import PagedTail
@@ -30,7 +30,8 @@ def test_an_owner_gets_what_is_unread_of_its_group_before_what_another_met_behin
     ]
 
     def source(first: int, last: int, most: int, most_bytes: int) -> Stretch:
-        return Stretch([each for each in entries if first <= each[NUMBER] <= last], last + 1)
+        found = [each for each in entries if first <= each[NUMBER] <= last]
+        return Stretch(found, last + 1, sum(len(each[DATA]) for each in found))
 
     backlog, owner, other = Backlog({}), Somebody("owner"), Somebody("other")
     backlog.put(entries[:2])
@@ -58,7 +59,8 @@ class PagedHandingOut(HandingOut):
         if self.failing:
             raise OSError(5, "Input/output error")
         found = [each.entry for number, each in sorted(self.waiting.items()) if first <= number <= last][:3]
-        return Stretch(found, found[-1][NUMBER] + 1 if len(found) == 3 else last + 1)
+        size = sum(len(each[DATA]) for each in found)
+        return Stretch(found, found[-1][NUMBER] + 1 if len(found) == 3 else last + 1, size)
 
     def lost(self, count: int, size: int) -> None:
         raise AssertionError(f"{count} messages are lost")

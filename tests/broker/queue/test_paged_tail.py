@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock_amqp.endpoint.events import EXPIRES, FLAGS, NUMBER, Entry
+from penstock_amqp.endpoint.events import DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.tail_pieces import pageable_if
@@ -38,16 +38,20 @@ class Recorded:
         for number in range(first, last + 1):
             if number in self.entries:
                 if len(found) == most or sum(len(each[1]) for each in found) >= most_bytes:
-                    return Stretch(found, number)
+                    return Stretch(found, number, bytes_of(found))
                 found.append(self.entries[number])
                 self.read += 1
-        return Stretch(found, last + 1)
+        return Stretch(found, last + 1, bytes_of(found))
 
     def tail(self) -> PagedTail:
         return PagedTail(self.source, lambda count, size: self.lost.append((count, size)))
 
 
 PAGEABLE = pageable_if(lambda entry: entry[FLAGS] == LOGGED)
+
+
+def bytes_of(entries: list[Entry]) -> int:
+    return sum(len(entry[DATA]) for entry in entries)
 
 
 def numbers(entries: list[Entry]) -> list[int]:

@@ -7,16 +7,18 @@ Pure. `record_codec.decode_records` reads all records of a block.
 
 from collections.abc import Callable
 from struct import error as StructError
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 import penstock_native
 from penstock_broker.log.format.record_codec import PREFIX, PUT, PUT_FIXED, Malformed, RecordType
 from penstock_broker.log.format.records import VOLATILE, Put
 
-__all__ = ["PutStretch", "put_at", "put_stretch", "puts_in"]
+__all__ = ["put_at", "put_stretch", "puts_in"]
 
 _native: Any = penstock_native.messages
 _read_puts: Any = _native and _native.read_puts
+
+_PUT: Final = int(RecordType.PUT)
 
 _OTHER_PUTS: Final = bytes((RecordType.COMMIT, RecordType.VOLATILE_PUT))
 """Records in which there are puts too."""
@@ -67,33 +69,10 @@ def puts_in(data: bytes, begin: int, end: int, *, with_volatile: bool) -> list[P
     return found
 
 
-class PutStretch(NamedTuple):
-    """Puts of one route set with the same flags, by ascending numbers, that stand one after the other in a block."""
-
-    data: bytes
-    begin: int
-    """Where the first of them begins in `data`."""
-    end: int
-    first: int
-    """The lowest number."""
-    last: int
-    puts: int
-    """How many they are."""
-    bytes: int
-    """Of their payloads."""
-    route_set: int
-    flags: int
+_Stretch: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 
 
-def put_stretch(data: bytes, begin: int, end: int) -> PutStretch | None:
-    """All puts that `puts_in` would find in a block, if they are a stretch; None if not, or if there are none."""
-    found = _find_stretch(data, begin, end, int(RecordType.PUT), _OTHER_PUTS)
-    return None if found is None else PutStretch(data, *found)
-
-
-def _stretch_in(
-    data: bytes, begin: int, end: int, put: int, others: bytes
-) -> tuple[int, int, int, int, int, int, int, int] | None:
+def _stretch_in(data: bytes, begin: int, end: int, put: int, others: bytes) -> _Stretch | None:
     at, start, upto = begin, -1, -1
     first = last = count = size = route_set = flags = 0
     while at < end:
@@ -119,9 +98,19 @@ def _stretch_in(
     return None if start < 0 else (start, upto, first, last, count, size, route_set, flags)
 
 
-_find_stretch: Callable[[bytes, int, int, int, bytes], tuple[int, int, int, int, int, int, int, int] | None] = (
+_find_stretch: Callable[[bytes, int, int, int, bytes], _Stretch | None] = (
     _native.put_stretch if _native else _stretch_in
 )
+
+
+def put_stretch(data: bytes, begin: int, end: int) -> _Stretch | None:
+    """All puts that `puts_in` would find in a block, if they stand one after the other by ascending numbers, with one
+    route set and the same flags: a *stretch*. None if not, or if there are none.
+
+    Its fields are: where the first put begins and the last ends, the first and the last number, how many they are, the
+    bytes of their payloads, the route set, and the flags.
+    """
+    return _find_stretch(data, begin, end, _PUT, _OTHER_PUTS)
 
 
 def put_at(data: bytes, at: int) -> tuple[Put, int]:

@@ -9,11 +9,20 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from penstock_broker.log.disk.files import FileLayer, read_file
-from penstock_broker.log.format.blocks import BLOCK_ALIGNMENT, BLOCK_HEADER, block_candidates, decode_block
-from penstock_broker.log.format.puts import put_stretch, puts_in
+from penstock_broker.log.format.blocks import (
+    BLOCK_ALIGNMENT,
+    BLOCK_HEADER,
+    BLOCK_LENGTH,
+    BlockFlag,
+    block_candidates,
+    decode_block,
+    padded,
+    records_of_block,
+)
+from penstock_broker.log.format.puts import puts_in
 from penstock_broker.log.format.record_codec import Malformed, decode_records
 from penstock_broker.log.format.records import Put, Record, RouteDifference, RouteSet
 from penstock_broker.log.format.route_sets import KnownRouteSets, RouteSets
@@ -26,7 +35,7 @@ __all__ = ["MessageReader"]
 
 LOGGER = logging.getLogger(__name__)
 
-READ_BYTES: Final = 128 * 1024
+READ_BYTES: Final = 256 * 1024
 """Bytes that one system call reads, if no single block is longer."""
 KEPT_BYTES: Final = 4 * 1024 * 1024
 """Bytes of blocks that are kept decoded."""
@@ -43,20 +52,14 @@ KEPT_ROUTES: Final = 256
 """Route sets that are remembered of those that no put will name again."""
 
 
+_SEAL: Final = int(BlockFlag.SEAL)
+
 _MESSAGE: Final = itemgetter(Put._fields.index("message"))
 
 
-class _Records(NamedTuple):
-    """Of one block."""
-
-    data: bytes
-    begin: int
-    """Where in `data` they begin."""
-    length: int
-    end: int
-    """Where the next block of the segment begins."""
-    is_current: bool
-    """The block is of the present epoch."""
+_Records: TypeAlias = tuple[bytes, int, int, int, bool]
+"""Of one block: bytes, where in them the records begin and end, where the next block of the segment begins, and whether
+the block is of the present epoch."""
 
 
 class MessageReader:
@@ -92,10 +95,9 @@ class MessageReader:
         number = first
 
         def is_ours(route_set: int, segment: Segment) -> bool:
-            known = ours.get(route_set)
-            if known is None:
-                known = ours[route_set] = self._is_for(incarnation, route_set, segment)
-            return known
+            if route_set not in ours:
+                ours[route_set] = self._is_for(incarnation, route_set, segment)
+            return ours[route_set]
 
         while number <= last and found.count < most and found.bytes < most_bytes:
             segment, upto = self._usage.places.stretch(number)
@@ -105,7 +107,7 @@ class MessageReader:
                 reached = upto + 1
                 for block in self._blocks_from(segment, start, number, upto):
                     if block.route_set is not None and block.first >= number and block.last <= upto:
-                        if is_ours(block.route_set, segment):
+                        if ours.get(block.route_set) or is_ours(block.route_set, segment):
                             found.add(block)
                     else:
                         found.add_puts(
@@ -127,7 +129,8 @@ class MessageReader:
         puts = block.puts()
         if puts is not None:
             return puts
-        self._forget((block.segment.number, block.at))
+        _, length = self._kept.pop((block.segment.number, block.at), (None, 0))
+        self._kept_bytes -= length
         again = self._block(block.segment, block.at)
         return again.puts() or [] if again is not None else []
 
@@ -159,7 +162,8 @@ class MessageReader:
         at = segment.definitions.get(route_set, 0)
         found = self._records(segment, at) if at else None
         if found is not None:
-            records = decode_records(memoryview(found.data)[found.begin : found.begin + found.length])
+            data, begin, upto, _, _ = found
+            records = decode_records(memoryview(data)[begin:upto])
         else:
             records = self._records_of_digest(segment)
         for record in records:
@@ -232,17 +236,19 @@ class MessageReader:
         try:
             if found is None:
                 raise Malformed("no sound block begins there")
-            upto = found.begin + found.length
-            puts = put_stretch(found.data, found.begin, upto) or sorted(
-                puts_in(found.data, found.begin, upto, with_volatile=found.is_current), key=_MESSAGE
-            )
+            data, begin, upto, end, is_current = found
+            read = PutBlock(segment, at, end, data, begin, upto)
+            if read.data is None:
+                read.use(sorted(puts_in(data, begin, upto, with_volatile=is_current), key=_MESSAGE))
         except Malformed as error:
             if key not in self._named:
                 self._named.add(key)
                 LOGGER.error("the log is damaged: %s, byte %d: %s; its messages are lost", segment.path, at, error)
             return None
-        read = PutBlock(segment, at, found.end, puts)
-        self._keep(key, read, found.length)
+        self._kept[key] = read, upto - begin
+        self._kept_bytes += upto - begin
+        while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
+            self._kept_bytes -= self._kept.popitem(last=False)[1][1]
         return read
 
     def _gives_up(self, key: tuple[int, int]) -> bool:
@@ -259,17 +265,24 @@ class MessageReader:
     def _records(self, segment: Segment, at: int) -> _Records | None:
         """The block that begins there; None if it is not sound."""
         data, view_at = self._bytes(segment, at)
-        block = decode_block(memoryview(data), at, segment.number, self._seed, view_at=view_at)
-        if block is None:
+        place = records_of_block(data, at - view_at, at, segment.number, self._seed)
+        if place is None:
             return None
-        begin = at - view_at + BLOCK_HEADER.size
-        end = segment.end if block.is_seal else block.end
-        return _Records(data, begin, block.length, end, block.epoch == self._epoch)
+        begin, upto, flags, epoch = place
+        end = segment.end if flags & _SEAL else at + padded(BLOCK_HEADER.size + upto - begin)
+        return data, begin, upto, end, epoch == self._epoch
 
     def _bytes(self, segment: Segment, at: int) -> tuple[bytes, int]:
         """Bytes of the segment that hold the whole block at `at`, and where they begin."""
         number, begin, data = self._chunk
-        if number == segment.number and begin <= at and _holds_block(data, at - begin):
+        start = at - begin
+        whole = start + BLOCK_HEADER.size
+        if (
+            number == segment.number
+            and begin <= at
+            and whole <= len(data)
+            and whole + BLOCK_LENGTH.unpack_from(data, start)[0] <= len(data)
+        ):
             return data, begin
         most = min(READ_BYTES, segment.end - at)  # never what is not written yet
         try:
@@ -278,7 +291,7 @@ class MessageReader:
             data = self._files.pread(segment.handle, min(BLOCK_HEADER.size, most), at)  # the block may be readable
         self._ask_ahead(segment, at + len(data))
         if len(data) >= BLOCK_HEADER.size and not _holds_block(data, 0):
-            length = BLOCK_HEADER.size + BLOCK_HEADER.unpack_from(data)[3]
+            length = BLOCK_HEADER.size + BLOCK_LENGTH.unpack_from(data)[0]
             if length <= segment.end - at:
                 data = self._files.pread(segment.handle, length, at)
         self._chunk = segment.number, at, data
@@ -295,17 +308,7 @@ class MessageReader:
         if descriptor is not None and begin < segment.end:
             os.posix_fadvise(descriptor, begin, min(at + AHEAD_BYTES, segment.end) - begin, os.POSIX_FADV_WILLNEED)
 
-    def _keep(self, key: tuple[int, int], block: PutBlock, length: int) -> None:
-        self._kept[key] = block, length
-        self._kept_bytes += length
-        while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
-            self._forget(next(iter(self._kept)))
-
-    def _forget(self, key: tuple[int, int]) -> None:
-        _, length = self._kept.pop(key, (None, 0))
-        self._kept_bytes -= length
-
 
 def _holds_block(data: bytes, at: int) -> bool:
-    size = BLOCK_HEADER.size
-    return len(data) >= at + size and len(data) >= at + size + BLOCK_HEADER.unpack_from(data, at)[3]
+    whole = at + BLOCK_HEADER.size
+    return len(data) >= whole and len(data) >= whole + BLOCK_LENGTH.unpack_from(data, at)[0]

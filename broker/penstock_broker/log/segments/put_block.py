@@ -7,7 +7,7 @@ what stands before the payloads: who asked makes of the bytes what it needs, onc
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from penstock_broker.log.format.puts import PutStretch, puts_in
+from penstock_broker.log.format.puts import put_stretch, puts_in
 from penstock_broker.log.format.records import Put
 from penstock_broker.log.segments.segment_usage import Segment
 
@@ -18,45 +18,47 @@ class PutBlock:
     """The puts of one block with a payload of their own."""
 
     __slots__ = (
-        "_made", "_puts", "at", "bytes", "count", "end", "first", "flags", "last", "route_set", "segment", "stretch",
+        "_puts", "at", "begin", "bytes", "count", "data", "end", "first", "flags", "last", "made", "route_set",
+        "segment", "upto",
     )  # fmt: skip
 
-    def __init__(self, segment: Segment, at: int, end: int, found: PutStretch | list[Put]) -> None:
-        """`at`: where the block begins in the segment, `end`: where the next one does; `found`: ascending."""
+    def __init__(self, segment: Segment, at: int, end: int, data: bytes, begin: int, upto: int) -> None:
+        """`at`: where the block begins in the segment, `end`: where the next one does; `data` has its records from
+        `begin` to `upto`.
+        """
         self.segment, self.at, self.end = segment, at, end
-        self._made: list[Any] | None = None
+        self.made: list[Any] | None = None
+        """What was made of the bytes: one thing for each put, the same for all who read them. Nobody may change it."""
         self._puts: list[Put] | None = None
-        self.stretch: PutStretch | None = None
-        """The bytes of the puts, if these are plain and nobody has made anything of them yet."""
-        self.route_set: int | None
-        """All of them are of this one; None: of several, or there is none."""
-        self.flags = 0
-        """Of each put of a stretch."""
-        if isinstance(found, PutStretch):
-            self.stretch = found
-            self.first, self.last, self.count, self.bytes = found.first, found.last, found.puts, found.bytes
-            self.route_set, self.flags = found.route_set, found.flags
-        else:
-            self._puts, self.count = found, len(found)
-            self.bytes = sum([len(put.payload) for put in found])
-            self.first, self.last = (found[0].message, found[-1].message) if found else (-1, -1)
-            route_sets = {put.route_set for put in found}
-            self.route_set = route_sets.pop() if len(route_sets) == 1 else None
+        stretch = put_stretch(data, begin, upto)
+        if stretch is not None:
+            self.data: bytes | None = data
+            """The bytes of the puts, from `begin` to `upto`, if these are a stretch (`puts.put_stretch`) of which
+            nobody has made anything yet.
+            """
+            self.begin, self.upto, self.first, self.last, self.count, self.bytes, routes, self.flags = stretch
+            self.route_set: int | None = routes
+            """All of them are of this one; None: of several, or there is none."""
+            return
+        self.data = None
+        self.begin = self.upto = self.flags = 0
 
-    @property
-    def made(self) -> list[Any] | None:
-        """What was made of the bytes: one thing for each put, the same for all who read them. It must not be changed."""
-        return self._made
+    def use(self, puts: list[Put]) -> None:
+        """These are all puts of a block that are not a stretch, by number."""
+        self._puts, self.count = puts, len(puts)
+        self.bytes = sum([len(put.payload) for put in puts])
+        self.first, self.last = (puts[0].message, puts[-1].message) if puts else (-1, -1)
+        route_sets = {put.route_set for put in puts}
+        self.route_set = route_sets.pop() if len(route_sets) == 1 else None
 
-    @made.setter
-    def made(self, made: list[Any]) -> None:
-        self._made, self.stretch = made, None  # so that no payload is in memory twice
+    def keep(self, made: list[Any]) -> None:
+        """Something was made of the bytes, which are given up, so that no payload is in memory twice."""
+        self.made, self.data = made, None
 
     def puts(self) -> list[Put] | None:
         """By number; None if something else was made of the bytes, so that they have to be read again."""
-        if self._puts is None and self.stretch is not None:
-            stretch = self.stretch
-            self._puts, self.stretch = puts_in(stretch.data, stretch.begin, stretch.end, with_volatile=False), None
+        if self._puts is None and self.data is not None:
+            self._puts, self.data = puts_in(self.data, self.begin, self.upto, with_volatile=False), None
         return self._puts
 
 
@@ -66,6 +68,8 @@ class Reading(NamedTuple):
     parts: list[PutBlock | list[Put]]
     """Blocks of which all puts were asked for, and others' puts."""
     following: int
+    bytes: int
+    """Of all payloads."""
 
     @property
     def puts(self) -> list[Put]:
@@ -87,7 +91,10 @@ class Gathering:
     def add(self, block: PutBlock) -> None:
         """All puts of a block that has some. Of a message that was there before, the later put counts."""
         if block.first > self.last:
-            self._append(block, block.last, block.count, block.bytes)
+            self.parts.append(block)
+            self.last = block.last
+            self.count += block.count
+            self.bytes += block.bytes
         else:
             self.add_puts(self._puts_of(block))
 
@@ -97,18 +104,15 @@ class Gathering:
             return
         size = sum([len(put.payload) for put in puts])
         if puts[0].message > self.last:
-            self._append(puts, puts[-1].message, len(puts), size)
+            self.parts.append(puts)
+            self.last = puts[-1].message
+            self.count += len(puts)
+            self.bytes += size
             return
         by_number = {put.message: put for put in self._puts()} | {put.message: put for put in puts}
         self.parts = [[by_number[number] for number in sorted(by_number)]]
         self.count, self.last = len(by_number), max(by_number)
-        self.bytes += size
-
-    def _append(self, part: PutBlock | list[Put], last: int, count: int, size: int) -> None:
-        self.parts.append(part)
-        self.last = last
-        self.count += count
-        self.bytes += size
+        self.bytes = sum([len(put.payload) for put in by_number.values()])
 
     def _puts(self) -> list[Put]:
         return [put for part in self.parts for put in (part if isinstance(part, list) else self._puts_of(part))]
@@ -116,5 +120,6 @@ class Gathering:
     def reading(self, following: int) -> Reading:
         """What was found below this number, at which the next read goes on."""
         if self.last >= following:
-            return Reading([[put for put in self._puts() if put.message < following]], following)
-        return Reading(self.parts, following)
+            puts = [put for put in self._puts() if put.message < following]
+            return Reading([puts], following, sum([len(put.payload) for put in puts]))
+        return Reading(self.parts, following, self.bytes)
