@@ -1,8 +1,9 @@
 """The time: where the loop gets it, the time of the turn, and the timers.
 
 Nothing below the loop asks the system for the time: the loop sets `TurnClock` at the beginning of each turn, and runs
-the timers that are due. Timers are one heap of deadlines, and none is ever taken out early: an action whose reason is
-gone has to find that out by itself. Source: docs/decisions/027-timers.md.
+the timers that are due. Work that is done in slices, which are counted in messages, asks `TurnClock.stint` as well.
+Timers are one heap of deadlines, and none is ever taken out early: an action whose reason is gone has to find that out
+by itself. Source: docs/decisions/027-timers.md.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ __all__ = ["SYSTEM_CLOCK", "Clock", "Timers", "TurnClock"]
 
 logger = logging.getLogger(__name__)
 
+
+STINT_SECONDS: Final = 0.002
+"""What work that is done in slices may take of a turn."""
 
 AGAIN_MS: Final = 1000
 """After so long a timer of the broker's own runs again that has failed."""
@@ -113,7 +117,7 @@ def _what(action: Callable[[], None]) -> object:
 class TurnClock:
     """The time of this turn, which the loop sets, and the timers."""
 
-    __slots__ = ("now_ms", "now_us", "timers", "turns")
+    __slots__ = ("now_ms", "now_us", "seconds", "timers", "turns")
 
     def __init__(self) -> None:
         self.now_us = 0
@@ -123,6 +127,14 @@ class TurnClock:
         self.timers = Timers()
         self.turns = 0
         """Turns since the start."""
+        self.seconds: Callable[[], float] = lambda: 0.0
+        """`Clock.seconds` of the loop, for `stint`; without a loop no time passes."""
+
+    def stint(self) -> Callable[[], bool]:
+        """Begin a slice of some work: what is returned says whether the slice has taken its time."""
+        seconds = self.seconds
+        end = seconds() + STINT_SECONDS
+        return lambda: seconds() >= end
 
     def after(self, milliseconds: int, action: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
         """Run `action` once, the given number of milliseconds after the time of this turn. `failed`: see `Timers`."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import resource
 import sys
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from benching.long_turns import timed_broker
 from benching.wide_turns import Client, Turns, request, steady
 from proton import Endpoint
 
@@ -28,17 +28,9 @@ IDLE_MS = 60_000
 
 def connection_turns(count: int) -> None:
     """Print, for each kind of work, how many turns it took and how long the longest was."""
-    from support.stepped_broker import SteppedBroker
-
-    class Timed(SteppedBroker):
-        """Turns are cut by the thread's processor time too."""
-
-        def _look(self) -> float:
-            return time.thread_time()
-
     count = _allowed(count)
     limits = {"connections": count + 10, "unauthenticated_per_peer": None}
-    timed = Timed({"limits": limits})
+    timed = timed_broker({"limits": limits})
     steady()
     clients = _storm(timed, count)
     _time_outs(timed, count)

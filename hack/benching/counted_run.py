@@ -146,9 +146,16 @@ class Rig:
             self.sender: Sender = TransactionalSender(producer, scenario.address, self._accepted)
         else:
             self.sender = producer.sender("count", scenario.address, self._accepted)
+        others = [self._peer(f"producer {number}") for number in range(1, scenario.producers)]
+        self._others = [each.sender("count", scenario.address, self._accepted) for each in others]
         times = -(-scenario.batch // len(scenario.messages))
         self.batch = (list(scenario.messages) * times)[: scenario.batch]
-        while any(each.attached is None for each in receivers) or not self.sender.credit or self._prepares():
+        senders = [self.sender, *self._others]
+        while (
+            not all(each.attached is not None for each in receivers)
+            or self._prepares()
+            or not all(each.credit for each in senders)
+        ):
             self.turn()
 
     def _listener(self) -> Any:
@@ -196,6 +203,12 @@ class Rig:
             )
         ]
         receivers += [
+            consumer.receiver(
+                f"copy-{number}|global", address, self._received, capabilities=capabilities, durable=scenario.durable
+            )
+            for number in range(1, scenario.copies)
+        ]
+        receivers += [
             consumer.receiver(f"other-{number}", address, self._received, selector=selector)
             for number, selector in enumerate(scenario.others)
         ]
@@ -235,7 +248,7 @@ class Rig:
             self.clock.us += self.scenario.delay_ms * 1000
             if self._mover is not None:
                 self._mover.move(len(self.batch))
-            while self.received < target:
+            while self.received < target * self.scenario.copies:
                 self.turn()
 
     def publish(self, messages: int) -> None:
@@ -270,6 +283,10 @@ class Rig:
             self.turn()
 
     def _send_batch(self) -> None:
+        if self._others:
+            for sender, message in zip((self.sender, *self._others), self.batch, strict=True):
+                sender.send([message])
+            return
         if self._coordinator is None:
             self.sender.send(self.batch)
             return

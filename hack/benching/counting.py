@@ -17,8 +17,8 @@ RUN = Path(__file__).resolve().parent / "counted_run.py"
 SWITCH = Path(__file__).resolve().parent / "callgrind.c"
 BASELINE = Path(__file__).resolve().parent / "baseline.json"
 TOLERANCE = 0.02
-COPIES = "glibc.cpu.x86_rep_movsb_threshold=1073741824"
-"""Large copies are not one instruction of the processor, which callgrind counts as one per byte."""
+COPIES = "glibc.cpu.x86_rep_movsb_threshold=1073741824:glibc.cpu.x86_rep_stosb_threshold=1073741824"
+"""Large copies, and zeros, are not one instruction of the processor, which callgrind counts as one per byte."""
 STRAY_SYNCS = 0.005
 """Per message: a whole run may have one lazy sync more or less without a change of the code."""
 

@@ -1,100 +1,57 @@
-"""`hack/bench flow`: one producer, one consumer, at full speed; Penstock beside a stock reactor broker, in rounds."""
+"""`hack/bench flow`: one producer, one consumer, at full speed; Penstock beside a stock reactor broker, in rounds.
+
+Penstock's messages go through a topic and a durable subscription. The stock broker keeps nothing on disk.
+"""
 
 from __future__ import annotations
 
-import json
-import os
-import statistics
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
-PARTS = Path(__file__).resolve().parent
-TESTS = PARTS.parent.parent / "tests"
-_PENSTOCK = """
-import sys
-from pathlib import Path
-from penstock_broker import main
-sys.exit(main.run(data=Path(sys.argv[1]), listen=["127.0.0.1:0"], dev=True, ready_file=Path(sys.argv[2])))
-"""
+from benching import machine
+from benching.bar_chart import Bar, bars
+from benching.brokers import Broker, penstock, stock, topic
+from benching.results import Column, Run, medians
+from benching.rounds import Job, interleaved, load, place, reported
 
+__all__ = ["BODIES", "COLOURS", "COLUMNS", "chart", "flow", "one_flow"]
 
-@dataclass(frozen=True)
-class Peer:
-    """A running broker and where it is reached. `address`: what is published to and received from."""
-
-    name: str
-    pid: int
-    host: str
-    port: str
-    address: str
+BODIES = (
+    ("100 B volatile", 100, 0),
+    ("1 KiB volatile", 1024, 0),
+    ("100 B durable", 100, 1),
+    ("1 KiB durable", 1024, 1),
+)
+"""Case, bytes, durable."""
+COLUMNS = (
+    Column("messages/s", "rate", ",.0f"),
+    Column("broker us/message", "broker_us", ".1f"),
+    Column("client us/message", "client_us", ".2f"),
+)
+COLOURS = ("#054fb9", "#c44601", "#5b7c00", "#8b5fbf", "#777777")
 
 
-@contextmanager
-def running(name: str, folder: Path) -> Iterator[Peer]:
-    """Start a broker, wait until it listens, and end it."""
-    ready = folder / f"{name}.ready"
-    if name == "penstock":
-        command, address = [sys.executable, "-c", _PENSTOCK, str(folder / "data"), str(ready)], "amq.topic/bench"
-    else:
-        command, address = [sys.executable, str(PARTS / "stock_broker.py"), str(ready)], "bench"
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=(folder / f"{name}.log").open("w"))
-    try:
-        while not ready.exists() or not ready.read_text():
-            if process.poll() is not None:
-                raise SystemExit(f"{name} did not start:\n{(folder / f'{name}.log').read_text()[-2000:]}")
-            time.sleep(0.05)
-        text = ready.read_text()
-        host, _, port = (json.loads(text)["amqp"] if name == "penstock" else text).rpartition(":")
-        yield Peer(name, process.pid, host, port, address)
-    finally:
-        process.terminate()
-        process.wait()
+def flow(seconds: float, rounds: int) -> int:
+    """Measure and report; the exit code."""
+    with place() as folder, penstock(folder) as ours, stock(folder) as theirs:
+        before = machine.described(folder)
+        jobs = [
+            Job(case, broker.name, partial(one_flow, broker, where, seconds, size=size, durable=durable))
+            for case, size, durable in BODIES
+            for broker, where in ((ours, topic("bench")), (theirs, dict(theirs.queue)))
+            if broker is ours or not durable
+        ]
+        runs = interleaved(jobs, rounds)
+    drawn = chart("Processor time of a message, 1 producer and 1 consumer", "us", medians(runs), "broker_us")
+    return reported("flow", before, [(runs, COLUMNS)], {"flow": drawn})
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process, all threads."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def one_flow(broker: Broker, where: dict[str, str], seconds: float, **options: str | float) -> dict[str, float]:
+    """One run at full speed; counted until the last message is accepted and received."""
+    return load(broker, {**where, "warmup": 0, "seconds": seconds, **options}).flow()
 
 
-def one_round(peer: Peer, messages: int, size: int, kind: str) -> tuple[float, float]:
-    """(messages per second, broker CPU in microseconds per message)"""
-    before = cpu_seconds(peer.pid)
-    arguments = [peer.host, peer.port, peer.address, peer.address, str(messages), str(size), kind]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-    ran = subprocess.run(
-        [sys.executable, str(PARTS / "flow_load.py"), *arguments], capture_output=True, text=True, env=environment
-    )
-    if ran.returncode:
-        raise SystemExit(f"the load on {peer.name} failed:\n{ran.stderr[-2000:]}")
-    return messages / float(ran.stdout), (cpu_seconds(peer.pid) - before) / messages * 1e6
-
-
-def flow(messages: int, rounds: int) -> None:
-    """Print a table; the rounds are interleaved, all of them are shown, and the result is the median of the CPU time
-    per message."""
-    with (
-        tempfile.TemporaryDirectory() as name,
-        running("penstock", Path(name)) as ours,
-        running("stock", Path(name)) as stock,
-    ):
-        for size in (100, 1024):
-            figures: dict[str, list[tuple[float, float]]] = {}
-            for _ in range(rounds):
-                figures.setdefault("stock reactor, in memory", []).append(
-                    one_round(stock, messages // 20, size, "volatile")
-                )
-                for kind in ("volatile", "durable"):
-                    figures.setdefault(f"penstock, {kind}", []).append(one_round(ours, messages, size, kind))
-            reference = statistics.median(cpu for _, cpu in figures["stock reactor, in memory"])
-            for label, rows in figures.items():
-                cpu = statistics.median(cpu for _, cpu in rows)
-                rates = " ".join(f"{rate:,.0f}" for rate, _ in rows)
-                share = f"1/{reference / cpu:.0f} of stock"
-                print(f"{size:5} B  {label:26} {cpu:7.2f} us/message  {share}  messages/s: {rates}", flush=True)
+def chart(title: str, unit: str, rows: list[Run], figure: str) -> str:
+    """Bars, grouped by case, a colour for each broker."""
+    colours = dict(zip(dict.fromkeys(row.broker for row in rows), COLOURS, strict=False))
+    shown = [row for row in rows if figure in row.figures]
+    return bars(title, unit, [Bar(row.case, row.broker, colours[row.broker], row.figures[figure]) for row in shown])

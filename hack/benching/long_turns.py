@@ -1,8 +1,8 @@
 """`hack/bench turns`: the longest turn of the loop that a queue with very many messages brings about, in milliseconds.
 
 The parts of the work that the loop does in one turn each are run here by hand, on a broker in this process with a
-simulated file system, and timed one by one, by the thread's processor time: other work does not count. The first turn,
-in which the work begins, is shown apart from the others.
+simulated file system, and timed one by one, by the thread's processor time: other work does not count. The same clock
+bounds the slices. The first turn, in which the work begins, is shown apart from the others.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benching.scenarios import TWO_PROPERTIES
 
@@ -23,10 +24,24 @@ LIMIT_MS = 5.0
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tests"))
 
 
+if TYPE_CHECKING:
+    from support.stepped_broker import SteppedBroker
+
+
+def timed_broker(settings: dict[str, object] | None = None, segment_bytes: int = 64 * 1024) -> SteppedBroker:
+    """A broker whose turns and slices are cut by the thread's processor time."""
+    from support.stepped_broker import SteppedBroker
+
+    class Timed(SteppedBroker):
+        def _look(self) -> float:
+            return time.thread_time()
+
+    return Timed(settings, segment_bytes=segment_bytes)
+
+
 def turns(messages: int) -> None:
     """Print, for each kind of work, how many turns it took and how long the first and the longest other one were."""
     from crash.load_client import encoded
-    from support.stepped_broker import SteppedBroker
 
     from penstock_api.management import Operation
     from penstock_api.message_operations import PeekRequest
@@ -35,7 +50,7 @@ def turns(messages: int) -> None:
     from penstock_broker.management.queue_messages import MessagesTask, PeekTask, everything
     from penstock_broker.messages.expiry import keep_time
 
-    timed = SteppedBroker()
+    timed = timed_broker()
     broker = timed.broker
     queue = timed.make_queue("jobs")
     data = encoded(bytes(100), durable=False, properties=TWO_PROPERTIES)

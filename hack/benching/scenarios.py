@@ -85,22 +85,32 @@ class Scenario:
     delay_ms: int = 0
     """The clock moves on so far once a batch has been taken."""
     batch: int = BATCH
+    producers: int = 1
+    """If they are several, each sends one message of a batch, on a connection of its own."""
     first: int = 320
     """Messages before counting begins."""
     counted: int = 960
+    copies: int = 1
+    """So many subscriptions like the consumer's get each message; the figures are per copy."""
     mebibytes: int = 0
     """How long each message is, if the figures are per MiB and not per message."""
 
     @property
     def units(self) -> int:
-        """What the figures are per: messages, or MiB."""
-        return self.counted * (self.mebibytes or 1)
+        """What the figures are per: messages, copies, or MiB."""
+        return self.counted * (self.mebibytes or self.copies)
 
 
 def _plain(kind: str, size: int) -> Scenario:
     durable = kind == "durable"
     message = encoded(bytes(size), durable=durable, properties=TWO_PROPERTIES)
     return Scenario(f"{kind} {size} B", (message,), durable, is_plain=True, counted=2560)
+
+
+def _waiting(producers: int) -> Scenario:
+    message = encoded(bytes(1024), durable=True, properties=TWO_PROPERTIES)
+    name = f"{producers} that wait, durable 1024 B"
+    return Scenario(name, (message,), durable=True, producers=producers, batch=producers, first=400, counted=2000)
 
 
 def _coming(name: str, *, waiting: int, memory_mib: int, shallow: str = "") -> Scenario:
@@ -163,12 +173,15 @@ def _binding(value: str) -> bytes:
 _BODY = bytes(100)
 _MESSAGE = encoded(_BODY, durable=False, properties=TWO_PROPERTIES)
 _KIB = encoded(bytes(1024), durable=False, properties=TWO_PROPERTIES)
+_DURABLE_KIB = encoded(bytes(1024), durable=True, properties=TWO_PROPERTIES)
 SCENARIOS = (
     _plain("volatile", 100),
     _plain("volatile", 1024),
     _plain("durable", 100),
     _plain("durable", 1024),
     Scenario("queue", (_MESSAGE,), address="count-queue", is_queue=True),
+    Scenario("100 copies", (_MESSAGE,), copies=100, batch=16, first=64, counted=192),
+    Scenario("100 copies, durable 1024 B", (_DURABLE_KIB,), durable=True, copies=100, batch=16, first=64, counted=192),
     Scenario("selector", (_MESSAGE,), selector="k2 > 5 AND k1 LIKE 'value%'"),
     Scenario("200 other equalities", (_MESSAGE,), others=tuple(f"k1 = 'other-{n}'" for n in range(200))),
     Scenario(
@@ -204,6 +217,7 @@ SCENARIOS = (
     Scenario("TLS 1024 B", (_KIB,), way=Way.TLS),
     Scenario("WebSocket", (_MESSAGE,), way=Way.WEB_SOCKET),
     Scenario("WebSocket 1024 B", (_KIB,), way=Way.WEB_SOCKET),
+    _waiting(50),
     _large(1),
     _large(4),
     _coming("1024 B that come to an empty queue", waiting=0, memory_mib=_MUCH_MIB),

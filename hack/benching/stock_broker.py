@@ -50,7 +50,13 @@ class StockBroker(MessagingHandler):
     def on_link_closing(self, event: object) -> None:
         self._leave(event.link)
 
+    def on_connection_closing(self, event: object) -> None:
+        self._leave_all(event)
+
     def on_disconnected(self, event: object) -> None:
+        self._leave_all(event)
+
+    def _leave_all(self, event: object) -> None:
         link = event.connection.link_head(Endpoint.REMOTE_ACTIVE)
         while link:
             self._leave(link)

@@ -8,24 +8,38 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.log.crash_points import BEFORE, BEHIND, WITHIN
-from crash.crash_load import Load
-from crash.load_client import Gone
-from crash.lossy_files import Tally
+from crash.crash_load import Load, Refused, Silence
+from crash.load_client import Closed, Gone
+from crash.lossy_files import Tally, Work
 from support.waiting import until
 
+SEGMENT_BYTES = 4 * 1024 * 1024
+SMALL_SEGMENT_BYTES = 1024 * 1024
+"""So that segments are recycled and compacted between two kills."""
 START_SECONDS = 300
 END_SECONDS = 300
 TALLIED = ("counted", "lossy")
 """File layers that know what is synced, and that `Victim.arm` works with."""
-POINTED = ("points", "lossy-points")
+POINTED = ("points", "lossy-points", "failing-points")
 """File layers that know at which point of its work the log is."""
 POINTS = [
     (point, when)
-    for point in ("put", "ack", "topology", "checkpoint", "seal", "segment header", "segment over", "spare filled")
+    for point in (
+        "put",
+        "copy",
+        "ack",
+        "topology",
+        "checkpoint",
+        "seal",
+        "segment header",
+        "segment over",
+        "spare filled",
+    )
     for when in (BEFORE, WITHIN, BEHIND)
 ] + [
     (point, when)
@@ -33,6 +47,8 @@ POINTS = [
     for when in (BEFORE, BEHIND)
 ]
 """The points that are passed under this load."""
+MOST_AFTER_EBB = 3_000
+"""Fewer than so many messages are accepted between an ebb and the kill."""
 MOST_ACCEPTS = 60_000
 """After so many the broker is killed although it has not come to the point."""
 TESTS = Path(__file__).resolve().parent.parent
@@ -56,11 +72,18 @@ class Outcome:
     violations: list[str] = field(default_factory=list[str])
     points: dict[str, int] = field(default_factory=dict[str, int])
     """How many kills each point met."""
+    work: Counter[Work] = field(default_factory=Counter[Work])
+    """What compaction and paging did, in all lives of the broker."""
 
     @property
     def rate(self) -> float:
         """Durable messages accepted per second under load, each going to three subscriptions."""
         return self.accepted / self.seconds if self.seconds else 0.0
+
+    @property
+    def idle(self) -> list[str]:
+        """The work that was not done at all, so that no kill can have met it."""
+        return [work.told for work in Work if not self.work[work]]
 
     @property
     def is_clean(self) -> bool:
@@ -69,10 +92,12 @@ class Outcome:
 
 
 class Victim:
-    """The broker process. `files`: which file layer it has, see killed_broker."""
+    """The broker process. `files`: which file layer it has, see killed_broker. `is_small`: its segments are small, and
+    it pages small backlogs."""
 
-    def __init__(self, folder: Path, files: str) -> None:
+    def __init__(self, folder: Path, files: str, *, is_small: bool = False) -> None:
         self.folder, self.files = folder, files
+        self._sizes = (str(SMALL_SEGMENT_BYTES), "early") if is_small else (str(SEGMENT_BYTES), "late")
         self.tally = Tally(folder / "tally")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -85,7 +110,10 @@ class Victim:
         environment = {**os.environ, "PYTHONPATH": str(TESTS)}
         with (self.folder / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, str(ready), str(self.folder / "tally")], stdout=log, stderr=log, env=environment
+                [*command, str(ready), str(self.folder / "tally"), *self._sizes],
+                stdout=log,
+                stderr=log,
+                env=environment,
             )
         process = self._process
 
@@ -132,6 +160,15 @@ class Victim:
         written, synced = self.tally.read()
         return written > synced
 
+    def stacks(self) -> str:
+        """Where the broker is now: the end of what it says when it is asked."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGUSR1)
+        log = self.folder / "broker.log"
+        with suppress(TimeoutError):  # a process that is dead has nothing to say
+            until(lambda: "most recent call first" in log.read_text()[-8000:], "its stacks", 5)
+        return log.read_text()[-8000:]
+
     def end(self) -> None:
         """Nothing is left running, however the test ended."""
         if self._process is not None and self._process.poll() is None:
@@ -152,34 +189,31 @@ def kill_often(
     """`kills` times, and until `seconds` are over: load until a random number of accepts in `between`, kill, restart;
     then drain and compare.
 
-    Where the file layer knows what is synced, every other kill comes right behind a write; the rest at any moment.
+    Where the file layer knows what is synced, half of the kills come right behind a write; the rest at any moment.
     `met`: how often each point was met in earlier calls; the one that was met least is tried next.
     """
     chance = random.Random(seed)
     met = Counter[str]() if met is None else met
-    victim, load, outcome = Victim(folder, files), Load(seed), Outcome()
+    victim, load, outcome = Victim(folder, files, is_small=True), Load(seed), Outcome()
     deadline = time.monotonic() + seconds
     try:
         while outcome.kills < kills or time.monotonic() < deadline:
             load.start(*victim.start())
-            began = time.monotonic()
-            load.run(chance.randint(*between))
-            outcome.seconds += time.monotonic() - began
-            if files in TALLIED and outcome.kills % 2 == 0:
-                victim.arm()
-                load.run_until_gone()
-                outcome.unsynced += victim.ended()
-            elif files in POINTED:
+            _run(load, chance.randint(*between), outcome)
+            if files in POINTED:
                 turned = POINTS[outcome.kills % len(POINTS) :] + POINTS[: outcome.kills % len(POINTS)]
                 at = min(turned, key=lambda point: met[" ".join(point)])
                 outcome.unsynced += _kill_at(victim, load, at, outcome)
                 met.update(outcome.points.keys() & {" ".join(at)})
             else:
-                outcome.unsynced += victim.kill()
+                outcome.unsynced += _kill_at_some_time(victim, load, chance, outcome)
             outcome.kills += 1
+            outcome.work += victim.tally.done()
             load.stop()
-        load.start(*victim.start())
+        load.start(*victim.start(), is_last=True)
         load.drain()
+    except (Closed, Refused, Silence, subprocess.TimeoutExpired) as error:
+        raise RuntimeError(f"{error}\nThe broker:\n{victim.stacks()}") from error
     finally:
         load.stop()
         victim.end()
@@ -189,11 +223,32 @@ def kill_often(
     return outcome
 
 
+def _run(load: Load, accepts: int, outcome: Outcome) -> None:
+    """Load until so many more messages are accepted."""
+    began = time.monotonic()
+    load.run(accepts)
+    outcome.seconds += time.monotonic() - began
+
+
+def _kill_at_some_time(victim: Victim, load: Load, chance: random.Random, outcome: Outcome) -> bool:
+    """Kill the broker, in an ebb, or in the flood after it; true if written blocks were not synced then."""
+    load.ebb(chance.choice((chance.random(), 1.0)))
+    _run(load, chance.randrange(MOST_AFTER_EBB), outcome)
+    if victim.files not in TALLIED or outcome.kills % 4 > 1:  # each other life has an ebb, see Load
+        return victim.kill()
+    victim.arm()
+    load.run_until_gone()
+    return victim.ended()
+
+
 def _kill_at(victim: Victim, load: Load, at: tuple[str, str], outcome: Outcome) -> bool:
     """Have the broker end at this point; true if written blocks were not synced then."""
     victim.arm_at(*at)
     try:
+        load.ebb(1.0)
         load.run(MOST_ACCEPTS)
+    except Closed:
+        raise
     except (Gone, ConnectionError):
         name = " ".join(at)
         outcome.points[name] = outcome.points.get(name, 0) + 1

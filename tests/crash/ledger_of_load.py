@@ -57,6 +57,9 @@ class Ledger:
         self.seen: dict[str, list[bytearray]] = {
             name: [bytearray() for _ in range(producers)] for name in subscriptions
         }
+        self.left: dict[str, set[tuple[int, int]]] = {name: set() for name in subscriptions}
+        """Messages, by producer and sequence, that came and were not settled: if they were accepted, they have to come
+        again. Others may have been delivered before they were synced, so a power cut may take them."""
         self.receipts = 0
         self.repeated = 0
         self.violations: list[str] = []
@@ -65,8 +68,8 @@ class Ledger:
     def accepts(self) -> int:
         return sum(producer.accepts for producer in self.producers)
 
-    def received(self, subscription: str, message: bytes) -> None:
-        """A message of one of the subscriptions came."""
+    def received(self, subscription: str, message: bytes, *, one_in: int = 0) -> bool:
+        """A message of one of the subscriptions came; whether to settle it. `one_in`: one of so many is left."""
         producer, sequence = identity(message)
         seen = self.seen[subscription][producer]
         self.receipts += 1
@@ -77,14 +80,28 @@ class Ledger:
             if not delivery_count(message):
                 self.violate(f"{subscription}: message {producer}/{sequence} came again with delivery-count 0")
         seen[sequence] = 1
+        if one_in and not sequence % one_in:
+            self.left[subscription].add((producer, sequence))
+            return False
+        self.left[subscription].discard((producer, sequence))
+        return True
 
     def violate(self, what: str) -> None:
         if len(self.violations) < 20:
             self.violations.append(what)
 
     def lacking(self) -> dict[str, int]:
-        """Per subscription, how many accepted messages have not come."""
-        return {name: sum(self._lacking_of(seen)) for name, seen in self.seen.items()}
+        """Per subscription, how many accepted messages have not come, or not again if they had been left."""
+        return {name: sum(self._lacking_of(seen)) + self._not_again(name) for name, seen in self.seen.items()}
+
+    def _not_again(self, subscription: str) -> int:
+        left = self.left[subscription]
+        return sum(self.producers[producer].accepted[sequence] for producer, sequence in left)
+
+    @property
+    def outstanding(self) -> int:
+        """How many accepted messages have not come yet, counted per subscription."""
+        return sum(sum(self._lacking_of(seen)) for seen in self.seen.values())
 
     def _lacking_of(self, seen: Sequence[bytearray]) -> list[int]:
         counts: list[int] = []

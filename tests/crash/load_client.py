@@ -37,6 +37,10 @@ class Gone(Exception):
     """The peer has closed, or the connection broke."""
 
 
+class Closed(Gone):
+    """The peer has closed the connection and told why: it has not ended."""
+
+
 class Stream(Protocol):
     """A socket, or what speaks through one: like it, `BlockingIOError` says that there is nothing to read or no room.
 
@@ -248,7 +252,7 @@ class Peer:
                 end.detached = _told(lib.pn_link_remote_condition(link))
             self._gone_link(link)
         elif kind == lib.PN_CONNECTION_REMOTE_CLOSE:
-            raise Gone("the broker closed: " + _told(lib.pn_connection_remote_condition(self._connection)))
+            raise Closed("the broker closed: " + _told(lib.pn_connection_remote_condition(self._connection)))
         elif kind == lib.PN_TRANSPORT_ERROR:
             raise Gone("the engine failed: " + _told(lib.pn_transport_condition(self._transport)))
 
@@ -370,6 +374,11 @@ class Receiver:
         lib.pn_link_advance(self.link)
         self._used += 1
         return data
+
+    def begin(self, credit: int) -> None:
+        """Give so much credit to a link that was made without any."""
+        self.credit = credit
+        lib.pn_link_flow(self.link, credit)
 
     def top_up(self) -> None:
         """Give credit back when half of it is used."""

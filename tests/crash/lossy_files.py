@@ -11,7 +11,10 @@ import mmap
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable
+from enum import IntEnum
+from errno import EIO
 from pathlib import Path
 from struct import Struct
 from zlib import crc32
@@ -20,20 +23,46 @@ from penstock_broker.log.disk.files import Buffer, RealFiles
 
 _TALLY = Struct("<QQQQ")
 _HIDDEN = ".unsynced-"
+WRITTEN_BEFORE_FAILURE = 50
+"""Blocks, of `FailingFiles`."""
+
+
+class Work(IntEnum):
+    """What compaction and paging did, see `crash.work_count`."""
+
+    RECYCLED = 0
+    """Segments of which nothing was needed any more."""
+    COMPACTED = 1
+    """Of these, the segments from which messages had been copied."""
+    COPIED = 2
+    """Messages that compaction copied, counted per queue."""
+    READ_BACK = 3
+    """Messages that were read from the log into a queue."""
+
+    @property
+    def told(self) -> str:
+        """Its name, for people."""
+        return self.name.lower().replace("_", " ")
+
+
+_WORK = Struct("<" + "Q" * len(Work))
 
 
 class Tally:
-    """Writes so far, and how many of them a returned fdatasync covers; survives the process, not the machine."""
+    """Writes so far, how many of them a returned fdatasync covers, and the work done; survives the process, not the
+    machine.
+    """
 
     def __init__(self, path: Path) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        os.ftruncate(descriptor, _TALLY.size)
-        self._map = mmap.mmap(descriptor, _TALLY.size)
+        size = _TALLY.size + _WORK.size
+        os.ftruncate(descriptor, size)
+        self._map = mmap.mmap(descriptor, size)
         os.close(descriptor)
         self.written = 0
 
     def reset(self) -> None:
-        self._map[:] = bytes(_TALLY.size)
+        self._map[:] = bytes(_TALLY.size + _WORK.size)
 
     def arm(self) -> None:
         """The next block written is the last thing the process does."""
@@ -59,8 +88,18 @@ class Tally:
 
     def read(self) -> tuple[int, int]:
         """(written, synced)"""
-        written, synced, _, _ = _TALLY.unpack(self._map)
+        written, synced, _, _ = _TALLY.unpack_from(self._map)
         return written, synced
+
+    def did(self, work: Work, count: int) -> None:
+        """So much more of this was done."""
+        begin = _TALLY.size + 8 * work
+        before = int.from_bytes(self._map[begin : begin + 8], "little")
+        self._map[begin : begin + 8] = (before + count).to_bytes(8, "little")
+
+    def done(self) -> Counter[Work]:
+        """What was done since the last `reset`."""
+        return Counter(dict(zip(Work, _WORK.unpack_from(self._map, _TALLY.size), strict=True)))
 
 
 def _code(point: str, when: str) -> bytes:
@@ -87,6 +126,15 @@ class CountingFiles(RealFiles):
         return None
 
 
+class FailingFiles(CountingFiles):
+    """Its disk fails soon: then no sync succeeds."""
+
+    def fdatasync(self, handle: int) -> None:
+        if self._tally.written > WRITTEN_BEFORE_FAILURE:
+            raise OSError(EIO, "the disk has failed")
+        super().fdatasync(handle)
+
+
 class LossyFiles(RealFiles):
     """Keeps what is unsynced in memory.
 
@@ -110,11 +158,13 @@ class LossyFiles(RealFiles):
         return [name for name in super().names(folder) if not name.startswith(_HIDDEN)]
 
     def open(self, path: Path, *, create: bool) -> int:
-        if create and not path.exists():
+        if create and path not in self._visible and not path.exists():
             hidden = path.with_name(_HIDDEN + path.name)
+            handle = super().open(hidden, create=True)  # first: another thread may sync the folder at any time
             self._visible[path] = hidden
             self._names.append(lambda: self._appear(path, hidden))
-        handle = super().open(self._visible.get(path, path), create=create)
+        else:
+            handle = super().open(self._visible.get(path, path), create=create)
         self._unsynced[handle] = []
         self._sizes[handle] = super().size(handle)
         return handle

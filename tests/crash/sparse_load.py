@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from crash.killed_broker import SEGMENT_BYTES
-from crash.kills import Victim
+from crash.kills import SEGMENT_BYTES, Victim
 from crash.load_client import Peer, encoded
 
 BODY_BYTES = 1000

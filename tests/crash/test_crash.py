@@ -22,6 +22,7 @@ def check(outcome: Outcome) -> None:
     assert outcome.kills >= KILLS
     assert outcome.repeated > 0, "no message came a second time: the kills hit nothing"
     assert outcome.churn["unsubscribe"] and outcome.churn["rebind"]
+    assert not outcome.idle, "compaction and paging had nothing to do, so no kill can have met them"
 
 
 @pytest.mark.parametrize("files", ["aio", "counted"])
@@ -43,3 +44,10 @@ def test_without_fdatasync_this_test_is_red(tmp_path: Path) -> None:
     outcome = kill_often(tmp_path, "forgetful", 1, SEED)
     assert not outcome.is_clean
     assert all(outcome.lacking.values())
+
+
+@pytest.mark.parametrize("files", ["failing", "failing-points"])
+def test_a_broker_whose_log_has_failed_is_not_waited_for(tmp_path: Path, files: str) -> None:
+    """It lives on, and closes connections or refuses messages for ever: the load ends and says why."""
+    with pytest.raises(RuntimeError, match=r"(?s)the broker (closed|refused).*the disk has failed"):
+        kill_often(tmp_path, files, 1, SEED)

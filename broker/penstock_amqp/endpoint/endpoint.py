@@ -31,6 +31,7 @@ from penstock_amqp.endpoint.connection_lifecycle import ConnectionLifecycle
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import AcceptedUnsettled, AmqpError, Entry, Event, Held, Settled
 from penstock_amqp.endpoint.flow_answers import FlowAnswers
+from penstock_amqp.endpoint.held_walk import walk_held
 from penstock_amqp.endpoint.incoming_messages import IncomingMessages, drop_partial
 from penstock_amqp.endpoint.input import UNBOUNDED, Input
 from penstock_amqp.endpoint.links import InLink, OutLink, PartialMemory, Session
@@ -189,10 +190,11 @@ class Endpoint:
         """`error` with as much of its description as fits a frame of the peer's, and its info if that fits."""
         return conditions.fitted(error, self._engine.frame_bytes)
 
-    def free(self, later: Callable[[Callable[[], None]], None] | None = None) -> None:
+    def free(self, later: Callable[[Callable[[], None]], None] | None = None, *, always: bool = False) -> None:
         """Free everything that the engine holds. Whoever calls the endpoint afterwards gets `EndpointFreed`.
 
-        `later`: gets what frees the engine's own memory if that takes long; it may be called in another thread.
+        `later`: gets what frees the engine's own memory if that takes long, or in any case (`always`); it may be called
+        in another thread.
 
         All pointers are forgotten before the first object is freed: those of the links and sessions, which the user may
         have kept, and the parts of the endpoint, without which nothing can be done with the pointers of deliveries.
@@ -210,7 +212,7 @@ class Endpoint:
         self._engine = self._settlement = self._replies = self._outgoing = self._flows = self._input = _NO_PART
         self._withdrawals = _NO_PART
         release = self._connection.let_go()
-        if later is not None and takes_long:
+        if later is not None and (takes_long or always):
             later(release)
         else:
             release()
@@ -356,6 +358,11 @@ class Endpoint:
         """`all_held`, as it is now."""
         aside = [held for held in self._engine.aside.values() if held is not None]
         return [*self._engine.unsettled.values(), *aside, *self._outgoing.all_held()]
+
+    def walk_held(self, most: int) -> Iterator[Sequence[Held | None]]:
+        """`all_held`, `most` at a time, and None for some that are gone. Anything may be done between two parts."""
+        yield from walk_held(self._engine, most)
+        yield list(self._outgoing.all_held())
 
     def unsettled_on(self, link: OutLink) -> int:
         """How many deliveries of the link are not settled; 0 if it is gone."""

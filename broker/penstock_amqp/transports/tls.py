@@ -12,18 +12,23 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from penstock_amqp.errors import WireError
 
 __all__ = ["MAX_HANDSHAKE", "ServerTls", "TlsConnection", "TlsError", "TlsFiles", "TlsFilesError", "Wrapping"]
 
-_READ_BYTES = 256 * 1024
+_RECORD_BYTES = 16 * 1024
+"""Most bytes in a TLS record (RFC 8446, section 5.1)."""
 
 RECORDS_AT_ONCE = 512
-"""Most TLS records that one call of `feed` reads, because a record may hold a single byte."""
+"""Most TLS records that one call of `feed` reads, because a record may hold a single byte; fewer if they are long."""
+
+# What is decrypted goes here first: all connections share it, and a record needs no memory of its own.
+_PLAIN = memoryview(bytearray(32 * _RECORD_BYTES))
 
 MAX_HANDSHAKE = 128 * 1024
 """Bytes that are accepted before the handshake is done: chains of certificates fit."""
@@ -185,12 +190,15 @@ class TlsConnection:
         self._unsent.clear()
 
     def _read(self) -> bytes:
-        parts: list[bytes] = []
+        filled = records = 0
+        last = len(_PLAIN) - _RECORD_BYTES
+        read = cast(Callable[[int, memoryview], int], self._tls.read)
         self._has_more = False
         try:
-            while part := self._tls.read(_READ_BYTES):
-                parts.append(part)
-                if len(parts) == RECORDS_AT_ONCE:
+            while size := read(_RECORD_BYTES, _PLAIN[filled:]):
+                filled += size
+                records += 1
+                if filled > last or records == RECORDS_AT_ONCE:
                     self._has_more = True
                     break
             else:
@@ -199,7 +207,7 @@ class TlsConnection:
             pass  # all complete records were read
         except ssl.SSLZeroReturnError:
             self.peer_closed = True
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return _PLAIN[:filled].tobytes()
 
     def send(self, plaintext: bytes | memoryview) -> None:
         """Encrypt `plaintext`; take the result from `output`. Before the handshake is done it waits here.

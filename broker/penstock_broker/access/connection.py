@@ -38,6 +38,9 @@ TURN_BUDGET: Final = 64
 If one read brings more, the connection is not read again for as many turns as that takes.
 """
 
+BULK_BYTES: Final = 8 * 1024
+"""A read that brings so much takes long: these are some fifty short messages."""
+
 MAX_EARLY_BYTES: Final = 1024 * 1024
 """What a peer may send behind its Open while that is not answered."""
 
@@ -120,6 +123,8 @@ class Reading:
     """AMQP bytes that came and wait for their turn; nothing is read from the socket meanwhile."""
     debt: int = 0
     """What it asked for beyond `TURN_BUDGET`: it is not read again for as many turns as that takes."""
+    is_bulk: bool = False
+    """The last read brought much, so the next one is likely to take long."""
     is_behind: bool = False
     """It is in the loop's list of connections with something unread."""
     is_held: bool = False
@@ -199,8 +204,10 @@ class Connection:
 
     # -- input --------------------------------------------------------------------------------------------------------
 
-    def receive(self, out: list[Event]) -> bool:
-        """Go on with what was read, or read once from the socket; False if there is nothing more to expect from it."""
+    def receive(self, out: list[Event], most: int = 0) -> bool:
+        """Go on with what was read, or read once from the socket, `most` bytes (0: as many as there is room for); False
+        if there is nothing more to expect from it.
+        """
         reading = self.reading
         if reading.debt > 0:
             reading.debt -= TURN_BUDGET
@@ -208,13 +215,14 @@ class Connection:
         if self.has_unread:
             return self._go_on_reading(out)
         try:
-            size = self.transport.sock.recv_into(INPUT_VIEW)
+            size = self.transport.sock.recv_into(INPUT_VIEW, most)
         except (BlockingIOError, InterruptedError):
             return True
         except OSError:
             return False
         if size == 0:
             return False
+        reading.is_bulk = size >= BULK_BYTES
         if self.transport.wrapping is None and self.login.is_authenticated:
             taken = self.endpoint.receive(size, out, TURN_BUDGET)
             reading.debt = -self.endpoint.left

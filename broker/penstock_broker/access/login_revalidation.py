@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
@@ -68,6 +69,10 @@ class LoginRevalidation:
         self._cursor = 0
         self._is_checking = False
         """The thread looks at files."""
+        self._ended: deque[tuple[int, LoginEnd]] = deque()
+        """Connections that are to be closed, and why."""
+        self._is_ending = False
+        """The next turn goes on with that."""
 
     def logged_in(self, connection: Connection) -> None:
         """Remember when the login of a connection expires."""
@@ -86,11 +91,32 @@ class LoginRevalidation:
     def check(self) -> None:
         """Check now, and every `CHECK_MS` from now on."""
         self._clock.after(CHECK_MS, self.check)
-        while self._expiries and self._expiries[0][0] <= self._clock.now_us:
-            _, number = heapq.heappop(self._expiries)
-            self._end(number, LoginEnd.EXPIRED)
+        self._end_some()
         if not self._is_checking:
             self._check_files()
+
+    def _end_some(self) -> None:
+        """Close connections whose login has ended: if they are very many, the others in the next turns."""
+        if self._is_ending:
+            return
+        is_over = self._clock.stint()
+        while (ended := self._next_ended()) is not None:
+            self._end(*ended)
+            if is_over():
+                self._is_ending = True
+                self._clock.after(0, self._end_more)
+                return
+
+    def _end_more(self) -> None:
+        self._is_ending = False
+        self._end_some()
+
+    def _next_ended(self) -> tuple[int, LoginEnd] | None:
+        if self._ended:
+            return self._ended.popleft()
+        if self._expiries and self._expiries[0][0] <= self._clock.now_us:
+            return heapq.heappop(self._expiries)[1], LoginEnd.EXPIRED
+        return None
 
     def _check_files(self) -> None:
         numbers = list(self._connections)[self._cursor : self._cursor + BATCH]
@@ -110,10 +136,11 @@ class LoginRevalidation:
             if end is None:
                 self._suspects.discard(number)
             elif number in self._suspects:
-                self._end(number, end)
+                self._ended.append((number, end))
             else:
                 self._suspects.add(number)
         self._suspects &= self._connections.keys()
+        self._end_some()
 
     def _end(self, number: int, end: LoginEnd) -> None:
         connection = self._connections.get(number)

@@ -5,7 +5,10 @@ Source: docs/reference/security.md.
 
 from __future__ import annotations
 
-from penstock_broker.access.connection import Connection
+from collections import deque
+from functools import partial
+
+from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.access.permissions import PermissionCheck
 from penstock_broker.attach import close
 from penstock_broker.errors import amqp_error
@@ -31,19 +34,37 @@ def watch(broker: Broker) -> None:
 
 
 def check_links(broker: Broker) -> None:
-    """Close the links that are not allowed any more. Sessions and connections stay: they need no permission."""
-    for connection in list(broker.clients.connections.values()):
-        for link in connection.endpoint.all_links():
-            context = link.context
-            refused: Refuse | None = None
-            if isinstance(context, Consumer):
-                refused = _check_source(broker, connection, context.queue, Action.CONSUME)
-            elif isinstance(context, Browser):
-                refused = _check_source(broker, connection, context.queue, Action.MANAGE)
-            elif isinstance(context, Producer):
-                refused = _check_target(broker.permissions, context)
-            if refused is not None:
-                close.close_link(broker, connection, link, amqp_error(refused))
+    """Close the links that are not allowed any more. Sessions and connections stay: they need no permission.
+
+    Of very many connections the first are looked at now, and the others in the next turns.
+    """
+    _check_some(broker, deque(broker.clients.connections.values()))
+
+
+def _check_some(broker: Broker, left: deque[Connection]) -> None:
+    is_over = broker.clock.stint()
+    while left:
+        _check_links_of(broker, left.popleft())
+        if is_over():
+            break
+    if left:
+        broker.clock.after(0, partial(_check_some, broker, left))
+
+
+def _check_links_of(broker: Broker, connection: Connection) -> None:
+    if connection.phase is Phase.GONE:
+        return
+    for link in connection.endpoint.all_links():
+        context = link.context
+        refused: Refuse | None = None
+        if isinstance(context, Consumer):
+            refused = _check_source(broker, connection, context.queue, Action.CONSUME)
+        elif isinstance(context, Browser):
+            refused = _check_source(broker, connection, context.queue, Action.MANAGE)
+        elif isinstance(context, Producer):
+            refused = _check_target(broker.permissions, context)
+        if refused is not None:
+            close.close_link(broker, connection, link, amqp_error(refused))
 
 
 def _check_source(broker: Broker, connection: Connection, queue: Queue, of_subscription: Action) -> Refuse | None:

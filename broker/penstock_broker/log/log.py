@@ -353,6 +353,11 @@ class Log:
         """Start an fdatasync of what is written, if it is new and none is under way. `descriptor` tells its end."""
         self._sync.request()
 
+    @property
+    def waits_for_syncs(self) -> bool:
+        """`request_sync` returns once the sync is done."""
+        return self._sync.is_immediate
+
     def collect(self) -> int:
         """Take note of what has been synced (call it when `descriptor` is readable). Returns the last synced block."""
         self._sync.collect()

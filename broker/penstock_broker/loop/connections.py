@@ -37,6 +37,9 @@ DUE_PER_TURN: Final = 100
 """Connections whose time-outs are looked at in one turn: one to two milliseconds."""
 RELEASED_PER_TURN: Final = 500
 """Connections that are read again in one turn after they were held: about a millisecond."""
+MANY: Final = 1000
+"""If so many connections were there at once, the engine's memory of each is freed by a thread: then the C library may
+give some hundred megabytes back to the kernel with any of them, which takes milliseconds."""
 READ: Final = select.EPOLLIN
 _WRITE: Final = select.EPOLLOUT
 _LOST: Final = select.EPOLLHUP | select.EPOLLERR
@@ -54,12 +57,16 @@ class Connections:
         self._seconds = seconds
         self._events: list[Event] = []
         """Of the connection that is being read; one list for all, since it is empty again after each."""
+        self.read_bytes = 0
+        """What is read of a connection at once; 0: as much as there is room for."""
         self.by_fd: dict[int, Connection] = {}
         self.behind: deque[Connection] = deque()
         """Connections with something unread, which the next turns go on with."""
         self._due: deque[Connection] = deque()
         """Connections whose time-outs are to be looked at."""
         self._memory = EngineMemory()
+        self._most = 0
+        """So many connections were there at once."""
 
     def add(self, connection: Connection) -> None:
         """Serve a connection that was accepted, in the lobby at first."""
@@ -67,6 +74,7 @@ class Connections:
         connection.transport.events_mask = READ
         self._lobby.enter(connection)
         broker.clients.connections[connection.number] = connection
+        self._most = max(self._most, len(broker.clients.connections))
         self.by_fd[connection.transport.fd] = connection
         connection.due_ms = broker.clock.now_ms
 
@@ -97,7 +105,7 @@ class Connections:
             return
         events = self._events
         try:
-            alive = connection.receive(events)
+            alive = connection.receive(events, self.read_bytes)
             handle(self._broker, connection, events)
         except Exception:
             rescue(self._broker, events)
@@ -345,7 +353,7 @@ class Connections:
 
     def _free_endpoint(self, connection: Connection) -> None:
         """Free the engine's side of a connection: not before its deliveries are back in their queues."""
-        free = partial(connection.endpoint.free, self._memory.free)
+        free = partial(connection.endpoint.free, self._memory.free, always=self._most >= MANY)
         if departures.is_under_way(self._broker, connection):
             departures.when_over(self._broker, connection, free)
         else:

@@ -44,7 +44,7 @@ __all__ = ["handle", "rescue", "serve"]
 
 def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
     """Handle `events` in order. If that raises an exception, those that were handled are gone from the list."""
-    at = 0
+    at = waiting = 0
     try:
         for at, event in enumerate(events):
             if event[0] is EventKind.MESSAGES:
@@ -56,7 +56,7 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
                     if connection.transactions is not None or is_transactional(event[2][0][0]):
                         work.publish(broker, producer, event[2])
                     else:
-                        publish.publish(broker, producer, event[2])
+                        waiting += publish.publish(broker, producer, event[2])
                     if producer.broken is not None:
                         link_events.close_broken(broker, producer, producer.broken, events[at + 1 :])
                 elif isinstance(producer, Coordinator):
@@ -72,7 +72,10 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
     except Exception:
         del events[:at]
         raise
-    broker.work.touch(connection)
+    # If nothing came but messages whose accepts wait for a sync, there is nothing to send now. What else the engine may
+    # want to say goes with the accepts.
+    if waiting < len(events) or not events or connection.is_congested or connection.endpoint.has_echoes:
+        broker.work.touch(connection)
 
 
 def serve(broker: Broker, connection: Connection, events: list[Event]) -> None:

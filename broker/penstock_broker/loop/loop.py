@@ -1,8 +1,8 @@
 """The loop: one thread, raw epoll, turns bounded in time. Everything the broker does happens in a turn of it.
 
 A turn: read ready sockets -> route and append to the log -> queues to consumers -> delivered-up-to numbers -> write the
-log's block -> flush sockets -> ask for the fdatasync. What waits for a sync leaves in the turn in which the log says it
-is done. At most 16 descriptors per poll, the deadline is checked between connections, and what did not get its turn is
+log's block -> ask for the fdatasync -> flush sockets. What waits for a sync leaves in the turn in which the log says it
+is done. At most 64 descriptors per poll, the deadline is checked between connections, and what did not get its turn is
 the first in the next one. `turn` and `add` are public, so that a test can drive a whole broker on a clock of its own.
 
 Written for speed: `turn` and what it calls run for every batch. Source: docs/decisions/022-one-thread.md and
@@ -34,8 +34,9 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.loop.acceptor import Acceptor
 from penstock_broker.loop.connections import IDLE_MS, READ, SWEEP_MS, Connections
 from penstock_broker.loop.garbage import YoungCollection
-from penstock_broker.messages import departures, dispatch, paging, store
+from penstock_broker.messages import departures, dispatch, pacing, paging, store
 from penstock_broker.messages.browse import serve_browser
+from penstock_broker.messages.dispatch import Visit
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_core.reason import Refuse
@@ -47,9 +48,14 @@ logger = logging.getLogger(__name__)
 TURN_SECONDS: Final = 0.002
 DISPATCH_SECONDS: Final = 0.001
 """What queues get of a turn at least. Without it, reading could make queues ready faster than they are served."""
-MAX_EVENTS: Final = 16
+BUSY_READ_BYTES: Final = 16 * 1024
+"""What is read of a connection at once while the broker does not keep up: then others do not wait long for their turn,
+and credit of consumers comes in time."""
+MAX_EVENTS: Final = 64
 QUEUE_AGAIN_MS: Final = 1_000
 """When a queue is looked at again that could not be served."""
+_DONE: Final = Visit.DONE
+"""An attribute of an enum's class takes long to find."""
 CLOSE_MS: Final = 5_000
 """How long clients get, when the broker stops, to take what we still have for them."""
 CLOSED_PER_TURN: Final = 25
@@ -64,6 +70,7 @@ class Loop:
         self.broker = broker
         self._listeners = listeners
         self._clock = clock
+        broker.clock.seconds = clock.seconds
         self._epoll = select.epoll()
         self._readers: dict[int, tuple[Callable[[], None], Callable[[], None] | None]] = {}
         """By descriptor, those that are no connections: the lobby, the log, signals, probes; see `watch`."""
@@ -88,6 +95,8 @@ class Loop:
         self._running = False
         self._left: list[tuple[int, int]] = []
         """Descriptors of connections that were ready when a turn's time was over, and their events."""
+        self._paces = False
+        """A queue is behind, or producers wait for one that was."""
         self._lazy_sync_ms = 0
         self._maintained = False
         """The last turn had idle work of the log to do, and there may be more."""
@@ -161,6 +170,7 @@ class Loop:
             or broker.work.streaming
             or broker.work.fan_outs
             or broker.work.departures
+            or self._paces
             or connections.behind
             or self._left
             or disposal
@@ -211,7 +221,10 @@ class Loop:
         by_fd = connections.by_fd
         if self._left:
             # Otherwise a connection that always comes first in epoll's order, and asks for much, would be the only one.
+            first = self._left[0][0]
             ready = list({**dict(self._left), **dict(ready)}.items())
+            # Those who sent little come before those who sent much: an ack or credit costs less than it makes wait.
+            ready.sort(key=lambda each: each[0] != first and each[0] in by_fd and by_fd[each[0]].reading.is_bulk)
             self._left = []
         is_late = False
         for fd, mask in ready:
@@ -236,23 +249,10 @@ class Loop:
 
     def _dispatch(self, deadline: float) -> None:
         broker = self.broker
-        ready = broker.work.ready
-        again: list[Queue] = []
-        clock = self._clock.seconds
-        deadline = max(deadline, clock() + DISPATCH_SECONDS)
-        while ready:
-            queue = ready.popleft()
-            queue.is_scheduled = False
-            try:
-                if dispatch.serve(broker, queue) and not queue.is_scheduled:
-                    queue.is_scheduled = True
-                    again.append(queue)
-            except Exception:
-                logger.exception("Queue %r could not be served; it is tried again in a second", queue.name)
-                broker.clock.after(QUEUE_AGAIN_MS, partial(broker.work.schedule, queue))
-            if clock() > deadline:
-                break
-        ready.extend(again)
+        if broker.work.ready:
+            self._serve_queues(deadline)
+        elif self._paces:
+            self._paces = pacing.look(broker, ())
         browsing = broker.work.browsing
         for _ in range(len(browsing)):
             browser = browsing.popleft()
@@ -265,8 +265,40 @@ class Loop:
         if broker.work.streaming:
             self.connections.advance_streams()
 
+    def _serve_queues(self, deadline: float) -> None:
+        """Visit the queues in turn until they have nothing more to send, or the time is over."""
+        broker = self.broker
+        ready = broker.work.ready
+        again: list[Queue] = []
+        unfinished: dict[Queue, bool] = {}
+        clock = self._clock.seconds
+        deadline = max(deadline, clock() + DISPATCH_SECONDS)
+        while ready:
+            queue = ready.popleft()
+            queue.is_scheduled = False
+            try:
+                visit = dispatch.serve(broker, queue)
+                if visit is not _DONE:
+                    if not queue.is_scheduled:
+                        queue.is_scheduled = True
+                        (ready if visit is Visit.FULL else again).append(queue)
+                    unfinished[queue] = visit is not Visit.SEARCHING
+                elif unfinished:
+                    unfinished.pop(queue, None)
+            except Exception:
+                logger.exception("Queue %r could not be served; it is tried again in a second", queue.name)
+                broker.clock.after(QUEUE_AGAIN_MS, partial(broker.work.schedule, queue))
+            if clock() > deadline:
+                break
+        ready.extend(again)
+        self.connections.read_bytes = BUSY_READ_BYTES if unfinished or self._left else 0
+        if unfinished or self._paces:
+            self._paces = pacing.look(broker, [queue for queue, could_be_sent in unfinished.items() if could_be_sent])
+
     def _finish(self) -> None:
-        """Delivered-up-to numbers, the log's block, sockets, the sync: in this order."""
+        """Delivered-up-to numbers, the log's block, the sync, sockets: in this order. The disk works while sockets are
+        flushed; where a sync holds the turn, it comes last.
+        """
         broker = self.broker
         log = broker.log
         if broker.work.delivered:
@@ -280,13 +312,17 @@ class Loop:
             broker.sync.release(broker.fail_connection)
         if log.failed is not None and broker.sync.is_awaited:
             self._abandon()
-        self.connections.flush()
         # Acks alone may wait a little: what a crash loses of them is delivered once more.
         is_due = broker.sync.is_awaited or broker.clock.now_ms >= self._lazy_sync_ms
         # Producers that wait for compaction wait for whatever was written: with its sync segments become free.
-        if (log.wants_sync and is_due) or (broker.work.held and log.sequence != log.synced):
-            log.request_sync()
+        is_wanted = (log.wants_sync and is_due) or (broker.work.held and log.sequence != log.synced)
+        if is_wanted:
             self._lazy_sync_ms = broker.clock.now_ms + LAZY_SYNC_MS
+            if not log.waits_for_syncs:
+                log.request_sync()
+        self.connections.flush()
+        if is_wanted and log.waits_for_syncs:
+            log.request_sync()
 
     def _tell_block(self) -> None:
         """A turn's block, for `--log-level debug`."""
@@ -328,8 +364,11 @@ class Loop:
     def _close_some(self, left: deque[Connection]) -> None:
         """Close the next of these connections; the others are still served."""
         told = AmqpError("amqp:connection:forced", "The broker is stopping; connect again.")
+        is_over = self.broker.clock.stint()
         for _ in range(min(CLOSED_PER_TURN, len(left))):
             detach.close_connection(self.broker, left.popleft(), told)
+            if is_over():  # each may have very many deliveries that go back
+                break
         if left:
             self.broker.clock.after(0, partial(self._close_some, left))
         else:
@@ -343,9 +382,19 @@ class Loop:
             broker.clock.timers.at(broker.clock.now_ms + 10, self._check_end)
 
     def _end(self) -> None:
-        self._running = False
-        for connection in list(self.broker.clients.connections.values()):
-            self.connections.drop(connection)
+        self._drop_some(deque(self.broker.clients.connections.values()))
+
+    def _drop_some(self, left: deque[Connection]) -> None:
+        """Drop the next of these connections, which have not taken their Close in time; end behind the last."""
+        is_over = self.broker.clock.stint()
+        while left:
+            self.connections.drop(left.popleft())
+            if is_over():
+                break
+        if left:
+            self.broker.clock.after(0, partial(self._drop_some, left))
+        else:
+            self._running = False
 
     def close(self) -> None:
         """Give the loop's own descriptors and its thread back; nothing of it may be used afterwards."""

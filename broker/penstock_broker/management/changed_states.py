@@ -35,7 +35,10 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import Subscription
 from penstock_broker.topology.state_changes import Changes
 
-__all__ = ["NAMED_PER_STEP", "ChangedStatesTask", "begin"]
+__all__ = ["NAMED_PER_STEP", "NUMBERED_PER_STEP", "ChangedStatesTask", "begin"]
+
+NUMBERED_PER_STEP: Final = 1000
+"""Subscriptions that changed and get their versions in one step: about a millisecond."""
 
 NAMED_PER_STEP: Final = 200
 """Subscriptions that are looked up in one step: about a millisecond."""
@@ -46,13 +49,20 @@ class ChangedStatesTask:
     """Such a QUERY in progress: each `step` encodes some states, until one returns the response."""
 
     broker: Broker
-    changes: Changes
-    until: int
-    """The version up to which the reader is told in this reply and those that follow because of `left`."""
-    is_whole: bool
+    named: tuple[int, int] | None
+    """The versions that the token names; None: it is none of this life."""
     attributes: list[str]
-    names: Iterator[str]
-    """Of the subscriptions that changed; the first steps look them up."""
+    most: int
+    """States in one response."""
+    generation: int
+    """Of what changed before the request: it gets its versions in the first steps."""
+    changes: Changes | None = None
+    """Known once that is done."""
+    until: int = 0
+    """The version up to which the reader is told in this reply and those that follow because of `left`."""
+    is_whole: bool = False
+    names: Iterator[str] = field(default_factory=lambda: iter(()))
+    """Of the subscriptions that changed; the next steps look them up."""
     held: InFlight = field(default_factory=dict[Queue, tuple[int, int]])
     chosen: list[Subscription] = field(default_factory=list[Subscription])
     search: InFlightSearch | None = None
@@ -72,7 +82,12 @@ class ChangedStatesTask:
         return None
 
     def prepare(self) -> bool:
-        """Look subscriptions up, then at deliveries in flight: the next slice of that. True if nothing is left."""
+        """Find what changed, look it up, then look at deliveries in flight: the next slice of that. True if nothing is
+        left.
+        """
+        if self.changes is None:
+            self.changes = self._find()
+            return False
         if self.search is None:
             names = list(islice(self.names, NAMED_PER_STEP))
             found = [
@@ -88,6 +103,20 @@ class ChangedStatesTask:
                 self.subscriptions = iter(self.chosen)
             return False
         return self.search.step()
+
+    def _find(self) -> Changes | None:
+        """What changed since the reply that had the token; None if more steps are needed before that is known."""
+        record = self.broker.topology.state_changes
+        version, until = self.named or (0, 0)
+        self.is_whole = self.named is None or not record.knows(version)
+        if self.is_whole:
+            version = until = 0
+        if not until and not record.number(self.generation, NUMBERED_PER_STEP):
+            return None
+        self.until = until or record.version
+        changes = record.since(version, self.most, self.until)
+        self.names = iter(changes.states)
+        return changes
 
     def next_row(self) -> bytes | None:
         """As `next_state`, encoded: the values of `attributes`."""
@@ -117,6 +146,7 @@ class ChangedStatesTask:
 
     def _response(self) -> ManagementResponse:
         changes, topology = self.changes, self.broker.topology
+        assert changes is not None, "the last step has come"
         removed: list[Value] = [] if self.is_whole else list(changes.removed)
         return ManagementResponse(
             status=int(StatusCode.OK),
@@ -134,14 +164,9 @@ class ChangedStatesTask:
 
 
 def begin(broker: Broker, token: str, attributes: list[str], most: int) -> ChangedStatesTask:
-    """Find what changed since the reply that had this token; `most`: states in one response."""
-    record = broker.topology.state_changes
-    named = _versions(broker, token)
-    is_whole = named is None or not record.knows(named[0])
-    version, until = (0, 0) if named is None or is_whole else named
-    until = until or record.number()
-    changes = record.since(version, max(most, 1), until)
-    return ChangedStatesTask(broker, changes, until, is_whole, attributes, iter(changes.states))
+    """Tell what changed since the reply that had this token; `most`: states in one response."""
+    generation = broker.topology.state_changes.generation
+    return ChangedStatesTask(broker, _versions(broker, token), attributes, max(most, 1), generation)
 
 
 def _life(broker: Broker) -> str:

@@ -26,35 +26,34 @@ InFlight: TypeAlias = dict[Queue, tuple[int, int]]
 EXAMINED_PER_STEP: Final = 2000
 """Deliveries, or connections, that are looked at in one step: about a millisecond."""
 
-
-COPIED_AS_ONE: Final = 20
-"""So many deliveries are copied in the time in which one is looked at."""
+TAKEN_AT_ONCE: Final = 250
+"""Of these, so many are taken from a connection together."""
 
 
 class InFlightSearch:
     """A search over connections: `step` until it says that all are looked at; then `found` is whole."""
 
-    __slots__ = ("_connections", "_held", "found")
+    __slots__ = ("_connections", "_parts", "found")
 
     def __init__(self, connections: Iterable[Connection], found: InFlight | None = None) -> None:
         """`found`: what is known before, to be added to."""
         self._connections = deque(connections)
-        self._held: Iterator[tuple[Queue, Held]] = iter(())
+        self._parts: Iterator[list[tuple[Queue, Held] | None]] = iter(())
         self.found: InFlight = {} if found is None else found
 
     def step(self) -> bool:
         """Look at the next slice; True if nothing is left."""
         left = EXAMINED_PER_STEP
         while left > 0:
-            held = next(self._held, None)
+            part = next(self._parts, None)
             left -= 1
-            if held is not None:
-                self._add(held[0], held[1])
+            if part is not None:
+                left -= len(part)
+                for queued in part:
+                    if queued is not None:
+                        self._add(*queued)
             elif self._connections:
-                connection = self._connections.popleft()
-                held_now = connection.endpoint.held_now()
-                left -= len(held_now) // COPIED_AS_ONE
-                self._held = _queued(connection, held_now)
+                self._parts = _parts(self._connections.popleft())
             else:
                 return True
         return False
@@ -68,16 +67,22 @@ class InFlightSearch:
             self.found[queue] = (min(entry[AVAILABLE], so_far[0]), min(sent_us, so_far[1]))
 
 
-def _queued(connection: Connection, held_now: list[Held]) -> Iterator[tuple[Queue, Held]]:
-    """What the consumers of a connection have in flight now, and what its transactions have settled."""
-    for held in held_now:
-        queue = consumed_queue(held[0].context)
-        if queue is not None:
-            yield queue, held
+def _parts(connection: Connection) -> Iterator[list[tuple[Queue, Held] | None]]:
+    """What the consumers of a connection have in flight now, and what its transactions have settled; None: something
+    else was looked at.
+    """
+    for part in connection.endpoint.walk_held(TAKEN_AT_ONCE):
+        yield [_queued(held) for held in part]
     ledger = transactions_of(connection)
     if ledger is not None:
-        for settlement in list(ledger.settlements()):
-            yield settlement.consumer.queue, settlement.held
+        settled = list(ledger.settlements())
+        for at in range(0, len(settled), TAKEN_AT_ONCE):
+            yield [(each.consumer.queue, each.held) for each in settled[at : at + TAKEN_AT_ONCE]]
+
+
+def _queued(held: Held | None) -> tuple[Queue, Held] | None:
+    queue = consumed_queue(held[0].context) if held is not None else None
+    return None if queue is None or held is None else (queue, held)
 
 
 def connections_of(broker: Broker, queues: Iterable[Queue]) -> list[Connection]:

@@ -44,6 +44,9 @@ EXAMINED_PER_STEP: Final = 200
 FORGOTTEN_PER_STEP: Final = 1000
 """Messages that were dropped unread and of which the log is told in one turn: about two milliseconds."""
 
+PARTS_PER_STEP: Final = 4
+"""In so many parts such a slice is done; it ends behind one of them when it has taken its time."""
+
 Matches = Callable[[Entry], bool]
 
 
@@ -131,9 +134,17 @@ class PeekTask:
 
     def step(self, _count: int) -> ManagementResponse | None:
         """Examine more; the response once the page is full, or all messages are examined."""
-        peek = self._peek
+        is_over = self._broker.clock.stint()
         self.pause_ms = 0
-        for _ in range(EXAMINED_PER_STEP):
+        for _ in range(PARTS_PER_STEP):
+            response = self._some()
+            if response is not None or self.pause_ms or is_over():
+                return response
+        return None
+
+    def _some(self) -> ManagementResponse | None:
+        peek = self._peek
+        for _ in range(EXAMINED_PER_STEP // PARTS_PER_STEP):
             try:
                 found = next(self._entries, None)
             except OSError as error:
@@ -183,17 +194,40 @@ class MessagesTask:
             if self._takes_all():
                 self.done, self.forgotten = move.purge_unread(self.broker, self.queue)
             self.entries = map(itemgetter(1), self.queue.everything(self.broker.log.next_number))
-        if sum(1 for _ in islice(self.forgotten, FORGOTTEN_PER_STEP)) == FORGOTTEN_PER_STEP:
+        is_over = self.broker.clock.stint()
+        if not self._forget(is_over):
             return None
         self.pause_ms = 0
+        for _ in range(PARTS_PER_STEP):
+            self._some(self.entries)
+            if self.is_over or self.pause_ms or is_over():
+                break
+        if not self.is_over:
+            return None
+        tell_handled(self.caller, self.operation, self.queue.name, self.done, self.left, self.why, self.destination)
+        handled = HandledMessages(messages=self.done, left=self.left, why=self.why)
+        return ManagementResponse(status=int(StatusCode.OK), description="OK", body=to_value(handled))
+
+    def _forget(self, is_over: Callable[[], bool]) -> bool:
+        """Tell the log of more messages that were dropped unread; True if these were all."""
+        most = FORGOTTEN_PER_STEP // PARTS_PER_STEP
+        for _ in range(PARTS_PER_STEP):
+            if sum(1 for _ in islice(self.forgotten, most)) < most:
+                return True
+            if is_over():
+                return False
+        return False
+
+    def _some(self, entries: Iterator[Entry]) -> None:
+        """Handle the next part of a slice."""
         chosen: dict[int, Entry] = {}
         passed: set[int] = set()
-        for _ in range(EXAMINED_PER_STEP):
+        for _ in range(EXAMINED_PER_STEP // PARTS_PER_STEP):
             if self.count is not None and self.done + self.left + len(chosen) >= self.count:
                 self.is_over = True
                 break
             try:
-                entry = next(self.entries, None)
+                entry = next(entries, None)
             except OSError as error:
                 self.pause_ms = retry_after_ms(self.broker, self.queue, error, " for a request")
                 break
@@ -204,11 +238,6 @@ class MessagesTask:
             if self.matches(entry):
                 chosen[entry[NUMBER]] = entry
         self._handle(self.queue.take_out(chosen, passed))
-        if not self.is_over:
-            return None
-        tell_handled(self.caller, self.operation, self.queue.name, self.done, self.left, self.why, self.destination)
-        handled = HandledMessages(messages=self.done, left=self.left, why=self.why)
-        return ManagementResponse(status=int(StatusCode.OK), description="OK", body=to_value(handled))
 
     def _takes_all(self) -> bool:
         """Whether what is in no memory may go without being read."""

@@ -6,6 +6,7 @@ docs/reference/management.md.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -43,7 +44,8 @@ class ChangesTask:
     broker: Broker
     caller: Caller
     operation: Operation
-    entries: list[Value]
+    entries: deque[Value]
+    """Those that are to be done. Each is freed when it is done: all together would take milliseconds at the end."""
     unread: EncodedList | None
     """Entries that are not decoded yet: the first steps do that, so that nothing is changed if it is not possible."""
     items: list[bytes]
@@ -53,9 +55,10 @@ class ChangesTask:
         """Make some changes more; the response once all are made."""
         if self.unread is not None:
             return self._decode(self.unread)
-        for entry in self.entries[len(self.items) : len(self.items) + CHANGES_PER_STEP]:
+        for _ in range(min(CHANGES_PER_STEP, len(self.entries))):
+            entry = self.entries.popleft()
             self.items.append(encode(_change_item(self.broker, self.caller, self.operation, entry).as_item()))
-        if len(self.items) < len(self.entries):
+        if self.entries:
             return None
         return ManagementResponse(status=int(StatusCode.OK), description="OK", encoded_body=encoded_list(self.items))
 
@@ -148,7 +151,7 @@ def _change(
     if count > management.MAX_COUNT:
         return invalid_request(f"A list holds at most {management.MAX_COUNT} entries, not {count}.")
     if request.entries is not None or isinstance(request.body, list):
-        return ChangesTask(broker, caller, operation, entries, request.entries, [])
+        return ChangesTask(broker, caller, operation, deque(entries), request.entries, [])
     return _change_one(broker, caller, operation, kind, name, request.body)
 
 

@@ -5,7 +5,7 @@ Source: AMQP Management 1.0 (working draft 11), docs/reference/management.md, do
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -41,14 +41,16 @@ _NO_BODY: Final = b"\x40"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagementResponse:
-    """The response to one request. `encoded_body` takes the place of `body` where that was encoded in slices."""
+    """The response to one request. `encoded_body` takes the place of `body` where that was encoded in slices: its
+    parts, which are joined once, because there may be a megabyte of them.
+    """
 
     status: int
     description: str
     body: Value = None
     refuse: Refuse | None = None
     properties: Mapping[str, Value] = field(default_factory=dict[str, Value])
-    encoded_body: bytes | None = None
+    encoded_body: tuple[bytes, ...] | None = None
 
     def as_item(self) -> dict[Value, Value]:
         """The same as one entry of the response to a list."""
@@ -62,21 +64,24 @@ class ManagementResponse:
         return item
 
 
-def query_body(attributes: list[str], rows: list[bytes], more: Mapping[str, Value] | None = None) -> bytes:
+def query_body(attributes: list[str], rows: list[bytes], more: Mapping[str, Value] | None = None) -> tuple[bytes, ...]:
     """The body of the response to a QUERY, encoded. `rows`: one list of values each, encoded already; `more`: what else
     it tells.
     """
-    pairs = [encode("attributeNames"), encode(list[Value](attributes)), encode("results"), encoded_list(rows)]
+    pairs = [encode("attributeNames"), encode(list[Value](attributes)), encode("results"), *encoded_list(rows)]
     for key, value in (more or {}).items():
         pairs += (encode(key), encode(value))
-    joined = b"".join(pairs)
-    return b"\xd1" + (len(joined) + 4).to_bytes(4, "big") + len(pairs).to_bytes(4, "big") + joined
+    return (_compound(0xD1, pairs, 4 + 2 * len(more or ())), *pairs)
 
 
-def encoded_list(items: list[bytes]) -> bytes:
+def encoded_list(items: list[bytes]) -> tuple[bytes, ...]:
     """A list32 of values that are encoded already."""
-    joined = b"".join(items)
-    return b"\xd0" + (len(joined) + 4).to_bytes(4, "big") + len(items).to_bytes(4, "big") + joined
+    return (_compound(0xD0, items, len(items)), *items)
+
+
+def _compound(code: int, parts: Iterable[bytes], count: int) -> bytes:
+    """What a list32 or map32 of `count` values begins with."""
+    return bytes((code,)) + (sum(map(len, parts)) + 4).to_bytes(4, "big") + count.to_bytes(4, "big")
 
 
 def refusal(refuse: Refuse, body: Value = None) -> ManagementResponse:
@@ -104,8 +109,8 @@ def encode_response(response: ManagementResponse, request: Properties) -> bytes:
             properties=Properties(to=request.reply_to, correlation_id=correlation), application_properties=properties
         )
     )
-    body = encode(response.body) if response.encoded_body is None else response.encoded_body
-    return head.removesuffix(_NO_BODY) + body
+    body = (encode(response.body),) if response.encoded_body is None else response.encoded_body
+    return b"".join((head.removesuffix(_NO_BODY), *body))
 
 
 def to_value(document: management.ManagementDocument) -> Value:

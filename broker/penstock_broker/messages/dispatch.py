@@ -17,6 +17,7 @@ Source: docs/decisions/023-bounded-turns.md; AMQP 1.0 part 2, 2.7.3 (max-message
 from __future__ import annotations
 
 import logging
+from enum import Enum, auto
 from typing import Final
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, FLAGS, NUMBER, Entry, Event
@@ -38,6 +39,7 @@ __all__ = [
     "HELD_BACK_BYTES",
     "TURN_BYTES",
     "VISIT_MESSAGES",
+    "Visit",
     "advance_streams",
     "entries_that_fit",
     "finish_drains",
@@ -99,8 +101,25 @@ _BURST: Final = 16
 """Messages for one of several links before it is the next one's turn."""
 
 
-def serve(broker: Broker, queue: Queue) -> bool:
-    """Send up to `VISIT_MESSAGES`; True if the queue has more to send in a later turn."""
+class Visit(Enum):
+    """How a visit of a queue ended."""
+
+    DONE = auto()
+    """Nothing more can be sent until something happens."""
+    FULL = auto()
+    """`VISIT_MESSAGES` were sent, and more wait."""
+    OUTPUT_FULL = auto()
+    """Connections that would take more have got what they may in a turn."""
+    SEARCHING = auto()
+    """Not all that waits was looked at for those who would take some of it."""
+
+
+_DONE: Final = Visit.DONE
+"""An attribute of an enum's class takes long to find."""
+
+
+def serve(broker: Broker, queue: Queue) -> Visit:
+    """Send up to `VISIT_MESSAGES`."""
     left = VISIT_MESSAGES
     over_budget = False
     backlog = queue.backlog
@@ -133,16 +152,18 @@ def serve(broker: Broker, queue: Queue) -> bool:
                 sent = _send(broker, queue, consumer, min(share, link.credit))
             except Exception:
                 broker.fail_connection(consumer.connection)
-                return True  # the consumers are others now
+                return Visit.SEARCHING  # the consumers are others now
             left -= sent
             idle = 0 if sent else idle + 1
             if not is_plain and backlog.examination.budget <= 0:
-                return True  # the next visit begins with the next consumer
+                return Visit.SEARCHING  # the next visit begins with the next consumer
         if over_budget or left <= 0:
             break  # those who come first get more in the next turn
     if not is_plain:
         backlog.calm_down()
-    return over_budget or (left <= 0 and queue.waiting > 0)
+    if left <= 0 and queue.waiting > 0:
+        return Visit.FULL
+    return Visit.OUTPUT_FULL if over_budget else _DONE
 
 
 def _fair_share(queue: Queue, count: int) -> int:

@@ -2,7 +2,8 @@
 
 `due_times` says when to look. Expired messages are found by a pass over what waits, not by a record per message: the
 pause after a pass grows with the number of messages that it looked at, so that passes take some per cent of a processor
-at most, whatever the times to live are. A pass takes a slice of each turn, and what it found leaves in slices.
+at most, whatever the times to live are. A pass takes a slice of each turn, and what it found leaves in slices; these
+are bounded in messages and, all of one turn together, in time.
 Consumers never get an expired message: dispatch looks at the time as well.
 
 Source: docs/decisions/027-timers.md; `penstock_core` has the rules of a message's times.
@@ -11,6 +12,7 @@ Source: docs/decisions/027-timers.md; `penstock_core` has the rules of a message
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from penstock_amqp.endpoint.events import NUMBER, Entry
@@ -28,6 +30,9 @@ logger = logging.getLogger(__name__)
 PASSED: Final = 1500
 """Messages that a pass looks at in one turn: about two milliseconds."""
 
+LOOKED_AT: Final = 250
+"""So many of them are looked at before the time is."""
+
 SLICE: Final = 500
 """Messages that become available, or leave, in one turn."""
 
@@ -40,9 +45,9 @@ PAUSE_US_PER_MESSAGE: Final = 2
 
 def keep_time(broker: Broker, queue: Queue) -> None:
     """Do what is due in the queue, and set the timer for what is due next."""
-    now = broker.clock.now_us
+    now, is_over = broker.clock.now_us, broker.clock.stint()
     if queue.delayed:
-        _make_available(broker, queue)
+        _make_available(broker, queue, is_over)
     due = max(queue.expiry.next_due, queue.expiry.next_pass) if queue.expiry.next_due else 0
     if due and due <= now and queue.expiry.passing is None and not queue.expiry.expired:
         queue.expiry.passing = _begin(queue, now, broker.log.next_number)
@@ -50,13 +55,15 @@ def keep_time(broker: Broker, queue: Queue) -> None:
     again = now
     if queue.expiry.passing is not None:
         try:
-            _pass(queue, queue.expiry.passing, now)
+            _pass(queue, queue.expiry.passing, now, is_over)
         except OSError as error:  # what has expired and can't be read waits; no consumer gets it either
             again = now + UNREAD_US
             if broker.warnings.may_warn(f"expiry {queue.name}"):
                 logger.error("Queue %r can't be looked through for expired messages: %s", queue.name, error)
     for _ in range(min(SLICE, len(queue.expiry.expired))):
         dead_letters.expired(broker, queue, queue.expiry.expired.popleft())
+        if is_over():
+            break
     dues = [queue.delayed.next_due()] if queue.delayed else []
     if queue.expiry.expired:
         dues.append(now)
@@ -68,12 +75,12 @@ def keep_time(broker: Broker, queue: Queue) -> None:
         set_timer(broker, queue, min(dues))
 
 
-def _make_available(broker: Broker, queue: Queue) -> None:
+def _make_available(broker: Broker, queue: Queue, is_over: Callable[[], bool]) -> None:
     """Put delayed messages whose time has come behind those that wait: a slice of them."""
     scheduled, now = queue.delayed, broker.clock.now_us
     due: list[Entry] = []
     for _ in range(SLICE):
-        if not scheduled or scheduled.next_due() > now:
+        if not scheduled or scheduled.next_due() > now or (due and is_over()):
             break
         entry = scheduled.pop_first()
         expires = deadline(queue, entry)
@@ -96,11 +103,30 @@ def _begin(queue: Queue, now_us: int, below: int) -> ExpiryPass:
     return ExpiryPass(queue.backlog.snapshot(now_us, below), next_expiry=queue.backlog.next_expiry(now_us))
 
 
-def _pass(queue: Queue, passing: ExpiryPass, now_us: int) -> None:
+def _pass(queue: Queue, passing: ExpiryPass, now_us: int, is_over: Callable[[], bool]) -> None:
     """Look at the next slice; at the end it is known when the first message expires that is left."""
+    for _ in range(PASSED // LOOKED_AT):
+        if _look_at_some(queue, passing, now_us) < LOOKED_AT:
+            break
+        if is_over():
+            return
+    else:
+        return
+    queue.expiry.passing = None
+    if not queue.depth:
+        queue.expiry.is_retimed = False
+    came = queue.expiry.next_due  # of messages that were put into the queue during the pass
+    queue.expiry.next_due = (
+        min(passing.next_expiry, came) if passing.next_expiry and came else passing.next_expiry or came
+    )
+    queue.expiry.next_pass = now_us + passing.seen * PAUSE_US_PER_MESSAGE
+
+
+def _look_at_some(queue: Queue, passing: ExpiryPass, now_us: int) -> int:
+    """Take what has expired out of the next messages; how many there were. Raises OSError."""
     passed: set[int] = set()
     gone: dict[int, Entry] = {}
-    entries, error = take_some(passing.entries, PASSED)
+    entries, error = take_some(passing.entries, LOOKED_AT)
     for entry in entries:
         passed.add(entry[NUMBER])
         expires = deadline(queue, entry)
@@ -114,13 +140,4 @@ def _pass(queue: Queue, passing: ExpiryPass, now_us: int) -> None:
     passing.seen += len(passed)
     if error is not None:
         raise error
-    if len(passed) == PASSED:
-        return
-    queue.expiry.passing = None
-    if not queue.depth:
-        queue.expiry.is_retimed = False
-    came = queue.expiry.next_due  # of messages that were put into the queue during the pass
-    queue.expiry.next_due = (
-        min(passing.next_expiry, came) if passing.next_expiry and came else passing.next_expiry or came
-    )
-    queue.expiry.next_pass = now_us + passing.seen * PAUSE_US_PER_MESSAGE
+    return len(passed)

@@ -14,7 +14,7 @@ from penstock_broker.state.links import HELD_WINDOW, Producer
 from penstock_core.memory_level import messages_per_tick
 from penstock_core.storage_level import credits_per_tick
 
-__all__ = ["TICK_MS", "HeldCredit"]
+__all__ = ["TICK_MS", "HeldCredit", "takes_credit"]
 
 TICK_MS: Final = 100
 PRODUCERS_PER_TICK: Final = 200
@@ -58,7 +58,7 @@ class HeldCredit:
                 break
             producer = hold.waiting.popleft()
             producer.is_held = False
-            if _takes_credit(producer):
+            if takes_credit(producer):
                 left -= self._grant(producer, min(left, each) if hold.is_on else producer.window)
 
     def _most(self) -> int:
@@ -83,6 +83,6 @@ class HeldCredit:
         return credit
 
 
-def _takes_credit(producer: Producer) -> bool:
+def takes_credit(producer: Producer) -> bool:
     """False if it, its link or its connection has ended while it waited."""
     return producer.is_active and producer.link.is_open and not producer.connection.endpoint.closed

@@ -49,26 +49,27 @@ KNOWN_BEGINNINGS: Final = 16
 """Prefixes that are remembered per producer: one that uses several priorities has several."""
 
 
-def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
+def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> bool:
     """Route and store a batch; accept it, or see to it that it is accepted once synced.
 
-    Afterwards `producer.broken` may say why the caller has to close the link.
+    True if all of it waits for that, so that there is nothing to send now. Afterwards `producer.broken` may say why the
+    caller has to close the link.
     """
     destination = producer.destination
     if isinstance(destination, ExchangeTarget | QueueTarget):
         prepare(broker, destination, len(batch))
     elif isinstance(destination, ManagementTarget):
         broker.management.receive(producer, batch)
-        return
+        return False
     else:
         _relay(broker, producer, destination, batch)
-        return
+        return False
     producer.transfers += len(batch)
     route = destination.constant
     if route is not None and route.is_plain and route.queues:
-        _publish_together(broker, producer, route, batch)
-    else:
-        _publish_each(broker, producer, destination, batch)
+        return _publish_together(broker, producer, route, batch)
+    _publish_each(broker, producer, destination, batch)
+    return False
 
 
 def prepare(broker: Broker, destination: ExchangeTarget | QueueTarget, count: int) -> None:
@@ -82,8 +83,8 @@ def prepare(broker: Broker, destination: ExchangeTarget | QueueTarget, count: in
         destination.refresh(broker.log)
 
 
-def _publish_together(broker: Broker, producer: Producer, route: Route, batch: list[Arrival]) -> None:
-    """Every message goes to every queue of `route`, which is not asked any more."""
+def _publish_together(broker: Broker, producer: Producer, route: Route, batch: list[Arrival]) -> bool:
+    """Every message goes to every queue of `route`, which is not asked any more. True as for `publish`."""
     now = broker.clock.now_us
     log = broker.log
     memory = broker.memory
@@ -91,7 +92,7 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
         told = memory.refuse(len(batch))
         for delivery, _, settled in batch:
             refuse(producer, delivery, settled, told)
-        return
+        return False
     logged_set, kept_set = route.logged_set, route.kept_set
     if logged_set and not log.accepts_publishing():
         told = broker.storage_refusal()
@@ -99,7 +100,7 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
         broker.storage.refused += len(batch)
         for delivery, _, settled in batch:
             refuse(producer, delivery, settled, told)
-        return
+        return False
     next_message = log.next_message
     number = 0 if logged_set else log.next_messages(len(batch))
     entries: list[Entry] = []
@@ -200,6 +201,8 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
             deliveries.append(delivery)
     memory.came += size
     store.put_numbered(broker, route, entries, delayed, size, first_expiry, ordered=ordered)
+    if producer.hold.behind:
+        producer.hold.note(producer, route.queues)
     destination = producer.destination
     if isinstance(destination, ExchangeTarget):
         destination.exchange.received_bytes += size
@@ -207,6 +210,7 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
         producer.connection.endpoint.settle(presettled)
         producer.owed_credit += len(presettled)
     _accept(broker, producer, deliveries, any_logged)
+    return any_logged and len(deliveries) == len(batch)
 
 
 def learn_prefix(producer: Producer, data: bytes) -> bytes:

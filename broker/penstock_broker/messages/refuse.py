@@ -25,11 +25,16 @@ UNREADABLE: Final = "amqp:decode-error"
 
 def top_up(producer: Producer) -> None:
     """Give credit for what was answered, if it has become half a window. While the volume is nearly full, a producer of
-    durable messages waits for it, and any while memory is short (`messages.held_credit`).
+    durable messages waits for it, and any while memory is short (`messages.held_credit`), or while a queue is behind
+    that its messages reached (`messages.pacing`).
     """
     if producer.owed_credit * 2 >= producer.window and producer.link.is_open:
-        if producer.hold.is_on and (producer.stores or producer.hold.of_all):
-            producer.hold.keep(producer)
+        hold = producer.hold
+        if hold.is_on and hold.holds(producer):
+            hold.keep(producer)
+            return
+        if producer.waits_for is not None and hold.waits(producer):
+            hold.pace(producer)
             return
         producer.connection.endpoint.credit(producer.link, producer.owed_credit)
         producer.owed_credit = 0

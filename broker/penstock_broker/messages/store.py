@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from penstock_amqp.endpoint.events import DATA, EXPIRES, Entry
@@ -167,12 +168,16 @@ def _put_into(
 ) -> None:
     count = len(entries) + len(delayed)
     staged = bytes_in_log(entry[DATA] for entry in (*entries, *delayed)) if size > LARGE_BYTES else 0
+    kinds: dict[tuple[bool, bool, int], tuple[list[Entry], list[Entry]]] = {}
     for queue in queues:
         until = first_expiry
         ours, ours_delayed = entries, delayed
         if queue.policy.max_ttl_us or not route.is_alike:
-            ours = [_own(broker, queue, entry, keep) for entry in entries]
-            ours_delayed = [_own(broker, queue, entry, keep) for entry in delayed]
+            kind = queue.is_logged, queue.policy.keeps_all, queue.policy.max_ttl_us
+            if kind not in kinds:  # those of a kind share their entries
+                own = partial(_own, broker, queue, keep)
+                kinds[kind] = [own(entry) for entry in entries], [own(entry) for entry in delayed]
+            ours, ours_delayed = kinds[kind]
             if broker.memory.spills and not route.is_alike:
                 ours = spill.spilled(broker, broker.routes.route_of((queue,)), ours)
         if queue.policy.max_ttl_us:
@@ -201,8 +206,9 @@ def _put_into(
             queue_limits.enforce(broker, queue)
 
 
-def _own(broker: Broker, queue: Queue, entry: Entry, keep: bool) -> Entry:
+def _own(broker: Broker, queue: Queue, keep: bool, entry: Entry) -> Entry:
     """A message that came now, as it is in this queue: bounded by its longest time to live, and logged if it is here.
+    It is the same in each queue that logs the same, and has the same longest time to live.
 
     A queue must not acknowledge in the log what the log does not hold for it.
     """

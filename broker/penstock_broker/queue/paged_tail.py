@@ -18,7 +18,17 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import NUMBER, Entry
 from penstock_broker.queue.run import Run
-from penstock_broker.queue.tail_pieces import Kept, Pageable, Piece, ceiling_of, key_of, take_chosen, tally
+from penstock_broker.queue.tail_pieces import (
+    MOST_KEPT,
+    Kept,
+    KeptPart,
+    Pageable,
+    Piece,
+    ceiling_of,
+    key_of,
+    take_chosen,
+    tally,
+)
 from penstock_broker.queue.tail_snapshot import (
     READ_MESSAGES,
     RunPart,
@@ -108,8 +118,11 @@ class PagedTail:
         floor = key_of(pieces[0]) if pieces else _NO_LIMIT
         added: list[Piece] = []
         self._place(self._last_of(window, min(most, len(window) - keep)), added, pageable, floor=floor)
-        if added and isinstance(added[0], Kept) and added[0].key == 0:
-            added[0].key = key_of(added[1]) if len(added) > 1 else floor if pieces else 0
+        key = next((key_of(piece) for piece in added if key_of(piece)), floor if pieces else 0)
+        for piece in added:
+            if isinstance(piece, Run) or piece.key:
+                break
+            piece.key = key
         pieces[0:0] = added
 
     def _last_of(self, window: deque[Entry], count: int) -> list[Entry]:
@@ -169,10 +182,10 @@ class PagedTail:
     def _keep(self, entry: Entry, pieces: list[Piece]) -> None:
         """The message comes behind these pieces, and stays in memory."""
         last = pieces[-1] if pieces else None
-        if not isinstance(last, Kept):
+        if not isinstance(last, Kept) or len(last.numbers) >= MOST_KEPT:
             last = Kept(ceiling_of(pieces))
             pieces.append(last)
-        last.numbers.append(entry[NUMBER])
+        last.add(entry[NUMBER])
         self._in_memory[entry[NUMBER]] = entry
 
     # -- going out --------------------------------------------------------------------------------------------------
@@ -195,6 +208,7 @@ class PagedTail:
                         return taken
                     raise
             else:
+                piece.changes()
                 numbers = (piece.numbers.popleft() for _ in range(min(most - count, len(piece.numbers))))
                 entries = [each for number in numbers if (each := self._in_memory.pop(number, None)) is not None]
                 read_count, (read_bytes, *_) = len(entries), tally(entries)
@@ -286,6 +300,7 @@ class PagedTail:
         while pieces:
             piece = pieces[-1]
             if isinstance(piece, Kept):
+                piece.changes()
                 while piece.numbers:
                     entry = self._in_memory.pop(piece.numbers.pop(), None)
                     if entry is not None:
@@ -305,7 +320,8 @@ class PagedTail:
                 break
             span *= 4
         kept = Kept(first)
-        kept.numbers.extend(entry[NUMBER] for entry in entries)
+        for entry in entries:
+            kept.add(entry[NUMBER])
         self._in_memory |= {entry[NUMBER]: entry for entry in entries}
         size, _, spilled = tally(entries)
         self._leave(run, len(entries), size, spilled)
@@ -340,11 +356,10 @@ class PagedTail:
         `due_us`: leave out runs of which no message expires up to then, the others are taken out on the way; 0: leave
         out none. `after`: leave out messages whose numbers are not higher.
         """
-        parts: list[RunPart | list[Entry]] = []
+        parts: list[RunPart | KeptPart | list[Entry]] = []
         for piece in self._pieces[self._at(after) or 0 :]:
             if isinstance(piece, Kept):
-                found = [self._in_memory[number] for number in piece.numbers if number in self._in_memory]
-                parts.append(behind(found, after))
+                parts.append(KeptPart(piece, self._in_memory, after))
             elif piece.last > after and (not due_us or 0 < piece.expires <= due_us):
                 parts.append(RunPart(piece, max(piece.first, after + 1)))
         parts.append(behind(self.arrivals, after))
@@ -361,10 +376,11 @@ class PagedTail:
     def highest(self) -> int:
         """No message here has a higher number; -1 if there is none."""
         numbers = [entry[NUMBER] for entry in self.arrivals]
-        last = self._pieces[-1] if self._pieces else None
         numbers += (-1, ceiling_of(self._pieces) - 1)
-        if isinstance(last, Kept):
-            numbers += last.numbers
+        for piece in reversed(self._pieces):
+            if isinstance(piece, Run):
+                break
+            numbers.append(piece.highest)
         return max(numbers)
 
     def next_expiry(self, due_us: int) -> int:

@@ -7,26 +7,93 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+from weakref import WeakSet
 
 import penstock_native
 from penstock_amqp.endpoint.events import DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_broker.queue.flags import SPILLED
 from penstock_broker.queue.run import Run
 
-__all__ = ["Kept", "Pageable", "Piece", "ceiling_of", "key_of", "pageable_if", "take_chosen", "tally"]
+__all__ = [
+    "MOST_KEPT",
+    "Kept",
+    "KeptPart",
+    "Pageable",
+    "Piece",
+    "ceiling_of",
+    "key_of",
+    "pageable_if",
+    "take_chosen",
+    "tally",
+]
 
 _native: Any = penstock_native.messages
+
+MOST_KEPT: Final = 4096
+"""Messages of a piece that stays in memory: what is copied of it in one turn, in some tenths of a millisecond."""
 
 
 class Kept:
     """Messages that stay in memory, by number. `key`: no run before them has so high a number."""
 
-    __slots__ = ("key", "numbers")
+    __slots__ = ("_parts", "highest", "key", "numbers")
 
     def __init__(self, key: int) -> None:
         self.key = key
         self.numbers: deque[int] = deque()
+        """Whoever adds or takes one calls `changes` before."""
+        self.highest = -1
+        """No number here is higher."""
+        self._parts: WeakSet[KeptPart] | None = None
+        """Those of snapshots that have not looked at it yet; a snapshot that nobody goes on with leaves nothing."""
+
+    def add(self, number: int) -> None:
+        """A message comes behind the others."""
+        self.changes()
+        self.numbers.append(number)
+        self.highest = max(self.highest, number)
+
+    def is_read_by(self, part: KeptPart) -> None:
+        """A snapshot is going to look at it."""
+        if self._parts is None:
+            self._parts = WeakSet()
+        self._parts.add(part)
+
+    def changes(self) -> None:
+        """The numbers are about to change: snapshots get what they are."""
+        parts, self._parts = self._parts, None
+        for part in parts or ():
+            part.take()
+
+
+class KeptPart:
+    """What such a piece holds now and has in memory when it is looked at, or before it changes; behind one number."""
+
+    __slots__ = ("__weakref__", "_after", "_entries", "_in_memory", "_kept")
+
+    def __init__(self, kept: Kept, in_memory: Mapping[int, Entry], after: int) -> None:
+        self._kept: Kept | None = kept
+        self._in_memory, self._after = in_memory, after
+        self._entries: list[Entry] = []
+        kept.is_read_by(self)
+
+    def take(self) -> list[Entry]:
+        """The messages."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            found, after = self._in_memory, self._after
+            self._entries = [found[number] for number in kept.numbers if number > after and number in found]
+        return self._entries
+
+    def copy(self) -> KeptPart:
+        """Another one of the same messages."""
+        made = KeptPart.__new__(KeptPart)
+        made._kept, made._in_memory, made._after = self._kept, self._in_memory, self._after
+        made._entries = self._entries
+        if made._kept is not None:
+            made._kept.is_read_by(made)
+        return made
 
 
 Piece = Run | Kept

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from penstock_amqp.endpoint.events import EXPIRES, NUMBER, Entry
 from penstock_broker.queue.run import Run
+from penstock_broker.queue.tail_pieces import KeptPart
 
 __all__ = ["READ_BYTES", "READ_MESSAGES", "Source", "Stretch", "TailSnapshot"]
 
@@ -54,7 +55,7 @@ class TailSnapshot:
 
     __slots__ = ("_due_us", "_parts", "_read", "_source")
 
-    def __init__(self, source: Source, parts: Iterable[RunPart | list[Entry]], due_us: int = 0) -> None:
+    def __init__(self, source: Source, parts: Iterable[RunPart | KeptPart | list[Entry]], due_us: int = 0) -> None:
         """`due_us`: who goes through it takes out all that expire up to then; 0: it does not look at that."""
         self._source, self._due_us = source, due_us
         self._parts = deque(parts)
@@ -70,6 +71,9 @@ class TailSnapshot:
             part = self._parts[0]
             if isinstance(part, list):
                 self._read.extend(part)
+                self._parts.popleft()
+            elif isinstance(part, KeptPart):
+                self._read.extend(part.take())
                 self._parts.popleft()
             else:
                 self._read_more(part)
@@ -97,6 +101,8 @@ class TailSnapshot:
         for part in self._parts:
             if isinstance(part, list):
                 made._parts.append(part)
+            elif isinstance(part, KeptPart):
+                made._parts.append(part.copy())
             else:
                 again = RunPart(part.run, part.first)
                 again.last, again.expires = part.last, part.expires

@@ -25,7 +25,7 @@ from penstock_core.identity import Identity, LinkKey
 from penstock_core.selector import Selector
 from penstock_core.terms import Durability
 
-__all__ = ["HELD_WINDOW", "Browser", "Consumer", "CreditHold", "Producer", "SubscriptionLookup"]
+__all__ = ["HELD_WINDOW", "Browser", "Consumer", "CreditHold", "Producer", "QueuePace", "SubscriptionLookup"]
 
 HELD_WINDOW: Final = 10
 """Messages that a producer may send ahead while producers are held back, or its whole window if that is less."""
@@ -104,9 +104,11 @@ class Producer(SendingLink):
         "known_prefixes",
         "message_prefix",
         "owed_credit",
+        "reached",
         "stores",
         "transfers",
         "waiting",
+        "waits_for",
         "window",
     )
 
@@ -117,7 +119,11 @@ class Producer(SendingLink):
         self.destination = destination
         self.hold = hold
         self.is_held = False
-        """It is in `hold.waiting`."""
+        """It is in `hold.waiting` or in `hold.paced`."""
+        self.waits_for: Queue | None = None
+        """A queue that its messages reached and that was behind."""
+        self.reached: tuple[Queue, ...] = ()
+        """All that those messages reached; empty unless it waits."""
         self.stores = False
         """Something that it sent was for the volume, so it is held back when that is nearly full."""
         self.can_reject = True
@@ -137,10 +143,27 @@ class Producer(SendingLink):
         """Deliveries of this turn whose accept waits for the log."""
 
 
-class CreditHold:
-    """The producers that wait for credit because the volume is nearly full, or memory is short. One per broker."""
+class QueuePace:
+    """A queue that is behind, or was: its consumers would take more than the broker gives them."""
 
-    __slots__ = ("is_on", "of_all", "of_volume", "waiting")
+    __slots__ = ("credit", "delivered", "is_awaited", "is_behind")
+
+    def __init__(self, delivered: int) -> None:
+        self.credit = 0
+        """What those who wait for the queue may send together."""
+        self.delivered = delivered
+        """Of the queue's totals, at the last look."""
+        self.is_behind = True
+        self.is_awaited = False
+        """A producer waited for it at the last look."""
+
+
+class CreditHold:
+    """The producers that wait for credit because the volume is nearly full, or memory is short, or a queue is behind.
+    One per broker.
+    """
+
+    __slots__ = ("behind", "is_on", "of_all", "of_volume", "paced", "waiting")
 
     def __init__(self) -> None:
         self.is_on = False
@@ -151,11 +174,19 @@ class CreditHold:
         """All are, because memory is short."""
         self.waiting: deque[Producer] = deque()
         """In the order in which they get credit. Some may be gone: whoever takes one looks whether its link is open."""
+        self.behind: dict[Queue, QueuePace] = {}
+        """The queues that pace the producers whose messages reach them, see `messages.pacing`."""
+        self.paced: deque[Producer] = deque()
+        """Producers that wait for a queue that is behind; as `waiting`."""
 
     def set(self, *, of_volume: bool, of_all: bool) -> None:
         """Who is held back from now on."""
         self.of_volume, self.of_all = of_volume, of_all
         self.is_on = of_volume or of_all
+
+    def holds(self, producer: Producer) -> bool:
+        """Whether it is held back for want of room."""
+        return self.is_on and (producer.stores or self.of_all)
 
     def first_credit(self, producer: Producer) -> int:
         """What a new producer gets: its window, or a small part of it while producers are held back."""
@@ -168,3 +199,20 @@ class CreditHold:
         if not producer.is_held and producer.owed_credit >= producer.window - min(producer.window, HELD_WINDOW):
             producer.is_held = True
             self.waiting.append(producer)
+
+    def note(self, producer: Producer, queues: tuple[Queue, ...]) -> None:
+        """Its messages are on their way into `queues`: it waits for its next credit if one of these is behind."""
+        if producer.waits_for not in self.behind:
+            producer.waits_for = next((queue for queue in queues if queue in self.behind), None)
+            producer.reached = queues if producer.waits_for is not None else ()
+
+    def waits(self, producer: Producer) -> bool:
+        """Whether a queue that its messages reached is still behind."""
+        self.note(producer, producer.reached)
+        return producer.waits_for is not None
+
+    def pace(self, producer: Producer) -> None:
+        """Have a producer wait for the queue that is behind, unless it waits already."""
+        if not producer.is_held:
+            producer.is_held = True
+            self.paced.append(producer)

@@ -143,6 +143,8 @@ def _add_all(
     ledger.move(transaction, decision.state)
     _watch(broker, transaction)
     transaction.postings += [(destination, data) for data in messages]
+    if producer.hold.behind and destination.constant is not None:
+        producer.hold.note(producer, destination.constant.queues)
     broker.memory.came += size
     return True
 

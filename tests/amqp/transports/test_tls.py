@@ -78,7 +78,7 @@ def test_bytes_go_both_ways(server: ServerTls, authority: Authority) -> None:
 
 def test_more_than_a_record_comes_in_one_piece(server: ServerTls, authority: Authority) -> None:
     connection, client = pair(server, authority)
-    large = bytes(range(256)) * 4000
+    large = bytes(range(256)) * 1500
     client.tls.write(large)
     assert connection.feed(client.outgoing.read()) == large
     connection.send(memoryview(large))

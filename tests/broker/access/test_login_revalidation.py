@@ -18,6 +18,7 @@ from support.waiting import until
 from penstock_amqp.frames.performatives import Close, End
 from penstock_amqp.sasl.client import ClientMechanism, Login, NotAuthenticated
 from penstock_amqp.types.values import Symbol
+from penstock_broker.access.connection import Phase
 
 SIGNER, OTHER = Signer("ES256", "k1"), Signer("ES256", "k2")
 START_SECONDS = 1000
@@ -64,6 +65,22 @@ def test_a_connection_ends_with_its_token_and_leeway(timed: SteppedBroker) -> No
         assert not long_stream.has_something()
         timed.pass_ms(3600 * 1000)
         assert told(long)[2] == "LoginExpired"
+
+
+def test_tokens_that_end_together_end_a_few_connections_per_turn(timed: SteppedBroker) -> None:
+    """Each look at the clock takes 1.5 ms: two connections are closed per turn."""
+    with ExitStack() as stack:
+        for _ in range(5):
+            stack.enter_context(bearer(timed, 60))
+        served = list(timed.broker.clients.connections.values())
+        timed.now_ms += (60 + LEEWAY_SECONDS) * 1000
+        timed.step_seconds = 0.0015
+        is_open = {5: None}
+        for _ in range(12):  # the timers of some turns are others
+            timed.turn()
+            is_open[sum(each.phase is Phase.OPEN for each in served)] = None
+        timed.step_seconds = 0.0
+        assert list(is_open) == [5, 3, 1, 0]
 
 
 def test_a_clock_that_jumps_ends_tokens_too(timed: SteppedBroker) -> None:

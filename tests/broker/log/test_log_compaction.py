@@ -13,7 +13,7 @@ from penstock_broker.log import Log
 class Sparse:
     """A log of one queue in which one message of each ten stays, and its segments are much emptier than the bound."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, one_in: int = 10) -> None:
         self.folder, self.files = folder, SimulatedFiles()
         self.log, _ = opened(folder, self.files)
         self.queue, self.route = a_queue(self.log)
@@ -21,7 +21,7 @@ class Sparse:
         for index in range(400):
             payload = bytes([index % 256]) * 400
             number = self.log.put(self.route, payload, 0)
-            if index % 10:
+            if index % one_in:
                 self.log.ack(self.queue, number)
             else:
                 self.live[number] = payload
@@ -80,6 +80,21 @@ def test_a_crash_before_the_copies_are_synced_loses_nothing(sparse: Sparse) -> N
         sparse.step()
     sparse.restart(lambda length: 0)
     sparse.log.close()
+
+
+def test_a_segment_of_which_a_part_was_copied_before_a_kill_is_copied_to_its_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for slices in range(0, 60, 3):
+        sparse = Sparse(tmp_path / str(slices), one_in=3)
+        sparse.until_copied()
+        for _ in range(slices):
+            sparse.step()
+        sparse.restart(None)
+        settle_synced(sparse.log)
+        sparse.restart(None)
+        sparse.log.close()
+    assert "is left as it is" not in caplog.text
 
 
 def in_parts(log: Log, payload: bytes) -> bytes:

@@ -27,7 +27,7 @@ def usage() -> SegmentUsage:
 
 def test_shares_come_a_few_at_a_time_and_each_once() -> None:
     pending = PendingTallies()
-    assert pending.add(1, QUEUES, {11, 12, 13, 14}, 2, 7) == 4
+    assert pending.add(1, QUEUES, dict.fromkeys((11, 12, 13, 14)).keys(), 2, 7) == 4
     first = list(pending.take(3))
     assert len(first) == 3
     rest = list(pending.take(3))
@@ -37,18 +37,18 @@ def test_shares_come_a_few_at_a_time_and_each_once() -> None:
 
 def test_messages_for_the_same_queues_are_counted_together_unless_that_has_begun() -> None:
     pending = PendingTallies()
-    pending.add(1, QUEUES, set(QUEUES), 1, 5)
-    pending.add(1, QUEUES, set(QUEUES), 1, 6)
+    pending.add(1, QUEUES, dict.fromkeys(QUEUES).keys(), 1, 5)
+    pending.add(1, QUEUES, dict.fromkeys(QUEUES).keys(), 1, 6)
     assert list(pending.of_queue(12)) == [Share(12, 1, 2, 11)]
-    pending.add(1, QUEUES, set(QUEUES), 1, 7)
+    pending.add(1, QUEUES, dict.fromkeys(QUEUES).keys(), 1, 7)
     assert list(pending.of_queue(12)) == [Share(12, 1, 1, 7)]
     assert sorted(pending.of_queue(13)) == [Share(13, 1, 1, 7), Share(13, 1, 2, 11)]
 
 
 def test_shares_of_a_segment_leave_those_of_others() -> None:
     pending = PendingTallies()
-    pending.add(1, QUEUES, set(QUEUES), 1, 5)
-    pending.add(2, QUEUES, set(QUEUES), 1, 100)
+    pending.add(1, QUEUES, dict.fromkeys(QUEUES).keys(), 1, 5)
+    pending.add(2, QUEUES, dict.fromkeys(QUEUES).keys(), 1, 100)
     assert {share.segment for share in pending.of_segment(1)} == {1}
     assert sorted(share.incarnation for share in pending.take(100)) == list(QUEUES)
 

@@ -5,16 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 from proton import Endpoint, Message
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_broker.access.connection import Connection, Phase
+from penstock_broker.access.engine_memory import EngineMemory
+from penstock_broker.attach import permission_review
 from penstock_broker.loop import connections as connections_module
 from penstock_broker.loop import loop as loop_module
 from penstock_broker.loop.connections import Connections
+from penstock_broker.state.broker import Broker
 
 
 @pytest.fixture
@@ -78,6 +83,90 @@ def test_a_broker_that_stops_closes_a_few_clients_per_turn_and_serves_the_others
         assert peer.connection.state & Endpoint.REMOTE_CLOSED
         assert peer.connection.remote_condition is not None
         assert peer.connection.remote_condition.name == "amqp:connection:forced"
+
+
+def test_a_broker_that_stops_closes_no_more_clients_when_the_slice_has_taken_its_time(timed: SteppedBroker) -> None:
+    """Each look at the clock takes 1.5 ms: the second is over the time, so two are closed per turn."""
+    connected(timed, 5)
+    served = list(timed.broker.clients.connections.values())
+    timed.loop.stop()
+    timed.step_seconds = 0.0015
+    closing: list[int] = []
+    for _ in range(4):
+        timed.turn()
+        closing.append(sum(each.phase is Phase.OPEN for each in served))
+    timed.step_seconds = 0.0
+    assert closing == [3, 1, 0, 0]
+
+
+def test_clients_that_take_no_close_are_dropped_a_few_per_turn(timed: SteppedBroker) -> None:
+    """Their sockets are full, so that their Close waits until the broker does not wait any more."""
+    connected(timed, 5)
+    served = list(timed.broker.clients.connections.values())
+    for connection in served:
+        connection.transport.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        with suppress(BlockingIOError):
+            while connection.transport.sock.send(bytes(1 << 16)):
+                pass
+    timed.loop.stop()
+    timed.turn()
+    assert [each.phase for each in served] == [Phase.CLOSING] * 5
+    timed.now_ms += loop_module.CLOSE_MS
+    timed.step_seconds = 0.0015
+    left = {5: None}
+    for _ in range(8):  # the timers of the first turns are others
+        timed.turn()
+        left[len(timed.broker.clients.connections)] = None
+    timed.step_seconds = 0.0
+    assert list(left) == [5, 3, 1, 0]
+
+
+def test_a_thread_frees_what_the_engine_holds_of_very_many_connections(
+    timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once three were there at once, of each of them: the C library gives memory back with any, as with the last."""
+    monkeypatch.setattr(connections_module, "MANY", 3)
+    freed: list[int] = []
+    free = EngineMemory.free
+
+    def counted(self: EngineMemory, action: Callable[[], None]) -> None:
+        freed.append(1)
+        free(self, action)
+
+    monkeypatch.setattr(EngineMemory, "free", counted)
+    first, _ = connected(timed, 2)
+    first.drop()
+    assert len(freed) == 0
+    connected(timed, 2)
+    for left in (2, 1, 0):
+        timed.loop.connections.drop(next(iter(timed.broker.clients.connections.values())))
+        assert len(freed) == 3 - left
+
+
+def test_links_of_very_many_connections_are_reviewed_in_slices(
+    timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at the clock takes 1.5 ms: two connections are looked at per turn. One goes before its turn comes."""
+    connected(timed, 6)
+    served = list(timed.broker.clients.connections.values())
+    looked_at: list[int] = []
+    check = permission_review._check_links_of  # pyright: ignore[reportPrivateUsage]
+
+    def counted(broker: Broker, connection: Connection) -> None:
+        looked_at.append(connection.number)
+        check(broker, connection)
+
+    monkeypatch.setattr(permission_review, "_check_links_of", counted)
+    timed.step_seconds = 0.0015
+    permission_review.check_links(timed.broker)
+    so_far = {len(looked_at): None}
+    timed.loop.connections.drop(served[4])
+    for _ in range(6):
+        timed.turn()
+        so_far[len(looked_at)] = None
+    timed.step_seconds = 0.0
+    assert list(so_far) == [2, 4, 6]
+    assert looked_at == [each.number for each in served]
 
 
 def test_connections_that_were_held_are_read_again_in_slices(

@@ -45,6 +45,9 @@ class KnownStates:
         `ask`.
         """
         task = changed_states.begin(broker, self.token, ATTRIBUTES, 1_000_000)
+        while not task.prepare():
+            pass
+        assert task.changes is not None
         if task.is_whole:
             self.documents.clear()
         for name in task.changes.removed:
@@ -61,7 +64,7 @@ class KnownStates:
         while (answer := task.step(2)) is None:
             pass
         assert answer.encoded_body is not None
-        body = cast(dict[str, list[list[object]]], to_plain(decode_one(answer.encoded_body)))
+        body = cast(dict[str, list[list[object]]], to_plain(decode_one(b"".join(answer.encoded_body))))
         properties = cast(dict[str, Value], answer.properties)
         if properties[management.IS_WHOLE]:
             self.states.clear()

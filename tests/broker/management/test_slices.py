@@ -15,8 +15,10 @@ from penstock_amqp.messages import message_codec
 from penstock_amqp.types.decoder import decode_one
 from penstock_amqp.types.values import Value
 from penstock_api.management import EntityType, Operation, QueueDeclaration, SubscriptionDeclaration
+from penstock_api.message_operations import PeekRequest
 from penstock_broker.access.connection import Connection
-from penstock_broker.management import declare, queries, requests
+from penstock_broker.management import declare, queries, queue_messages, requests
+from penstock_broker.management.acts import Caller
 from penstock_broker.management.in_flight import EXAMINED_PER_STEP, InFlightSearch
 from penstock_broker.management.responses import ManagementResponse, to_value
 from penstock_broker.settings.settings import Role
@@ -56,7 +58,7 @@ def test_an_unchanged_declaration_looks_at_no_delivery(site: SteppedBroker, monk
     def looked_at(_endpoint: Endpoint) -> list[Held]:
         raise AssertionError("a declaration looks at deliveries in flight")
 
-    monkeypatch.setattr(Endpoint, "held_now", looked_at)
+    monkeypatch.setattr(Endpoint, "walk_held", looked_at)
     monkeypatch.setattr(Endpoint, "all_held", looked_at)
     body = to_value(QueueDeclaration(durable=False))
     for outcome in ("Updated", "Unchanged"):
@@ -84,8 +86,23 @@ def test_a_list_of_declarations_is_done_a_few_at_a_time(site: SteppedBroker) -> 
     steps, response = finish(requests.respond(site.broker, manager(site), request))
     assert steps == 3  # four, four, two
     assert response.encoded_body is not None
-    items = cast(list[dict[str, object]], decode_one(response.encoded_body))
+    items = cast(list[dict[str, object]], decode_one(b"".join(response.encoded_body)))
     assert [item["statusCode"] for item in items] == [201] * 10
+
+
+def test_an_entry_of_a_list_is_freed_when_it_is_done(site: SteppedBroker) -> None:
+    """All together would be freed in the last step, which has the answer to make as well."""
+    entries: list[Value] = ["no map"] * 10
+    request = message_codec.Message(
+        application_properties={"operation": "CREATE", "type": "penstock.subscription"}, body=entries
+    )
+    task = requests.respond(site.broker, manager(site), request)
+    assert isinstance(task, requests.ChangesTask)
+    left: list[int] = []
+    while task.step(0) is None:
+        left.append(len(task.entries))
+    assert left == [6, 2]
+    assert not task.entries
 
 
 def test_a_query_orders_and_tells_a_few_at_a_time(site: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +122,7 @@ def test_a_query_orders_and_tells_a_few_at_a_time(site: SteppedBroker, monkeypat
     steps, response = finish(requests.respond(site.broker, manager(site), request))
     assert steps == 3 + 3 + 2 + 1  # sorted in three runs, merged in three parts, two times ten rows, the response
     assert response.encoded_body is not None
-    answered = cast(dict[str, list[list[object]]], decode_one(response.encoded_body))
+    answered = cast(dict[str, list[list[object]]], decode_one(b"".join(response.encoded_body)))
     assert answered["results"] == [[f"{number:02}", 0] for number in range(3, 23)]
     assert response.properties["totalCount"] == 25
 
@@ -118,18 +135,24 @@ def test_a_search_looks_at_a_bounded_number_of_deliveries(site: SteppedBroker) -
     peer.pump()
     (connection,) = site.broker.clients.connections.values()
     (held,) = connection.endpoint.held_now()
+    looked_at: list[int] = []
 
     class Many:
         transactions = None
         endpoint: Many
 
-        def held_now(self) -> list[Held]:
-            return [held] * (2 * EXAMINED_PER_STEP)
+        def walk_held(self, most: int) -> Iterator[list[Held]]:
+            for _ in range(2 * EXAMINED_PER_STEP // most):
+                looked_at.append(most)
+                yield [held] * most
 
     many = Many()
     many.endpoint = many
     search = InFlightSearch([cast(Connection, many)])
-    assert [search.step() for _ in range(3)] == [False, False, True]
+    so_far: list[int] = []
+    while not search.step():
+        so_far.append(sum(looked_at))
+    assert so_far == [EXAMINED_PER_STEP, 2 * EXAMINED_PER_STEP]
     assert search.found == {queue: (site.now_ms * 1000, site.now_ms * 1000)}
 
 
@@ -167,7 +190,7 @@ def test_very_many_connections_are_listed_and_looked_for_a_few_at_a_time(
     steps, response = finish(requests.respond(site.broker, asking, request))
     assert steps == 3 + 1  # five connections in three parts, the rows and the response
     assert response.encoded_body is not None
-    answered = cast(dict[str, list[list[object]]], decode_one(response.encoded_body))
+    answered = cast(dict[str, list[list[object]]], decode_one(b"".join(response.encoded_body)))
     assert [row[0] for row in answered["results"]] == ["manager", "c0", "c1", "c2", "c3"]
     last = max(site.broker.clients.connections)
     steps, response = finish(queries.read(site.broker, asking, EntityType.CONNECTION, str(last)))
@@ -176,3 +199,44 @@ def test_very_many_connections_are_listed_and_looked_for_a_few_at_a_time(
     assert response.body["containerId"] == "c3"
     steps, response = finish(queries.read(site.broker, asking, EntityType.CONNECTION, "no number"))
     assert (steps, response.status) == (3, 404)
+
+
+def test_messages_are_examined_and_dropped_until_the_slice_has_taken_its_time(site: SteppedBroker) -> None:
+    """Each look at the clock takes a second: one part of a slice is done per step, and nothing twice."""
+    queue = site.make_queue("jobs", durable=False)
+    numbers = site.broker.log.next_messages(120)
+    queue.ready.extend((numbers + each, b"", site.broker.clock.now_us, 0, 0) for each in range(120))
+    caller, all_of_them = Caller("admin", "here", "local"), queue_messages.everything
+    site.step_seconds = 1.0
+    peek = queue_messages.PeekTask(site.broker, queue, PeekRequest(), lambda _: False)
+    assert finish(peek)[0] == 3  # 50, 50 and 20
+    task = queue_messages.MessagesTask(site.broker, caller, Operation.PURGE, queue, None, all_of_them, None, None)
+    left: list[int] = []
+    while (response := task.step(0)) is None:
+        left.append(queue.depth)
+    assert (left, queue.depth) == ([70, 20], 0)
+    assert response.body == {"messages": 120, "left": 0}
+
+
+def test_the_log_is_told_of_unread_messages_until_the_slice_has_taken_its_time(site: SteppedBroker) -> None:
+    queue = site.make_queue("jobs", durable=False)
+    caller = Caller("admin", "here", "local")
+    task = queue_messages.MessagesTask(
+        site.broker, caller, Operation.PURGE, queue, None, queue_messages.everything, None, None
+    )
+    told: list[int] = []
+
+    def forgotten() -> Iterator[None]:
+        for number in range(1600):
+            told.append(number)
+            yield
+
+    task.entries, task.forgotten = iter(()), forgotten()
+    site.step_seconds = 1.0
+    assert task.step(0) is None
+    assert len(told) == 250
+    site.step_seconds = 0.0
+    assert task.step(0) is None
+    assert len(told) == 1250
+    assert task.step(0) is not None
+    assert len(told) == 1600

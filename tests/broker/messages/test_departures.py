@@ -88,6 +88,23 @@ def test_deliveries_go_back_a_slice_per_turn_and_the_detach_is_answered_behind_t
     assert queue.depth == 35
 
 
+def test_a_slice_ends_when_it_has_taken_its_time(timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three deliveries go back before the clock is looked at, which takes a second each time."""
+    monkeypatch.setattr(departures, "LOOKED_AT", 3)
+    peer, link = hold(timed, 14)
+    queue = leave(timed, peer, link)
+    timed.step_seconds = 1.0
+    back: list[int] = []
+    for _ in range(2):
+        timed.turn()
+        back.append(len(queue.returned))
+    timed.step_seconds = 0.0
+    timed.turn()
+    back.append(len(queue.returned))
+    assert back == [3, 6, 14]
+    assert not timed.broker.work.departures
+
+
 def test_a_small_departure_is_over_in_its_turn(timed: SteppedBroker) -> None:
     peer, link = hold(timed, SLICE)
     link.close()

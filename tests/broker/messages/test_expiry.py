@@ -16,7 +16,7 @@ from penstock_api.management import DeliveryPolicy as Policy
 from penstock_api.management import EntityType, QueueDeclaration, QueueLimits
 from penstock_broker.management import declare
 from penstock_broker.management.entity_states import queue_state
-from penstock_broker.messages.expiry import PASSED, SLICE, keep_time
+from penstock_broker.messages.expiry import LOOKED_AT, PASSED, SLICE, keep_time
 from penstock_broker.queue.queue import Queue
 
 START = 1_000_000  # the clock of a new TimedBroker, milliseconds
@@ -141,6 +141,37 @@ def test_a_long_backlog_is_looked_through_in_slices(timed: SteppedBroker) -> Non
     assert (jobs.totals.expired, jobs.depth) == (count // 3, count - count // 3)
     assert jobs.expiry.next_due == now + 3_600_000_000 + 1
     assert [entry[0] for entry in jobs] == [number for number in range(1, count + 1) if number % 3]
+
+
+def test_a_slice_ends_when_it_has_taken_its_time(timed: SteppedBroker) -> None:
+    """Each look at the clock takes a second: one part of the backlog is looked at, and one message leaves, per turn."""
+    jobs = timed.make_queue("jobs")
+    now, count = timed.broker.clock.now_us, 2 * LOOKED_AT + 10
+    jobs.ready.extend((number, b"", now, now - 1, 0) for number in range(1, count + 1))
+    jobs.expiry.next_due = now - 1
+    timed.step_seconds = 1.0
+    so_far: list[tuple[int, int]] = []
+    for _ in range(3):
+        keep_time(timed.broker, jobs)
+        so_far.append((jobs.totals.expired, len(jobs.expiry.expired)))
+    assert so_far == [(1, LOOKED_AT - 1), (2, 2 * LOOKED_AT - 2), (3, count - 3)]
+    timed.step_seconds = 0.0
+    keep_time(timed.broker, jobs)
+    assert (jobs.totals.expired, len(jobs.expiry.expired)) == (3 + SLICE, count - 3 - SLICE)
+
+
+def test_delayed_messages_become_available_in_slices_that_end_in_time(timed: SteppedBroker) -> None:
+    jobs = timed.make_queue("jobs")
+    now = timed.broker.clock.now_us
+    for number in range(1, SLICE + 101):
+        jobs.hold_back((number, b"", now, 0, 0))
+    timed.step_seconds = 1.0
+    keep_time(timed.broker, jobs)
+    assert (len(jobs.ready), len(jobs.delayed)) == (1, SLICE + 99)
+    timed.step_seconds = 0.0
+    keep_time(timed.broker, jobs)
+    assert (len(jobs.ready), len(jobs.delayed)) == (SLICE + 1, 99)
+    assert [entry[0] for entry in jobs] == list(range(1, SLICE + 2))
 
 
 def test_what_comes_during_a_pass_expires_in_its_time(timed: SteppedBroker) -> None:

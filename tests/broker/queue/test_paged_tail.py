@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import weakref
+from collections import deque
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock_amqp.endpoint.events import DATA, EXPIRES, FLAGS, NUMBER, Entry
+from penstock_broker.queue import paged_tail
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
-from penstock_broker.queue.tail_pieces import pageable_if
+from penstock_broker.queue.tail_pieces import KeptPart, pageable_if
 from penstock_broker.queue.tail_snapshot import Stretch
 
 LOGGED = 1
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_pieces() -> Iterator[None]:
+    """Of what stays in memory three messages are a piece."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(paged_tail, "MOST_KEPT", 3)
+        yield
 
 
 class Recorded:
@@ -92,6 +105,61 @@ def test_what_the_log_does_not_hold_keeps_its_place() -> None:
     assert numbers(list(tail.snapshot())) == [1, 2, 3, 4]
     assert numbers(tail.pull(10, 10_000)) == [1, 2, 3, 4]
     assert (len(tail), tail.bytes) == (0, 0)
+
+
+def kept(recorded: Recorded, first: int, last: int) -> list[Entry]:
+    """Messages that the log does not hold."""
+    return [recorded.put(number, flags=0) for number in range(first, last + 1)]
+
+
+def test_a_snapshot_looks_at_what_stays_in_memory_piece_by_piece() -> None:
+    """Pieces of three. Whatever leaves or comes meanwhile, what was there when it began is found, but for what was
+    taken out of the middle before its piece was looked at, or changed at an end."""
+    recorded = Recorded()
+    tail = filled(recorded, *kept(recorded, 1, 10), recorded.put(11), recorded.put(12), *kept(recorded, 13, 14))
+    snapshot = tail.snapshot()
+    assert next(snapshot)[NUMBER] == 1
+    assert numbers(list(snapshot._read)) == [2, 3]  # pyright: ignore[reportPrivateUsage]
+    assert numbers(tail.pull(5, 1000)) == [1, 2, 3, 4, 5]
+    for number in (6, 9):
+        assert tail.remove(recorded.put(number, flags=0)) is not None
+    again = snapshot.copy()
+    newest = tail.pop_newest()
+    assert newest is not None and newest[NUMBER] == 14
+    tail.arrivals.extend(kept(recorded, 15, 16))
+    tail.take_in(PAGEABLE, 1_000_000, 10)
+    assert tail.highest() == 16
+    expected = [2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14]
+    assert numbers(list(snapshot)) == expected
+    assert numbers(list(again)) == expected
+    assert numbers(list(tail.snapshot(after=7))) == [8, 10, 11, 12, 13, 15, 16]
+    assert numbers(tail.pull(100, 10_000)) == [7, 8, 10, 11, 12, 13, 15, 16]
+
+
+def test_a_snapshot_that_nobody_goes_on_with_leaves_nothing() -> None:
+    recorded = Recorded()
+    tail = filled(recorded, *kept(recorded, 1, 5))
+    snapshot = tail.snapshot()
+    parts = [weakref.ref(each) for each in snapshot._parts if isinstance(each, KeptPart)]  # pyright: ignore[reportPrivateUsage]
+    assert len(parts) == 2
+    del snapshot
+    assert [each() for each in parts] == [None, None]
+
+
+def test_what_stays_in_memory_comes_back_from_the_window_in_its_place() -> None:
+    """Two pieces of it before a run. What comes back before these is a run again: its numbers are lower."""
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number) for number in (30, 31)))
+    window = deque([*kept(recorded, 21, 25), recorded.put(26), recorded.put(27)])
+    tail.take_back(window, 0, PAGEABLE, 100)
+    assert tail.runs_count == 4
+    window.extend(recorded.put(number) for number in (10, 11))
+    tail.take_back(window, 0, PAGEABLE, 100)
+    assert tail.runs_count == 6
+    assert numbers(list(tail.snapshot())) == [10, 11, 21, 22, 23, 24, 25, 26, 27, 30, 31]
+    for number in (26, 30, 23, 10):
+        assert tail.remove(recorded.put(number)) is not None
+    assert numbers(tail.pull(100, 10_000)) == [11, 21, 22, 24, 25, 27, 31]
 
 
 def test_a_pull_is_bounded_by_messages_and_by_bytes() -> None:

@@ -173,7 +173,8 @@ class Compaction:
     def _rewrite(self, victims: Sequence[Segment], *, is_full: bool) -> Steps:
         usage = self._usage
         found = self._watched = [
-            Survivors(segment, self._copies.holds) for segment in sorted(victims, key=lambda each: each.number)
+            Survivors(segment, self._copies.holds, usage.places)
+            for segment in sorted(victims, key=lambda each: each.number)
         ]
         usage.watch = self._note
         try:

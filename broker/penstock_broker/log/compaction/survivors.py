@@ -20,6 +20,7 @@ from penstock_broker.log.format.blocks import BLOCK_HEADER
 from penstock_broker.log.format.record_codec import PART, PREFIX, Malformed, RecordType, acks_in, route_in
 from penstock_broker.log.format.records import Ack
 from penstock_broker.log.format.route_sets import KnownRouteSets
+from penstock_broker.log.segments.places import Places
 from penstock_broker.log.segments.segment_usage import Segment, Tally
 
 MOST_FLAGS = 64 * 1024 * 1024
@@ -79,8 +80,14 @@ class PartRecord(NamedTuple):
 class Survivors:
     """Call `index` for all blocks, `complete`, and `note` for every ack at any time; then the rest may be asked."""
 
-    def __init__(self, segment: Segment, holds: Callable[[Segment, PartRecord], bool]) -> None:
-        """`holds`: whether something still refers to a part in a segment."""
+    def __init__(
+        self, segment: Segment, holds: Callable[[Segment, PartRecord], bool], places: Places[Segment] | None = None
+    ) -> None:
+        """`holds`: whether something still refers to a part in a segment. `places`: where messages lie, if some of the
+        segment's may have been copied before: a kill can end a compaction between two copies.
+        """
+        self._places = places
+        self._here = 0, -1, True  # first and last number of a range, and whether its messages lie in this segment
         self.segment = segment
         self.parts: list[PartRecord] = []
         """Those of the bodies that were alive when they were indexed, in the order of the segment."""
@@ -136,7 +143,7 @@ class Survivors:
                 route = self._routes.get(route_set)
                 if route is None:
                     route = self._define(route_set)
-                if route >= 0 and (self._wanted is None or message in self._wanted):
+                if route >= 0 and (self._wanted is None or message in self._wanted) and self._lies_here(message):
                     self._add(message, route, block, at, following - at)
             elif kind in _DEFINITIONS:
                 definition = route_in(kind, data[body:following])
@@ -155,6 +162,16 @@ class Survivors:
             count += 1
             if not count % _STEP:
                 yield None
+
+    def _lies_here(self, message: int) -> bool:
+        if self._places is None:
+            return True
+        first, last, is_here = self._here
+        if not first <= message <= last:
+            segment, last = self._places.stretch(message)
+            is_here = segment is self.segment
+            self._here = message, last, is_here
+        return is_here
 
     def _define(self, route_set: int) -> int:
         """Where the set's queues are noted; -1 if nothing is alive in any of them."""

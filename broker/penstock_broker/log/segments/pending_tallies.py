@@ -6,7 +6,7 @@ with it, so that a busy exchange pays for its queues once in some turns and not 
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, KeysView, Sequence
 from typing import NamedTuple
 
 __all__ = ["PendingTallies", "Share"]
@@ -47,13 +47,13 @@ class PendingTallies:
     def __bool__(self) -> bool:
         return bool(self._spreads)
 
-    def add(self, segment: int, queues: Sequence[int], known: Set[int], count: int, total: int) -> int:
+    def add(self, segment: int, queues: Sequence[int], known: KeysView[int], count: int, total: int) -> int:
         """`count` messages were put into a segment for those of `queues` that are `known`; how many queues that is."""
         for spread in self._spreads:
             if spread.segment == segment and spread.queues is queues and not spread.is_begun:
                 break
         else:
-            spread = _Spread(segment, queues, set(filter(known.__contains__, queues)))
+            spread = _Spread(segment, queues, known & queues)
             self._spreads.append(spread)
         spread.count += count
         spread.total += total

@@ -31,6 +31,11 @@ class Sync:
         """The zeros of a spare segment are being synced, or the name of one."""
 
     @property
+    def is_immediate(self) -> bool:
+        """A sync is done when it was requested."""
+        return self._syncer.is_immediate
+
+    @property
     def descriptor(self) -> int:
         """Becomes readable when `collect` has something to take note of."""
         return self._syncer.descriptor

@@ -1,0 +1,268 @@
+"""Producers are paced by queues that the broker can't empty, and by no others.
+
+The broker of these tests has an clock of its own: each look at it takes half a millisecond of the turn, so that a
+turn brings some hundred messages in and serves few visits of queues; and each turn takes three. Source:
+docs/decisions/090-intake-pace.md.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# proton's own types are not complete.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+from proton import Delivery, Message, Receiver, Sender
+from support.stepped_broker import SteppedBroker
+
+from penstock_broker.attach import close
+from penstock_broker.messages import move
+from penstock_core.reason import Reason, Refuse
+
+WINDOW = 1000
+"""Messages that a producer may send ahead: `link_credit`."""
+
+MESSAGE = Message(body="x").encode()
+NUMBERS = count()
+
+
+@pytest.fixture
+def timed() -> Iterator[SteppedBroker]:
+    broker = SteppedBroker()
+    yield broker
+    broker.close()
+
+
+class Pouring:
+    """A producer that sends whatever it may, settled."""
+
+    def __init__(self, timed: SteppedBroker, address: str) -> None:
+        self.peer = timed.connect("producer")
+        self.sender: Sender = self.peer.session.sender("pours")
+        self.sender.target.address = address
+        self.sender.open()
+        self.peer.pump()
+        self.sent = 0
+
+    def pour(self) -> None:
+        for _ in range(self.sender.credit):
+            delivery = self.sender.delivery(str(self.sent))
+            self.sender.stream(MESSAGE)
+            delivery.settle()
+            self.sent += 1
+        self.peer.flush()
+        self.peer.read()
+
+
+class Taking:
+    """A consumer that accepts at once, and has the credit it began with again as often as it is said."""
+
+    def __init__(self, timed: SteppedBroker, address: str, credit: int = WINDOW) -> None:
+        self.peer = timed.connect(f"consumer {next(NUMBERS)}")
+        self.credit = credit
+        self.link: Receiver = self.peer.receive(address, credit)
+        self.taken = 0
+
+    def take(self, *, renew: bool = True) -> None:
+        self.peer.read()
+        for _, delivery in self.peer.got:
+            delivery.update(Delivery.ACCEPTED)
+            delivery.settle()
+        self.taken += len(self.peer.got)
+        self.peer.got.clear()
+        if renew:
+            self.link.flow(self.credit - self.link.credit)
+        self.peer.flush()
+
+
+def make_slow(timed: SteppedBroker) -> None:
+    timed.step_seconds = 0.0005
+
+
+def turn(timed: SteppedBroker) -> None:
+    timed.now_ms += 3
+    timed.turn()
+
+
+def fan_out(timed: SteppedBroker) -> list[Taking]:
+    """Consumers on four subscriptions of one exchange."""
+    return [Taking(timed, "amq.fanout") for _ in range(4)]
+
+
+def depths(timed: SteppedBroker) -> list[int]:
+    return [each.queue.waiting for each in timed.broker.topology.subscriptions.values()]
+
+
+def test_what_waits_stays_little_where_the_broker_is_what_is_slow(timed: SteppedBroker) -> None:
+    consumers, producer = fan_out(timed), Pouring(timed, "amq.fanout")
+    make_slow(timed)
+    deepest: list[int] = []
+    for number in range(240):
+        producer.pour()
+        turn(timed)
+        for each in consumers:
+            each.take()
+        if number >= 100:
+            deepest.append(max(depths(timed)))
+    assert max(deepest) <= WINDOW
+    assert sum(deepest) / len(deepest) <= WINDOW / 2
+    assert producer.sent >= 240 * 16  # about what four consumers get of a visit or two of 64 in each turn
+    assert min(each.taken for each in consumers) >= producer.sent - 2 * WINDOW
+
+
+@pytest.mark.parametrize("renews", [False, True], ids=["never gets credit again", "gets a little now and then"])
+def test_a_backlog_builds_as_fast_as_messages_come_where_the_consumer_is_slow(
+    timed: SteppedBroker, renews: bool
+) -> None:
+    timed.make_queue("q", durable=False)
+    consumer, producer = Taking(timed, "q", 100), Pouring(timed, "q")
+    make_slow(timed)
+    for number in range(40):
+        producer.pour()
+        turn(timed)
+        consumer.take(renew=renews and number % 10 == 0)
+    others = SteppedBroker()
+    others.make_queue("q", durable=False)
+    alone = Pouring(others, "q")
+    make_slow(others)
+    for _ in range(40):
+        alone.pour()
+        turn(others)
+    others.close()
+    assert producer.sent >= 0.95 * alone.sent
+    assert timed.queue("q").waiting >= 4_000
+
+
+def overload(timed: SteppedBroker) -> tuple[list[Taking], Pouring]:
+    """A producer waits for a queue that is behind."""
+    consumers, producer = fan_out(timed), Pouring(timed, "amq.fanout")
+    make_slow(timed)
+    until_paced(timed, producer, consumers)
+    return consumers, producer
+
+
+def until_paced(timed: SteppedBroker, producer: Pouring, consumers: list[Taking]) -> None:
+    for _ in range(200):
+        producer.pour()
+        turn(timed)
+        for each in consumers:
+            each.take()
+        if timed.broker.credit_hold.paced:
+            return
+    raise AssertionError("nobody is paced")
+
+
+def build(timed: SteppedBroker, producer: Pouring, waiting: int) -> None:
+    """Let so many messages wait in `q`."""
+    for _ in range(200):
+        producer.pour()
+        timed.turn()
+        if timed.queue("q").waiting >= waiting:
+            return
+    raise AssertionError("no backlog builds")
+
+
+def ended(timed: SteppedBroker, consumers: list[Taking]) -> None:
+    for each in list(timed.broker.topology.subscriptions.values()):
+        close.end_subscription(timed.broker, each)
+
+
+def purged(timed: SteppedBroker, consumers: list[Taking]) -> None:
+    for each in timed.broker.topology.subscriptions.values():
+        for entry in list(each.queue):
+            move.purge(timed.broker, each.queue, entry)
+
+
+def gone(timed: SteppedBroker, consumers: list[Taking]) -> None:
+    for each in consumers:
+        each.peer.drop()
+
+
+def without_credit(timed: SteppedBroker, consumers: list[Taking]) -> None:
+    for each in consumers:
+        each.link.flow(-each.link.credit)
+        each.link.drain(0)
+        each.peer.flush()
+
+
+def nothing(timed: SteppedBroker, consumers: list[Taking]) -> None:
+    """They do not even read."""
+
+
+@pytest.mark.parametrize("happens", [ended, purged, gone, without_credit, nothing])
+def test_who_waits_gets_all_of_its_credit_again_whatever_becomes_of_the_queue(
+    timed: SteppedBroker, happens: Callable[[SteppedBroker, list[Taking]], None]
+) -> None:
+    consumers, producer = overload(timed)
+    happens(timed, consumers)
+    for _ in range(300):
+        turn(timed)
+        producer.peer.read()
+    assert producer.sender.credit > WINDOW / 2
+    assert not timed.broker.credit_hold.paced
+    turn(timed)
+    assert not timed.broker.credit_hold.behind
+
+
+def test_who_waits_and_leaves_is_forgotten(timed: SteppedBroker) -> None:
+    consumers, producer = overload(timed)
+    producer.peer.drop()
+    for _ in range(300):
+        turn(timed)
+        for each in consumers:
+            each.take()
+    assert not timed.broker.credit_hold.paced
+    assert not timed.broker.credit_hold.behind
+    assert depths(timed) == [0, 0, 0, 0]
+
+
+def test_a_consumer_of_a_deep_backlog_does_not_keep_producers_waiting(timed: SteppedBroker) -> None:
+    timed.make_queue("q", durable=False)
+    producer = Pouring(timed, "q")
+    build(timed, producer, 15_000)
+    consumer = Taking(timed, "q")
+    make_slow(timed)
+    before, least = producer.sent, 0
+    for _ in range(100):
+        producer.pour()
+        turn(timed)
+        consumer.take()
+        least = max(least, len(timed.broker.credit_hold.behind))
+    assert least == 1
+    came = producer.sent - before
+    assert consumer.taken / 4 <= came - WINDOW / 2 <= consumer.taken / 2 + WINDOW
+
+
+def test_a_producer_to_another_exchange_is_not_paced(timed: SteppedBroker) -> None:
+    timed.make_queue("other", durable=False)
+    beside = Pouring(timed, "other")
+    consumers, producer = overload(timed)
+    for _ in range(10):
+        before = beside.sent
+        for _ in range(10):
+            turn(timed)
+            producer.pour()
+            beside.pour()
+            for each in consumers:
+                each.take()
+        assert beside.sent - before >= WINDOW / 2
+
+
+def test_a_link_that_waits_for_a_queue_of_its_own_ends_with_it(timed: SteppedBroker) -> None:
+    timed.make_queue("q", durable=False)
+    producer = Pouring(timed, "q")
+    build(timed, producer, 5_000)
+    consumer = Taking(timed, "q")
+    make_slow(timed)
+    until_paced(timed, producer, [consumer])
+    close.end_queue(timed.broker, timed.broker.topology.queues["q"], Refuse(Reason.NODE_DELETED, "deleted"))
+    for _ in range(10):
+        turn(timed)
+        producer.peer.read()
+    condition = producer.sender.remote_condition
+    assert condition is not None
+    assert condition.name == "amqp:resource-deleted"
+    assert not timed.broker.credit_hold.paced
+    assert not timed.broker.credit_hold.behind
