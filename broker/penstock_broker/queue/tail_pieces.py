@@ -26,6 +26,7 @@ __all__ = [
     "pageable_if",
     "take_chosen",
     "tally",
+    "tally_one_by_one",
 ]
 
 _native: Any = penstock_native.messages
@@ -112,12 +113,13 @@ def ceiling_of(pieces: Sequence[Piece]) -> int:
     return last.last + 1 if isinstance(last, Run) else last.key
 
 
-def _tally(entries: list[Entry], flag: int) -> tuple[int, int, int]:
+def tally_one_by_one(entries: list[Entry], flag: int) -> tuple[int, int, int]:
+    """The twin of the compiled part."""
     size = sum([len(entry[DATA]) for entry in entries])
     return size, len([1 for each in entries if each[EXPIRES]]), len([1 for each in entries if each[FLAGS] & flag])
 
 
-_count: Callable[[list[Entry], int], tuple[int, int, int]] = _native.tally if _native else _tally
+_count: Callable[[list[Entry], int], tuple[int, int, int]] = _native.tally if _native else tally_one_by_one
 
 
 def tally(entries: list[Entry]) -> tuple[int, int, int]:

@@ -16,7 +16,7 @@ ACK = ack_record(9, [1, 2])
 FIRST, SECOND = put_record(7, 10, 1000, b"one", 2), put_record(7, 12, 1001, b"three", 2)
 
 Find = Callable[[bytes, int, int, int, bytes], object]
-FINDERS = [pytest.param(puts._stretch_in, id="python")]
+FINDERS = [pytest.param(puts.stretch_in, id="python")]
 if penstock_native.messages:
     FINDERS.append(pytest.param(penstock_native.messages.put_stretch, id="compiled"))
 

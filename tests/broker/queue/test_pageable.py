@@ -20,7 +20,7 @@ def by_hand(entry: Entry) -> bool:
 
 
 BOTH: list[Pageable] = [pageable_if(by_hand)]
-TALLIES = [tail_pieces._tally]
+TALLIES = [tail_pieces.tally_one_by_one]
 if penstock_native.messages:
     BOTH.append(partial(penstock_native.messages.pageable, MASK, WANTED, IN_PARTS))
     TALLIES.append(penstock_native.messages.tally)

@@ -13,7 +13,7 @@ import penstock_native
 from penstock_broker.log.format.record_codec import PREFIX, PUT, PUT_FIXED, Malformed, RecordType
 from penstock_broker.log.format.records import VOLATILE, Put
 
-__all__ = ["put_at", "put_stretch", "puts_in"]
+__all__ = ["put_at", "put_stretch", "puts_in", "stretch_in"]
 
 _native: Any = penstock_native.messages
 _read_puts: Any = _native and _native.read_puts
@@ -72,7 +72,8 @@ def puts_in(data: bytes, begin: int, end: int, *, with_volatile: bool) -> list[P
 _Stretch: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 
 
-def _stretch_in(data: bytes, begin: int, end: int, put: int, others: bytes) -> _Stretch | None:
+def stretch_in(data: bytes, begin: int, end: int, put: int, others: bytes) -> _Stretch | None:
+    """The twin of the compiled part of `put_stretch`."""
     at, start, upto = begin, -1, -1
     first = last = count = size = route_set = flags = 0
     while at < end:
@@ -98,9 +99,7 @@ def _stretch_in(data: bytes, begin: int, end: int, put: int, others: bytes) -> _
     return None if start < 0 else (start, upto, first, last, count, size, route_set, flags)
 
 
-_find_stretch: Callable[[bytes, int, int, int, bytes], _Stretch | None] = (
-    _native.put_stretch if _native else _stretch_in
-)
+_find_stretch: Callable[[bytes, int, int, int, bytes], _Stretch | None] = _native.put_stretch if _native else stretch_in
 
 
 def put_stretch(data: bytes, begin: int, end: int) -> _Stretch | None:

@@ -18,8 +18,8 @@ class PutBlock:
     """The puts of one block with a payload of their own."""
 
     __slots__ = (
-        "_puts", "at", "begin", "bytes", "count", "data", "end", "first", "flags", "last", "made", "route_set",
-        "segment", "upto",
+        "_puts", "at", "begin", "count", "data", "end", "first", "flags", "last", "made", "route_set",
+        "segment", "size", "upto",
     )  # fmt: skip
 
     def __init__(self, segment: Segment, at: int, end: int, data: bytes, begin: int, upto: int) -> None:
@@ -36,7 +36,7 @@ class PutBlock:
             """The bytes of the puts, from `begin` to `upto`, if these are a stretch (`puts.put_stretch`) of which
             nobody has made anything yet.
             """
-            self.begin, self.upto, self.first, self.last, self.count, self.bytes, routes, self.flags = stretch
+            self.begin, self.upto, self.first, self.last, self.count, self.size, routes, self.flags = stretch
             self.route_set: int | None = routes
             """All of them are of this one; None: of several, or there is none."""
             return
@@ -46,7 +46,7 @@ class PutBlock:
     def use(self, puts: list[Put]) -> None:
         """These are all puts of a block that are not a stretch, by number."""
         self._puts, self.count = puts, len(puts)
-        self.bytes = sum([len(put.payload) for put in puts])
+        self.size = sum([len(put.payload) for put in puts])
         self.first, self.last = (puts[0].message, puts[-1].message) if puts else (-1, -1)
         route_sets = {put.route_set for put in puts}
         self.route_set = route_sets.pop() if len(route_sets) == 1 else None
@@ -94,7 +94,7 @@ class Gathering:
             self.parts.append(block)
             self.last = block.last
             self.count += block.count
-            self.bytes += block.bytes
+            self.bytes += block.size
         else:
             self.add_puts(self._puts_of(block))
 
