@@ -3,6 +3,7 @@
 Entries, arrivals and held deliveries are those of `penstock_amqp.endpoint.events`, puts those of the broker's log.
 """
 
+from collections.abc import Container
 from typing import Any
 
 def take_plain(
@@ -60,3 +61,37 @@ def plain_entries(
     /,
 ) -> int:
     """Append an entry for each put from `at` on that begins so (`take_plain`) and has no `special` flag; how many."""
+
+def put_stretch(
+    data: bytes, begin: int, end: int, type: int, others: bytes, /
+) -> tuple[int, int, int, int, int, int, int, int] | None:
+    """The puts of a block if they stand one after the other, with rising numbers, one route set and the same flags:
+    where they begin and end, the first and last number, how many they are, the bytes of their payloads, the route set
+    and the flags. None if not, if there are none, if a record has a type of `others`, or if one is not whole.
+    """
+
+def stretch_entries(
+    data: bytes,
+    begin: int,
+    end: int,
+    prefix: bytes,
+    count_at: int,
+    is_narrow: bool,
+    ttl_us: int,
+    flags: int,
+    found: list[Any],
+    /,
+) -> int:
+    """Append an entry for each put of a stretch (`put_stretch`) that begins so (`take_plain`); where the first begins
+    that does not.
+    """
+
+def pageable(
+    mask: int, wanted: int, in_parts: Container[int], entries: list[Any], at: int, ceiling: int, limit: int, /
+) -> int:
+    """How many entries from `at` on have these flags of `mask`, are plain bytes, not among `in_parts`, and have numbers
+    that rise, from `ceiling` on and below `limit`.
+    """
+
+def tally(entries: list[Any], flag: int, /) -> tuple[int, int, int]:
+    """Bytes of the messages, how many of them expire, and how many have the flag."""

@@ -334,7 +334,7 @@ def run(scenario: Scenario, counter: CountingLibrary | Callgrind) -> dict[str, f
         gc.disable()
         rig.send(scenario.first)
         drive = rig.send
-        if scenario.waiting:
+        if scenario.driving in (Driving.PUBLISH_BEHIND, Driving.CONSUME_BACKLOG):
             rig.leave()
             rig.publish(scenario.waiting)
             rig.settle()

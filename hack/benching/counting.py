@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benching.scenarios import Scenario
+from benching.scenarios import DEEPER, SCENARIOS, Scenario
 
 RUN = Path(__file__).resolve().parent / "counted_run.py"
 SWITCH = Path(__file__).resolve().parent / "callgrind.c"
@@ -38,7 +38,16 @@ def count(scenarios: tuple[Scenario, ...]) -> Figures:
         if "calls" in row:
             print(f"{row['calls']:6.2f} engine calls  {row['fdatasyncs']:.4f} fdatasyncs", end=" ")
         print(f"per {unit}", flush=True)
+    for name, ratio in _ratios(figures):
+        print(f"{name:38} {ratio:9.2f} of what it takes while all is in memory; at most {DEEPER}", flush=True)
     return figures
+
+
+def _ratios(figures: Figures) -> Iterator[tuple[str, float]]:
+    """What each scenario of a deep backlog takes of the one with which it is compared, if both were counted."""
+    for each in SCENARIOS:
+        if each.shallow and each.name in figures and each.shallow in figures:
+            yield each.name, figures[each.name]["instructions"] / figures[each.shallow]["instructions"]
 
 
 def _command(*what: str, scenarios: tuple[Scenario, ...]) -> list[str]:
@@ -87,7 +96,9 @@ def _total(profile: Path) -> int:
 
 
 def compare(figures: Figures) -> int:
-    """0 if nothing costs over a fiftieth more than the baseline, and everything counted is in it."""
+    """0 if nothing costs over a fiftieth more than the baseline, everything counted is in it, and no message of a deep
+    backlog costs more than it may.
+    """
     baseline: Figures = json.loads(BASELINE.read_text())
     unknown = sorted(set(figures) - set(baseline))
     if unknown:
@@ -101,7 +112,10 @@ def compare(figures: Figures) -> int:
     ]
     for line in worse:
         print("MORE THAN THE BASELINE:", line)
-    return int(bool(worse))
+    too_deep = [(name, ratio) for name, ratio in _ratios(figures) if ratio > DEEPER]
+    for name, ratio in too_deep:
+        print(f"MORE THAN {DEEPER} OF WHAT IT TAKES IN MEMORY: {name}: {ratio:.2f}")
+    return int(bool(worse or too_deep))
 
 
 def write_baseline(figures: Figures) -> None:

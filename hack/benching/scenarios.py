@@ -15,10 +15,13 @@ from crash.load_client import encoded
 from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Described, Symbol, ULong, Value
 
-__all__ = ["BATCH", "SCENARIOS", "Driving", "Scenario", "Way"]
+__all__ = ["BATCH", "DEEPER", "SCENARIOS", "Driving", "Scenario", "Way"]
 
 BATCH = 64
 """Messages that are under way together."""
+
+DEEPER = 1.25
+"""What a message of a deep backlog may cost, where 1 is what it costs while all is in memory."""
 
 TWO_PROPERTIES = (
     bytes.fromhex("005374c1") + bytes([25, 4]) + b"\xa1\x02k1\xa1\x09value-one\xa1\x02k2\x71\x00\xbc\x61\x4e"
@@ -74,11 +77,11 @@ class Scenario:
     way: Way = Way.TCP
     driving: Driving = Driving.PLAIN
     waiting: int = 0
-    """Messages in the subscription before counting begins. So many of 1 KiB that the broker, whose memory is
-    `memory_mib`, has forgotten the bodies of most.
-    """
+    """Messages in the subscription before counting begins."""
     memory_mib: int = 0
-    """0: the default of this machine."""
+    """Of the broker; 0: the default of this machine."""
+    shallow: str = ""
+    """The scenario with the same messages and clients where nothing is paged: this one may cost `DEEPER` of it."""
     delay_ms: int = 0
     """The clock moves on so far once a batch has been taken."""
     batch: int = BATCH
@@ -110,10 +113,31 @@ def _waiting(producers: int) -> Scenario:
     return Scenario(name, (message,), durable=True, producers=producers, batch=producers, first=400, counted=2000)
 
 
-def _deep(name: str, driving: Driving) -> Scenario:
+def _coming(name: str, *, waiting: int, memory_mib: int, shallow: str = "") -> Scenario:
+    return _of_backlog(name, Driving.PUBLISH_BEHIND, waiting, memory_mib, shallow)
+
+
+def _going(name: str, *, memory_mib: int, shallow: str = "") -> Scenario:
+    return _of_backlog(name, Driving.CONSUME_BACKLOG, _WAITING, memory_mib, shallow)
+
+
+_WAITING = 24_000
+"""Of 1 KiB: a broker with `_LITTLE_MIB` has forgotten the bodies of most, one with `_MUCH_MIB` of none."""
+_LITTLE_MIB, _MUCH_MIB = 64, 1024
+
+
+def _of_backlog(name: str, driving: Driving, waiting: int, memory_mib: int, shallow: str) -> Scenario:
     message = encoded(bytes(1024), durable=True, properties=TWO_PROPERTIES)
-    # So many are counted that a refill more or less, of 256 messages, does not matter.
-    return Scenario(name, (message,), durable=True, driving=driving, waiting=24_000, memory_mib=64, counted=7680)
+    return Scenario(
+        name,
+        (message,),
+        durable=True,
+        driving=driving,
+        waiting=waiting,
+        memory_mib=memory_mib,
+        shallow=shallow,
+        counted=7680,  # so many that a refill more or less does not matter
+    )
 
 
 def _header(*, priority: int | None = None, ttl_ms: int | None = None) -> bytes:
@@ -196,6 +220,17 @@ SCENARIOS = (
     _waiting(50),
     _large(1),
     _large(4),
-    _deep("1024 B that come behind a deep backlog", Driving.PUBLISH_BEHIND),
-    _deep("1024 B that go from a deep backlog", Driving.CONSUME_BACKLOG),
+    _coming("1024 B that come to an empty queue", waiting=0, memory_mib=_MUCH_MIB),
+    _going("1024 B that go from a small backlog", memory_mib=_MUCH_MIB),
+    _coming(
+        "1024 B that come behind a deep backlog",
+        waiting=_WAITING,
+        memory_mib=_LITTLE_MIB,
+        shallow="1024 B that come to an empty queue",
+    ),
+    _going(
+        "1024 B that go from a deep backlog",
+        memory_mib=_LITTLE_MIB,
+        shallow="1024 B that go from a small backlog",
+    ),
 )

@@ -14,6 +14,7 @@ from penstock_broker.log.disk.files import (
 )
 from penstock_broker.log.disk.syncers import SyncChoice, Syncer
 from penstock_broker.log.format.blocks import NewerFormat
+from penstock_broker.log.format.puts import put_at
 from penstock_broker.log.format.records import VOLATILE, Document, EndReason, Put
 from penstock_broker.log.inspection.log_inspection import Flaw, Inspection, inspect_log
 from penstock_broker.log.inspection.record_dump import ListedRecord, UnknownQueue, Value, Wanted, list_records
@@ -27,7 +28,7 @@ from penstock_broker.log.recovery.paged_puts import LiveRun
 from penstock_broker.log.recovery.record_reader import Progress
 from penstock_broker.log.recovery.recover import Recovered
 from penstock_broker.log.scan.segment_files import ForeignSegment, Unreadable
-from penstock_broker.log.segments.message_reader import Reading
+from penstock_broker.log.segments.put_block import PutBlock, Reading
 
 __all__ = [
     "KEEP",
@@ -55,6 +56,7 @@ __all__ = [
     "PagedQueue",
     "Progress",
     "Put",
+    "PutBlock",
     "ReadOnlyFiles",
     "Reading",
     "RealFiles",
@@ -76,5 +78,6 @@ __all__ = [
     "lock_folder",
     "plan_repairs",
     "plan_replacements",
+    "put_at",
     "watch_folder",
 ]

@@ -33,7 +33,8 @@ from penstock_broker.log.recovery.live_puts import Pageable
 from penstock_broker.log.recovery.record_reader import Progress, unheard
 from penstock_broker.log.recovery.recover import FirstRecords, Recovered, Restored, first_records, recover
 from penstock_broker.log.scan.segment_files import names_of
-from penstock_broker.log.segments.message_reader import MessageReader, Reading
+from penstock_broker.log.segments.message_reader import MessageReader
+from penstock_broker.log.segments.put_block import Reading
 from penstock_broker.log.write.checkpoint import Checkpoint, CheckpointSchedule, Numbers
 from penstock_broker.log.write.sync import Sync
 from penstock_broker.log.write.writer import SegmentWriter

@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Container
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+import penstock_native
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_broker.log import LargePayload, Log
 from penstock_broker.messages.memory_account import memory_of
@@ -21,6 +22,7 @@ from penstock_broker.messages.recorded_entries import RecordedEntries
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.queue import ANNOTATED, LOGGED, Queue
+from penstock_broker.queue.tail_pieces import Pageable, pageable_if
 from penstock_broker.queue.tail_snapshot import Stretch
 from penstock_broker.state.broker import Broker
 from penstock_core.message_times import bounded
@@ -30,6 +32,8 @@ __all__ = ["LOOK_MS", "adopt", "keep_up", "look", "tail_of"]
 logger = logging.getLogger(__name__)
 
 _SAYS: Final = LOGGED | ANNOTATED
+
+_native: Any = penstock_native.messages
 
 LOOK_MS: Final = 200
 """So often `messages.memory_watch` asks how much memory the backlogs take."""
@@ -43,10 +47,10 @@ PAGED_PER_TURN: Final = 4000
 SERVED_PER_TURN: Final = 64
 """Queues with tails that are looked after in one turn."""
 
-READ_MESSAGES: Final = 256
+READ_MESSAGES: Final = 512
 """What is read for one queue in one turn: about a millisecond."""
 
-READ_BYTES: Final = 256 * 1024
+READ_BYTES: Final = 512 * 1024
 
 
 def adopt(broker: Broker) -> None:
@@ -93,7 +97,7 @@ def tail_of(log: Log, queue: Queue) -> PagedTail:
         found = entries.all_of(reading)
         if longest:
             found = [(*each[:EXPIRES], bounded(each[EXPIRES], each[AVAILABLE], longest), each[FLAGS]) for each in found]
-        return Stretch(found, reading.following)
+        return Stretch(found, reading.following, reading.bytes)
 
     def lost(count: int, size: int) -> None:
         queue.depth_bytes -= size
@@ -103,8 +107,15 @@ def tail_of(log: Log, queue: Queue) -> PagedTail:
     return PagedTail(read, lost)
 
 
-def can_page(in_parts: Container[int], entry: Entry) -> bool:
-    """Whether the log gives back all that the entry says. `in_parts`: the messages whose bodies it has in parts."""
+def _pageable(log: Log) -> Pageable:
+    """Says which messages the log gives back as their entries say."""
+    if _native:
+        return partial(_native.pageable, _SAYS, LOGGED, log.in_parts)
+    return pageable_if(partial(_can_page, log.in_parts))
+
+
+def _can_page(in_parts: Container[int], entry: Entry) -> bool:
+    """`in_parts`: the messages whose bodies the log has in parts."""
     return (
         entry[FLAGS] & _SAYS == LOGGED and not isinstance(entry[DATA], LargePayload) and entry[NUMBER] not in in_parts
     )
@@ -120,7 +131,8 @@ def keep_up(broker: Broker) -> None:
             paging.retry_ms.pop(queue, None)
             continue
         paging.queues.append(queue)
-        if (error := queue.backlog.selections.unread()) is not None:
+        selections = queue.backlog.selections
+        if selections.cursors and (error := selections.unread()) is not None:
             _failed(broker, queue, error)
         window = paging.window_messages(queue)
         for level in levels:
@@ -132,9 +144,9 @@ def _keep_up_level(broker: Broker, queue: Queue, level: PriorityLevel, window: i
     if tail is None:
         return
     if tail.arrivals:
-        tail.take_in(partial(can_page, broker.log.in_parts), broker.log.first_unwritten, PAGED_PER_TURN)
+        tail.take_in(_pageable(broker.log), broker.log.first_unwritten, PAGED_PER_TURN)
     if len(fresh) > 2 * window or len(level.back) > 2 * window:
-        if level.forget_bodies(window, partial(can_page, broker.log.in_parts), PAGED_PER_TURN):
+        if level.forget_bodies(window, _pageable(broker.log), PAGED_PER_TURN):
             queue.backlog.selections.search_again(level)
     elif len(fresh) * 2 < window and (queue.links.consumers or not fresh) and _may_read(broker, queue):
         _fill(broker, queue, level)
@@ -152,7 +164,7 @@ def _may_read(broker: Broker, queue: Queue) -> bool:
 def _fill(broker: Broker, queue: Queue, level: PriorityLevel) -> None:
     """Read what the consumers take next; without them only what shows how long the first waits."""
     try:
-        queue.pull(level, READ_MESSAGES, READ_BYTES)
+        queue.pull(level, READ_MESSAGES, min(READ_BYTES, broker.paging.window_bytes))
     except OSError as error:
         _failed(broker, queue, error)
         return

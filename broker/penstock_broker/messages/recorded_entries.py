@@ -7,7 +7,7 @@ from typing import Any, Final
 import penstock_native
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.messages.message_head import read_head
-from penstock_broker.log import VOLATILE, Put, Reading
+from penstock_broker.log import VOLATILE, Put, PutBlock, Reading, put_at
 from penstock_broker.messages.due_times import wishes_of
 from penstock_broker.queue.flags import LOGGED, SCHEDULED, SPILLED
 from penstock_broker.queue.message_prefix import NO_TIMES, UNKNOWN, MessagePrefix
@@ -15,7 +15,9 @@ from penstock_core.message_times import available_at, expires_at
 
 __all__ = ["RecordedEntries"]
 
-_plain_entries: Any = penstock_native.messages and penstock_native.messages.plain_entries
+_native: Any = penstock_native.messages
+_plain_entries: Any = _native and _native.plain_entries
+_stretch_entries: Any = _native and _native.stretch_entries
 
 _SPECIAL: Final = VOLATILE | SCHEDULED
 """Flags of a record that say more than the message does."""
@@ -50,11 +52,39 @@ class RecordedEntries:
     def all_of(self, reading: Reading) -> list[Entry]:
         """The same for all that was read of a deep backlog: most cost no further call."""
         found: list[Entry] = []
-        beginning = self._beginning
+        for part in reading.parts:
+            if isinstance(part, list):
+                self._add_puts(part, found)
+            elif part.made is not None:
+                found += part.made
+            else:
+                self._add_block(part, found)
+        return found
+
+    def _add_block(self, block: PutBlock, found: list[Entry]) -> None:
+        """Entries of all puts of a block; queues that read the same messages share them."""
+        data, at, end = block.data, block.begin, block.upto
+        if _stretch_entries is None or data is None or block.flags & _SPECIAL:
+            self._add_puts(block.puts() or [], found)
+            return
+        made: list[Entry] = []
+        while at < end:
+            one = self._beginning
+            marks = one.flags | LOGGED
+            at = _stretch_entries(data, at, end, one.prefix, one.count_at, one.is_narrow, one.ttl_us, marks, made)
+            if at < end:
+                put, at = put_at(data, at)
+                made.append(self.of(put.message, put.payload, put.arrival, put.flags))
+        block.keep(made)
+        found += made
+
+    def _add_puts(self, puts: list[Put], found: list[Entry]) -> None:
         if _plain_entries is not None:
-            return self._runs_of(reading.puts, found)
+            self._add_runs(puts, found)
+            return
+        beginning = self._beginning
         prefix, count_at, marks, ttl_us = beginning.prefix, beginning.count_at, beginning.flags, beginning.ttl_us
-        for _, number, arrival_us, data, flags in reading.puts:
+        for _, number, arrival_us, data, flags in puts:
             if not flags & _SPECIAL and len(data) > count_at and data[count_at] <= NO_TIMES and data.startswith(prefix):
                 expires = arrival_us + ttl_us if ttl_us else 0
                 found.append((number, data, arrival_us, expires, marks | LOGGED))
@@ -62,9 +92,8 @@ class RecordedEntries:
             found.append(self.of(number, data, arrival_us, flags))
             beginning = self._beginning
             prefix, count_at, marks, ttl_us = beginning.prefix, beginning.count_at, beginning.flags, beginning.ttl_us
-        return found
 
-    def _runs_of(self, puts: list[Put], found: list[Entry]) -> list[Entry]:
+    def _add_runs(self, puts: list[Put], found: list[Entry]) -> None:
         """The same, run by run in compiled code."""
         at = 0
         while at < len(puts):
@@ -78,4 +107,3 @@ class RecordedEntries:
                 _, number, arrival_us, data, flags = puts[at]
                 found.append(self.of(number, data, arrival_us, flags))
                 at += 1
-        return found

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from typing import Final
 
 from penstock_amqp.endpoint.events import NUMBER, Entry
 from penstock_broker.queue.run import Run
@@ -21,13 +22,12 @@ from penstock_broker.queue.tail_pieces import (
     MOST_KEPT,
     Kept,
     KeptPart,
+    Pageable,
     Piece,
-    bytes_of,
     ceiling_of,
-    expires,
     key_of,
-    spilled,
     take_chosen,
+    tally,
 )
 from penstock_broker.queue.tail_snapshot import (
     READ_MESSAGES,
@@ -40,6 +40,9 @@ from penstock_broker.queue.tail_snapshot import (
 )
 
 __all__ = ["PagedTail"]
+
+_NO_LIMIT: Final = (1 << 64) - 1
+"""All numbers of messages are lower."""
 
 
 class PagedTail:
@@ -95,23 +98,27 @@ class PagedTail:
         self.arrivals.clear()
         self.arrivals.extend(entries)
 
-    def take_in(self, can_page: Callable[[Entry], bool], written_below: int, most: int) -> None:
+    def take_in(self, pageable: Pageable, written_below: int, most: int) -> None:
         """Forget the bodies of what came last, as far as the log has written it: of `most` messages at most.
 
-        `can_page`: whether the log gives back what the entry says.
+        `pageable`: which messages the log gives back.
         """
         arrivals = self.arrivals
-        count = self._place(islice(arrivals, most), self._pieces, can_page, unwritten=written_below)
-        for _ in range(count):
-            arrivals.popleft()
+        entries = list(islice(arrivals, most))
+        count = self._place(entries, self._pieces, pageable, unwritten=written_below)
+        if count == len(arrivals):
+            arrivals.clear()
+        else:
+            for _ in range(count):
+                arrivals.popleft()
 
-    def take_back(self, window: deque[Entry], keep: int, can_page: Callable[[Entry], bool], most: int) -> None:
+    def take_back(self, window: deque[Entry], keep: int, pageable: Pageable, most: int) -> None:
         """Take messages, `most` at most, over from the end of the window, until `keep` are left there."""
         pieces = self._pieces
-        floor = key_of(pieces[0]) if pieces else None
+        floor = key_of(pieces[0]) if pieces else _NO_LIMIT
         added: list[Piece] = []
-        self._place(self._last_of(window, min(most, len(window) - keep)), added, can_page, floor=floor)
-        key = next((key_of(piece) for piece in added if key_of(piece)), floor or 0)
+        self._place(self._last_of(window, min(most, len(window) - keep)), added, pageable, floor=floor)
+        key = next((key_of(piece) for piece in added if key_of(piece)), floor if pieces else 0)
         for piece in added:
             if isinstance(piece, Run) or piece.key:
                 break
@@ -126,43 +133,40 @@ class PagedTail:
 
     def _place(
         self,
-        entries: Iterable[Entry],
+        entries: list[Entry],
         pieces: list[Piece],
-        can_page: Callable[[Entry], bool],
+        pageable: Pageable,
         *,
-        unwritten: int | None = None,
-        floor: int | None = None,
+        unwritten: int = _NO_LIMIT,
+        floor: int = _NO_LIMIT,
     ) -> int:
         """The messages come behind these pieces, up to the first that the log has not written; how many they are.
 
         `unwritten`: from this number on it has written none; `floor`: messages from this number on stay in memory.
         """
-        count, ceiling = 0, ceiling_of(pieces)
-        together: list[Entry] = []
-        for entry in entries:
-            number = entry[NUMBER]
-            if number >= ceiling and (floor is None or number < floor) and can_page(entry):
-                if unwritten is not None and number >= unwritten:
-                    break
-                together.append(entry)
-                ceiling = number + 1
-            else:
+        at, ceiling = 0, ceiling_of(pieces)
+        limit = min(unwritten, floor)
+        while at < len(entries):
+            count = pageable(entries, at, ceiling, limit)
+            if count:
+                together = entries if count == len(entries) else entries[at : at + count]
                 self._forget(together, pieces)
-                together = []
-                self._keep(entry, pieces)
-            count += 1
-        self._forget(together, pieces)
-        return count
+                ceiling = together[-1][NUMBER] + 1
+                at += count
+            elif entries[at][NUMBER] >= unwritten and pageable(entries[at : at + 1], 0, ceiling, floor):
+                break
+            else:
+                self._keep(entries[at], pieces)
+                at += 1
+        return at
 
-    def _forget(self, entries: Sequence[Entry], pieces: list[Piece]) -> None:
+    def _forget(self, entries: list[Entry], pieces: list[Piece]) -> None:
         """The messages, by ascending number, come behind these pieces, and the log alone has their bodies."""
-        if not entries:
-            return
         first, end = entries[0], entries[-1][NUMBER]
-        size = bytes_of(entries)
+        size, expiring, spilled = tally(entries)
         last = pieces[-1] if pieces else None
         are_consecutive = end - first[NUMBER] + 1 == len(entries)
-        if are_consecutive and isinstance(last, Run) and last.follows(first) and not expires(entries):
+        if are_consecutive and isinstance(last, Run) and not expiring and last.follows(first):
             last.extend(end, len(entries), size)
         else:
             for entry in entries:
@@ -173,7 +177,7 @@ class PagedTail:
                     pieces.append(Run(entry))
         self.runs_count += len(entries)
         self.bytes += size
-        self.volatile += spilled(entries)
+        self.volatile += spilled
 
     def _keep(self, entry: Entry, pieces: list[Piece]) -> None:
         """The message comes behind these pieces, and stays in memory."""
@@ -198,7 +202,7 @@ class PagedTail:
             piece = pieces[0]
             if isinstance(piece, Run):
                 try:
-                    found, entries = self._read_first(piece, most - count, most_bytes - size)
+                    entries, read_count, read_bytes = self._read_first(piece, most - count, most_bytes - size)
                 except OSError:
                     if taken:
                         return taken
@@ -206,28 +210,29 @@ class PagedTail:
             else:
                 piece.changes()
                 numbers = (piece.numbers.popleft() for _ in range(min(most - count, len(piece.numbers))))
-                found = entries = [
-                    each for number in numbers if (each := self._in_memory.pop(number, None)) is not None
-                ]
+                entries = [each for number in numbers if (each := self._in_memory.pop(number, None)) is not None]
+                read_count, (read_bytes, *_) = len(entries), tally(entries)
                 if not piece.numbers:
                     del pieces[0]
             taken += entries
-            count += len(found)
-            size += bytes_of(found)
+            count += read_count
+            size += read_bytes
         return taken
 
-    def _read_first(self, run: Run, most: int, most_bytes: int) -> tuple[list[Entry], list[Entry]]:
-        """What was read, and what of that is the run's."""
+    def _read_first(self, run: Run, most: int, most_bytes: int) -> tuple[list[Entry], int, int]:
+        """What was read that is the run's; how many messages were read, and their bytes."""
         begin, end = run.near(run.first)
-        found, following = self._source(begin, end, most, most_bytes)
-        entries = run.own(found)
-        self._leave(run, entries)
+        found, following, read_bytes = self._source(begin, end, most, most_bytes)
+        entries, size, spilled = run.own(found), read_bytes, 0
+        if entries is not found or self.volatile:
+            size, _, spilled = tally(entries)
+        self._leave(run, len(entries), size, spilled)
         if following > run.last or run.count <= 0:
             self._end(run)
             del self._pieces[0]
         else:
             run.first = following
-        return found, entries
+        return entries, len(found), read_bytes
 
     def _end(self, run: Run) -> None:
         """The run has been read: what has not come is lost."""
@@ -235,11 +240,11 @@ class PagedTail:
             self._lost(run.count, run.bytes)
             self._shrink(run, run.count, run.bytes)
 
-    def _leave(self, run: Run, entries: Sequence[Entry]) -> None:
-        """They are not the run's any more."""
-        self._shrink(run, len(entries), bytes_of(entries))
+    def _leave(self, run: Run, count: int, size: int, spilled: int) -> None:
+        """So many are not the run's any more."""
+        self._shrink(run, count, size)
         if self.volatile:
-            self.volatile -= spilled(entries)
+            self.volatile -= spilled
 
     def _shrink(self, run: Run, count: int, size: int) -> None:
         run.count -= count
@@ -267,7 +272,8 @@ class PagedTail:
         run = self._pieces[at]
         assert isinstance(run, Run)
         run.remove(number)
-        self._leave(run, (entry,))
+        size, _, spilled = tally([entry])
+        self._leave(run, 1, size, spilled)
         if not run.count:
             del self._pieces[at]
         return entry
@@ -317,7 +323,8 @@ class PagedTail:
         for entry in entries:
             kept.add(entry[NUMBER])
         self._in_memory |= {entry[NUMBER]: entry for entry in entries}
-        self._leave(run, entries)
+        size, _, spilled = tally(entries)
+        self._leave(run, len(entries), size, spilled)
         if first == run.first:
             self._end(run)
             self._pieces[-1] = kept
@@ -388,4 +395,4 @@ class PagedTail:
 
 
 def _nothing(first: int, last: int, most: int, most_bytes: int) -> Stretch:
-    return Stretch([], last + 1)
+    return Stretch([], last + 1, 0)

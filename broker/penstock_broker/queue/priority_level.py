@@ -6,14 +6,14 @@ Must not know queues or links.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from penstock_amqp.endpoint.events import NUMBER, Entry
 from penstock_broker.queue.disposal import Pile
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.sorted_messages import SortedMessages
-from penstock_broker.queue.tail_pieces import take_chosen
+from penstock_broker.queue.tail_pieces import Pageable, take_chosen
 
 __all__ = ["PriorityLevel"]
 
@@ -54,21 +54,21 @@ class PriorityLevel:
         self.fresh.extend(self.tail.arrivals)
         self.tail, self.arrivals = None, self.fresh
 
-    def forget_bodies(self, keep: int, can_page: Callable[[Entry], bool], most: int) -> bool:
+    def forget_bodies(self, keep: int, pageable: Pageable, most: int) -> bool:
         """Take messages, `most` at most, over into the tail, so that `keep` are left in memory. True if some are of
         what came back or was looked at, which is done when too many of these alone are there.
         """
         assert self.tail is not None
         if len(self.back) <= 2 * keep:
             if len(self.fresh) > 2 * keep:
-                self.tail.take_back(self.fresh, keep, can_page, most)
+                self.tail.take_back(self.fresh, keep, pageable, most)
             return False
         if self.fresh:
-            self.tail.take_back(self.fresh, 0, can_page, most)
+            self.tail.take_back(self.fresh, 0, pageable, most)
             return False
         last = [self.back.pop_last() for _ in range(min(most, len(self.back) - keep))]
         last.reverse()
-        self.tail.take_back(deque(last), 0, can_page, most)
+        self.tail.take_back(deque(last), 0, pageable, most)
         return True
 
     def pull(self, most: int, most_bytes: int) -> None:

@@ -175,9 +175,10 @@ class Queue:
     @property
     def waiting(self) -> int:
         """Messages that a consumer could take now."""
-        if self.backlog.is_plain and self.arrivals is self.ready:
-            return len(self.ready) + len(self.returned)
-        return len(self.backlog)
+        if not self.backlog.is_plain:
+            return len(self.backlog)
+        tail = self.backlog.normal.tail
+        return len(self.ready) + len(self.returned) + (len(tail) if tail is not None else 0)
 
     @property
     def kept_back(self) -> int:

@@ -6,10 +6,11 @@ Part of `paged_tail`. Source: docs/decisions/082-paging.md.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
 from weakref import WeakSet
 
+import penstock_native
 from penstock_amqp.endpoint.events import DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_broker.queue.flags import SPILLED
 from penstock_broker.queue.run import Run
@@ -18,15 +19,17 @@ __all__ = [
     "MOST_KEPT",
     "Kept",
     "KeptPart",
+    "Pageable",
     "Piece",
-    "bytes_of",
     "ceiling_of",
-    "expires",
     "key_of",
-    "spilled",
+    "pageable_if",
     "take_chosen",
+    "tally",
+    "tally_one_by_one",
 ]
 
+_native: Any = penstock_native.messages
 
 MOST_KEPT: Final = 4096
 """Messages of a piece that stays in memory: what is copied of it in one turn, in some tenths of a millisecond."""
@@ -110,19 +113,41 @@ def ceiling_of(pieces: Sequence[Piece]) -> int:
     return last.last + 1 if isinstance(last, Run) else last.key
 
 
-def bytes_of(entries: Sequence[Entry]) -> int:
-    """Of their bodies."""
-    return sum([len(entry[DATA]) for entry in entries])
+def tally_one_by_one(entries: list[Entry], flag: int) -> tuple[int, int, int]:
+    """The twin of the compiled part."""
+    size = sum([len(entry[DATA]) for entry in entries])
+    return size, len([1 for each in entries if each[EXPIRES]]), len([1 for each in entries if each[FLAGS] & flag])
 
 
-def expires(entries: Sequence[Entry]) -> bool:
-    """Whether one of them ever does."""
-    return bool([1 for entry in entries if entry[EXPIRES]])
+_count: Callable[[list[Entry], int], tuple[int, int, int]] = _native.tally if _native else tally_one_by_one
 
 
-def spilled(entries: Sequence[Entry]) -> int:
-    """How many of them end with the process."""
-    return len([1 for entry in entries if entry[FLAGS] & SPILLED])
+def tally(entries: list[Entry]) -> tuple[int, int, int]:
+    """The bytes of their bodies, how many of them expire, and how many end with the process."""
+    return _count(entries, SPILLED)
+
+
+class Pageable(Protocol):
+    """Says which messages the log can give back as they are."""
+
+    def __call__(self, entries: list[Entry], at: int, ceiling: int, limit: int, /) -> int:
+        """How many of the entries from `at` on, up to the first that it can't, or whose number does not rise, or is
+        below `ceiling`, or not below `limit`.
+        """
+        ...
+
+
+def pageable_if(can_page: Callable[[Entry], bool]) -> Pageable:
+    """The same from an answer for each message."""
+
+    def count(entries: list[Entry], at: int, ceiling: int, limit: int, /) -> int:
+        upto = at
+        while upto < len(entries) and ceiling <= (number := entries[upto][NUMBER]) < limit and can_page(entries[upto]):
+            ceiling = number + 1
+            upto += 1
+        return upto - at
+
+    return count
 
 
 def take_chosen(entries: deque[Entry], chosen: Mapping[int, Entry]) -> list[Entry]:

@@ -27,6 +27,8 @@ class Stretch(NamedTuple):
 
     entries: list[Entry]
     following: int
+    bytes: int
+    """Of their bodies."""
 
 
 class Source(Protocol):
@@ -80,7 +82,7 @@ class TailSnapshot:
     def _read_more(self, part: RunPart) -> None:
         run = part.run
         begin, end = run.near(part.first)
-        entries, following = self._source(begin, min(end, part.last), READ_MESSAGES, READ_BYTES)
+        entries, following, _ = self._source(begin, min(end, part.last), READ_MESSAGES, READ_BYTES)
         own = run.own(entries)
         self._read.extend(own)
         part.first = following

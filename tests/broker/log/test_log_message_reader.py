@@ -51,8 +51,8 @@ class Written:
         self.log.write()
 
     def read(self, queue: int, first: int, last: int, most: int = ANY, most_bytes: int = ANY) -> dict[int, bytes]:
-        puts, _ = self.log.read(self.queues[queue], first, last, most, most_bytes)
-        return {put.message: put.payload for put in puts}
+        reading = self.log.read(self.queues[queue], first, last, most, most_bytes)
+        return {put.message: put.payload for put in reading.puts}
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
@@ -77,7 +77,8 @@ def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
     following, steps = 0, 0
     last = max(written.bodies[0])
     while following <= last:
-        puts, following = written.log.read(written.queues[0], following, last, 20, 5000)
+        reading = written.log.read(written.queues[0], following, last, 20, 5000)
+        puts, following = reading.puts, reading.following
         found += [put.message for put in puts]
         assert len(puts) <= 40, "not much more than asked for"
         steps += 1

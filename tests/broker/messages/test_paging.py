@@ -15,7 +15,7 @@ from support.tight_memory import tighten
 
 from penstock_amqp.types.values import Value
 from penstock_api.management import DeliveryPolicy, EntityType, Operation, QueueLimits
-from penstock_broker.log.segments.message_reader import Reading
+from penstock_broker.log import Reading
 from penstock_broker.management import queue_messages
 from penstock_broker.management.acts import Caller
 from penstock_broker.messages import move, paging

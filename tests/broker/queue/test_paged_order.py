@@ -10,12 +10,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from penstock_amqp.endpoint.events import NUMBER
+from penstock_amqp.endpoint.events import DATA, NUMBER
 from penstock_broker.queue.backlog import Backlog
 from penstock_broker.queue.flags import priority_of
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
+from penstock_broker.queue.tail_pieces import pageable_if
 from penstock_broker.queue.tail_snapshot import Stretch
+
+ANY = pageable_if(lambda _: True)
 
 
 def test_an_owner_gets_what_is_unread_of_its_group_before_what_another_met_behind_it() -> None:
@@ -27,7 +30,8 @@ def test_an_owner_gets_what_is_unread_of_its_group_before_what_another_met_behin
     ]
 
     def source(first: int, last: int, most: int, most_bytes: int) -> Stretch:
-        return Stretch([each for each in entries if first <= each[NUMBER] <= last], last + 1)
+        found = [each for each in entries if first <= each[NUMBER] <= last]
+        return Stretch(found, last + 1, sum(len(each[DATA]) for each in found))
 
     backlog, owner, other = Backlog({}), Somebody("owner"), Somebody("other")
     backlog.put(entries[:2])
@@ -35,7 +39,7 @@ def test_an_owner_gets_what_is_unread_of_its_group_before_what_another_met_behin
     tail = PagedTail(source, lambda count, size: None)
     backlog.normal.begin_tail(tail)
     backlog.put(entries[2:])
-    tail.take_in(lambda _: True, 5, 10)
+    tail.take_in(ANY, 5, 10)
     backlog.select(other, selector("colour = 'blue'"))
     assert take(backlog, other) is None
     assert take(backlog, owner) == 2
@@ -55,7 +59,8 @@ class PagedHandingOut(HandingOut):
         if self.failing:
             raise OSError(5, "Input/output error")
         found = [each.entry for number, each in sorted(self.waiting.items()) if first <= number <= last][:3]
-        return Stretch(found, found[-1][NUMBER] + 1 if len(found) == 3 else last + 1)
+        size = sum(len(each[DATA]) for each in found)
+        return Stretch(found, found[-1][NUMBER] + 1 if len(found) == 3 else last + 1, size)
 
     def lost(self, count: int, size: int) -> None:
         raise AssertionError(f"{count} messages are lost")
@@ -149,12 +154,12 @@ class PagedHandingOut(HandingOut):
     @rule(keep=st.integers(0, 2), most=st.integers(1, 20))
     def forget_bodies(self, keep: int, most: int) -> None:
         for level, tail in self.tails():
-            tail.take_in(lambda _: True, self.number + 1, most)
+            tail.take_in(ANY, self.number + 1, most)
             if self.came_back_first(level):
-                if level.forget_bodies(keep, lambda _: True, most):
+                if level.forget_bodies(keep, ANY, most):
                     self.backlog.selections.search_again(level)
             elif len(level.fresh) > keep:
-                tail.take_back(level.fresh, keep, lambda _: True, most)
+                tail.take_back(level.fresh, keep, ANY, most)
 
     def came_back_first(self, level: PriorityLevel) -> bool:
         """What came back has lower numbers than all that did not, so that it keeps its place among these."""

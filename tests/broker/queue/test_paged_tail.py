@@ -11,11 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock_amqp.endpoint.events import EXPIRES, NUMBER, Entry
+from penstock_amqp.endpoint.events import DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_broker.queue import paged_tail
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
-from penstock_broker.queue.tail_pieces import KeptPart
+from penstock_broker.queue.tail_pieces import KeptPart, pageable_if
 from penstock_broker.queue.tail_snapshot import Stretch
 
 LOGGED = 1
@@ -51,17 +51,20 @@ class Recorded:
         for number in range(first, last + 1):
             if number in self.entries:
                 if len(found) == most or sum(len(each[1]) for each in found) >= most_bytes:
-                    return Stretch(found, number)
+                    return Stretch(found, number, bytes_of(found))
                 found.append(self.entries[number])
                 self.read += 1
-        return Stretch(found, last + 1)
+        return Stretch(found, last + 1, bytes_of(found))
 
     def tail(self) -> PagedTail:
         return PagedTail(self.source, lambda count, size: self.lost.append((count, size)))
 
 
-def can_page(entry: Entry) -> bool:
-    return entry[4] == LOGGED
+PAGEABLE = pageable_if(lambda entry: entry[FLAGS] == LOGGED)
+
+
+def bytes_of(entries: list[Entry]) -> int:
+    return sum(len(entry[DATA]) for entry in entries)
 
 
 def numbers(entries: list[Entry]) -> list[int]:
@@ -71,7 +74,7 @@ def numbers(entries: list[Entry]) -> list[int]:
 def filled(recorded: Recorded, *entries: Entry) -> PagedTail:
     tail = recorded.tail()
     tail.arrivals.extend(entries)
-    tail.take_in(can_page, 1_000_000, 1_000_000)
+    tail.take_in(PAGEABLE, 1_000_000, 1_000_000)
     return tail
 
 
@@ -81,7 +84,7 @@ def test_a_million_messages_are_one_run() -> None:
     for number in range(1, 1_000_001):
         tail.arrivals.append((number, b"0123456789", 0, 0, LOGGED))
         if number % 1000 == 0:
-            tail.take_in(can_page, number + 1, 1000)
+            tail.take_in(PAGEABLE, number + 1, 1000)
     assert (len(tail), tail.runs_count, tail.bytes) == (1_000_000, 1_000_000, 10_000_000)
     assert len(tail._pieces) == 1  # pyright: ignore[reportPrivateUsage]
 
@@ -90,7 +93,7 @@ def test_what_the_log_has_not_written_stays_in_memory() -> None:
     recorded = Recorded()
     tail = recorded.tail()
     tail.arrivals.extend(recorded.put(number) for number in (1, 2, 3))
-    tail.take_in(can_page, 2, 10)
+    tail.take_in(PAGEABLE, 2, 10)
     assert (tail.runs_count, numbers(list(tail.arrivals))) == (1, [2, 3])
 
 
@@ -124,7 +127,7 @@ def test_a_snapshot_looks_at_what_stays_in_memory_piece_by_piece() -> None:
     newest = tail.pop_newest()
     assert newest is not None and newest[NUMBER] == 14
     tail.arrivals.extend(kept(recorded, 15, 16))
-    tail.take_in(can_page, 1_000_000, 10)
+    tail.take_in(PAGEABLE, 1_000_000, 10)
     assert tail.highest() == 16
     expected = [2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14]
     assert numbers(list(snapshot)) == expected
@@ -148,10 +151,10 @@ def test_what_stays_in_memory_comes_back_from_the_window_in_its_place() -> None:
     recorded = Recorded()
     tail = filled(recorded, *(recorded.put(number) for number in (30, 31)))
     window = deque([*kept(recorded, 21, 25), recorded.put(26), recorded.put(27)])
-    tail.take_back(window, 0, can_page, 100)
+    tail.take_back(window, 0, PAGEABLE, 100)
     assert tail.runs_count == 4
     window.extend(recorded.put(number) for number in (10, 11))
-    tail.take_back(window, 0, can_page, 100)
+    tail.take_back(window, 0, PAGEABLE, 100)
     assert tail.runs_count == 6
     assert numbers(list(tail.snapshot())) == [10, 11, 21, 22, 23, 24, 25, 26, 27, 30, 31]
     for number in (26, 30, 23, 10):
@@ -176,7 +179,7 @@ def test_the_window_gives_back_what_is_too_much_in_order() -> None:
     assert level.tail is not None
     level.arrivals.append(recorded.put(101))
     for _ in range(4):
-        level.tail.take_back(level.fresh, 10, can_page, 30)
+        level.tail.take_back(level.fresh, 10, PAGEABLE, 30)
     assert (len(level.fresh), level.tail.runs_count, len(level)) == (10, 90, 101)
     assert numbers(list(level.all_fresh())) == list(range(1, 102))
     level.fresh.clear()
@@ -319,14 +322,14 @@ class TailMachine(RuleBasedStateMachine):
     @rule(most=st.integers(1, 20))
     def take_in(self, most: int) -> None:
         assert self.level.tail is not None
-        self.level.tail.take_in(can_page, self.written, most)
+        self.level.tail.take_in(PAGEABLE, self.written, most)
 
     @precondition(lambda self: self.level.tail is not None)
     @rule(keep=st.integers(0, 5), most=st.integers(1, 20))
     def take_back(self, keep: int, most: int) -> None:
         assert self.level.tail is not None
         if all(entry[NUMBER] < self.written for entry in self.level.fresh) and len(self.level.fresh) > keep:
-            self.level.tail.take_back(self.level.fresh, keep, can_page, most)
+            self.level.tail.take_back(self.level.fresh, keep, PAGEABLE, most)
 
     @precondition(lambda self: self.level.tail is not None)
     @rule(most=st.integers(1, 20), most_bytes=st.integers(1, 60))

@@ -24,7 +24,13 @@ SEGMENT_START: Final = 4096  # the first block; the header has a page of its own
 BLOCK_MAGIC: Final = b"PSTB"
 # magic, version, flags, length, checksum, segment number, offset, reserved, epoch, sequence, synced, time ms
 BLOCK_HEADER: Final = Struct("<4sHHIIQIIQQQQ")
+BLOCK_LENGTH: Final = Struct("<8xI")
+"""The length of a block's records, in its header."""
 BLOCK_ALIGNMENT: Final = 64
+_CLAIM: Final = Struct("<4sHHIIQI4xQ")
+"""The fields of a block's header up to the epoch, without what is reserved."""
+_CHECKSUM_AT: Final = 12
+_NO_CHECKSUM: Final = bytes(4)
 
 
 class Checksum(Protocol):
@@ -166,6 +172,30 @@ def decode_block(segment: memoryview, offset: int, number: int, seed: int, *, vi
     return claim.header
 
 
+def records_of_block(data: bytes, at: int, offset: int, number: int, seed: int) -> tuple[int, int, int, int] | None:
+    """Of the block at `offset` of segment `number`, whose header is at `at` in `data`: where its records begin and end
+    in `data`, its flags and its epoch. None where `decode_block` gives None, and NewerFormat where it raises that. For
+    readers of many blocks: it makes no header.
+    """
+    begin = at + BLOCK_HEADER.size
+    if begin > len(data):
+        return None
+    magic, version, flags, length, checksum, segment, place, epoch = _CLAIM.unpack_from(data, at)
+    end = begin + length
+    if magic != BLOCK_MAGIC or segment != number or place != offset or end > len(data):
+        return None
+    bare = data[at : at + _CHECKSUM_AT] + _NO_CHECKSUM + data[at + _CHECKSUM_AT + len(_NO_CHECKSUM) : begin]
+    if crc32(memoryview(data)[begin:end], crc32(bare, seed)) != checksum:
+        return None
+    if version > VERSION:
+        raise _newer(BLOCK_HEADER.unpack_from(data, at)[9], version)
+    return begin, end, flags, epoch
+
+
+def _newer(sequence: int, version: int) -> NewerFormat:
+    return NewerFormat(f"block {sequence} has format version {version}, this Penstock reads up to {VERSION}")
+
+
 class BlockClaim(NamedTuple):
     """What 64 bytes say that look like the header of a block. It holds if the checksum over the records is right.
 
@@ -180,9 +210,7 @@ class BlockClaim(NamedTuple):
     def check_version(self) -> None:
         """Raises NewerFormat if the block, which is sound, is of a later version."""
         if self.version > VERSION:
-            raise NewerFormat(
-                f"block {self.header.sequence} has format version {self.version}, this Penstock reads up to {VERSION}"
-            )
+            raise _newer(self.header.sequence, self.version)
 
 
 def block_candidates(data: bytes, offset: int) -> Iterator[int]:

@@ -1,19 +1,27 @@
 """Reads the puts of a block, for readers of deep backlogs: in one loop, and nothing of the other records.
 
+`put_stretch` says of a block what it holds without cutting it up, if it is one of many that are all alike.
+
 Pure. `record_codec.decode_records` reads all records of a block.
 """
 
 from collections.abc import Callable
 from struct import error as StructError
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import penstock_native
 from penstock_broker.log.format.record_codec import PREFIX, PUT, PUT_FIXED, Malformed, RecordType
 from penstock_broker.log.format.records import VOLATILE, Put
 
-__all__ = ["puts_in"]
+__all__ = ["put_at", "put_stretch", "puts_in", "stretch_in"]
 
-_read_puts: Any = penstock_native.messages and penstock_native.messages.read_puts
+_native: Any = penstock_native.messages
+_read_puts: Any = _native and _native.read_puts
+
+_PUT: Final = int(RecordType.PUT)
+
+_OTHER_PUTS: Final = bytes((RecordType.COMMIT, RecordType.VOLATILE_PUT))
+"""Records in which there are puts too."""
 
 _MakePut = Callable[[type[Put], tuple[int, int, int, bytes, int]], Put]
 
@@ -59,3 +67,53 @@ def puts_in(data: bytes, begin: int, end: int, *, with_volatile: bool) -> list[P
     except StructError as error:
         raise Malformed(f"{end - offset} bytes behind the last record") from error
     return found
+
+
+_Stretch: TypeAlias = tuple[int, int, int, int, int, int, int, int]
+
+
+def stretch_in(data: bytes, begin: int, end: int, put: int, others: bytes) -> _Stretch | None:
+    """The twin of the compiled part of `put_stretch`."""
+    at, start, upto = begin, -1, -1
+    first = last = count = size = route_set = flags = 0
+    while at < end:
+        if end - at < PREFIX.size:
+            return None
+        kind, marks, _, length = PREFIX.unpack_from(data, at)
+        following = at + PREFIX.size + length
+        if following > end or kind in others:
+            return None
+        if kind == put:
+            if length < PUT_FIXED:
+                return None
+            routes, _, number, _ = PUT.unpack_from(data, at)[4:]
+            if start < 0:
+                start = upto = at
+                first, last, route_set, flags = number, number - 1, routes, marks
+            if at != upto or number <= last or routes != route_set or marks != flags:
+                return None
+            last, upto = number, following
+            count += 1
+            size += length - PUT_FIXED
+        at = following
+    return None if start < 0 else (start, upto, first, last, count, size, route_set, flags)
+
+
+_find_stretch: Callable[[bytes, int, int, int, bytes], _Stretch | None] = _native.put_stretch if _native else stretch_in
+
+
+def put_stretch(data: bytes, begin: int, end: int) -> _Stretch | None:
+    """All puts that `puts_in` would find in a block, if they stand one after the other by ascending numbers, with one
+    route set and the same flags: a *stretch*. None if not, or if there are none.
+
+    Its fields are: where the first put begins and the last ends, the first and the last number, how many they are, the
+    bytes of their payloads, the route set, and the flags.
+    """
+    return _find_stretch(data, begin, end, _PUT, _OTHER_PUTS)
+
+
+def put_at(data: bytes, at: int) -> tuple[Put, int]:
+    """A put of a stretch, and where the next one begins."""
+    _, flags, _, length, route_set, _, message, arrival = PUT.unpack_from(data, at)
+    following = at + PREFIX.size + length
+    return Put(route_set, message, arrival, data[at + PUT.size : following], flags), following

@@ -9,23 +9,33 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from penstock_broker.log.disk.files import FileLayer, read_file
-from penstock_broker.log.format.blocks import BLOCK_ALIGNMENT, BLOCK_HEADER, block_candidates, decode_block
+from penstock_broker.log.format.blocks import (
+    BLOCK_ALIGNMENT,
+    BLOCK_HEADER,
+    BLOCK_LENGTH,
+    BlockFlag,
+    block_candidates,
+    decode_block,
+    padded,
+    records_of_block,
+)
 from penstock_broker.log.format.puts import puts_in
 from penstock_broker.log.format.record_codec import Malformed, decode_records
 from penstock_broker.log.format.records import Put, Record, RouteDifference, RouteSet
 from penstock_broker.log.format.route_sets import KnownRouteSets, RouteSets
 from penstock_broker.log.segments.block_index import Start
+from penstock_broker.log.segments.put_block import Gathering, PutBlock, Reading
 from penstock_broker.log.segments.segment_digest import PlacedRecords, decode_digest, digest_name
 from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
 
-__all__ = ["MessageReader", "Reading"]
+__all__ = ["MessageReader"]
 
 LOGGER = logging.getLogger(__name__)
 
-READ_BYTES: Final = 128 * 1024
+READ_BYTES: Final = 256 * 1024
 """Bytes that one system call reads, if no single block is longer."""
 KEPT_BYTES: Final = 4 * 1024 * 1024
 """Bytes of blocks that are kept decoded."""
@@ -42,36 +52,14 @@ KEPT_ROUTES: Final = 256
 """Route sets that are remembered of those that no put will name again."""
 
 
+_SEAL: Final = int(BlockFlag.SEAL)
+
 _MESSAGE: Final = itemgetter(Put._fields.index("message"))
 
 
-class Reading(NamedTuple):
-    """The messages that were found, by number, and the number at which to go on."""
-
-    puts: list[Put]
-    following: int
-
-
-class _Block(NamedTuple):
-    puts: list[Put]
-    """Those with a payload of their own, by number."""
-    bytes: int
-    """Of their payloads."""
-    route_sets: frozenset[int]
-    end: int
-
-
-class _Records(NamedTuple):
-    """Of one block."""
-
-    data: bytes
-    begin: int
-    """Where in `data` they begin."""
-    length: int
-    end: int
-    """Where the next block of the segment begins."""
-    is_current: bool
-    """The block is of the present epoch."""
+_Records: TypeAlias = tuple[bytes, int, int, int, bool]
+"""Of one block: bytes, where in them the records begin and end, where the next block of the segment begins, and whether
+the block is of the present epoch."""
 
 
 class MessageReader:
@@ -85,7 +73,7 @@ class MessageReader:
         self._files, self._usage, self._seed, self._routes = files, usage, seed, routes
         self._clock = clock
         self._former: dict[int, tuple[int, ...]] = {}
-        self._kept: OrderedDict[tuple[int, int], tuple[_Block, int]] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, int], tuple[PutBlock, int]] = OrderedDict()
         self._kept_bytes = 0
         self._chunk: tuple[int, int, bytes] = (-1, 0, b"")
         self._named: set[tuple[int, int]] = set()
@@ -102,40 +90,49 @@ class MessageReader:
 
         Puts that the queue has acknowledged are among them; large payloads that lie in parts are not. Raises OSError.
         """
-        found: list[Put] = []  # by number
+        found = Gathering(self._puts)
         ours: dict[int, bool] = {}
-        size, number = 0, first
+        number = first
 
         def is_ours(route_set: int, segment: Segment) -> bool:
-            known = ours.get(route_set)
-            if known is None:
-                known = ours[route_set] = self._is_for(incarnation, route_set, segment)
-            return known
+            if route_set not in ours:
+                ours[route_set] = self._is_for(incarnation, route_set, segment)
+            return ours[route_set]
 
-        while number <= last and len(found) < most and size < most_bytes:
+        while number <= last and found.count < most and found.bytes < most_bytes:
             segment, upto = self._usage.places.stretch(number)
             upto = min(upto, last)
             following = upto + 1
             for start in segment.blocks.starts(number):
                 reached = upto + 1
                 for block in self._blocks_from(segment, start, number, upto):
-                    puts = block.puts
-                    if puts[0].message >= number and puts[-1].message <= upto and len(block.route_sets) == 1:
-                        if is_ours(puts[0].route_set, segment):
-                            found = _merged(found, puts)
-                            size += block.bytes
+                    if block.route_set is not None and block.first >= number and block.last <= upto:
+                        if ours.get(block.route_set) or is_ours(block.route_set, segment):
+                            found.add(block)
                     else:
-                        own = [put for put in puts if number <= put.message <= upto and is_ours(put.route_set, segment)]
-                        found = _merged(found, own)
-                        size += sum([len(put.payload) for put in own])
-                    if len(found) >= most or size >= most_bytes:
-                        reached = min(reached, puts[-1].message + 1)
+                        found.add_puts(
+                            [
+                                put
+                                for put in self._puts(block)
+                                if number <= put.message <= upto and is_ours(put.route_set, segment)
+                            ]
+                        )
+                    if found.count >= most or found.bytes >= most_bytes:
+                        reached = min(reached, block.last + 1)
                         break
                 following = min(following, reached)
             number = following
-        if found and found[-1].message >= number:
-            found = [put for put in found if put.message < number]
-        return Reading(found, number)
+        return found.reading(number)
+
+    def _puts(self, block: PutBlock) -> list[Put]:
+        """The puts of a block, also if its bytes have to be read again; then none if it is damaged. Raises OSError."""
+        puts = block.puts()
+        if puts is not None:
+            return puts
+        _, length = self._kept.pop((block.segment.number, block.at), (None, 0))
+        self._kept_bytes -= length
+        again = self._block(block.segment, block.at)
+        return again.puts() or [] if again is not None else []
 
     def _is_for(self, incarnation: int, route_set: int, segment: Segment) -> bool:
         queues = self._routes.incarnations.get(route_set) or self._former.get(route_set)
@@ -165,7 +162,8 @@ class MessageReader:
         at = segment.definitions.get(route_set, 0)
         found = self._records(segment, at) if at else None
         if found is not None:
-            records = decode_records(memoryview(found.data)[found.begin : found.begin + found.length])
+            data, begin, upto, _, _ = found
+            records = decode_records(memoryview(data)[begin:upto])
         else:
             records = self._records_of_digest(segment)
         for record in records:
@@ -183,7 +181,7 @@ class MessageReader:
             if isinstance(item, PlacedRecords):
                 yield from item.records
 
-    def _blocks_from(self, segment: Segment, start: Start, first: int, last: int) -> Iterator[_Block]:
+    def _blocks_from(self, segment: Segment, start: Start, first: int, last: int) -> Iterator[PutBlock]:
         """The blocks from `start` on that may hold messages from `first` to `last`."""
         at, end = start.offset, start.end or segment.end
         while 0 < at < end:
@@ -192,9 +190,9 @@ class MessageReader:
                 at = self._behind_damage(segment, at)
                 continue
             at = block.end
-            if not block.puts or block.puts[-1].message < first:
+            if block.last < first:
                 continue
-            if block.puts[0].message > last:
+            if block.first > last:
                 return
             yield block
 
@@ -211,7 +209,7 @@ class MessageReader:
                 return at + behind
         return noted
 
-    def _block(self, segment: Segment, at: int) -> _Block | None:
+    def _block(self, segment: Segment, at: int) -> PutBlock | None:
         """The block that begins there; None if it is damaged, which is said once."""
         key = segment.number, at
         kept = self._kept.get(key)
@@ -238,16 +236,19 @@ class MessageReader:
         try:
             if found is None:
                 raise Malformed("no sound block begins there")
-            upto = found.begin + found.length
-            puts = sorted(puts_in(found.data, found.begin, upto, with_volatile=found.is_current), key=_MESSAGE)
+            data, begin, upto, end, is_current = found
+            read = PutBlock(segment, at, end, data, begin, upto)
+            if read.data is None:
+                read.use(sorted(puts_in(data, begin, upto, with_volatile=is_current), key=_MESSAGE))
         except Malformed as error:
             if key not in self._named:
                 self._named.add(key)
                 LOGGER.error("the log is damaged: %s, byte %d: %s; its messages are lost", segment.path, at, error)
             return None
-        size = sum([len(put.payload) for put in puts])
-        read = _Block(puts, size, frozenset([put.route_set for put in puts]), found.end)
-        self._keep(key, read, found.length)
+        self._kept[key] = read, upto - begin
+        self._kept_bytes += upto - begin
+        while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
+            self._kept_bytes -= self._kept.popitem(last=False)[1][1]
         return read
 
     def _gives_up(self, key: tuple[int, int]) -> bool:
@@ -264,17 +265,24 @@ class MessageReader:
     def _records(self, segment: Segment, at: int) -> _Records | None:
         """The block that begins there; None if it is not sound."""
         data, view_at = self._bytes(segment, at)
-        block = decode_block(memoryview(data), at, segment.number, self._seed, view_at=view_at)
-        if block is None:
+        place = records_of_block(data, at - view_at, at, segment.number, self._seed)
+        if place is None:
             return None
-        begin = at - view_at + BLOCK_HEADER.size
-        end = segment.end if block.is_seal else block.end
-        return _Records(data, begin, block.length, end, block.epoch == self._epoch)
+        begin, upto, flags, epoch = place
+        end = segment.end if flags & _SEAL else at + padded(BLOCK_HEADER.size + upto - begin)
+        return data, begin, upto, end, epoch == self._epoch
 
     def _bytes(self, segment: Segment, at: int) -> tuple[bytes, int]:
         """Bytes of the segment that hold the whole block at `at`, and where they begin."""
         number, begin, data = self._chunk
-        if number == segment.number and begin <= at and _holds_block(data, at - begin):
+        start = at - begin
+        whole = start + BLOCK_HEADER.size
+        if (
+            number == segment.number
+            and begin <= at
+            and whole <= len(data)
+            and whole + BLOCK_LENGTH.unpack_from(data, start)[0] <= len(data)
+        ):
             return data, begin
         most = min(READ_BYTES, segment.end - at)  # never what is not written yet
         try:
@@ -283,7 +291,7 @@ class MessageReader:
             data = self._files.pread(segment.handle, min(BLOCK_HEADER.size, most), at)  # the block may be readable
         self._ask_ahead(segment, at + len(data))
         if len(data) >= BLOCK_HEADER.size and not _holds_block(data, 0):
-            length = BLOCK_HEADER.size + BLOCK_HEADER.unpack_from(data)[3]
+            length = BLOCK_HEADER.size + BLOCK_LENGTH.unpack_from(data)[0]
             if length <= segment.end - at:
                 data = self._files.pread(segment.handle, length, at)
         self._chunk = segment.number, at, data
@@ -300,23 +308,7 @@ class MessageReader:
         if descriptor is not None and begin < segment.end:
             os.posix_fadvise(descriptor, begin, min(at + AHEAD_BYTES, segment.end) - begin, os.POSIX_FADV_WILLNEED)
 
-    def _keep(self, key: tuple[int, int], block: _Block, length: int) -> None:
-        self._kept[key] = block, length
-        self._kept_bytes += length
-        while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
-            _, (_, freed) = self._kept.popitem(last=False)
-            self._kept_bytes -= freed
-
 
 def _holds_block(data: bytes, at: int) -> bool:
-    size = BLOCK_HEADER.size
-    return len(data) >= at + size and len(data) >= at + size + BLOCK_HEADER.unpack_from(data, at)[3]
-
-
-def _merged(found: list[Put], puts: list[Put]) -> list[Put]:
-    """Both, by number; of a message that is in both, the later put."""
-    if not found or not puts or found[-1].message < puts[0].message:
-        found += puts
-        return found
-    by_number = {put.message: put for put in found} | {put.message: put for put in puts}
-    return [by_number[number] for number in sorted(by_number)]
+    whole = at + BLOCK_HEADER.size
+    return len(data) >= whole and len(data) >= whole + BLOCK_LENGTH.unpack_from(data, at)[0]
