@@ -669,14 +669,14 @@ tally(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
     }
     Py_ssize_t bytes = 0, expiring = 0, flagged = 0;
     for (Py_ssize_t at = 0; at < PyList_GET_SIZE(given[0]); at++) {
-        PyObject **entry = fields_of(PyList_GET_ITEM(given[0], at), ENTRY_FIELDS);
-        Py_ssize_t size = entry == NULL ? -1 : size_of(entry[ENTRY_DATA]);
-        int expires = size < 0 ? -1 : PyObject_IsTrue(entry[ENTRY_EXPIRES]);
+        PyObject *held = Py_NewRef(PyList_GET_ITEM(given[0], at)); /* measuring may run Python code */
+        PyObject **entry = fields_of(held, ENTRY_FIELDS);
+        int expires = entry == NULL || !add_size(&bytes, entry[ENTRY_DATA]) ? -1 : PyObject_IsTrue(entry[ENTRY_EXPIRES]);
         long flags = expires < 0 ? -1 : PyLong_AsLong(entry[ENTRY_FLAGS]);
+        Py_DECREF(held);
         if (PyErr_Occurred()) {
             return NULL;
         }
-        bytes += size;
         expiring += expires;
         flagged += (flags & flag) != 0;
     }

@@ -264,7 +264,7 @@ def entries_by(functions: Any, read: list[Put]) -> list[Entry]:
     before = recorded_entries._plain_entries  # pyright: ignore[reportPrivateUsage]
     recorded_entries._plain_entries = functions and functions.plain_entries  # pyright: ignore[reportPrivateUsage]
     try:
-        return RecordedEntries().all_of(Reading(read, 0))
+        return RecordedEntries().all_of(Reading([read], 0, sum(len(each.payload) for each in read)))
     finally:
         recorded_entries._plain_entries = before  # pyright: ignore[reportPrivateUsage]
 

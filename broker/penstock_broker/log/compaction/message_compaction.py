@@ -184,7 +184,8 @@ class Compaction:
                 yield from self._begin(each)
             yield from self._gather(found, sources)
             for each in found:
-                if not each.segment.is_fixed:
+                # It may have been recycled before its acks were looked for: nothing is known of it then.
+                if not each.segment.is_fixed and self._is_there(each.segment):
                     yield from self._decide(each, largest_share(is_full=is_full))
         finally:
             usage.watch = None
