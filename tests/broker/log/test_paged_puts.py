@@ -65,6 +65,15 @@ def test_copies_lie_where_they_were_written_last() -> None:
     assert list(puts.copies()) == [(3, 4, 6)]
 
 
+def test_copies_that_come_behind_higher_numbers_of_their_segment_are_found() -> None:
+    """Nothing is left of what was before: the first copy looks like a new message, and so do those behind it."""
+    puts = paged((14, range(100, 104)), (14, range(9, 12)), (15, range(104, 110)), (14, range(60, 61)))
+    assert [puts.segment_of(number) for number in (9, 11, 60, 100, 104)] == [14, 14, 14, 14, 15]
+    assert puts.ack(7, [10]) == {14}
+    assert puts.take(9) == (14, (7, 8))
+    assert puts.take(10) == (14, (8,))
+
+
 def run(*numbers: range, expires: int = 0) -> LiveRun:
     batch = Batch(1, BOTH, is_copied=False)
     for each in numbers:

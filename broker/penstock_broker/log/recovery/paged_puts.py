@@ -196,7 +196,10 @@ class PagedPuts:
             known = self._copies.setdefault(segment, _Span(segment, first, last))
             known.first, known.last = min(known.first, first), max(known.last, last)
         elif spans and spans[-1].segment == segment:
-            spans[-1].last = max(spans[-1].last, last)
+            # Copies look like new messages where nothing is left of what was before; they need not ascend.
+            known = spans[-1]
+            known.first, known.last = min(known.first, first), max(known.last, last)
+            self._span_firsts[-1] = known.first
         else:
             spans.append(_Span(segment, first, last))
             self._span_firsts.append(first)
