@@ -85,6 +85,12 @@ class SteppingTime:
 
     def __init__(self) -> None:
         self.us = 1_700_000_000_000_000
+        self._idle_seconds = 0.0
+
+    def idle_seconds(self) -> float:
+        """For slices of idle work: 50 us per look."""
+        self._idle_seconds += 50e-6
+        return self._idle_seconds
 
     def now_us(self) -> int:
         self.us += 100
@@ -124,9 +130,9 @@ class Rig:
         settings = BrokerSettings(listeners=(self._listener(),), memory=memory).for_dev()
         self.files = CountingFiles()
         sync = LogOptions(segment_bytes=(32 if scenario.mebibytes else 4) << 20, sync=SyncChoice.INLINE)
-        self.log, recovered = Log.open(folder / "log", files=self.files, options=sync)
-        ports = listeners.listeners_of(settings)
         self.clock = SteppingTime()
+        self.log, recovered = Log.open(folder / "log", files=self.files, options=sync, timer=self.clock.idle_seconds)
+        ports = listeners.listeners_of(settings)
         clock = Clock(self.clock.now_us, self.clock.now_ms, seconds=lambda: 0.0)
         self.loop = assemble(settings, self.log, recovered, ports, clock)
         ports[0].bind()

@@ -112,7 +112,7 @@ def compare(figures: Figures) -> int:
     ]
     for line in worse:
         print("MORE THAN THE BASELINE:", line)
-    too_deep = [(name, ratio) for name, ratio in _ratios(figures) if ratio > DEEPER]
+    too_deep = [(name, ratio) for name, ratio in _ratios(figures) if ratio > DEEPER * (1 + TOLERANCE)]
     for name, ratio in too_deep:
         print(f"MORE THAN {DEEPER} OF WHAT IT TAKES IN MEMORY: {name}: {ratio:.2f}")
     return int(bool(worse or too_deep))
