@@ -40,10 +40,13 @@ def test_losing_every_unsynced_byte_loses_nothing_that_was_accepted(tmp_path: Pa
 
 
 def test_without_fdatasync_this_test_is_red(tmp_path: Path) -> None:
-    """The same on a disk whose fdatasync returns and does nothing: messages are lacking, and this check sees it."""
+    """The same on a disk whose fdatasync returns and does nothing: messages are lacking, and this check sees it.
+
+    The deep backlog lacks its messages always. The other subscriptions may have taken all of theirs before the kill.
+    """
     outcome = kill_often(tmp_path, "forgetful", 1, SEED)
     assert not outcome.is_clean
-    assert all(outcome.lacking.values())
+    assert outcome.lacking["deep"] == outcome.accepted
 
 
 @pytest.mark.parametrize("files", ["failing", "failing-points"])
