@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock_broker.log import Log, LogOptions, SyncChoice
+from penstock_broker.log.compaction import ack_compaction
 
 EXAMPLES = int(os.environ.get("PENSTOCK_LOG_EXAMPLES", "10"))  # more for a long search
 SEGMENT = 64 * 1024
@@ -20,15 +21,17 @@ A_FEW = 13
 """Segments: 4 of slack and up to 4 kept for their acks, both raised by a seventh; those since the last checkpoint."""
 RECORD = 32
 """Bytes of a put besides its payload."""
+MOST_TURNS = 2000
+"""In so many turns of nothing but idle work everything is done that is worth doing."""
 
 
 class Kept:
-    """A log of two queues, and what is alive in it."""
+    """A log of some queues, and what is alive in it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, queues: int = 2) -> None:
         self.folder, self.files, self.now = folder, SimulatedFiles(), 0
         self.log = self._opened()
-        self.queues = tuple(self.log.next_incarnation() for _ in range(2))
+        self.queues = tuple(self.log.next_incarnation() for _ in range(queues))
         for index, queue in enumerate(self.queues):
             self.log.topology("queue", str(index), b"", queue)
         self.live: dict[int, dict[int, bytes]] = {queue: {} for queue in self.queues}
@@ -77,12 +80,15 @@ class Kept:
         for _ in range(2 * SEGMENT // 4000):
             self.log.topology("exchange", "x", bytes(4000))
             self.turn()
+        turns = 0
         while True:
             self.now += 10_000  # after which it may look again
             if not self.log.wants_maintenance:
                 return
             while self.log.wants_maintenance:
                 self.turn()
+                turns += 1
+                assert turns < MOST_TURNS, f"idle work without end, with {self.log.segments} segments"
 
     def restart(self) -> None:
         """kill -9; the same is alive as before."""
@@ -175,6 +181,35 @@ def test_a_body_in_parts_of_which_few_stay(tmp_path: Path) -> None:
         if index % 8:
             log.take(queue, number)
     log.turn()
+    log.check()
+
+
+@pytest.mark.parametrize("spans", [ack_compaction.MOST_SPANS, 1000])
+def test_acks_that_need_as_much_room_when_they_are_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: int
+) -> None:
+    """Three queues have taken every other message of short ones that the fourth keeps, so no acks follow each other."""
+    monkeypatch.setattr(ack_compaction, "MOST_SPANS", spans)
+    log = Kept(tmp_path, queues=4)
+    put: list[int] = []
+    while len(put) < 30_000:
+        put += [log.put(8, log.queues) for _ in range(60)]
+        log.turn()
+    for queue in log.queues[1:]:
+        for number in put[::2]:
+            log.take(queue, number)
+    log.turn()
+    log.settle()
+    settled = log.log.sequence
+    log.settle()
+    assert log.log.sequence < settled + 100, "nothing more is written than what was put"
+    log.restart()
+    for number in put[1:]:
+        for queue in log.queues:
+            log.take(queue, number)
+    log.turn()
+    log.settle()
+    assert log.log.segments <= A_FEW
     log.check()
 
 

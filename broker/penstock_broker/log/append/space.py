@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from penstock_broker.log.append.digest_writer import DigestWriter
 from penstock_broker.log.append.recycler import Recycler
-from penstock_broker.log.compaction.ack_compaction import AckCompaction, write_acks
+from penstock_broker.log.compaction.ack_compaction import AckCompaction
 from penstock_broker.log.compaction.message_compaction import Compaction
 from penstock_broker.log.compaction.turn_share import share_ms
 from penstock_broker.log.disk.files import FileLayer
@@ -144,7 +144,7 @@ class Space:
         if self._acks_want_work():
             acks = self._acks.work(more)
             if acks is not None:
-                write_acks(self._writer, acks, first_message)
+                self._acks.write(self._writer, acks, first_message)
         elif self._messages_want_work():
             self._messages.work(more, first_message)
         elif self._digests.wants_work(is_full=self._spares.full):

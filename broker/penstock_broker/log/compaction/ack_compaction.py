@@ -5,21 +5,25 @@ segment, then those with acks of its neighbours, then those with acks of what li
 that was written behind it. Where that happens, the acks that name segments with messages are read, in slices, from the
 segments that are kept for their acks alone, and written once more. Once that is synced, these segments are free.
 
+What is written once more may need as much room as before: acks of messages between which others were left. So it is
+known how much was written last, and acks are gathered again only where twice as much is kept for them: else a log would
+write the same acks for ever, and grow.
+
 Acks are sets: a repeated one changes nothing. Sources: docs/reference/log-format.md, "Writing";
 docs/decisions/041-segments-and-checkpoint.md.
 """
 
 import logging
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from struct import error as StructError
 
+from penstock_broker.log.compaction.gathered_acks import GatheredAcks
 from penstock_broker.log.disk.files import Buffer, FileLayer
-from penstock_broker.log.format.record_codec import Malformed, ack_record, acks_in, chunks, split
-from penstock_broker.log.format.records import Ack, EndReason
+from penstock_broker.log.format.record_codec import Malformed, acks_in, split
+from penstock_broker.log.format.records import Ack
 from penstock_broker.log.segments.segment_reader import sound_blocks
-from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage, Span
+from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
 from penstock_broker.log.write.writer import SegmentWriter
 
 LOGGER = logging.getLogger(__name__)
@@ -28,8 +32,11 @@ LEAST_SEGMENTS = 4
 """With fewer segments that are kept for their acks alone, compaction is not worth its cost."""
 LARGEST_SHARE = 8
 """One segment in so many may be kept for its acks alone."""
-LONG_RUN = 5
-"""Consecutive numbers from which on a range is shorter than a list."""
+LEAST_GAIN = 2
+"""So many times as much as their acks take is kept for them, or they are not written once more."""
+MOST_SPANS = 500_000
+"""So many stretches of numbers are gathered at most, 16 bytes each: what names other segments waits for the next time.
+Of one segment all are gathered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,8 @@ class CompactedAcks:
     held: frozenset[int]
     """Numbers of segments."""
     sources: tuple[Segment, ...]
+    is_part: bool
+    """Acks that name messages in other segments were left out, for the sake of memory."""
 
 
 class AckCompaction:
@@ -55,6 +64,10 @@ class AckCompaction:
         self._unreadable: set[int] = set()
         self._steps: Iterator[None] | None = None
         self._done: CompactedAcks | None = None
+        self._moved_by = 0
+        """The block by which acks were written once more last."""
+        self._written: dict[int, float] = {}
+        """By segment with messages: about how many bytes the acks of these took when they were written once more."""
 
     @property
     def is_active(self) -> bool:
@@ -69,7 +82,7 @@ class AckCompaction:
         """
         usage = self._usage
         look = usage.segments[-1].number, usage.emptied, is_full
-        if self._steps is None and look != self._looked_at and synced >= usage.emptied_by:
+        if self._steps is None and look != self._looked_at and synced >= max(usage.emptied_by, self._moved_by):
             self._looked_at = look
             self._begin(kept_from, synced, is_full=is_full)
         return self._steps is not None
@@ -82,6 +95,22 @@ class AckCompaction:
         self._steps = None
         done, self._done = self._done, None
         return done
+
+    def write(self, writer: SegmentWriter, acks: CompactedAcks, first_message: int) -> None:
+        """Write acks once more. Their segments are free once that is synced, if nothing else keeps them.
+
+        Called between turns. `first_message`: no put that is still to be written has a lower number. Raises OSError.
+        """
+        touched = writer.place(acks.records, {}, first_message) if acks.records else []
+        for segment in touched:
+            segment.acks_into |= acks.held - {segment.number}
+        for source in acks.sources:
+            source.acks_into -= acks.held
+            source.released_by = max(source.released_by, writer.sequence)
+        writer.usage.acks_moved()
+        self._moved_by = writer.sequence
+        if acks.is_part:
+            self._looked_at = 0, 0, False  # the rest is next
 
     def _begin(self, kept_from: int, synced: int, *, is_full: bool) -> None:
         segments, by_number = self._usage.segments, self._usage.by_number
@@ -97,34 +126,42 @@ class AckCompaction:
         named = {number for segment in idle for number in segment.acks_into}
         held = frozenset(number for number in named - numbers if number in by_number)
         least = 1 if is_full else max(LEAST_SEGMENTS, len(segments) // LARGEST_SHARE)
-        if held and len(idle) >= least and numbers.isdisjoint(self._unreadable):
+        self._written = {number: size for number, size in self._written.items() if number in by_number}
+        tight = sum(self._written.values()) / segments[-1].size
+        kept = _kept_for_acks(idle, by_number)
+        if held and kept >= max(least, LEAST_GAIN * tight) and numbers.isdisjoint(self._unreadable):
             self._steps = self._gather(held, tuple(segment for segment in idle if segment.acks_into & held))
 
     def _gather(self, held: frozenset[int], sources: tuple[Segment, ...]) -> Iterator[None]:
-        by_number = self._usage.by_number
-        wanted = _wanted(by_number[number] for number in held if number in by_number)  # others are recycled meanwhile
-        firsts = [first for first, _ in wanted]
-        found: dict[tuple[int, int], list[Span]] = {}
+        found, is_part = GatheredAcks(self._left(held)), False
         for source in sources:
             try:
                 for ack in self._acks(source):
                     if ack is not None and ack.incarnation in self._usage.queues:
-                        spans = found.setdefault((ack.incarnation, ack.reason), [])
-                        low = max(0, bisect_right(firsts, ack.messages[0]) - 1)
-                        high = bisect_right(firsts, ack.messages[-1])
-                        spans += [
-                            span for first, last in wanted[low:high] for span in _within(ack.messages, first, last)
-                        ]
+                        found.add(ack)
                     yield
+                    while found.spans > MOST_SPANS and len(held) > 1:
+                        held, is_part = self._half(held), True
+                        yield from found.restrict(self._left(held))
             except (Malformed, StructError, ValueError) as error:
                 LOGGER.warning("segment %d can't be read, so that nothing behind it is freed: %s", source.number, error)
                 self._unreadable.add(source.number)
                 return
         records: list[Buffer] = []
-        for (incarnation, reason), spans in found.items():
-            records += self._records(incarnation, EndReason(reason), spans)
+        for record in found.records(self._most):
+            if record is not None:
+                records.append(record)
             yield
-        self._done = CompactedAcks(records, held, sources)
+        self._written |= dict.fromkeys(held, sum(map(len, records)) / len(held))
+        self._done = CompactedAcks(records, held, sources, is_part)
+
+    def _half(self, held: frozenset[int]) -> frozenset[int]:
+        """Half of the segments; first those whose acks were not written once more before: each has its turn."""
+        return frozenset(sorted(held, key=lambda number: (number in self._written, number))[: len(held) // 2])
+
+    def _left(self, held: frozenset[int]) -> list[Segment]:
+        """Of the segments with these numbers those that were not recycled meanwhile."""
+        return [self._usage.by_number[number] for number in held if number in self._usage.by_number]
 
     def _acks(self, segment: Segment) -> Iterator[Ack | None]:
         """The acks of the segment; before those of each record comes None, so that the caller can stop in between."""
@@ -138,56 +175,11 @@ class AckCompaction:
                 yield None
                 yield from acks_in(kind, flags, body)
 
-    def _records(self, incarnation: int, reason: EndReason, spans: list[Span]) -> Iterator[bytes]:
-        single: list[int] = []
-        for first, last in _joined(spans):
-            if last - first + 1 >= LONG_RUN:
-                yield ack_record(incarnation, range(first, last + 1), reason)
-            else:
-                single += range(first, last + 1)
-        for chunk in chunks(single, self._most):
-            yield ack_record(incarnation, chunk, reason)
 
-
-def _wanted(segments: Iterable[Segment]) -> list[Span]:
-    """The numbers of all puts in these segments, as ascending spans."""
-    spans: list[Span] = []
-    for segment in segments:
-        spans += [(segment.first_message, segment.last_message), *segment.copied]
-    return list(_joined(spans))
-
-
-def _within(messages: Sequence[int], first: int, last: int) -> Iterator[Span]:
-    """Of ascending numbers, those from `first` to `last`, as spans."""
-    if isinstance(messages, range):
-        if messages.start <= last and messages.stop > first:
-            yield max(messages.start, first), min(messages.stop - 1, last)
-        return
-    yield from ((message, message) for message in messages if first <= message <= last)
-
-
-def _joined(spans: list[Span]) -> Iterator[Span]:
-    """The same numbers in as few spans as possible, ascending."""
-    spans.sort()
-    at = 0
-    while at < len(spans):
-        first, last = spans[at]
-        at += 1
-        while at < len(spans) and spans[at][0] <= last + 1:
-            last = max(last, spans[at][1])
-            at += 1
-        yield first, last
-
-
-def write_acks(writer: SegmentWriter, acks: CompactedAcks, first_message: int) -> None:
-    """Write acks once more. The segments that held them are free once that is synced, if nothing else keeps them.
-
-    Called between turns. `first_message`: no put that is still to be written has a lower number. Raises OSError.
-    """
-    touched = writer.place(acks.records, {}, first_message) if acks.records else []
-    for segment in touched:
-        segment.acks_into |= acks.held - {segment.number}
-    for source in acks.sources:
-        source.acks_into -= acks.held
-        source.released_by = max(source.released_by, writer.sequence)
-    writer.usage.acks_moved()
+def _kept_for_acks(idle: Sequence[Segment], by_number: Mapping[int, Segment]) -> int:
+    """How many of these segments, ascending, are not recycled for the sake of their acks; the others soon will be."""
+    over: set[int] = set()
+    for segment in idle:
+        if all(number in over or number not in by_number for number in segment.acks_into):
+            over.add(segment.number)
+    return len(idle) - len(over)
