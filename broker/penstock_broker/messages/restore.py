@@ -66,6 +66,10 @@ def restore(
         restored(done, total)
         node = documents.load_queue(document.key, document.payload, document.incarnation, now_us)
         topology.restore_queue(node)
+        lost = recovered.lost.get(document.incarnation, 0)
+        node.queue.totals.lost_at_restart += lost
+        if lost:  # the log tells of each loss once, so the new total is written at once
+            topology.put_queue(node)
         fill(node.queue)
     for done, document in enumerate(subscriptions, len(queues)):
         restored(done, total)
@@ -74,7 +78,7 @@ def restore(
         topology.restore(subscription)
         lost = recovered.lost.get(document.incarnation, 0)
         subscription.queue.totals.lost_at_restart += lost
-        if lost:  # the log tells of each loss once, so the new total is written at once
+        if lost:
             topology.write(subscription)
         fill(subscription.queue)
     restored(total, total)
@@ -93,9 +97,13 @@ def restore(
 
 
 def record_losses(topology: Topology) -> None:
-    """Record, at an orderly stop, how many messages each lasting subscription loses by the stop (those that were sent
-    as not durable), and since when it is unused. After a crash this is not known.
+    """Record, at an orderly stop, how many messages each lasting subscription and durable queue loses by the stop
+    (those that were sent as not durable), and since when a subscription is unused. After a crash this is not known.
     """
+    for node in topology.queues.values():
+        if node.durable and node.queue.volatile:
+            node.queue.totals.lost_at_restart += node.queue.volatile
+            topology.put_queue(node)
     for subscription in topology.subscriptions.values():
         queue = subscription.queue
         lost = queue.volatile if subscription.is_logged else 0

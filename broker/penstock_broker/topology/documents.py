@@ -109,6 +109,7 @@ class QueueDocument(TopologyDocument):
     persistence: Persistence | None
     limits: QueueLimits
     delivery: DeliveryPolicy | None = None
+    lost_at_restart: int = 0
 
 
 def managed_of(owner: Owner | None, client_overrides: str) -> OwnerMark | None:
@@ -140,6 +141,7 @@ def dump(record: Exchange | Subscription | PointToPointQueue) -> bytes:
                 persistence=record.persistence,
                 limits=record.limits,
                 delivery=record.delivery,
+                lost_at_restart=record.queue.totals.lost_at_restart,
             ).dump()
 
 
@@ -225,7 +227,7 @@ def load_subscription(payload: bytes, incarnation: int, now_us: int) -> Subscrip
 def load_queue(name: str, payload: bytes, incarnation: int, now_us: int) -> PointToPointQueue:
     """The point-to-point queue of a document, still empty."""
     document = QueueDocument.load(payload)
-    return PointToPointQueue(
+    node = PointToPointQueue(
         name=name,
         durable=document.durable,
         made_by_name=document.made_by_name,
@@ -234,3 +236,5 @@ def load_queue(name: str, payload: bytes, incarnation: int, now_us: int) -> Poin
         limits=document.limits,
         delivery=document.delivery,
     )
+    node.queue.totals.lost_at_restart = document.lost_at_restart
+    return node

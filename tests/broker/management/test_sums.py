@@ -333,8 +333,7 @@ class Sums(RuleBasedStateMachine):
                 self.consumers.pop()[0].drop()
             queue = self.jobs
             waiting = [entry for _, entry in queue.everything()] + list(queue.expiry.expired)
-            if not self.is_queue:  # a queue keeps no such count
-                self.lost += sum(1 for entry in waiting if not entry[FLAGS] & LOGGED)
+            self.lost += sum(1 for entry in waiting if not entry[FLAGS] & LOGGED)
             restore.record_losses(self.timed.broker.topology)
             self.timed.turn()
         self.timed.restart()

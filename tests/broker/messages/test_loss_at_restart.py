@@ -1,7 +1,7 @@
-"""What a subscription has lost with a segment is counted in its state at the start that finds out, and not forgotten.
+"""What a subscription or queue lost with a segment is counted in its state at the start that finds out, and is kept.
 
-The log tells of each loss at one start only (docs/decisions/086-lost-segments.md), so nothing may have to happen to the
-subscription before the new total is in the log.
+The log tells of each loss at one start only (docs/decisions/086-lost-segments.md), so nothing may have to happen to
+either before the new total is in the log.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
@@ -38,16 +38,22 @@ def subscribe(peer: Peer) -> None:
 
 
 def stands(broker: SteppedBroker) -> tuple[int, int]:
-    """Of the subscription: the messages that wait, and those that a restart has lost."""
-    (subscription,) = broker.broker.topology.subscriptions.values()
-    return subscription.queue.depth, subscription.queue.totals.lost_at_restart
+    """Of the subscription or the queue: the messages that wait, and those that a restart has lost."""
+    (record,) = broker.broker.topology.by_incarnation.values()
+    return record.queue.depth, record.queue.totals.lost_at_restart
 
 
-def test_what_a_missing_segment_held_is_still_counted_after_a_further_restart(broker: SteppedBroker) -> None:
+@pytest.mark.parametrize("address", ["amq.topic/news", "jobs"])
+def test_what_a_missing_segment_held_is_still_counted_after_a_further_restart(
+    broker: SteppedBroker, address: str
+) -> None:
     peer = broker.connect()
-    subscribe(peer)
+    if address == "jobs":
+        broker.broker.topology.make_queue("jobs", durable=True, now_us=0)
+    else:
+        subscribe(peer)
     for _ in range(MESSAGES // 20):
-        assert peer.send("amq.topic/news", *[Message(body=bytes(1000), durable=True)] * 20) == ["accepted"] * 20
+        assert peer.send(address, *[Message(body=bytes(1000), durable=True)] * 20) == ["accepted"] * 20
     assert stands(broker) == (MESSAGES, 0)
     [second] = [path for path in broker.files.paths() if path.name == "segment-0000000000000002.log"]
     broker.files.unlink(second)

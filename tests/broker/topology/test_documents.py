@@ -102,7 +102,9 @@ def test_a_queue_comes_back() -> None:
         limits=management.QueueLimits(max_messages=9),
         delivery=management.DeliveryPolicy(expiry="orders/late"),
     )
+    node.queue.totals.lost_at_restart = 4
     again = documents.load_queue("q", documents.dump(node), 3, 0)
+    assert again.queue.totals.lost_at_restart == 4
     assert (again.name, again.durable, again.persistence, again.limits, again.delivery) == (
         "q",
         True,
@@ -172,3 +174,4 @@ def test_a_release_before_reads_what_is_written_now() -> None:
 def test_documents_of_the_first_version_say_nothing_of_delivery() -> None:
     queue = documents.load_queue("q", b'{"durable":true,"persistence":null,"limits":{}}', 3, 0)
     assert queue.delivery is None
+    assert queue.queue.totals.lost_at_restart == 0
