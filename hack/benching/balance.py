@@ -20,7 +20,7 @@ from typing import Any
 
 from benching.brokers import PARTS, TESTS, Broker, cpu_seconds, penstock
 
-__all__ = ["balance"]
+__all__ = ["LEAST_SECONDS", "balance"]
 
 BULK = "amq.topic/bulk"
 PACED = "amq.fanout"
@@ -28,6 +28,8 @@ PACED_RATE = 1_000
 CLIENT_NICE = -15
 WARM_SECONDS = 1.5
 """At the beginning of a phase, which do not count."""
+LEAST_SECONDS = 6
+"""Of a phase: with fewer the steady flow has no full second that counts."""
 
 Line = dict[str, Any]
 
