@@ -18,8 +18,8 @@ import pytest
 from broker.log.simulated_files import SimulatedFiles
 
 from penstock_broker.log import log
-from penstock_broker.log.append import recycler, space
-from penstock_broker.log.compaction import survivors
+from penstock_broker.log.append import recycler
+from penstock_broker.log.compaction import ack_compaction, survivors
 from penstock_broker.log.disk import syncers
 from penstock_broker.log.disk.files import Buffer, FileLayer
 from penstock_broker.log.format import blocks
@@ -214,9 +214,9 @@ def _moved_parts_unawaited(move: Any) -> Any:
 
 
 def _moved_acks_unawaited(write: Any) -> Any:
-    def written(made: Any, acks: Any, first_message: int) -> None:
+    def written(compaction: Any, made: Any, acks: Any, first_message: int) -> None:
         before = [source.released_by for source in acks.sources]
-        write(made, acks, first_message)
+        write(compaction, made, acks, first_message)
         for source, released_by in zip(acks.sources, before, strict=True):
             source.released_by = released_by
 
@@ -224,7 +224,7 @@ def _moved_acks_unawaited(write: Any) -> Any:
 
 
 def _acks_unmoved(_: object) -> Any:
-    def written(made: Any, acks: Any, first_message: int) -> None:
+    def written(compaction: Any, made: Any, acks: Any, first_message: int) -> None:
         for source in acks.sources:
             source.acks_into -= acks.held
         made.usage.acks_moved()
@@ -270,7 +270,7 @@ def _both(one: Off, other: Off) -> Off:
 _END: Final = _instead(recycler, "_Leaving", _end_unawaited)
 _FREED: Final = _instead(segment_usage.SegmentUsage, "_lower", _release_unnoted)
 _CHECKPOINT: Final = _instead(checkpoint.CheckpointSchedule, "note_checkpoint", _checkpoint_unawaited)
-_MOVED_ACKS: Final = _instead(space, "write_acks", _moved_acks_unawaited)
+_MOVED_ACKS: Final = _instead(ack_compaction.AckCompaction, "write", _moved_acks_unawaited)
 _PARTS: Final = _instead(segment_usage.SegmentUsage, "move_part", _moved_parts_unawaited)
 
 
@@ -311,7 +311,9 @@ OFF: Final[dict[str, Off]] = {
     ),
     "a segment is recycled when the record of its end is synced": _END,
     "acks stay as long as the puts that they name": _instead(segment_usage.SegmentUsage, "ack", _acks_forgotten),
-    "acks that keep segments are written again before these are free": _instead(space, "write_acks", _acks_unmoved),
+    "acks that keep segments are written again before these are free": _instead(
+        ack_compaction.AckCompaction, "write", _acks_unmoved
+    ),
     "a segment is over when its acks that were written again are synced": _MOVED_ACKS,
     "a segment is recycled when its acks that were written again, or the record of its end, are synced": _both(
         _MOVED_ACKS, _END
