@@ -45,15 +45,23 @@ public class JavaxTest {
         broker.start();
     }
 
+    /**
+     * Closes each context once it is connected again.
+     *
+     * <p>Qpid JMS (FailoverProvider.initializeNewConnection) leaves a session that is closed while it reconnects out of what it
+     * makes anew, and then fails in the close: "session is null". An answered request shows that it is connected again.
+     */
     @After
     public void stopBroker() {
+        contexts.forEach(JMSContext::createTemporaryQueue);
         contexts.forEach(JMSContext::close);
         broker.close();
     }
 
     /** A context that survives restarts. */
     private JMSContext context(int mode) {
-        String uri = "failover:(amqp://" + broker.address() + ")?failover.reconnectDelay=50&failover.useReconnectBackOff=false";
+        String uri = "failover:(amqp://" + broker.address() + ")?failover.reconnectDelay=50&failover.useReconnectBackOff=false"
+                + "&jms.requestTimeout=" + SOON;
         JMSContext context = new JmsConnectionFactory("guest", "guest", uri).createContext(mode);
         contexts.add(context);
         return context;
