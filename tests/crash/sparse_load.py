@@ -1,5 +1,7 @@
 """Traffic that leaves one message of many unconsumed, and how much of the disk the log uses beside what is alive.
 
+All messages are for a subscription that is consumed; a few of them are also for one that nobody has consumed since it
+was made.
 The rate is a maximum at any time: what a stall kept from being sent is not made up for afterwards.
 """
 
@@ -9,16 +11,22 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from crash.kills import SEGMENT_BYTES, Victim
 from crash.load_client import Peer, encoded
 
 BODY_BYTES = 1000
+STAYS = b"\x00\x53\x74\xc1\x09\x02\xa1\x05stays\x41"
+"""Application properties: stays = true."""
+_LEFT = "left|global"
+_DURABLE: dict[str, Any] = {"capabilities": ("topic", "shared", "global"), "durable": True}
 PER_RECORD = 40
 BATCH = 64
 LONGEST_BURST = 0.05
 """Seconds: after a stall, so much of the rate is sent at once at most."""
 TELL_SECONDS = 60
+SILENT_SECONDS = 60
 A_FEW = 12
 """Segments that may be in use besides twice what is alive."""
 
@@ -48,6 +56,8 @@ class Sparse:
     accepted: int = 0
     received: int = 0
     left: int = 0
+    returned: int = 0
+    """Of those that were left, what came when they were asked for at the end: no less."""
     seconds: float = 0.0
     peak: int = 0
     worst: float = 0.0
@@ -83,40 +93,45 @@ def run_sparse(
     """Publish and consume for so many seconds, at most `most` messages a second; about one message in `one_in` stays.
 
     It goes on until `least` messages were received, however slow the machine is.
-    Raises AssertionError if the broker does not accept one. `tell` is called once a minute.
+    What is left is consumed at the end. Raises AssertionError if the broker does not accept a message or give back one
+    that was left. `tell` is called once a minute.
     """
     chance, found = random.Random(seed), Sparse()
     victim = Victim(folder, "aio")
-    message = encoded(bytes(BODY_BYTES), durable=True)
+    taken = encoded(bytes(BODY_BYTES), durable=True)
+    left = encoded(bytes(BODY_BYTES), durable=True, properties=STAYS)
+
+    def next_message() -> bytes:
+        is_left = chance.randrange(one_in) == 0
+        found.left += is_left
+        return left if is_left else taken
 
     def take(_: bytes) -> bool:
-        is_left = chance.randrange(one_in) == 0
         found.received += 1
-        found.left += is_left
-        return not is_left
+        return True
 
     def accepted(numbers: list[int]) -> None:
         found.accepted += len(numbers)
 
     try:
         host, port = victim.start()
+        _subscribe(host, port)
         consumer, producer = Peer(host, port, "consumer"), Peer(host, port, "producer")
         peers = {peer.sock.fileno(): peer for peer in (consumer, producer)}
         poll = select.poll()
         for fd in peers:
             poll.register(fd, select.POLLIN)
-        receiver = consumer.receiver(
-            "sparse|global", "amq.topic/load", take, capabilities=("topic", "shared", "global"), durable=True
-        )
+        receiver = consumer.receiver("sparse|global", "amq.topic/load", take, **_DURABLE)
         sender = producer.sender("sparse", "amq.topic/load", accepted)
         began = looked = told = time.monotonic()
-        pace = Pace(most, began)
+        pace, sent = Pace(most, began), 0
         while (now := time.monotonic()) < began + seconds or found.received < least:
             if receiver.attached:
                 count = min(BATCH, sender.credit, pace.due(now))
                 if count > 0:
-                    sender.send([message] * count)
+                    sender.send([next_message() for _ in range(count)])
                     pace.sent(count)
+                    sent += count
             for fd, peer in peers.items():
                 poll.modify(fd, select.POLLIN if peer.flush() else select.POLLIN | select.POLLOUT)
             for fd, mask in poll.poll(5):
@@ -124,18 +139,60 @@ def run_sparse(
                     peers[fd].read()
             if now - looked >= 1:
                 looked = now
-                _look(folder / "data", found, len(message))
+                _look(folder / "data", found, len(left))
                 found.resident = max(found.resident, victim.resident_bytes())
                 found.seconds = now - began
                 if now - told >= TELL_SECONDS:
                     told = now
                     tell(found)
         found.seconds = time.monotonic() - began
+        _serve(producer, lambda: found.accepted == sent)
         for peer in peers.values():
             peer.free()
+        _take_left(host, port, found)
     finally:
         victim.end()
     return found
+
+
+def _subscribe(host: str, port: int) -> None:
+    """Make the subscription of what stays, and leave it."""
+    peer = Peer(host, port, "absent")
+    receiver = peer.receiver(_LEFT, "amq.topic/load", _never, credit=0, selector="stays = TRUE", **_DURABLE)
+    _serve(peer, lambda: receiver.attached)
+    peer.free()
+
+
+def _take_left(host: str, port: int, found: Sparse) -> None:
+    """Consume what stayed; returns when all of it has come."""
+
+    def take(message: bytes) -> bool:
+        assert STAYS in message[:64], "a message that does not stay"
+        found.returned += 1
+        return True
+
+    peer = Peer(host, port, "back")
+    peer.receiver(_LEFT, "amq.topic/load", take, selector="stays = TRUE", **_DURABLE)
+    _serve(peer, lambda: found.returned >= found.left)
+    peer.free()
+
+
+def _never(_: bytes) -> bool:
+    raise AssertionError("a message without credit")
+
+
+def _serve(peer: Peer, reached: Callable[[], bool | None]) -> None:
+    """Read and write until `reached`. Raises AssertionError if nothing comes for a minute."""
+    poll, silent = select.poll(), 0
+    poll.register(peer.sock.fileno(), select.POLLIN)
+    while not reached():
+        poll.modify(peer.sock.fileno(), select.POLLIN if peer.flush() else select.POLLIN | select.POLLOUT)
+        ready = poll.poll(1000)
+        silent = 0 if ready else silent + 1
+        assert silent < SILENT_SECONDS, "the broker has not given what it should"
+        for _, mask in ready:
+            if mask & ~select.POLLOUT:
+                peer.read()
 
 
 def _look(data: Path, found: Sparse, length: int) -> None:

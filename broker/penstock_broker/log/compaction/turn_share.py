@@ -10,6 +10,7 @@ __all__ = ["LEAST_MS", "MOST_MS", "NORMAL_SEGMENTS", "TURN_MS", "share_ms"]
 
 LEAST_MS: Final = 1.0
 MOST_MS: Final = 3.0
+"""Of a turn that is not longer than it may be."""
 TURN_MS: Final = 5.0
 """Milliseconds that a turn may take with all that it does."""
 NORMAL_SEGMENTS: Final = 4
@@ -19,12 +20,14 @@ SEGMENTS_PER_MS: Final = 4
 
 
 def share_ms(segments: int, alive: float, spent_ms: float, *, is_full: bool) -> float:
-    """Milliseconds of this turn, from `LEAST_MS` to `MOST_MS`.
+    """Milliseconds of this turn, at least `LEAST_MS`.
 
     `segments`: how many are in use; `alive`: how many what is alive would fill. `spent_ms`: what the turn has taken
     already. `is_full`: the disk is full, so that publishers may be waiting. With the least share a turn may take longer
-    than `TURN_MS`, if it already has.
+    than `TURN_MS`. One that already has gives up to half as much as it has taken: on a machine with too much to do all
+    turns are long, and what leaves compaction the least of each would let the log grow for as long as that lasts.
     """
     behind = segments - 2 * alive - NORMAL_SEGMENTS
-    wanted = MOST_MS if is_full else min(LEAST_MS + behind / SEGMENTS_PER_MS, MOST_MS)
-    return max(LEAST_MS, min(wanted, TURN_MS - spent_ms))
+    most = min(MOST_MS, TURN_MS - spent_ms) if spent_ms < TURN_MS else spent_ms / 2
+    wanted = most if is_full else min(LEAST_MS + behind / SEGMENTS_PER_MS, most)
+    return max(LEAST_MS, wanted)
