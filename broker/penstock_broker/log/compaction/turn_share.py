@@ -16,7 +16,7 @@ TURN_MS: Final = 5.0
 NORMAL_SEGMENTS: Final = 4
 """Segments beside twice what is alive that are in use while compaction keeps up."""
 SEGMENTS_PER_MS: Final = 4
-"""So many segments more give it a millisecond more."""
+"""So many segments more give it a millisecond more, of a turn that is not longer than it may be."""
 
 
 def share_ms(segments: int, alive: float, spent_ms: float, *, is_full: bool) -> float:
@@ -24,10 +24,15 @@ def share_ms(segments: int, alive: float, spent_ms: float, *, is_full: bool) -> 
 
     `segments`: how many are in use; `alive`: how many what is alive would fill. `spent_ms`: what the turn has taken
     already. `is_full`: the disk is full, so that publishers may be waiting. With the least share a turn may take longer
-    than `TURN_MS`. One that already has gives up to half as much as it has taken: on a machine with too much to do all
-    turns are long, and what leaves compaction the least of each would let the log grow for as long as that lasts.
+    than `TURN_MS`. One that already has gives in proportion to its length, up to half as much as it has taken: on a
+    machine with too much to do turns are long and few, and as much as of a short turn would let the log grow for as
+    long as that lasts.
     """
     behind = segments - 2 * alive - NORMAL_SEGMENTS
-    most = min(MOST_MS, TURN_MS - spent_ms) if spent_ms < TURN_MS else spent_ms / 2
-    wanted = most if is_full else min(LEAST_MS + behind / SEGMENTS_PER_MS, most)
-    return max(LEAST_MS, wanted)
+    wanted = LEAST_MS + behind / SEGMENTS_PER_MS
+    if spent_ms < TURN_MS:
+        most = min(MOST_MS, TURN_MS - spent_ms)
+    else:
+        wanted *= spent_ms / TURN_MS
+        most = spent_ms / 2
+    return max(LEAST_MS, most if is_full else min(wanted, most))
