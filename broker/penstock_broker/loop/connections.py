@@ -201,14 +201,16 @@ class Connections:
         if not connection.flush():
             self.drop(connection)
             return
-        if connection.is_blocked or connection.transport.events_mask & _WRITE:
+        was_blocked = connection.transport.events_mask & _WRITE
+        if connection.is_blocked or was_blocked:
             self._set_mask(connection)
         if connection.endpoint.streams and not connection.is_blocked:
             self._broker.work.streaming.append(connection)
         if connection.reading.unread:
             self._note_behind(connection)  # its Open may be answered now
-        if connection.is_congested:
-            # The peer sent something: its session window may be open again, and what waited for it was just sent.
+        if connection.is_congested or (was_blocked and not connection.is_blocked):
+            # The peer sent something: its session window may be open again, and what waited for it was just sent. Or
+            # its socket takes bytes again, of which epoll tells nothing any more.
             connection.is_congested = False
             for link in connection.endpoint.all_links():
                 dispatch.link_unblocked(self._broker, link)
