@@ -63,7 +63,9 @@ class Sparse:
     worst: float = 0.0
     ratio: float = 0.0
     alive: float = 0.0
-    """Segments that the messages which are left would fill."""
+    """Segments that the messages would fill which are left, or on their way."""
+    on_their_way: int = 0
+    """The most messages at any look that were sent and had not come yet. On a busy machine they are many."""
     segments: int = 0
     """In use at the last look."""
     resident: int = 0
@@ -139,7 +141,7 @@ def run_sparse(
                     peers[fd].read()
             if now - looked >= 1:
                 looked = now
-                _look(folder / "data", found, len(left))
+                _look(folder / "data", found, len(left), sent - found.received)
                 found.resident = max(found.resident, victim.resident_bytes())
                 found.seconds = now - began
                 if now - told >= TELL_SECONDS:
@@ -195,9 +197,11 @@ def _serve(peer: Peer, reached: Callable[[], bool | None]) -> None:
                 peer.read()
 
 
-def _look(data: Path, found: Sparse, length: int) -> None:
+def _look(data: Path, found: Sparse, length: int, on_their_way: int) -> None:
+    """`length`: bytes of a message; `on_their_way`: those that were sent and have not come yet."""
     segments = len(list(data.rglob("segment-*.log")))
-    found.alive = found.left * (length + PER_RECORD) / SEGMENT_BYTES
+    found.on_their_way = max(found.on_their_way, on_their_way)
+    found.alive = (found.left + on_their_way) * (length + PER_RECORD) / SEGMENT_BYTES
     found.segments = segments
     found.peak = max(found.peak, segments)
     found.worst = max(found.worst, segments - 2 * found.alive)
