@@ -161,7 +161,12 @@ class Input:
             return 0
         taken, last, notice = pushed
         if notice is not None:
-            self._work_off(notice, out)
+            before = len(out)
+            try:
+                self._handle(notice, out)
+            except Exception:
+                self._unheard(notice, before, out)
+                raise
             self.drain(out)
         self._given(last)
         return taken
@@ -208,24 +213,26 @@ class Input:
         while (notice := drain(out)) is not None:
             if notice[0] is _ARRIVAL:  # here, because a long message has hundreds of them
                 self._incoming.arrived(notice[1], notice[2], out)
-            else:
-                self._work_off(notice, out)
+                continue
+            before = len(out)
+            try:
+                self._handle(notice, out)
+            except Exception:
+                self._unheard(notice, before, out)
+                raise
 
-    def _work_off(self, notice: Notice, out: list[Event]) -> None:
-        if notice[0] is _ARRIVAL:
-            self._incoming.arrived(notice[1], notice[2], out)
-            return
-        before = len(out)
-        try:
-            self._handle(notice, out)
-        except Exception:
-            if notice[0] is _OUTCOME and len(out) == before:
-                self._engine.unsettled.setdefault(notice[1], notice[2])  # nobody has heard of it
-            raise
+    def _unheard(self, notice: Notice, before: int, out: list[Event]) -> None:
+        """Keep a delivery whose outcome could not be handled with those that are unsettled, to be given back with the
+        connection. `before`: how many events there were.
+        """
+        if notice[0] is _OUTCOME and len(out) == before:
+            self._engine.unsettled.setdefault(notice[1], notice[2])
 
     def _handle(self, notice: Notice, out: list[Event]) -> None:
         """Do what the engine leaves to us; the most frequent first. Raises `WireError`."""
-        if notice[0] is _FLOW:
+        if notice[0] is _ARRIVAL:
+            self._incoming.arrived(notice[1], notice[2], out)
+        elif notice[0] is _FLOW:
             self._flows.flowed(notice[1], out)
         elif notice[0] is _OUTCOME:
             self._settlement.ended(notice[1], notice[2], out)

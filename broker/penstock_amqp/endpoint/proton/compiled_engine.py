@@ -54,9 +54,20 @@ class CompiledEngine(ProtonEngine):
             ffi.collector_pop(collector)
         while True:
             found = _drain(collector, self.receivers, self.unsettled, self.aside, self.unconfirmed, out)
-            if found is None or found[0] != _ASIDE:
-                return None if found is None else self._notice(found, out)
+            if found is None:
+                return None
+            if found[0] != _ASIDE:
+                try:
+                    return self._notice(found, out)
+                except Exception:
+                    self._unheard(found)
+                    raise
             self.recall(found[1])  # it is in `unsettled` then
+
+    def _unheard(self, found: tuple[int, Ptr, Any] | None) -> None:
+        """Nobody will hear of `found`: a delivery that is ended stays with those that are unsettled."""
+        if found is not None and found[0] == _ENDED:
+            self.unsettled.setdefault(found[1], found[2])
 
     def _notice(self, found: tuple[int, Ptr, Any], out: list[Event]) -> Notice | None:
         """What `found` says, which the compiled code has left to us."""
@@ -93,8 +104,12 @@ class CompiledEngine(ProtonEngine):
         if pushed is None:
             return None
         taken, last, held_before, held, missing, found = pushed
-        tap.pushed_pieces(INPUT_VIEW[start : start + taken], last, held_before, held, missing)
-        return taken, taken - last, None if found is None else self._notice(found, out)
+        try:
+            tap.pushed_pieces(INPUT_VIEW[start : start + taken], last, held_before, held, missing)
+            return taken, taken - last, None if found is None else self._notice(found, out)
+        except Exception:
+            self._unheard(found)
+            raise
 
     def send(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> Unsent | None:
         """See `Engine.send`."""
