@@ -201,11 +201,12 @@ class Connections:
         if not connection.flush():
             self.drop(connection)
             return
+        work = self._broker.work
         was_blocked = connection.transport.events_mask & _WRITE
         if connection.is_blocked or was_blocked:
             self._set_mask(connection)
         if connection.endpoint.streams and not connection.is_blocked:
-            self._broker.work.streaming.append(connection)
+            work.streaming.append(connection)
         if connection.reading.unread:
             self._note_behind(connection)  # its Open may be answered now
         if connection.is_congested or (was_blocked and not connection.is_blocked):
@@ -214,6 +215,8 @@ class Connections:
             connection.is_congested = False
             for link in connection.endpoint.all_links():
                 dispatch.link_unblocked(self._broker, link)
+        if work.output_lines.lines:
+            work.visit(work.output_lines.flushed(connection))
         if connection.phase is Phase.CLOSING and not connection.is_blocked:
             self.drop(connection)
 
@@ -226,6 +229,8 @@ class Connections:
                 self._broker.work.streaming.append(connection)
             for link in connection.endpoint.all_links():
                 dispatch.link_unblocked(self._broker, link)
+            work = self._broker.work
+            work.visit(work.output_lines.flushed(connection))
         self._set_mask(connection)
         if connection.phase is Phase.CLOSING and not connection.is_blocked:
             self.drop(connection)
@@ -346,12 +351,19 @@ class Connections:
         self._broker.clients.connections.pop(connection.number, None)
         self.by_fd.pop(fd, None)
         free = partial(connection.free, self._free_endpoint)
-        for step in (partial(self._unregister, connection, fd), free, connection.transport.close):
+        waiting = partial(self._forget_line, connection)
+        for step in (waiting, partial(self._unregister, connection, fd), free, connection.transport.close):
             try:
                 step()
             except Exception:
                 logger.exception("Connection %d was closed, but not everything of it is given back", connection.number)
         connection.phase = Phase.GONE
+
+    def _forget_line(self, connection: Connection) -> None:
+        """Look at the queues that waited for its output: others may consume from them."""
+        work = self._broker.work
+        for queue in work.output_lines.forget(connection):
+            work.schedule(queue)
 
     def _free_endpoint(self, connection: Connection) -> None:
         """Free the engine's side of a connection: not before its deliveries are back in their queues."""

@@ -67,7 +67,7 @@ def flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
         if link.drain and context.is_active:
             broker.work.draining.append(context)
         if link.credit > 0:
-            broker.work.schedule(context.queue)
+            broker.work.schedule_for(context.queue, connection)
     elif isinstance(context, Browser):
         broker.work.browsing.append(context)
     elif isinstance(context, SubscriptionLookup):

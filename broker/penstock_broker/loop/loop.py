@@ -34,10 +34,9 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.loop.acceptor import Acceptor
 from penstock_broker.loop.connections import IDLE_MS, READ, SWEEP_MS, Connections
 from penstock_broker.loop.garbage import YoungCollection
+from penstock_broker.loop.queue_visits import QueueVisits
 from penstock_broker.messages import departures, dispatch, pacing, paging, store
 from penstock_broker.messages.browse import serve_browser
-from penstock_broker.messages.dispatch import Visit
-from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_core.reason import Refuse
 
@@ -46,16 +45,10 @@ __all__ = ["Loop"]
 logger = logging.getLogger(__name__)
 
 TURN_SECONDS: Final = 0.002
-DISPATCH_SECONDS: Final = 0.001
-"""What queues get of a turn at least. Without it, reading could make queues ready faster than they are served."""
 BUSY_READ_BYTES: Final = 16 * 1024
 """What is read of a connection at once while the broker does not keep up: then others do not wait long for their turn,
 and credit of consumers comes in time."""
 MAX_EVENTS: Final = 64
-QUEUE_AGAIN_MS: Final = 1_000
-"""When a queue is looked at again that could not be served."""
-_DONE: Final = Visit.DONE
-"""An attribute of an enum's class takes long to find."""
 CLOSE_MS: Final = 5_000
 """How long clients get, when the broker stops, to take what we still have for them."""
 CLOSED_PER_TURN: Final = 25
@@ -95,8 +88,7 @@ class Loop:
         self._running = False
         self._left: list[tuple[int, int]] = []
         """Descriptors of connections that were ready when a turn's time was over, and their events."""
-        self._paces = False
-        """A queue is behind, or producers wait for one that was."""
+        self._visits = QueueVisits(broker, clock.seconds)
         self._lazy_sync_ms = 0
         self._maintained = False
         """The last turn had idle work of the log to do, and there may be more."""
@@ -170,7 +162,7 @@ class Loop:
             or broker.work.streaming
             or broker.work.fan_outs
             or broker.work.departures
-            or self._paces
+            or self._visits.paces
             or connections.behind
             or self._left
             or disposal
@@ -250,9 +242,10 @@ class Loop:
     def _dispatch(self, deadline: float) -> None:
         broker = self.broker
         if broker.work.ready:
-            self._serve_queues(deadline)
-        elif self._paces:
-            self._paces = pacing.look(broker, ())
+            is_behind = self._visits.serve(deadline)
+            self.connections.read_bytes = BUSY_READ_BYTES if is_behind or self._left else 0
+        elif self._visits.paces:
+            self._visits.paces = pacing.look(broker, ())
         browsing = broker.work.browsing
         for _ in range(len(browsing)):
             browser = browsing.popleft()
@@ -264,36 +257,6 @@ class Loop:
             dispatch.finish_drains(broker)
         if broker.work.streaming:
             self.connections.advance_streams()
-
-    def _serve_queues(self, deadline: float) -> None:
-        """Visit the queues in turn until they have nothing more to send, or the time is over."""
-        broker = self.broker
-        ready = broker.work.ready
-        again: list[Queue] = []
-        unfinished: dict[Queue, bool] = {}
-        clock = self._clock.seconds
-        deadline = max(deadline, clock() + DISPATCH_SECONDS)
-        while ready:
-            queue = ready.popleft()
-            queue.is_scheduled = False
-            try:
-                visit = dispatch.serve(broker, queue)
-                if visit is not _DONE:
-                    if not queue.is_scheduled:
-                        queue.is_scheduled = True
-                        (ready if visit is Visit.FULL else again).append(queue)
-                    unfinished[queue] = visit is not Visit.SEARCHING
-                elif unfinished:
-                    unfinished.pop(queue, None)
-            except Exception:
-                logger.exception("Queue %r could not be served; it is tried again in a second", queue.name)
-                broker.clock.after(QUEUE_AGAIN_MS, partial(broker.work.schedule, queue))
-            if clock() > deadline:
-                break
-        ready.extend(again)
-        self.connections.read_bytes = BUSY_READ_BYTES if unfinished or self._left else 0
-        if unfinished or self._paces:
-            self._paces = pacing.look(broker, [queue for queue, could_be_sent in unfinished.items() if could_be_sent])
 
     def _finish(self) -> None:
         """Delivered-up-to numbers, the log's block, the sync, sockets: in this order. The disk works while sockets are

@@ -331,7 +331,7 @@ def link_unblocked(broker: Broker, link: InLink | OutLink) -> None:
     """The link's socket takes bytes again."""
     context = link.context
     if isinstance(context, Consumer):
-        broker.work.schedule(context.queue)
+        broker.work.schedule_for(context.queue, context.connection)
         if context.link.drain:
             broker.work.draining.append(context)
     elif isinstance(context, Browser):
@@ -348,7 +348,7 @@ def finish_drains(broker: Broker) -> None:
         if queue.links.returning:
             broker.work.draining.append(consumer)  # some of it is on its way back
             continue
-        if link.credit > 0 and queue.is_scheduled and queue.waiting and _may_get_more(queue, consumer):
+        if link.credit > 0 and queue.has_work and queue.waiting and _may_get_more(queue, consumer):
             broker.work.draining.append(consumer)
             continue
         try:

@@ -74,9 +74,9 @@ def _progress(queue: Queue, now_us: int, *, was_behind: bool) -> QueueProgress:
 
 def _has_takers(queue: Queue) -> bool:
     """Whether a consumer would take more now. One for which nothing of the backlog is, has been asked in its visit:
-    then the queue is not scheduled.
+    then the queue has no work.
     """
-    if not queue.is_scheduled:
+    if not queue.has_work:
         return False
     asked = 0
     for tier in queue.links.tiers or (queue.links.consumers,):

@@ -199,7 +199,7 @@ def _put_into(
             queue.audit.came((*ours, *ours_delayed))
         if delayed:
             due_times.delay(broker, queue, ours_delayed)
-        if not queue.is_scheduled and queue.links.consumers:
+        if not queue.is_scheduled and queue.links.consumers and queue.awaits_output_of is None:
             queue.is_scheduled = True
             broker.work.ready.append(queue)
         if queue.depth_bytes > queue.policy.max_bytes or queue.policy.max_messages:

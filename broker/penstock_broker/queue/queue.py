@@ -19,6 +19,7 @@ from typing import Final, Literal, TypeAlias
 
 from penstock_amqp.endpoint.events import AVAILABLE, FLAGS, NUMBER, AmqpError, Entry, Held
 from penstock_api.message_audit import EndedBy
+from penstock_broker.access.connection import Connection
 from penstock_broker.queue.admission import Admission
 from penstock_broker.queue.audit import QueueAudit
 from penstock_broker.queue.backlog import Backlog
@@ -105,6 +106,7 @@ class Queue:
         "admits",
         "arrivals",
         "audit",
+        "awaits_output_of",
         "backlog",
         "changes",
         "delayed",
@@ -150,6 +152,8 @@ class Queue:
         """Messages whose destination does not take them now, by number: they count, but no consumer gets them."""
         self.is_scheduled = False
         """It is in the broker's list of queues that may have something to send."""
+        self.awaits_output_of: Connection | None = None
+        """Where its only consumer is, if that has got its part of a turn; see `state.output_lines`."""
         self.delivered_up_to = 0
         """Highest message number that was sent to a consumer."""
         self.depth_bytes = 0
@@ -171,6 +175,11 @@ class Queue:
         changes, self.changes = self.changes, None
         if changes is not None:
             changes[self] = None
+
+    @property
+    def has_work(self) -> bool:
+        """It is to be visited, now or once its consumer's connection has sent what it has."""
+        return self.is_scheduled or self.awaits_output_of is not None
 
     @property
     def waiting(self) -> int:

@@ -34,6 +34,7 @@ from penstock_broker.state.links import Browser, Consumer, CreditHold, Producer
 from penstock_broker.state.loose_ends import LooseEnds
 from penstock_broker.state.memory import Memory
 from penstock_broker.state.open_transactions import Transactions
+from penstock_broker.state.output_lines import OutputLines
 from penstock_broker.state.overflow_episodes import OverflowEpisodes
 from penstock_broker.state.paging import Paging
 from penstock_broker.state.routes import Routes
@@ -121,11 +122,24 @@ class Clients:
 class PendingWork:
     """What this turn of the loop has still to do, or the next ones have."""
 
-    __slots__ = ("browsing", "delivered", "departures", "dirty", "draining", "fan_outs", "held", "ready", "streaming")
+    __slots__ = (
+        "browsing",
+        "delivered",
+        "departures",
+        "dirty",
+        "draining",
+        "fan_outs",
+        "held",
+        "output_lines",
+        "ready",
+        "streaming",
+    )
 
     def __init__(self) -> None:
         self.ready: deque[Queue] = deque()
         """Queues that may have something to send."""
+        self.output_lines = OutputLines()
+        """Queues that have something to send, and wait for a connection that has got its part of a turn."""
         self.fan_outs: deque[FanOut] = deque()
         """Messages that are on their way into very many queues; none is over."""
         self.departures: deque[Departure] = deque()
@@ -154,6 +168,16 @@ class PendingWork:
         if not queue.is_scheduled:
             queue.is_scheduled = True
             self.ready.append(queue)
+
+    def schedule_for(self, queue: Queue, connection: Connection) -> None:
+        """The same when it was its consumer on `connection` that may get more now: not while it waits for that one."""
+        if queue.awaits_output_of is not connection:
+            self.schedule(queue)
+
+    def visit(self, called: Queue | None) -> None:
+        """Look at the queue that `output_lines` has called, if it has."""
+        if called is not None:
+            self.schedule(called)
 
 
 class TemporaryNodes:

@@ -53,6 +53,7 @@ OF_THE_LOOP = {
     "SyncQueue.is_awaited",
     "SyncQueue.release",
     "SyncQueue.write",
+    "OutputLines.are_moving",
     "Disposal.__bool__",
     "Disposal.free_slice",
     "Route.__del__",

@@ -1,0 +1,89 @@
+"""A turn's visits of queues: each that may have something to send, in turn, until nothing more can be sent or the time
+is over.
+
+Written for speed: `serve` runs for every batch. Source: docs/decisions/023-bounded-turns.md and
+docs/decisions/093-lines-for-output.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from penstock_broker.messages import dispatch, pacing
+from penstock_broker.messages.dispatch import TURN_BYTES, Visit
+from penstock_broker.queue.queue import Queue
+from penstock_broker.state.broker import Broker
+
+__all__ = ["DISPATCH_SECONDS", "QueueVisits"]
+
+logger = logging.getLogger(__name__)
+
+DISPATCH_SECONDS: Final = 0.001
+"""What queues get of a turn at least. Without it, reading could make queues ready faster than they are served."""
+QUEUE_AGAIN_MS: Final = 1_000
+"""When a queue is looked at again that could not be served."""
+_DONE: Final = Visit.DONE
+"""An attribute of an enum's class takes long to find."""
+_OUTPUT_FULL: Final = Visit.OUTPUT_FULL
+
+
+class QueueVisits:
+    """The visits of one broker's queues. `paces`: a queue is behind, or producers wait for one that was."""
+
+    __slots__ = ("_broker", "_seconds", "paces")
+
+    def __init__(self, broker: Broker, seconds: Callable[[], float]) -> None:
+        """`seconds`: the clock that bounds a turn."""
+        self._broker = broker
+        self._seconds = seconds
+        self.paces = False
+
+    def serve(self, deadline: float) -> bool:
+        """Visit the queues that may have something to send; True if some have more for consumers that would take it.
+
+        `deadline`: when the turn's time is over, in seconds of the clock; they get `DISPATCH_SECONDS` in any case.
+        """
+        broker, clock = self._broker, self._seconds
+        ready, lines = broker.work.ready, broker.work.output_lines
+        again: list[Queue] = []
+        unfinished: dict[Queue, bool] = {}
+        deadline = max(deadline, clock() + DISPATCH_SECONDS)
+        while ready:
+            queue = ready.popleft()
+            queue.is_scheduled = False
+            caller = lines.called.get(queue) if lines.called else None
+            was_full = caller is not None and caller.turn_bytes > TURN_BYTES
+            try:
+                visit = dispatch.serve(broker, queue)
+                if visit is not _DONE:
+                    unfinished[queue] = visit is not Visit.SEARCHING
+                elif unfinished:
+                    unfinished.pop(queue, None)
+                consumers = queue.links.consumers
+                if visit is _OUTPUT_FULL and len(consumers) == 1:
+                    connection = consumers[0].connection
+                    lines.wait(queue, connection, first=was_full)
+                    broker.work.touch(connection)  # its flush calls those who wait
+                else:
+                    if queue.awaits_output_of is not None:
+                        lines.leave(queue)
+                    if visit is not _DONE and not queue.is_scheduled:
+                        queue.is_scheduled = True
+                        (ready if visit is Visit.FULL else again).append(queue)
+            except Exception:
+                logger.exception("Queue %r could not be served; it is tried again in a second", queue.name)
+                broker.clock.after(QUEUE_AGAIN_MS, partial(broker.work.schedule, queue))
+            if caller is not None:
+                try:
+                    broker.work.visit(lines.answered(queue, has_room=caller.turn_bytes <= TURN_BYTES))
+                except Exception:
+                    broker.fail_connection(caller)
+            if clock() > deadline:
+                break
+        ready.extend(again)
+        if unfinished or self.paces:
+            self.paces = pacing.look(broker, [queue for queue, could_be_sent in unfinished.items() if could_be_sent])
+        return bool(unfinished) or lines.are_moving
