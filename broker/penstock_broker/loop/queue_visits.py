@@ -58,19 +58,22 @@ class QueueVisits:
             was_full = caller is not None and caller.turn_bytes > TURN_BYTES
             try:
                 visit = dispatch.serve(broker, queue)
-                if visit is not _DONE:
-                    unfinished[queue] = visit is not Visit.SEARCHING
-                elif unfinished:
-                    unfinished.pop(queue, None)
-                consumers = queue.links.consumers
-                if visit is _OUTPUT_FULL and len(consumers) == 1:
-                    connection = consumers[0].connection
-                    lines.wait(queue, connection, first=was_full)
-                    broker.work.touch(connection)  # its flush calls those who wait
-                else:
+                if visit is _DONE:
                     if queue.awaits_output_of is not None:
                         lines.leave(queue)
-                    if visit is not _DONE and not queue.is_scheduled:
+                    if unfinished:
+                        unfinished.pop(queue, None)
+                elif visit is _OUTPUT_FULL and len(queue.links.consumers) == 1:
+                    unfinished[queue] = True
+                    connection = queue.links.consumers[0].connection
+                    lines.wait(queue, connection, first=was_full)
+                    if not connection.is_dirty:
+                        broker.work.touch(connection)  # its flush calls those who wait
+                else:
+                    unfinished[queue] = visit is not Visit.SEARCHING
+                    if queue.awaits_output_of is not None:
+                        lines.leave(queue)
+                    if not queue.is_scheduled:
                         queue.is_scheduled = True
                         (ready if visit is Visit.FULL else again).append(queue)
             except Exception:
@@ -78,7 +81,10 @@ class QueueVisits:
                 broker.clock.after(QUEUE_AGAIN_MS, partial(broker.work.schedule, queue))
             if caller is not None:
                 try:
-                    broker.work.visit(lines.answered(queue, has_room=caller.turn_bytes <= TURN_BYTES))
+                    called = lines.answered(queue, has_room=caller.turn_bytes <= TURN_BYTES)
+                    if called is not None and not called.is_scheduled:
+                        called.is_scheduled = True
+                        ready.append(called)
                 except Exception:
                     broker.fail_connection(caller)
             if clock() > deadline:

@@ -51,9 +51,10 @@ class OutputLines:
 
     def wait(self, queue: Queue, connection: Connection, *, first: bool) -> None:
         """The queue waits for the connection, behind all others or before them; one that waits keeps its place."""
-        if queue.awaits_output_of is connection:
-            return
-        self.leave(queue)
+        if queue.awaits_output_of is not None:
+            if queue.awaits_output_of is connection:
+                return
+            self.leave(queue)
         line = self.lines.get(connection)
         if line is None:
             line = self.lines[connection] = Line()
@@ -89,7 +90,9 @@ class OutputLines:
         if line is None:
             return None
         line.is_called = False
-        self._end_if_over(connection, line)
+        if not line.queues:
+            self._end_if_over(connection, line)
+            return None
         return self.call(connection) if has_room else None
 
     def flushed(self, connection: Connection) -> Queue | None:
