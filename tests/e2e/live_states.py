@@ -75,6 +75,10 @@ class Watch:
         for sightings in self.sightings.values():
             sightings.clear()
 
+    def pass_over(self) -> None:
+        """Ignore what was polled last: it may be older than what the caller has done."""
+        found(self._newer, "the observer's first poll", PATIENCE_SECONDS, every=LOOK_SECONDS)
+
     def next_poll(self) -> int:
         """Wait for the next poll and note what it says; its time. Raises `WrongState` for other subscriptions."""
         result = found(self._newer, "the observer's next poll", PATIENCE_SECONDS, every=LOOK_SECONDS)
@@ -150,6 +154,7 @@ def _begin(site: LocalSite, fleet: Fleet, doomed: Fleet) -> Watch:
         _obey(doomed, each, each.doomed)
         _obey(fleet, each, each.healthy)
     watch = Watch(site)
+    watch.pass_over()  # the first poll may have come before `penstock up` had declared the subscriptions
     watch.next_poll()
     while not all(watch.state(each.name) is each.path[0] for each in SCENARIOS):
         watch.begin()
