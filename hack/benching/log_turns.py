@@ -10,6 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benching.long_turns import LIMIT_MS
 from benching.wide_turns import Turns
 
 
@@ -50,8 +51,9 @@ def _real_log() -> None:
                 log.maintain(1.0)
             took.append((time.perf_counter() - begun) * 1000)
         took.sort()
+        late = "" if took[-1] <= LIMIT_MS else "  <- too long"
         print(
             f"{'300 MB into the log, by wall time':58} {len(took):6,} turns, the longest {took[-1]:7.1f} ms; "
-            f"the next {', '.join(f'{each:.1f}' for each in took[-6:-1])}"
+            f"the next {', '.join(f'{each:.1f}' for each in took[-6:-1])}{late}"
         )
         log.close()

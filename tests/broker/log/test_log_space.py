@@ -1,12 +1,18 @@
 """Room in the log: what is recycled, and what a full disk refuses and still takes."""
 
 import itertools
+import tempfile
 from pathlib import Path
 
+import pytest
 from broker.log.log_steps import a_queue, settle
 from broker.log.simulated_files import SimulatedFiles
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from penstock_broker.log import Log, LogOptions, SyncChoice
+from penstock_broker.log.disk.files import Buffer
+from penstock_broker.log.disk.spare_segments import SLICE
 
 SMALL = LogOptions(segment_bytes=16384, sync=SyncChoice.INLINE)
 
@@ -121,3 +127,58 @@ def test_a_full_disk_without_dead_space_refuses_at_once(tmp_path: Path) -> None:
     full = Full(tmp_path, segments=12)
     assert not full.log.makes_room
     full.log.close()
+
+
+class Filled(SimulatedFiles):
+    """Counts the zeros that are written ahead of need."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.zeros = 0
+
+    def pwrite(self, handle: int, data: Buffer, offset: int) -> int:
+        if data == bytes(len(data)):
+            self.zeros += len(data)
+        return super().pwrite(handle, data, offset)
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("turns_of_a_sync", [1, 9])
+@settings(max_examples=30)
+@given(turns=st.lists(st.integers(1, 240), min_size=30, max_size=45))
+def test_a_log_that_grows_fills_segments_as_fast_as_it_is_written(turns_of_a_sync: int, turns: list[int]) -> None:
+    """No turn has to fill a whole one, though none has time for it. KiB of each turn, at most a quarter of a segment;
+    three segments are filled while three quarters of the first are written, and one in each that follows.
+    """
+    files = Filled()
+    with tempfile.TemporaryDirectory() as folder:
+        log, _ = Log.open(Path(folder), files=files, options=LogOptions(segment_bytes=MIB, sync=SyncChoice.INLINE))
+        _grow(log, files, turns, turns_of_a_sync)
+        log.crash()
+    assert files.unsynced_writes() == 0, "a spare segment was filled, and never synced as a whole"
+
+
+def _grow(log: Log, files: Filled, turns: list[int], turns_of_a_sync: int) -> None:
+    _, route = a_queue(log)
+    log.write()
+    written = files.zeros = 0
+    for at, kib in enumerate(turns):
+        log.put(route, b"m" * (kib * 1024), 0)
+        before = files.zeros
+        log.write()
+        assert files.zeros == before, "a segment was filled when it was needed"
+        written += kib * 1024 + 200
+        log.request_sync()
+        if at % turns_of_a_sync == 0:
+            log.collect()
+        if log.wants_maintenance:
+            log.maintain(0.0)
+        assert files.zeros - before <= MIB
+        assert files.zeros <= 4 * written + (at + 1) * SLICE
+        if log.segments > 3:
+            assert files.zeros - before <= (kib * 1024 + 200) * 4 / 3 + 2 * SLICE
+    while log.is_filling_spare:
+        log.collect()
+    log.sync()

@@ -83,6 +83,33 @@ def test_the_next_run_takes_over_whole_spares_and_finishes_a_half_filled_one() -
     assert len(files.paths()) == 2, "the half filled one was continued"
 
 
+def test_what_lacks_of_the_next_spare_grows_with_what_is_written_of_the_newest_segment() -> None:
+    pool = spares(SimulatedFiles(), wanted=2)
+    assert pool.fill_one()
+    assert [pool.lag(used, kept=1) for used in (0, SIZE // 4, SIZE // 2, SIZE * 3 // 4, SIZE)] == [
+        0,
+        SIZE // 3,
+        SIZE * 2 // 3,
+        SIZE,
+        SIZE,
+    ]
+
+
+def test_nothing_lacks_when_enough_spares_are_there_or_can_not_be_made() -> None:
+    files = SimulatedFiles()
+    pool = spares(files, wanted=1)
+    path = FOLDER / segment_name(1)
+    assert [pool.lag(used, kept=0) for used in (0, SIZE)] == [0, SIZE]
+    assert pool.recycle(path, files.open(path, create=True), SIZE) is False
+    assert pool.lag(SIZE, kept=0) == 0, "a recycled one is as good as there"
+    pool.names_are_synced()
+    assert pool.lag(SIZE, kept=1) == 0, "no more than this are wanted"
+    full = spares(files, wanted=2)
+    files.space = 0
+    assert not full.fill_one()
+    assert full.lag(SIZE, kept=1) == 0
+
+
 def test_a_full_disk_is_noted_and_forgotten_when_there_is_room() -> None:
     files = SimulatedFiles()
     files.space = SIZE // 2

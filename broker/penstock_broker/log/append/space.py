@@ -111,7 +111,13 @@ class Space:
 
     def _spares_want_work(self) -> bool:
         # Compaction goes on while a spare or its name is synced: else a log that grows would be compacted the less.
-        return not self._sync.is_filling_spare and (self._recycler.wants_work or self._may_fill())
+        if self._sync.is_filling_spare:
+            return self._is_late()
+        return self._recycler.wants_work or self._may_fill()
+
+    def _is_late(self) -> bool:
+        """Whether a turn may have to fill a whole segment soon, because much is written."""
+        return self._spares.lag(self._writer.usage.segments[-1].end, self._reserve) > 0
 
     def _is_time_to_fill(self) -> bool:
         # More than the whole wait to go: the clock was put back, and the time noted before says nothing.
@@ -139,7 +145,7 @@ class Space:
         def half() -> bool:
             return self._timer() < begin + budget / 2
 
-        if not self._sync.is_filling_spare and self._provide_spare(first_message, more, half) and not more():
+        if self._spares_want_work() and self._provide_spare(first_message, more, half) and not more():
             return
         if self._acks_want_work():
             acks = self._acks.work(more)
@@ -152,9 +158,11 @@ class Space:
 
     def _provide_spare(self, first_message: int, more: Callable[[], bool], half: Callable[[], bool]) -> bool:
         """Recycle segments, or fill a spare further while `more()`, or only `half()` if there is something to
-        compact: else a log that grows would have no time for that, and grow further. Whether something was done.
+        compact: else a log that grows would have no time for that, and grow further. As far as the newest segment is
+        written the spare is filled in any case: a turn that wrote much fills much. Whether something was done.
         """
-        if self._recycler.wants_work:
+        is_syncing = self._sync.is_filling_spare
+        if self._recycler.wants_work and not is_syncing:
             if self._recycler.work(first_message):
                 self._has_deleted, self._fill_again_ms = True, 0
             return True
@@ -162,7 +170,8 @@ class Space:
         is_short = len(self._spares) <= self._reserve  # a turn might have to fill one
         if not self._may_fill() or (compacts and not is_short):
             return False
-        handle = self._spares.fill(half if compacts else more)
+        share = half if compacts else more
+        handle = self._spares.fill(lambda: self._is_late() or (share() and not is_syncing))
         self._has_deleted &= handle is not None and self._spares.full
         self._fill_again_ms = self._clock() + _FULL_RETRY_MS if handle is None else 0
         if handle is None:

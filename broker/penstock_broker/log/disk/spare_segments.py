@@ -9,11 +9,15 @@ import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from penstock_broker.log.disk.files import FileLayer, write_all
 
 SLICE = 256 * 1024
 """Bytes of zeros that are written at a time."""
+READY_BY: Final = 0.75
+"""The part of the newest segment that may be written before the next one has to be ready. Room is left for a turn that
+writes much at once."""
 _ZEROS = bytes(SLICE)
 
 
@@ -48,6 +52,8 @@ class SpareSegments:
         """Recycled segments whose new names are not synced yet."""
         self._filling: _Filling | None = None
         self._next_name = 1
+        self._pace: tuple[int, int] | None = None
+        """What was written of the newest segment, and what was there of spares, when `lag` first looked at it."""
         self.full = False
 
     def __len__(self) -> int:
@@ -67,6 +73,21 @@ class SpareSegments:
     def lacking(self) -> bool:
         """Whether fewer are ready than wanted, so that `fill` has something to do."""
         return len(self._ready) < self._wanted
+
+    def lag(self, used: int, kept: int) -> int:
+        """How many bytes of spares are lacking, now that `used` bytes of the newest segment are written: more than
+        `kept` spares have to be there when it ends, or who begins the next one has to fill a whole one at once.
+        """
+        there = len(self._ready) + len(self._renamed)
+        if self.full or not self.lacking or there > kept:
+            return 0
+        have = there * self._size + self.filled_bytes
+        if self._pace is None:
+            self._pace = used, have
+        began, had = self._pace
+        by = max(int(READY_BY * self._size), (began + self._size) // 2)
+        part = min((used - began) / max(by - began, 1), 1)
+        return max(had + int(part * ((kept + 1) * self._size - had)) - have, 0)
 
     def adopt(self, names: list[str]) -> None:
         """Take over the spare segments of an earlier run.
@@ -114,6 +135,7 @@ class SpareSegments:
 
     def take(self) -> SpareSegment | None:
         """A spare to write a segment in; None if there is none."""
+        self._pace = None
         return self._ready.pop() if self._ready else None
 
     def fill(self, more: Callable[[], bool]) -> int | None:

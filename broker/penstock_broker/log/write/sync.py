@@ -29,6 +29,8 @@ class Sync:
         self._sequence = 0
         self.is_filling_spare = False
         """The zeros of a spare segment are being synced, or the name of one."""
+        self._next_spares: set[int] = set()
+        """Handles of spare segments that were filled further meanwhile."""
 
     @property
     def is_immediate(self) -> bool:
@@ -55,9 +57,12 @@ class Sync:
         self._syncer.submit(writer.sequence, handles)
 
     def request_for_spare(self, handle: int) -> None:
-        """Start an fdatasync of a spare segment."""
-        self.is_filling_spare = True
-        self._syncer.submit(_SPARE, (handle,))
+        """Start an fdatasync of a spare segment, behind the one that is under way. Nothing may be recycled until both
+        have ended, so that the handle stays open.
+        """
+        self._next_spares.add(handle)
+        if not self.is_filling_spare:
+            self._request_for_next_spares()
 
     def request_for_names(self) -> None:
         """A segment has become a spare, or was deleted: start an fsync of the folder, and hand the spare out then."""
@@ -89,7 +94,14 @@ class Sync:
                 self.is_filling_spare = False
                 if token == _SPARE_NAME and error is None:
                     self._spares.names_are_synced()
+                if self._next_spares and writer.failed is None:
+                    self._request_for_next_spares()
                 continue
             self._awaited -= 1
             if not self._awaited and writer.failed is None:
                 writer.note_synced(self._sequence)
+
+    def _request_for_next_spares(self) -> None:
+        self.is_filling_spare = True
+        handles, self._next_spares = tuple(self._next_spares), set()
+        self._syncer.submit(_SPARE, handles)
