@@ -84,4 +84,4 @@ def assemble(
 
 def _synced(broker: Broker) -> None:
     broker.log.collect()
-    broker.sync.release(broker.fail_connection)
+    broker.sync.release(broker.fail_connection, broker.clock)

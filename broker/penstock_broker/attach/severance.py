@@ -156,7 +156,7 @@ def _drop_work(broker: Broker, connection: Connection) -> None:
     work = broker.work
     work.browsing = deque(each for each in work.browsing if each.connection is not connection)
     work.draining = [each for each in work.draining if each.connection is not connection]
-    work.streaming = [each for each in work.streaming if each is not connection]
+    work.streaming.pop(connection, None)
     work.held = [each for each in work.held if each is not connection]
 
 

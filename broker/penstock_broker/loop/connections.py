@@ -119,8 +119,8 @@ class Connections:
 
     def catch_up(self, deadline: float) -> None:
         """Go on with connections that sent much at once: one step each, behind those that sent little."""
-        behind, self.behind = self.behind, deque()
-        while behind:
+        behind = self.behind
+        for _ in range(len(behind)):  # those that are behind again have their turn in the next one
             connection = behind.popleft()
             connection.reading.is_behind = False
             try:
@@ -130,7 +130,6 @@ class Connections:
                 self.fail(connection)
             if self._seconds() > deadline:
                 break
-        self.behind.extendleft(reversed(behind))
 
     def _note_behind(self, connection: Connection) -> None:
         """Serve it again in the next turn, or, if it is held or does not read what we answer, once that is over."""
@@ -206,7 +205,7 @@ class Connections:
         if connection.is_blocked or was_blocked:
             self._set_mask(connection)
         if connection.endpoint.streams and not connection.is_blocked:
-            work.streaming.append(connection)
+            work.streaming[connection] = None
         if connection.reading.unread:
             self._note_behind(connection)  # its Open may be answered now
         if connection.is_congested or (was_blocked and not connection.is_blocked):
@@ -226,7 +225,7 @@ class Connections:
             return
         if not connection.is_blocked:
             if connection.endpoint.streams:
-                self._broker.work.streaming.append(connection)
+                self._broker.work.streaming[connection] = None
             for link in connection.endpoint.all_links():
                 dispatch.link_unblocked(self._broker, link)
             work = self._broker.work
@@ -235,15 +234,18 @@ class Connections:
         if connection.phase is Phase.CLOSING and not connection.is_blocked:
             self.drop(connection)
 
-    def advance_streams(self) -> None:
-        """Go on with long messages that are sent in pieces."""
-        connections, self._broker.work.streaming = self._broker.work.streaming, []
-        for connection in connections:
+    def advance_streams(self, deadline: float) -> None:
+        """Go on with long messages that are sent in pieces; connections that are left are the first next time."""
+        streaming = self._broker.work.streaming
+        for _ in range(len(streaming)):
+            connection, _ = streaming.popitem(last=False)
             try:
                 if connection.phase is Phase.OPEN:
                     dispatch.advance_streams(self._broker, connection)
             except Exception:
                 self.fail(connection)
+            if self._seconds() > deadline:
+                break
 
     def _set_mask(self, connection: Connection) -> None:
         transport = connection.transport

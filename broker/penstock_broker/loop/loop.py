@@ -34,7 +34,8 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.loop.acceptor import Acceptor
 from penstock_broker.loop.connections import IDLE_MS, READ, SWEEP_MS, Connections
 from penstock_broker.loop.garbage import YoungCollection
-from penstock_broker.loop.queue_visits import QueueVisits
+from penstock_broker.loop.queue_visits import DISPATCH_SECONDS, QueueVisits
+from penstock_broker.loop.ready_connections import ReadyConnections
 from penstock_broker.messages import departures, dispatch, pacing, paging, store
 from penstock_broker.messages.browse import serve_browser
 from penstock_broker.state.broker import Broker
@@ -86,8 +87,7 @@ class Loop:
         )
         self._acceptor = Acceptor(broker, self._epoll, self._lobby, self.connections, self._logins, clock.seconds)
         self._running = False
-        self._left: list[tuple[int, int]] = []
-        """Descriptors of connections that were ready when a turn's time was over, and their events."""
+        self._ready = ReadyConnections()
         self._visits = QueueVisits(broker, clock.seconds)
         self._lazy_sync_ms = 0
         self._maintained = False
@@ -164,7 +164,8 @@ class Loop:
             or broker.work.departures
             or self._visits.paces
             or connections.behind
-            or self._left
+            or self._ready
+            or broker.sync.has_synced_waiting
             or disposal
             or self._maintained  # idle time is used, and publishers may be waiting
             or (broker.work.held and not broker.must_wait)  # not all of those who waited are released yet
@@ -209,16 +210,9 @@ class Loop:
     def _serve(self, ready: list[tuple[int, int]], deadline: float) -> None:
         """Serve the descriptors that are ready; connections that are left at the deadline are the first next time."""
         clock = self._clock.seconds
-        connections = self.connections
-        by_fd = connections.by_fd
-        if self._left:
-            # Otherwise a connection that always comes first in epoll's order, and asks for much, would be the only one.
-            first = self._left[0][0]
-            ready = list({**dict(self._left), **dict(ready)}.items())
-            # Those who sent little come before those who sent much: an ack or credit costs less than it makes wait.
-            ready.sort(key=lambda each: each[0] != first and each[0] in by_fd and by_fd[each[0]].reading.is_bulk)
-            self._left = []
-        is_late = False
+        connections, waiting = self.connections, self._ready
+        by_fd, turn = connections.by_fd, self.broker.clock.turns
+        had_waiting = is_late = bool(waiting)
         for fd, mask in ready:
             connection = by_fd.get(fd)
             if connection is None:
@@ -226,10 +220,18 @@ class Loop:
                 if reader is not None:
                     self._call(*reader)
             elif is_late:
-                self._left.append((fd, mask))
+                waiting.add(connection, mask, turn)
             else:
                 connections.serve(connection, mask)
                 is_late = clock() > deadline
+        if had_waiting:
+            connection, mask = waiting.pop_oldest()
+            while True:
+                if connection.phase is not Phase.GONE:
+                    connections.serve(connection, mask)
+                if not waiting or clock() > deadline:
+                    break
+                connection, mask = waiting.pop()
 
     def _call(self, action: Callable[[], None], failed: Callable[[], None] | None) -> None:
         try:
@@ -243,7 +245,7 @@ class Loop:
         broker = self.broker
         if broker.work.ready:
             is_behind = self._visits.serve(deadline)
-            self.connections.read_bytes = BUSY_READ_BYTES if is_behind or self._left else 0
+            self.connections.read_bytes = BUSY_READ_BYTES if is_behind or self._ready else 0
         elif self._visits.paces:
             self._visits.paces = pacing.look(broker, ())
         browsing = broker.work.browsing
@@ -256,7 +258,7 @@ class Loop:
         if broker.work.draining:
             dispatch.finish_drains(broker)
         if broker.work.streaming:
-            self.connections.advance_streams()
+            self.connections.advance_streams(max(deadline, self._clock.seconds() + DISPATCH_SECONDS))
 
     def _finish(self) -> None:
         """Delivered-up-to numbers, the log's block, the sync, sockets: in this order. The disk works while sockets are
@@ -272,7 +274,7 @@ class Loop:
         if self._tells_blocks:
             self._tell_block()
         if broker.sync.has_synced_waiting:
-            broker.sync.release(broker.fail_connection)
+            broker.sync.release(broker.fail_connection, broker.clock)
         if log.failed is not None and broker.sync.is_awaited:
             self._abandon()
         # Acks alone may wait a little: what a crash loses of them is delivered once more.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -148,7 +148,7 @@ class PendingWork:
         """Browsers that may get more copies."""
         self.dirty: list[Connection] = []
         """Connections to flush at the end of the turn."""
-        self.streaming: list[Connection] = []
+        self.streaming: OrderedDict[Connection, None] = OrderedDict()
         """Connections that are sending long messages in pieces and may go on."""
         self.held: list[Connection] = []
         """Connections that are not read until the log has synced what they brought."""

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from penstock_broker.access.connection import Connection
+from penstock_broker.clock import TurnClock
 from penstock_broker.log import Log
 from penstock_broker.topology.store import Topology
 
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 class SyncQueue:
     """Actions that wait for a sync. A turn calls `after_sync`, then `write`; `release` is called after the sync."""
 
-    __slots__ = ("_log", "_this_turn", "_topology", "_waiting", "syncs", "topology_sequence")
+    __slots__ = ("_counted", "_cut_in", "_log", "_this_turn", "_topology", "_waiting", "syncs", "topology_sequence")
 
     def __init__(self, log: Log, topology: Topology) -> None:
         self._log = log
@@ -33,6 +34,10 @@ class SyncQueue:
         """How many syncs have ended."""
         self.topology_sequence = 0
         """The sequence of the last block of the log that holds a change of the topology."""
+        self._counted = log.synced
+        """What was synced when `syncs` was counted."""
+        self._cut_in = -1
+        """The turn in which `release` last left something."""
         self._this_turn: list[tuple[Connection | None, Callable[[], None]]] = []
         self._waiting: deque[tuple[int, list[tuple[Connection | None, Callable[[], None]]]]] = deque()
 
@@ -41,7 +46,8 @@ class SyncQueue:
 
         Changes of earlier turns and of other clients count too: a reply promises that what it names will be there.
         """
-        if self._topology.has_unsynced or self._log.synced < self.topology_sequence:
+        is_durable = not self._topology.has_unsynced and self._log.synced >= self.topology_sequence
+        if not is_durable or self.has_synced_waiting:  # what was to be answered before this comes first
             self.after_sync(connection, action)
         else:
             action()
@@ -61,13 +67,20 @@ class SyncQueue:
             self._this_turn = []
         return sequence
 
-    def release(self, fail: Callable[[Connection], None]) -> None:
-        """Run the actions whose blocks are synced by now. `fail` closes a connection whose action fails."""
-        self.syncs += 1
+    def release(self, fail: Callable[[Connection], None], clock: TurnClock) -> None:
+        """Run the actions whose blocks are synced by now, in one slice of a turn: very many clients may have waited for
+        one sync. `fail` closes a connection whose action fails.
+        """
         synced = self._log.synced
-        waiting = self._waiting
+        if synced != self._counted:
+            self._counted = synced
+            self.syncs += 1
+        if self._cut_in == clock.turns:
+            return
+        waiting, is_over = self._waiting, clock.stint()
         while waiting and waiting[0][0] <= synced:
-            for connection, action in waiting.popleft()[1]:
+            sequence, actions = waiting.popleft()
+            for at, (connection, action) in enumerate(actions, 1):
                 try:
                     action()
                 except Exception:
@@ -75,12 +88,17 @@ class SyncQueue:
                         fail(connection)
                     else:
                         logger.exception("What the broker itself waits for the log with has failed: %r", action)
+                if is_over():
+                    self._cut_in = clock.turns
+                    if at < len(actions):
+                        waiting.appendleft((sequence, actions[at:]))
+                    return
 
     def abandon(self) -> set[Connection]:
-        """Forget every action that waits; returns the connections that they concern."""
-        concerned = {connection for _, actions in self._waiting for connection, _ in actions if connection is not None}
-        self._waiting.clear()
-        return concerned
+        """Forget every action that waits for a sync; returns the connections that they concern."""
+        lost = [each for each in self._waiting if each[0] > self._log.synced]
+        self._waiting = deque(each for each in self._waiting if each[0] <= self._log.synced)
+        return {connection for _, actions in lost for connection, _ in actions if connection is not None}
 
     @property
     def is_awaited(self) -> bool:

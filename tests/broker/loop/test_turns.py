@@ -12,7 +12,10 @@ from support.stepped_broker import SteppedBroker, SteppedStream
 from penstock_amqp.endpoint.buffers import INPUT_BYTES
 from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import Source, Target, Transfer
+from penstock_broker.access.connection import Connection
 from penstock_broker.clock import Timers
+from penstock_broker.messages import dispatch
+from penstock_broker.state.broker import Broker
 
 HEARTBEAT = encode_frame(None)
 MESSAGE = b"\x00\x53\x75\xa0\x01x"
@@ -82,6 +85,26 @@ def test_queues_get_a_millisecond_of_a_turn_however_much_there_is_to_read(timed:
             if not waiting:
                 break
         assert not waiting, f"{waiting} of 12 queues wait after 6 turns"
+
+
+def test_long_messages_of_many_connections_share_turns(timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock takes 1.1 ms, so that a turn has time for a part of one long message."""
+    turns: list[list[Connection]] = []
+
+    def advance(_broker: Broker, connection: Connection) -> None:
+        turns[-1].append(connection)
+
+    monkeypatch.setattr(dispatch, "advance_streams", advance)
+    with clients(timed, 5):
+        connections = list(timed.broker.clients.connections.values())
+        for connection in connections:
+            timed.broker.work.streaming[connection] = None
+        timed.step_seconds = 0.0011
+        for _ in range(5):
+            turns.append([])
+            timed.turn()
+    assert turns == [[each] for each in connections]
+    assert not timed.broker.work.streaming
 
 
 def test_compaction_uses_idle_turns_and_waits_for_no_traffic(
