@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from benching.many import TESTS, cpu_seconds, resident_bytes
@@ -22,10 +23,15 @@ if TYPE_CHECKING:
 
 BODY_BYTES = 1024
 RATED = 20_000
-"""Messages with which the rates are measured: few enough to stay in memory where nothing else waits."""
+"""Messages of a round in which the rates are measured: few enough to stay in memory where nothing else waits."""
+ROUNDS = 5
 CREDIT = 1000
 SELECTED = b"\x00\x53\x74\xc1\x07\x02\xa1\x03hit\x41"
 """Application properties: hit = true."""
+DIGESTS_AFTER_SECONDS = 11
+"""Digests of segments begin so long after they were sealed."""
+IDLE_SECONDS = 0.05
+"""Processor time of a second in which the broker does nothing."""
 START_SECONDS = 900
 """So long a start with many messages may take on a slow machine."""
 
@@ -39,6 +45,13 @@ class Rate(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.per_second:8,.0f}/s {self.broker_us:5.1f} us"
+
+
+class Rates(NamedTuple):
+    """At one depth."""
+
+    came: Rate
+    went: Rate
 
 
 def backlog(messages: int, queues: int) -> None:
@@ -59,21 +72,26 @@ def backlog(messages: int, queues: int) -> None:
 
 def _deep(broker: BrokerProcess, messages: int) -> None:
     _subscribe(broker, "deep", "deep")
-    at_zero = _publish(broker, "amq.topic/deep", 0, RATED), _consume(broker, "deep", 0, RATED)
-    print(f"depth 0: published {at_zero[0]}, consumed {at_zero[1]}")
+    at_zero, first = _rates(broker, 0, 0)
+    print(f"depth 0: published {at_zero.came}, consumed {at_zero.went}")
     print(f"{'messages':>12} {'resident':>10} {'after kill -9':>14} {'resident':>10}")
-    first, depth = RATED, 0
+    depth = 0
     for target in (messages // 100, messages // 10):
         _publish(broker, "amq.topic/deep", first + depth, target - depth)
         depth = target
         _report(broker, depth)
-    _publish(broker, "amq.topic/deep", first + depth, messages - RATED - depth)
+    filled = _publish(broker, "amq.topic/deep", first + depth, messages - depth)
     depth = messages
-    published = _publish(broker, "amq.topic/deep", first + depth - RATED, RATED)
-    consumed = _consume(broker, "deep", first, RATED)
-    first, depth = first + RATED, depth - RATED
-    print(f"depth {depth:,}: published {published}, consumed {consumed}")
-    print(f"broker's work: {_ratio(at_zero[0], published)} and {_ratio(at_zero[1], consumed)} of that at depth 0")
+    print(f"filled up: {filled}", flush=True)
+    _rest(broker)
+    deep, first = _rates(broker, first, depth)
+    print(f"depth {depth:,}: published {deep.came}, consumed {deep.went}")
+    for what in ("came", "went"):
+        before, now = getattr(at_zero, what), getattr(deep, what)
+        print(
+            f"a message that {what}: {now.per_second / before.per_second:.0%} of the rate at depth 0, "
+            f"{now.broker_us / before.broker_us:.0%} of the broker's work"
+        )
     _report(broker, depth)
     half = depth // 2
     _consume(broker, "deep", first, half)
@@ -84,8 +102,28 @@ def _deep(broker: BrokerProcess, messages: int) -> None:
     print(f"killed in the middle; the rest: consumed {_consume(broker, 'deep', first + half, rest)}", flush=True)
 
 
-def _ratio(before: Rate, now: Rate) -> str:
-    return f"{now.broker_us / before.broker_us:.0%}"
+def _rates(broker: BrokerProcess, first: int, depth: int) -> tuple[Rates, int]:
+    """The medians of several rounds, in which the depth stays what it is; and the first message that is left then."""
+    came: list[Rate] = []
+    went: list[Rate] = []
+    for _ in range(ROUNDS):
+        came.append(_publish(broker, "amq.topic/deep", first + depth, RATED))
+        went.append(_consume(broker, "deep", first, RATED))
+        first += RATED
+    return Rates(_median(came), _median(went)), first
+
+
+def _median(rates: list[Rate]) -> Rate:
+    return Rate(median(each.per_second for each in rates), median(each.broker_us for each in rates))
+
+
+def _rest(broker: BrokerProcess) -> None:
+    """Wait until the broker has done what it puts off, such as digests of what was just published."""
+    time.sleep(DIGESTS_AFTER_SECONDS)
+    before, now = -1.0, cpu_seconds(broker.pid)
+    while now - before > IDLE_SECONDS:
+        time.sleep(1)
+        before, now = now, cpu_seconds(broker.pid)
 
 
 def _several(broker: BrokerProcess, each: int, queues: int) -> None:

@@ -32,6 +32,7 @@ def reply_to_consumer(broker: Broker, consumer: Consumer, plan: SubscribePlan | 
         return
     _reply_to_receiver(consumer, plan)
     _activate(broker, consumer)
+    consumer.queue.links.note_credit(consumer)
     broker.work.schedule(consumer.queue)
 
 

@@ -67,6 +67,7 @@ def flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
         if link.drain and context.is_active:
             broker.work.draining.append(context)
         if link.credit > 0:
+            context.queue.links.note_credit(context)
             broker.work.schedule_for(context.queue, connection)
     elif isinstance(context, Browser):
         broker.work.browsing.append(context)

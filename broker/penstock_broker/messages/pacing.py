@@ -12,6 +12,7 @@ docs/decisions/090-intake-pace.md.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 from penstock_amqp.endpoint.events import AVAILABLE
@@ -79,7 +80,9 @@ def _has_takers(queue: Queue) -> bool:
     if not queue.has_work:
         return False
     asked = 0
-    for tier in queue.links.tiers or (queue.links.consumers,):
+    known = queue.links.with_credit
+    some = None if known is None else (tuple(islice(known, CONSUMERS_ASKED + 1)),)
+    for tier in some or queue.links.tiers or (queue.links.consumers,):
         for consumer in tier[: CONSUMERS_ASKED - asked]:
             link, connection = consumer.link, consumer.connection
             if (

@@ -6,7 +6,9 @@ process. Must not know which queue or exchange a link uses, or what for: that st
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
+from typing import Final
 
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_broker.access.connection import Connection
@@ -55,10 +57,14 @@ class ReceivingLink(Link):
         """What it takes of the backlog; None: everything."""
 
 
+MANY: Final = 8
+"""Consumers of one queue, beyond which those with credit are noted."""
+
+
 class QueueLinks:
     """The links that get messages out of one queue."""
 
-    __slots__ = ("active", "browsers", "consumers", "returning", "tiers", "turn", "unused_since_us")
+    __slots__ = ("active", "browsers", "consumers", "returning", "tiers", "turn", "unused_since_us", "with_credit")
 
     def __init__(self, now_us: int) -> None:
         self.consumers: list[ReceivingLink] = []
@@ -67,6 +73,9 @@ class QueueLinks:
         """Whose turn it is among the consumers: an index."""
         self.tiers: tuple[list[ReceivingLink], ...] | None = None
         """The consumers that may get something, those before whom others come last; None: all, in turn."""
+        self.with_credit: OrderedDict[ReceivingLink, None] | None = None
+        """Of many consumers without tiers those that may have credit, and whose turn comes next: to ask thousands that
+        are busy takes longer than to send a message. None: all are to be asked."""
         self.returning = 0
         """Links that have ended and whose deliveries are not all back yet. While there are any, nobody gets anything.
         """
@@ -78,6 +87,7 @@ class QueueLinks:
     def rank(self, *, exclusive: bool) -> None:
         """Compute the order of the consumers, after consumers or the policy changed. `exclusive`: only one gets
         messages."""
+        self.with_credit = None
         consumers = self.consumers
         ranked = tiers([consumer.priority for consumer in consumers])
         if exclusive:
@@ -89,3 +99,33 @@ class QueueLinks:
             self.tiers = tuple([consumers[at] for at in tier] for tier in ranked) if len(ranked) > 1 else None
         if self.returning:
             self.tiers = ([],)
+
+    def add(self, consumer: ReceivingLink, *, exclusive: bool) -> None:
+        """A consumer more. The others are looked at only if it ranks otherwise than they do."""
+        consumers = self.consumers
+        is_like_others = self.tiers is None and (not consumers or consumers[0].priority == consumer.priority)
+        consumers.append(consumer)
+        if exclusive or not is_like_others:
+            self.rank(exclusive=exclusive)
+
+    def remove(self, consumer: ReceivingLink, *, exclusive: bool) -> None:
+        """A consumer less; as `add`."""
+        self.consumers.remove(consumer)
+        if self.with_credit is not None:
+            self.with_credit.pop(consumer, None)
+        if exclusive or self.tiers is not None:
+            self.rank(exclusive=exclusive)
+
+    def note_credit(self, consumer: ReceivingLink) -> None:
+        """A consumer was given credit, or may use it from now on."""
+        if self.with_credit is not None and consumer not in self.with_credit:
+            self.with_credit[consumer] = None
+
+    def find_with_credit(self) -> OrderedDict[ReceivingLink, None] | None:
+        """`with_credit`, looked for if they are not known; None if there are few consumers, or tiers of them."""
+        consumers = self.consumers
+        if self.with_credit is None and self.tiers is None and len(consumers) > MANY:
+            turn = self.turn if self.turn < len(consumers) else 0
+            in_turn = (*consumers[turn:], *consumers[:turn])
+            self.with_credit = OrderedDict((each, None) for each in in_turn if each.is_active and each.link.credit > 0)
+        return self.with_credit

@@ -313,20 +313,18 @@ class Queue:
     def join(self, consumer: ReceivingLink) -> None:
         """A consumer more."""
         self.note_change()
-        self.links.consumers.append(consumer)
+        self.links.add(consumer, exclusive=self.policy.exclusive_consumer)
         self.links.unused_since_us = 0
-        self.rank()
 
     def leave(self, consumer: ReceivingLink, now_us: int, most: int = 0) -> bool:
         """The consumer is gone; what it had unsettled is given back apart from this. True if messages are still
         reserved for it, because these are more than `most` (0: any number): `Backlog.give_back` gives them back.
         """
         self.note_change()
-        self.links.consumers.remove(consumer)
+        self.links.remove(consumer, exclusive=self.policy.exclusive_consumer)
         keeps_reserved = self.backlog.left(consumer, most)
         if not self.links.consumers:
             self.links.unused_since_us = now_us
-        self.rank()
         return keeps_reserved
 
     def exclude(self, consumer: ReceivingLink, number: int) -> None:
