@@ -275,11 +275,19 @@ class Peer:
             except BlockingIOError:
                 return False
             except OSError as error:
+                self._read_last()
                 raise Gone(str(error)) from error
             lib.pn_transport_pop(self._transport, sent)
             if sent < size:
                 return False
         return True
+
+    def _read_last(self) -> None:
+        """A broker that closes while something is on its way to it resets the connection. What it told before that can
+        still be read: raises Closed if it was a Close.
+        """
+        for _ in range(100):  # buffers; the socket has less
+            self.read()
 
     def tick(self) -> None:
         """Time has passed: the broker closes a connection from which nothing comes for long."""

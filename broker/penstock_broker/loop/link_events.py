@@ -63,12 +63,14 @@ def flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
     """The peer changed the credit of a link on which it receives, or asked to drain it."""
     context = link.context
     if isinstance(context, Consumer):
-        context.queue.note_change()
+        queue = context.queue
+        queue.note_change()
         if link.drain and context.is_active:
             broker.work.draining.append(context)
         if link.credit > 0:
-            context.queue.links.note_credit(context)
-            broker.work.schedule_for(context.queue, connection)
+            if queue.links.with_credit is not None:
+                queue.links.note_credit(context)
+            broker.work.schedule_for(queue, connection)
     elif isinstance(context, Browser):
         broker.work.browsing.append(context)
     elif isinstance(context, SubscriptionLookup):

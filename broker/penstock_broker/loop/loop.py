@@ -164,7 +164,7 @@ class Loop:
             or broker.work.departures
             or self._visits.paces
             or connections.behind
-            or self._ready
+            or self._ready.count
             or broker.sync.has_synced_waiting
             or disposal
             or self._maintained  # idle time is used, and publishers may be waiting
@@ -212,7 +212,7 @@ class Loop:
         clock = self._clock.seconds
         connections, waiting = self.connections, self._ready
         by_fd, turn = connections.by_fd, self.broker.clock.turns
-        had_waiting = is_late = bool(waiting)
+        had_waiting = is_late = waiting.count > 0
         for fd, mask in ready:
             connection = by_fd.get(fd)
             if connection is None:
@@ -229,7 +229,7 @@ class Loop:
             while True:
                 if connection.phase is not Phase.GONE:
                     connections.serve(connection, mask)
-                if not waiting or clock() > deadline:
+                if not waiting.count or clock() > deadline:
                     break
                 connection, mask = waiting.pop()
 
@@ -245,7 +245,7 @@ class Loop:
         broker = self.broker
         if broker.work.ready:
             is_behind = self._visits.serve(deadline)
-            self.connections.read_bytes = BUSY_READ_BYTES if is_behind or self._ready else 0
+            self.connections.read_bytes = BUSY_READ_BYTES if is_behind or self._ready.count else 0
         elif self._visits.paces:
             self._visits.paces = pacing.look(broker, ())
         browsing = broker.work.browsing

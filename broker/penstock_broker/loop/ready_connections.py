@@ -15,19 +15,15 @@ __all__ = ["ReadyConnections"]
 class ReadyConnections:
     """Those of one loop."""
 
-    __slots__ = ("_bulk", "_light")
+    __slots__ = ("_bulk", "_light", "count")
 
     def __init__(self) -> None:
         self._light: OrderedDict[Connection, tuple[int, int]] = OrderedDict()
         """What epoll said last of each, and since which turn it waits."""
         self._bulk: OrderedDict[Connection, tuple[int, int]] = OrderedDict()
         """The same, of those whose last read brought much."""
-
-    def __bool__(self) -> bool:
-        return bool(self._light or self._bulk)
-
-    def __len__(self) -> int:
-        return len(self._light) + len(self._bulk)
+        self.count = 0
+        """How many wait: each turn asks for that more than once."""
 
     def add(self, connection: Connection, mask: int, turn: int) -> None:
         """A connection is ready as epoll says in `mask`. One that waits already keeps its place."""
@@ -35,11 +31,13 @@ class ReadyConnections:
             if connection in waiting:
                 waiting[connection] = mask, waiting[connection][1]
                 return
+        self.count += 1
         (self._bulk if connection.reading.is_bulk else self._light)[connection] = mask, turn
 
     def pop_oldest(self) -> tuple[Connection, int]:
         """Take out the one that has waited longest: else one that asks for much would wait for ever behind others."""
         light, bulk = self._light, self._bulk
+        self.count -= 1
         if not bulk or (light and next(iter(light.values()))[1] <= next(iter(bulk.values()))[1]):
             return _first(light)
         return _first(bulk)
@@ -48,6 +46,7 @@ class ReadyConnections:
         """Take out the next one. Those who sent little come before those who sent much: an ack or credit costs less
         than it makes wait.
         """
+        self.count -= 1
         return _first(self._light or self._bulk)
 
 

@@ -118,13 +118,6 @@ _DONE: Final = Visit.DONE
 """An attribute of an enum's class takes long to find."""
 
 
-_NO_CREDIT: Final = -1
-_NOT_NOW: Final = -2
-"""It may have credit, and its connection takes nothing at present."""
-_HAS_ITS_PART: Final = -3
-"""Its connection has got what it may in a turn."""
-
-
 def serve(broker: Broker, queue: Queue) -> Visit:
     """Send up to `VISIT_MESSAGES`."""
     left = VISIT_MESSAGES
@@ -133,35 +126,49 @@ def serve(broker: Broker, queue: Queue) -> Visit:
     is_plain = backlog.is_plain
     if not is_plain:
         backlog.examination.budget = EXAMINED_PER_VISIT
-    with_credit = links.with_credit if links.with_credit is not None else links.find_with_credit()
+    with_credit = links.find_with_credit() if links.is_many else None
     for consumers in (links.consumers,) if with_credit is not None else links.tiers or (links.consumers,):
         idle = 0
         count = len(consumers) if with_credit is None else len(with_credit)
         while left > 0 and idle < count and (queue.ready or queue.returned.blocks or (not is_plain and backlog)):
-            if with_credit is not None:
-                if links.with_credit is not with_credit or not with_credit:
-                    break
-                consumer = next(iter(with_credit))
-                with_credit.move_to_end(consumer)
-            else:
+            if with_credit is None:
                 if links.turn >= count:
                     links.turn = 0
                 consumer = consumers[links.turn]
                 links.turn += 1
+            elif with_credit and links.with_credit is with_credit:
+                consumer = next(iter(with_credit))
+                with_credit.move_to_end(consumer)
+            else:
+                break
             try:
-                sent = _offer(broker, queue, consumer, left, count)
+                link = consumer.link
+                connection = consumer.connection
+                if link.credit <= 0 or not consumer.is_active:
+                    if with_credit is None:
+                        idle += 1
+                    else:
+                        with_credit.pop(consumer, None)
+                        count -= 1
+                    continue
+                if connection.is_blocked:
+                    idle += 1
+                    continue
+                if connection.turn_bytes > TURN_BYTES:
+                    idle += 1
+                    over_budget = True
+                    continue
+                if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
+                    idle += 1
+                    connection.is_congested = True
+                    continue
+                share = left if count == 1 else min(left, _fair_share(queue, count))
+                sent = _send(broker, queue, consumer, min(share, link.credit))
             except Exception:
                 broker.fail_connection(consumer.connection)
                 return Visit.SEARCHING  # the consumers are others now
-            if sent > 0:
-                left -= sent
-                idle = 0
-            elif sent == _NO_CREDIT and with_credit is not None:
-                with_credit.pop(consumer, None)
-                count -= 1
-            else:
-                idle += 1
-                over_budget |= sent == _HAS_ITS_PART
+            left -= sent
+            idle = 0 if sent else idle + 1
             if not is_plain and backlog.examination.budget <= 0:
                 return Visit.SEARCHING  # the next visit begins with the next consumer
         if over_budget or left <= 0:
@@ -171,22 +178,6 @@ def serve(broker: Broker, queue: Queue) -> Visit:
     if left <= 0 and queue.waiting > 0:
         return Visit.FULL
     return Visit.OUTPUT_FULL if over_budget else _DONE
-
-
-def _offer(broker: Broker, queue: Queue, consumer: ReceivingLink, left: int, count: int) -> int:
-    """Send one of `count` consumers its share of `left` messages. Returns how many it got, or why it got none."""
-    link, connection = consumer.link, consumer.connection
-    if link.credit <= 0 or not consumer.is_active:
-        return _NO_CREDIT
-    if connection.is_blocked:
-        return _NOT_NOW
-    if connection.turn_bytes > TURN_BYTES:
-        return _HAS_ITS_PART
-    if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
-        connection.is_congested = True
-        return _NOT_NOW
-    share = left if count == 1 else min(left, _fair_share(queue, count))
-    return _send(broker, queue, consumer, min(share, link.credit))
 
 
 def _fair_share(queue: Queue, count: int) -> int:

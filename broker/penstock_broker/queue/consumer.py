@@ -64,7 +64,17 @@ MANY: Final = 8
 class QueueLinks:
     """The links that get messages out of one queue."""
 
-    __slots__ = ("active", "browsers", "consumers", "returning", "tiers", "turn", "unused_since_us", "with_credit")
+    __slots__ = (
+        "active",
+        "browsers",
+        "consumers",
+        "is_many",
+        "returning",
+        "tiers",
+        "turn",
+        "unused_since_us",
+        "with_credit",
+    )
 
     def __init__(self, now_us: int) -> None:
         self.consumers: list[ReceivingLink] = []
@@ -73,6 +83,8 @@ class QueueLinks:
         """Whose turn it is among the consumers: an index."""
         self.tiers: tuple[list[ReceivingLink], ...] | None = None
         """The consumers that may get something, those before whom others come last; None: all, in turn."""
+        self.is_many = False
+        """There are more than `MANY` consumers, and no tiers of them."""
         self.with_credit: OrderedDict[ReceivingLink, None] | None = None
         """Of many consumers without tiers those that may have credit, and whose turn comes next: to ask thousands that
         are busy takes longer than to send a message. None: all are to be asked."""
@@ -99,6 +111,7 @@ class QueueLinks:
             self.tiers = tuple([consumers[at] for at in tier] for tier in ranked) if len(ranked) > 1 else None
         if self.returning:
             self.tiers = ([],)
+        self._count()
 
     def add(self, consumer: ReceivingLink, *, exclusive: bool) -> None:
         """A consumer more. The others are looked at only if it ranks otherwise than they do."""
@@ -107,6 +120,7 @@ class QueueLinks:
         consumers.append(consumer)
         if exclusive or not is_like_others:
             self.rank(exclusive=exclusive)
+        self._count()
 
     def remove(self, consumer: ReceivingLink, *, exclusive: bool) -> None:
         """A consumer less; as `add`."""
@@ -115,16 +129,20 @@ class QueueLinks:
             self.with_credit.pop(consumer, None)
         if exclusive or self.tiers is not None:
             self.rank(exclusive=exclusive)
+        self._count()
+
+    def _count(self) -> None:
+        self.is_many = self.tiers is None and len(self.consumers) > MANY
 
     def note_credit(self, consumer: ReceivingLink) -> None:
         """A consumer was given credit, or may use it from now on."""
         if self.with_credit is not None and consumer not in self.with_credit:
             self.with_credit[consumer] = None
 
-    def find_with_credit(self) -> OrderedDict[ReceivingLink, None] | None:
-        """`with_credit`, looked for if they are not known; None if there are few consumers, or tiers of them."""
-        consumers = self.consumers
-        if self.with_credit is None and self.tiers is None and len(consumers) > MANY:
+    def find_with_credit(self) -> OrderedDict[ReceivingLink, None]:
+        """`with_credit` of very many consumers, looked for if they are not known."""
+        if self.with_credit is None:
+            consumers = self.consumers
             turn = self.turn if self.turn < len(consumers) else 0
             in_turn = (*consumers[turn:], *consumers[:turn])
             self.with_credit = OrderedDict((each, None) for each in in_turn if each.is_active and each.link.credit > 0)

@@ -39,7 +39,7 @@ def bulk(name: str) -> Connection:
 def names(ready: ReadyConnections) -> list[tuple[str, int]]:
     """Take all out."""
     found: list[tuple[str, int]] = []
-    while ready:
+    while ready.count:
         connection, mask = ready.pop()
         found.append((cast(_Named, connection).name, mask))
     return found
@@ -76,7 +76,7 @@ def test_one_that_is_ready_again_keeps_its_place_and_the_newest_word_of_epoll() 
     ready.add(bulk("second"), 1, turn=2)
     first.reading.is_bulk = False  # it was read meanwhile, by those that go on with what is unread
     ready.add(first, 4, turn=3)
-    assert len(ready) == 2
+    assert ready.count == 2
     assert names(ready) == [("first", 4), ("second", 1)]
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 
 import pytest
@@ -15,11 +16,8 @@ from support.broker_site import HeldSyncer
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_broker.log import FileLayer
-from penstock_broker.messages import dispatch
 from penstock_broker.queue import consumer as consumer_module
 from penstock_broker.queue.consumer import ReceivingLink
-from penstock_broker.queue.queue import Queue
-from penstock_broker.state.broker import Broker
 from penstock_core.dispatch_order import tiers
 
 PRIORITY = symbol("priority")
@@ -46,26 +44,31 @@ def got_by(peer: Peer) -> list[str]:
     return [delivery.link.name for _, delivery in peer.got]
 
 
-def test_consumers_without_credit_are_not_asked(timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+class Asked(OrderedDict[ReceivingLink, None]):
+    """Counts how often one of them is asked."""
+
+    count = 0
+
+    def move_to_end(self, key: ReceivingLink, last: bool = True) -> None:
+        self.count += 1
+        super().move_to_end(key, last)
+
+
+def test_consumers_without_credit_are_not_asked(timed: SteppedBroker) -> None:
     timed.make_queue("work")
     peer, producer = timed.connect("consumers"), timed.connect("producer")
     receivers = attached(peer, 30, credit=0)
     producer.send("work", Message(body="nobody has credit"))
-    asked: list[ReceivingLink] = []
-    offer = dispatch._offer  # pyright: ignore[reportPrivateUsage]
-
-    def counted(broker: Broker, queue: Queue, consumer: ReceivingLink, left: int, count: int) -> int:
-        asked.append(consumer)
-        return offer(broker, queue, consumer, left, count)
-
-    monkeypatch.setattr(dispatch, "_offer", counted)
+    links = timed.queue("work").links
+    assert links.with_credit is not None
+    asked = links.with_credit = Asked(links.with_credit)
     for number in range(5):
         producer.send("work", Message(body=number))
-    assert asked == []
+    assert asked.count == 0
     receivers[20].flow(2)
     receivers[7].flow(4)
     assert sorted(got_by(peer)) == ["r20"] * 2 + ["r7"] * 4
-    assert len(asked) <= 8, "six messages, and each of the two once more without credit"
+    assert asked.count <= 8, "six messages, and each of the two once more without credit"
 
 
 def test_those_with_credit_get_messages_in_turn(timed: SteppedBroker) -> None:
@@ -131,6 +134,29 @@ def test_a_consumer_that_goes_with_credit_gets_nothing_more(timed: SteppedBroker
     peer.got.clear()
     producer.send("work", Message(body="x"), Message(body="y"))
     assert got_by(peer) == ["r4", "r4"]
+
+
+def test_after_an_internal_error_the_consumers_of_that_connection_get_nothing(timed: SteppedBroker) -> None:
+    queue = timed.make_queue("work")
+    failing, other = timed.connect("failing"), timed.connect("other")
+    attached(failing, 10, credit=0)[0].flow(5)
+    failing.pump()
+    attached(other, 12, credit=0)[0].flow(5)
+    other.pump()
+    producer = timed.connect("producer")
+    for name in ("for one", "for the other"):
+        producer.send("work", Message(body=name))
+    assert queue.links.with_credit is not None
+    assert got_by(failing) == ["r0"]
+    served = next(iter(timed.broker.clients.connections.values()))
+    timed.broker.fail_connection(served)
+    timed.turn()
+    for number in range(4):
+        producer.send("work", Message(body=number))
+    assert got_by(other) == ["r0"] * 5, "as many as it has credit for"
+    assert {each.connection for each in queue.links.with_credit or ()} <= {
+        each.connection for each in queue.links.consumers
+    }
 
 
 def test_a_consumer_whose_attach_waited_for_the_log_gets_what_came_before_its_answer() -> None:
