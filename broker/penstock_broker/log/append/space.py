@@ -145,7 +145,8 @@ class Space:
         def half() -> bool:
             return self._timer() < begin + budget / 2
 
-        if self._spares_want_work() and self._provide_spare(first_message, more, half) and not more():
+        may_provide = not self._sync.is_filling_spare or self._is_late()
+        if may_provide and self._provide_spare(first_message, more, half) and not more():
             return
         if self._acks_want_work():
             acks = self._acks.work(more)

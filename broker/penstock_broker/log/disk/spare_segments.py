@@ -52,8 +52,9 @@ class SpareSegments:
         """Recycled segments whose new names are not synced yet."""
         self._filling: _Filling | None = None
         self._next_name = 1
-        self._pace: tuple[int, int] | None = None
-        """What was written of the newest segment, and what was there of spares, when `lag` first looked at it."""
+        self._pace: tuple[int, int, int] | None = None
+        """What was written of the newest segment, and what was there of spares, when `lag` first looked at it; and of
+        how many bytes more all of them are to be there."""
         self.full = False
 
     def __len__(self) -> int:
@@ -78,16 +79,18 @@ class SpareSegments:
         """How many bytes of spares are lacking, now that `used` bytes of the newest segment are written: more than
         `kept` spares have to be there when it ends, or who begins the next one has to fill a whole one at once.
         """
-        there = len(self._ready) + len(self._renamed)
-        if self.full or not self.lacking or there > kept:
+        ready, size = len(self._ready), self._size
+        there = ready + len(self._renamed)
+        if there > kept or self.full or ready >= self._wanted:
             return 0
-        have = there * self._size + self.filled_bytes
+        have = there * size + (self._filling.written if self._filling is not None else 0)
         if self._pace is None:
-            self._pace = used, have
-        began, had = self._pace
-        by = max(int(READY_BY * self._size), (began + self._size) // 2)
-        part = min((used - began) / max(by - began, 1), 1)
-        return max(had + int(part * ((kept + 1) * self._size - had)) - have, 0)
+            by = max(int(READY_BY * size), (used + size) // 2)
+            self._pace = used, have, max(by - used, 1)
+        began, had, within = self._pace
+        lacked = (kept + 1) * size - had
+        due = lacked * (used - began) // within if used - began < within else lacked
+        return had + due - have if due > have - had else 0
 
     def adopt(self, names: list[str]) -> None:
         """Take over the spare segments of an earlier run.
