@@ -86,8 +86,7 @@ def _deep(broker: BrokerProcess, messages: int) -> None:
     _rest(broker)
     deep, first = _rates(broker, first, depth)
     print(f"depth {depth:,}: published {deep.came}, consumed {deep.went}")
-    for what in ("came", "went"):
-        before, now = getattr(at_zero, what), getattr(deep, what)
+    for what, before, now in (("came", at_zero.came, deep.came), ("went", at_zero.went, deep.went)):
         print(
             f"a message that {what}: {now.per_second / before.per_second:.0%} of the rate at depth 0, "
             f"{now.broker_us / before.broker_us:.0%} of the broker's work"

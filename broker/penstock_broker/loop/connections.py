@@ -238,6 +238,8 @@ class Connections:
         """Go on with long messages that are sent in pieces; connections that are left are the first next time."""
         streaming = self._broker.work.streaming
         for _ in range(len(streaming)):
+            if not streaming:  # one that was served took others down with it
+                break
             connection, _ = streaming.popitem(last=False)
             try:
                 if connection.phase is Phase.OPEN:

@@ -120,7 +120,8 @@ class QueueLinks:
         consumers.append(consumer)
         if exclusive or not is_like_others:
             self.rank(exclusive=exclusive)
-        self._count()
+        else:
+            self._count()
 
     def remove(self, consumer: ReceivingLink, *, exclusive: bool) -> None:
         """A consumer less; as `add`."""
@@ -129,15 +130,16 @@ class QueueLinks:
             self.with_credit.pop(consumer, None)
         if exclusive or self.tiers is not None:
             self.rank(exclusive=exclusive)
-        self._count()
+        else:
+            self._count()
 
     def _count(self) -> None:
         self.is_many = self.tiers is None and len(self.consumers) > MANY
 
     def note_credit(self, consumer: ReceivingLink) -> None:
         """A consumer was given credit, or may use it from now on."""
-        if self.with_credit is not None and consumer not in self.with_credit:
-            self.with_credit[consumer] = None
+        if self.with_credit is not None:
+            self.with_credit.setdefault(consumer)  # one that has some keeps its turn
 
     def find_with_credit(self) -> OrderedDict[ReceivingLink, None]:
         """`with_credit` of very many consumers, looked for if they are not known."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from penstock_broker.access.connection import Connection
-from penstock_broker.clock import STINT_SECONDS, TurnClock
+from penstock_broker.clock import TurnClock
 from penstock_broker.log import Log
 from penstock_broker.topology.store import Topology
 
@@ -77,8 +77,7 @@ class SyncQueue:
             self.syncs += 1
         if self._cut_in == clock.turns:
             return
-        waiting, seconds = self._waiting, clock.seconds
-        end = seconds() + STINT_SECONDS
+        waiting, is_over = self._waiting, clock.stint()
         while waiting and waiting[0][0] <= synced:
             sequence, actions = waiting.popleft()
             for at, (connection, action) in enumerate(actions, 1):
@@ -89,7 +88,7 @@ class SyncQueue:
                         fail(connection)
                     else:
                         logger.exception("What the broker itself waits for the log with has failed: %r", action)
-                if seconds() >= end:
+                if is_over():
                     self._cut_in = clock.turns
                     if at < len(actions):
                         waiting.appendleft((sequence, actions[at:]))

@@ -145,8 +145,7 @@ class Space:
         def half() -> bool:
             return self._timer() < begin + budget / 2
 
-        may_provide = not self._sync.is_filling_spare or self._is_late()
-        if may_provide and self._provide_spare(first_message, more, half) and not more():
+        if self._provide_spare(first_message, more, half) and not more():
             return
         if self._acks_want_work():
             acks = self._acks.work(more)
@@ -163,7 +162,9 @@ class Space:
         written the spare is filled in any case: a turn that wrote much fills much. Whether something was done.
         """
         is_syncing = self._sync.is_filling_spare
-        if self._recycler.wants_work and not is_syncing:
+        if is_syncing and not self._is_late():
+            return False
+        if not is_syncing and self._recycler.wants_work:
             if self._recycler.work(first_message):
                 self._has_deleted, self._fill_again_ms = True, 0
             return True
