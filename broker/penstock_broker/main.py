@@ -41,7 +41,7 @@ from penstock_broker.loop.start_progress import StartProgress
 from penstock_broker.messages import restore
 from penstock_broker.messages.pageable import PageableMessages
 from penstock_broker.settings import settings, small_memory, small_volume
-from penstock_broker.settings.process_memory import ProcessMemory, memory_limit
+from penstock_broker.settings.process_memory import ProcessMemory, map_large_blocks, memory_limit
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.storage import VolumeSpace
@@ -100,6 +100,7 @@ def run(
 def serve(given: BrokerSettings, data: Path, *, ready_file: Path | None = None, files: FileLayer | None = None) -> int:
     """Run one broker on a data folder. `files` replaces the file system under the log (crash tests)."""
     _raise_descriptor_limit()
+    map_large_blocks()
     salt = _salt_key(data)
     limit = memory_limit()
     given = _fitted(given, data, limit)

@@ -29,8 +29,12 @@ if TYPE_CHECKING:
 
 
 def timed_broker(settings: dict[str, object] | None = None, segment_bytes: int = 64 * 1024) -> SteppedBroker:
-    """A broker whose turns and slices are cut by the thread's processor time."""
+    """A broker whose turns and slices are cut by the thread's processor time, with memory as `penstock broker` has it."""
     from support.stepped_broker import SteppedBroker
+
+    from penstock_broker.settings.process_memory import map_large_blocks
+
+    map_large_blocks()
 
     class Timed(SteppedBroker):
         def _look(self) -> float:

@@ -1,7 +1,8 @@
-"""How much memory this process may have, how much it has, and giving back what is free in it.
+"""How much memory this process may have, how much it has, how large blocks of it grow, and giving back what is free.
 
 The limit is the least of those of its control groups (version 2: `memory.max`, version 1: `memory.limit_in_bytes`), or
-the machine's memory. Source: cgroup(7); the kernel's Documentation/admin-guide/cgroup-v2.rst; proc(5), statm.
+the machine's memory. Source: cgroup(7); the kernel's Documentation/admin-guide/cgroup-v2.rst; proc(5), statm;
+mallopt(3).
 """
 
 from __future__ import annotations
@@ -13,13 +14,21 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-__all__ = ["ProcessMemory", "memory_limit"]
+__all__ = ["ProcessMemory", "map_large_blocks", "memory_limit"]
 
 _ROOT: Final = Path("/sys/fs/cgroup")
 _OWN: Final = Path("/proc/self/cgroup")
 _STATM: Final = Path("/proc/self/statm")
 _RESIDENT: Final = 1
 """Place of the pages in memory, in `_STATM`."""
+
+_TRIM_THRESHOLD: Final = -1
+_MMAP_THRESHOLD: Final = -3
+"""Parameters of mallopt(3), from glibc's malloc.h."""
+_MAPPED_BYTES: Final = 1024 * 1024 + 64 * 1024
+"""Larger than a message that is kept in one piece, so that messages come from the heap."""
+_KEPT_FREE_BYTES: Final = 16 * 1024 * 1024
+"""At the end of the heap. glibc's own value, 128 KiB, would have the heap shrink and grow again and again."""
 
 
 def memory_limit(root: Path = _ROOT, own: Path = _OWN) -> int:
@@ -57,6 +66,19 @@ def _number(path: Path) -> int | None:
     except OSError:
         return None
     return int(text) if text.isdecimal() else None
+
+
+def map_large_blocks() -> None:
+    """Have the C library map each block of more than a megabyte by itself, whatever was freed before.
+
+    Such a block grows by moving its pages. From the heap, to which glibc goes over by itself once a large block was
+    freed, it is copied into new pages: 12 ms in one call for the list in which the engine keeps what a connection with a
+    million deliveries has settled. Another C library than glibc does as it always does.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, _MAPPED_BYTES)
+        mallopt(_TRIM_THRESHOLD, _KEPT_FREE_BYTES)
 
 
 class ProcessMemory:

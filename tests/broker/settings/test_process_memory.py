@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,36 @@ def test_what_the_process_has_and_gives_back() -> None:
     del block
     process.trim()
     assert process.resident() < grown - 32 * 1024 * 1024
+
+
+GROWTH = """
+import ctypes, resource, sys
+from penstock_broker.settings.process_memory import map_large_blocks
+
+library = ctypes.CDLL(None)
+library.malloc.restype = library.realloc.restype = ctypes.c_void_p
+library.malloc.argtypes = (ctypes.c_size_t,)
+library.realloc.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+library.free.argtypes = (ctypes.c_void_p,)
+MIB = 1024 * 1024
+if sys.argv[1] == "mapped":
+    map_large_blocks()
+library.free(library.malloc(31 * MIB))  # as any large block that is freed: glibc takes the next from the heap
+block = library.malloc(8 * MIB)
+ctypes.memset(block, 1, 8 * MIB)
+library.malloc(100_000)  # it can't grow where it is
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+library.realloc(block, 16 * MIB)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+"""The pages that are new when a block of 8 MiB, which is full, grows to 16 MiB."""
+
+
+def pages_of_growth(how: str) -> int:
+    done = subprocess.run([sys.executable, "-c", GROWTH, how], check=True, stdout=subprocess.PIPE, text=True)
+    return int(done.stdout)
+
+
+def test_a_large_block_grows_without_being_copied() -> None:
+    assert pages_of_growth("heap") >= 2048  # 8 MiB in pages of 4 KiB
+    assert pages_of_growth("mapped") < 100
