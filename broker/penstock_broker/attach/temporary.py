@@ -23,6 +23,8 @@ __all__ = ["check_use", "connection_ended", "delete", "links_ended", "make", "no
 
 REVIEW_MS: Final = 1000
 """Between two reviews of the nodes whose policy depends on links or messages."""
+PER_SLICE: Final = 100
+"""Nodes that are looked at in one turn; so of few nodes none outlives the turn in which its last link ends."""
 
 Node: TypeAlias = Exchange | PointToPointQueue
 
@@ -104,19 +106,39 @@ def _kind_of(node: Node) -> str:
 
 def _review_again(broker: Broker) -> None:
     """Review the nodes, and set the timer again while any is left."""
-    _review(broker)
+    if broker.temporary.to_review:
+        _review_slice(broker)  # a mistake has ended the review that was going on
+    else:
+        _review(broker)
     broker.temporary.is_under_review = bool(broker.temporary.lingering)
     if broker.temporary.is_under_review:
         broker.clock.after(REVIEW_MS, lambda: _review_again(broker))
 
 
 def _review(broker: Broker) -> None:
-    for name in list(broker.temporary.lingering):
+    """Look at all nodes, from this turn on, or behind the review that is going on."""
+    nodes = broker.temporary
+    if nodes.to_review:
+        nodes.asks_for_review = True
+    else:
+        nodes.to_review.extend(nodes.lingering)
+        _review_slice(broker)
+
+
+def _review_slice(broker: Broker) -> None:
+    nodes = broker.temporary
+    for _ in range(min(PER_SLICE, len(nodes.to_review))):
+        name = nodes.to_review.popleft()
         node = node_named(broker, name)
         if node is None or node.temporary is None:
-            broker.temporary.lingering.discard(name)
+            nodes.lingering.discard(name)
         else:
             _delete_if_over(broker, node, node.temporary)
+    if nodes.to_review:
+        broker.clock.after(0, lambda: _review_slice(broker))
+    elif nodes.asks_for_review:
+        nodes.asks_for_review = False
+        broker.clock.after(0, lambda: _review(broker))
 
 
 def _delete_if_over(broker: Broker, node: Node, temporary: Temporary) -> None:

@@ -183,13 +183,17 @@ class PendingWork:
 class TemporaryNodes:
     """Temporary queues and topics whose end does not depend on the link that made them alone."""
 
-    __slots__ = ("is_under_review", "lingering")
+    __slots__ = ("asks_for_review", "is_under_review", "lingering", "to_review")
 
     def __init__(self) -> None:
         self.lingering: set[str] = set()
         """Their names."""
         self.is_under_review = False
         """A timer is set to look at them again."""
+        self.to_review: deque[str] = deque()
+        """Those that the review which is going on still has to look at."""
+        self.asks_for_review = False
+        """A link has ended since that review began."""
 
 
 class Broker:

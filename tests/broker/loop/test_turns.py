@@ -11,11 +11,15 @@ from support.stepped_broker import SteppedBroker, SteppedStream
 
 from penstock_amqp.endpoint.buffers import INPUT_BYTES
 from penstock_amqp.frames.frames import encode_frame
-from penstock_amqp.frames.performatives import Source, Target, Transfer
+from penstock_amqp.frames.performatives import Detach, Source, Target, Transfer
 from penstock_broker.access.connection import Connection
+from penstock_broker.attach import temporary
 from penstock_broker.clock import Timers
 from penstock_broker.messages import dispatch
+from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
+from penstock_broker.topology.records import PointToPointQueue, Temporary
+from penstock_core.temporary_nodes import LifetimePolicy, Use, is_over
 
 HEARTBEAT = encode_frame(None)
 MESSAGE = b"\x00\x53\x75\xa0\x01x"
@@ -137,3 +141,56 @@ def test_compaction_uses_idle_turns_and_waits_for_no_traffic(
     assert before > 35
     assert log.segments < 10
     assert in_vain <= 1, "the first turn could not know it"
+
+
+def make_lingering(timed: SteppedBroker, connection: Connection, *, has_creator: bool) -> list[Temporary]:
+    """250 empty temporary queues. Each stays until the link that made it is gone and it is empty (AMQP 1.0 part 3,
+    3.5.12).
+    """
+    policy = LifetimePolicy.DELETE_ON_NO_MESSAGES
+    made = [Temporary(connection.number, policy, is_exclusive=False, has_creator=has_creator) for _ in range(250)]
+    for number, each in enumerate(made):
+        name = f"temporary-queue:{number}"
+        incarnation = timed.broker.topology.next_incarnation()
+        queue = Queue(name, incarnation, is_logged=False, now_us=timed.now_ms * 1000)
+        node = PointToPointQueue(name=name, durable=False, queue=queue, temporary=each)
+        temporary.make(timed.broker, connection, node)
+    return made
+
+
+def test_many_temporary_queues_are_looked_at_in_slices(timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link ends while there are 250 that are over: they are looked at and deleted a hundred per turn."""
+    looks: list[int] = []
+
+    def counted(policy: LifetimePolicy, use: Use) -> bool:
+        looks[-1] += 1
+        return is_over(policy, use)
+
+    topology = timed.broker.topology
+    with RawClient(0, "maker", stream=SteppedStream(timed)) as maker:
+        maker.begin()
+        (connection,) = timed.broker.clients.connections.values()
+        make_lingering(timed, connection, has_creator=False)
+        maker.attach_sender("s", Target(address="temporary-queue:0"))
+        maker.send(Detach(handle=0, closed=True))
+        monkeypatch.setattr(temporary, "is_over", counted)
+        while topology.queues:
+            looks.append(0)
+            timed.turn()
+        assert [each for each in looks if each] == [100, 100, 50]
+
+
+def test_a_link_that_ends_during_a_review_has_all_temporary_queues_looked_at_again(timed: SteppedBroker) -> None:
+    """The review has passed by queues that still had their maker when another link ended."""
+    topology = timed.broker.topology
+    with RawClient(0, "maker", stream=SteppedStream(timed)) as maker:
+        maker.begin()
+        (connection,) = timed.broker.clients.connections.values()
+        made = make_lingering(timed, connection, has_creator=True)
+        temporary.links_ended(timed.broker, ())  # looks at a hundred of them
+        for each in made:
+            each.has_creator = False
+        temporary.links_ended(timed.broker, ())
+        for _ in range(20):
+            timed.turn()
+        assert topology.queues == {}
