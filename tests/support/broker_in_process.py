@@ -90,6 +90,7 @@ class BrokerInProcess:
         """What the kernel does when a process ends: sockets, lock and event descriptors go."""
         for connection in self.broker.clients.connections.values():
             connection.free()
+            connection.transport.close()
         self.broker.clients.connections.clear()
         self.log.crash()
         self.loop.close()

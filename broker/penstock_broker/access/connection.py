@@ -344,14 +344,11 @@ class Connection:
         self._write(HEARTBEAT)
 
     def free(self, free_endpoint: Callable[[Connection], None] | None = None) -> None:
-        """Close the socket and give everything back. `free_endpoint`: has the endpoint freed, now or later."""
-        is_closing, self.phase = self.phase is Phase.CLOSING, Phase.GONE
+        """Give everything back but the socket. `free_endpoint`: has the endpoint freed, now or later."""
+        self.phase = Phase.GONE
         self.reading.unread = b""
         if free_endpoint is not None:
             free_endpoint(self)
         else:
             self.endpoint.free()
         self.subscriptions.clear()
-        if is_closing:
-            self.transport.end()
-        self.transport.close()

@@ -141,6 +141,14 @@ class Transport:
             with contextlib.suppress(OSError, WireError):  # the peer may be gone; an error has no consequence
                 self.sock.send(self.wrapping.output())
 
+    def shut(self) -> bool:
+        """Tell the peer that nothing more comes; what it sends can still be read. False if the socket is broken."""
+        try:
+            self.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            return False
+        return True
+
     def close(self) -> None:
         """Close the socket."""
         self.sock.close()

@@ -19,6 +19,7 @@ from penstock_amqp.endpoint.events import AmqpError, Event
 from penstock_amqp.sasl.mechanisms import CredentialAnswer
 from penstock_broker.access.connection import MAX_BACKLOG_BYTES, Connection, Phase
 from penstock_broker.access.engine_memory import EngineMemory
+from penstock_broker.access.half_closed import HalfClosed
 from penstock_broker.access.lobby import Lobby
 from penstock_broker.access.rejections import RejectionReason
 from penstock_broker.attach import detach, severance
@@ -65,6 +66,7 @@ class Connections:
         self._due: deque[Connection] = deque()
         """Connections whose time-outs are to be looked at."""
         self._memory = EngineMemory()
+        self.half_closed = HalfClosed()
         self._most = 0
         """So many connections were there at once."""
 
@@ -273,6 +275,7 @@ class Connections:
         self._broker.warnings.flush()
         self._broker.clients.login_lines.flush()
         self._lobby.resume(now_ms)
+        self.half_closed.look(now_ms)
         if not self._due:
             connections = self._broker.clients.connections.values()
             self._due.extend(each for each in connections if each.due_ms <= now_ms)
@@ -351,12 +354,15 @@ class Connections:
         """Free a connection to which nothing leads any more. Each step is done, whatever becomes of the others."""
         if connection.phase is Phase.GONE:
             return
-        fd = connection.transport.fd
+        transport, fd = connection.transport, connection.transport.fd
+        part: Callable[[], None] = transport.close
+        if connection.phase is Phase.CLOSING:
+            part = partial(self.half_closed.add, transport, self._broker.clock.now_ms)
         self._broker.clients.connections.pop(connection.number, None)
         self.by_fd.pop(fd, None)
         free = partial(connection.free, self._free_endpoint)
         waiting = partial(self._forget_line, connection)
-        for step in (waiting, partial(self._unregister, connection, fd), free, connection.transport.close):
+        for step in (waiting, partial(self._unregister, connection, fd), free, part):
             try:
                 step()
             except Exception:
@@ -378,8 +384,9 @@ class Connections:
             free()
 
     def close(self) -> None:
-        """Wait until the memory of the connections that are gone is freed."""
+        """Wait until the memory of the connections that are gone is freed, and close their sockets."""
         self._memory.close()
+        self.half_closed.close()
 
     def _unregister(self, connection: Connection, fd: int) -> None:
         if connection.transport.in_lobby:

@@ -306,8 +306,9 @@ class Loop:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Stop accepting connections, send a Close to every client, and end when all output is sent, or after
-        `CLOSE_MS`."""
+        """Stop accepting connections, send a Close to every client, and end when all have closed theirs, or after
+        `CLOSE_MS`.
+        """
         broker = self.broker
         if broker.is_stopping:
             return
@@ -340,8 +341,9 @@ class Loop:
             self._check_end()
 
     def _check_end(self) -> None:
-        broker = self.broker
-        if not broker.clients.connections and broker.sync.is_idle:
+        broker, half_closed = self.broker, self.connections.half_closed
+        half_closed.look(broker.clock.now_ms)
+        if not broker.clients.connections and broker.sync.is_idle and not half_closed:
             self._end()
         else:
             broker.clock.timers.at(broker.clock.now_ms + 10, self._check_end)

@@ -72,8 +72,8 @@ def map_large_blocks() -> None:
     """Have the C library map each block of more than a megabyte by itself, whatever was freed before.
 
     Such a block grows by moving its pages. From the heap, to which glibc goes over by itself once a large block was
-    freed, it is copied into new pages: 12 ms in one call for the list in which the engine keeps what a connection with a
-    million deliveries has settled. Another C library than glibc does as it always does.
+    freed, it is copied into new pages. In one call that took 12 ms for the list in which the engine keeps what a
+    connection with a million deliveries has settled. Another C library than glibc does as it always does.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
