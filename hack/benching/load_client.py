@@ -16,6 +16,8 @@ __all__ = ["LoadFailed", "Measured", "Part", "compiled", "measured", "run_load"]
 
 SOURCE = Path(__file__).resolve().parent / "load.c"
 LIMIT_SECONDS = 600
+AHEAD = -15
+"""The niceness of a client that comes before others."""
 KEPT_UP = 0.98
 """Share of the offered messages that a broker has to deliver within the measured time."""
 Buckets = tuple[tuple[int, int], ...]
@@ -115,10 +117,13 @@ def compiled() -> Path:
     return program
 
 
-def run_load(options: Mapping[str, str | float]) -> Measured:
-    """Run it. Raises LoadFailed with what it says."""
+def run_load(options: Mapping[str, str | float], *, first: bool = False) -> Measured:
+    """Run it. `first`: it gets a processor before others, if we may ask for that. Raises LoadFailed with what it
+    says.
+    """
     arguments = [f"{key}={value}" for key, value in options.items()]
-    ran = subprocess.run([compiled(), *arguments], capture_output=True, text=True, timeout=LIMIT_SECONDS)
+    ahead = ["nice", "-n", str(AHEAD)] if first and os.geteuid() == 0 else []
+    ran = subprocess.run([*ahead, compiled(), *arguments], capture_output=True, text=True, timeout=LIMIT_SECONDS)
     if ran.returncode:
         raise LoadFailed(f"{ran.stderr.strip()[-500:]} ({' '.join(arguments)})")
     found = measured(ran.stdout)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def timed_broker(settings: dict[str, object] | None = None, segment_bytes: int = 64 * 1024) -> SteppedBroker:
-    """A broker whose turns and slices are cut by the thread's processor time, with memory as `penstock broker` has it."""
+    """A broker whose turns and slices are cut by the thread's processor time; its memory is as in `penstock broker`."""
     from support.stepped_broker import SteppedBroker
 
     from penstock_broker.settings.process_memory import map_large_blocks

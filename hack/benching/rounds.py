@@ -25,9 +25,9 @@ class Job(NamedTuple):
     run: Callable[[], Mapping[str, float]]
 
 
-def load(broker: Broker, options: Mapping[str, str | float]) -> Measured:
-    """The client on a broker."""
-    return run_load({**broker.reached, **options})
+def load(broker: Broker, options: Mapping[str, str | float], *, first: bool = False) -> Measured:
+    """The client on a broker. `first`: see `run_load`."""
+    return run_load({**broker.reached, **options}, first=first)
 
 
 def interleaved(jobs: Sequence[Job], rounds: int) -> list[Run]:
