@@ -10,7 +10,7 @@ that they need for each batch from `Connection` itself, everything else stands i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, Protocol, assert_never
@@ -58,6 +58,8 @@ class Phase(Enum):
     OPENING = auto()
     """Logged in; its Open has not come, or is not answered."""
     OPEN = auto()
+    LEAVING = auto()
+    """It is lost, or its client has closed it, and it ends over several turns: `attach.connection_end`."""
     CLOSING = auto()
     """Our Close is under way; the socket is closed once it is sent."""
     GONE = auto()
@@ -138,6 +140,7 @@ class Connection:
         "authenticator",
         "client",
         "due_ms",
+        "ending",
         "endpoint",
         "is_blocked",
         "is_congested",
@@ -195,6 +198,8 @@ class Connection:
         """Message bytes handed to the endpoint since the last flush."""
         self.transactions: object = None
         """Its open transactions, see `state.open_transactions`; None unless it has attached a coordinator link."""
+        self.ending: Iterator[None] | None = None
+        """The steps of its end that are left, see `attach.connection_end`."""
         self.sessions = 0
         """Sessions numbered so far."""
         self.subscriptions: set[Identity] = set()

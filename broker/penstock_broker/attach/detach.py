@@ -1,5 +1,5 @@
-"""Links, sessions and connections that end: deliveries go back to their queues, lifetimes are checked, and the rules
-decide what a closing detach does.
+"""Links and sessions that end: deliveries go back to their queues, lifetimes are checked, and the rules decide what a
+closing detach does.
 
 Source: docs/decisions/008-null-source.md, docs/decisions/009-closing-detach.md,
 docs/decisions/014-managed-subscriptions.md.
@@ -10,23 +10,23 @@ from __future__ import annotations
 import logging
 from typing import assert_never
 
-from penstock_amqp.endpoint.events import AmqpError, Detached, Held, SessionEnded
+from penstock_amqp.endpoint.events import AmqpError, Detached, SessionEnded
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
-from penstock_broker.access.connection import Connection, Phase
-from penstock_broker.attach import close, severance, temporary
+from penstock_broker.access.connection import Connection
+from penstock_broker.attach import close, temporary
+from penstock_broker.attach.connection_end import held_by_link, held_of
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import departures
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer, SubscriptionLookup
 from penstock_broker.topology.records import Subscription
-from penstock_broker.transactions import commit
 from penstock_core.detach import DetachOnly, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
 from penstock_core.existing_subscription import ExistingSubscription
 from penstock_core.identity import Identity
 from penstock_core.subscription_lifetime import SessionKey
 from penstock_core.terms import Durability
 
-__all__ = ["close_connection", "connection_ended", "detached", "session_ended"]
+__all__ = ["detached", "session_ended"]
 
 logger = logging.getLogger(__name__)
 
@@ -129,10 +129,10 @@ def _reply(
 
 def session_ended(broker: Broker, connection: Connection, event: SessionEnded) -> None:
     """The peer ended a session: its links end with it."""
-    held = _held_by_link(connection)
+    held = held_by_link(connection)
     contexts = [link.context for link in event.session.links]
     for link in event.session.links:
-        close.remove_link(broker, link, _of(held, link), orderly=True)
+        close.remove_link(broker, link, held_of(held, link), orderly=True)
     departures.when_back(event.session.links, lambda: _end_session(broker, connection, event.session))
     number = event.session.context
     if isinstance(number, int):
@@ -148,75 +148,4 @@ def session_ended(broker: Broker, connection: Connection, event: SessionEnded) -
 
 def _end_session(broker: Broker, connection: Connection, session: Session) -> None:
     connection.endpoint.end(session)
-    broker.work.touch(connection)
-
-
-def connection_ended(broker: Broker, connection: Connection, *, orderly: bool = False) -> None:
-    """The connection is closed (`orderly`: by its client) or lost: its links end, and what lives no longer than it.
-
-    Raises nothing: if a step fails, the connection is taken apart without looking at what the steps have done.
-    """
-    try:
-        _end(broker, connection, orderly=orderly)
-    except Exception:
-        logger.exception(
-            "Connection %d of %s did not end in order; it is taken apart", connection.number, connection.transport.peer
-        )
-        severance.sever(broker, connection)
-
-
-def _end(broker: Broker, connection: Connection, *, orderly: bool) -> None:
-    logger.debug(
-        "Connection %d of %s has ended, orderly=%s: %d links",
-        connection.number, connection.transport.peer, orderly, len(connection.endpoint.all_links()),
-    )  # fmt: skip
-    broker.clients.counts.leave(connection)
-    commit.roll_back_connection(broker, connection)
-    held = _held_by_link(connection)
-    for link in connection.endpoint.all_links():
-        close.remove_link(broker, link, _of(held, link), orderly=orderly)
-    for identity in connection.subscriptions:
-        subscription = broker.topology.subscriptions.get(identity)
-        if subscription is not None:
-            subscription.users = subscription.users.connection_closed(connection.number)
-            close.end_if_over(broker, identity)
-    connection.subscriptions.clear()
-    temporary.connection_ended(broker, connection)
-    temporary.links_ended(broker, ())
-    same_container = broker.clients.containers.get(connection.client.container_id)
-    if same_container is not None and connection in same_container:
-        same_container.remove(connection)
-        if not same_container:
-            del broker.clients.containers[connection.client.container_id]
-
-
-def _of(held: dict[OutLink, list[Held]] | None, link: InLink | OutLink) -> list[Held] | None:
-    if not isinstance(link, OutLink):
-        return []
-    return None if held is None else held.get(link, [])
-
-
-def _held_by_link(connection: Connection) -> dict[OutLink, list[Held]] | None:
-    """The deliveries that the client has not settled; None if they are too many for one turn."""
-    if departures.holds_many(connection):
-        return None
-    by_link: dict[OutLink, list[Held]] = {}
-    for held in connection.endpoint.all_held():
-        by_link.setdefault(held[0], []).append(held)
-    return by_link
-
-
-def close_connection(broker: Broker, connection: Connection, error: AmqpError) -> None:
-    """Close a connection on the broker's own account, with the reason; the socket is closed once that is sent."""
-    if connection.phase is Phase.GONE:
-        return
-    connection_ended(broker, connection)
-    phase, connection.phase = connection.phase, Phase.CLOSING
-    try:
-        if phase is Phase.OPENING:
-            connection.endpoint.refuse_open(broker.instance.container_id, error)
-        elif phase is Phase.OPEN:
-            connection.endpoint.close(error)
-    except Exception:
-        logger.exception("Connection %d can't be told why it is closed: %s", connection.number, error.description)
     broker.work.touch(connection)

@@ -13,7 +13,7 @@ from penstock_amqp.endpoint.events import AmqpError, Opened
 from penstock_amqp.types.values import UInt, Value
 from penstock_broker.access.connection import NOT_OPENED, ClientOpen, Connection, Phase
 from penstock_broker.access.rejections import RejectionReason
-from penstock_broker.attach import detach
+from penstock_broker.attach import connection_end
 from penstock_broker.errors import amqp_error
 from penstock_broker.settings.settings import open_properties
 from penstock_broker.state.broker import Broker
@@ -47,7 +47,7 @@ def opened(broker: Broker, connection: Connection, event: Opened) -> None:
     if connection.client is not NOT_OPENED:
         # The engine reports it like the first; the connection would count twice for its container-id.
         if connection.phase in (Phase.OPENING, Phase.OPEN):
-            detach.close_connection(
+            connection_end.close_connection(
                 broker, connection, AmqpError("amqp:connection:framing-error", "A second Open came; send one.")
             )
         return
@@ -94,7 +94,7 @@ def _decide(broker: Broker, connection: Connection, probe: ProbeResult, steps: i
                 broker.clients.contests.record(
                     connection.client.container_id, number, now_ms=broker.clock.now_ms, now_us=broker.clock.now_us
                 )
-            detach.close_connection(broker, predecessor, amqp_error(decision.told))
+            connection_end.close_connection(broker, predecessor, amqp_error(decision.told))
             # Others of the same container may still be open; each is decided on in its turn.
             _decide(broker, connection, ProbeResult.UNKNOWN, PROBE_STEPS)
         case Refuse():
@@ -117,7 +117,7 @@ def _probe_later(broker: Broker, connection: Connection, predecessor: Connection
 def _probed(broker: Broker, connection: Connection, predecessor: Connection, steps: int) -> None:
     if connection.phase is not Phase.OPENING:
         return
-    if predecessor.phase in (Phase.GONE, Phase.CLOSING):
+    if predecessor.phase in (Phase.GONE, Phase.CLOSING, Phase.LEAVING):
         _decide(broker, connection, ProbeResult.UNKNOWN, PROBE_STEPS)
     elif predecessor.transport.is_acknowledged():
         _decide(broker, connection, ProbeResult.ALIVE, 0)

@@ -19,7 +19,7 @@ from penstock_core.permissions import Action
 from penstock_core.reason import Reason, Refuse
 from penstock_core.temporary_nodes import LifetimePolicy, Use, check_consumer, is_over
 
-__all__ = ["check_use", "connection_ended", "delete", "links_ended", "make", "node_named"]
+__all__ = ["check_use", "connection_ended", "delete", "end_one_of", "links_ended", "make", "node_named"]
 
 REVIEW_MS: Final = 1000
 """Between two reviews of the nodes whose policy depends on links or messages."""
@@ -79,11 +79,15 @@ def links_ended(broker: Broker, contexts: Iterable[object]) -> None:
 
 def connection_ended(broker: Broker, connection: Connection) -> None:
     """Delete the temporary nodes of a connection, whatever their policy."""
-    for name in list(connection.temporary):
-        node = node_named(broker, name)
-        if node is not None:
-            delete(broker, node)
-    connection.temporary.clear()
+    while connection.temporary:
+        end_one_of(broker, connection)
+
+
+def end_one_of(broker: Broker, connection: Connection) -> None:
+    """Delete one of them; there are some."""
+    node = node_named(broker, connection.temporary.pop())
+    if node is not None:
+        delete(broker, node)
 
 
 def delete(broker: Broker, node: Node) -> None:

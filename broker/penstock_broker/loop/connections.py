@@ -22,7 +22,7 @@ from penstock_broker.access.engine_memory import EngineMemory
 from penstock_broker.access.half_closed import HalfClosed
 from penstock_broker.access.lobby import Lobby
 from penstock_broker.access.rejections import RejectionReason
-from penstock_broker.attach import detach, severance
+from penstock_broker.attach import connection_end, severance
 from penstock_broker.loop.events import handle, rescue, serve
 from penstock_broker.messages import departures, dispatch
 from penstock_broker.state.broker import Broker
@@ -43,6 +43,8 @@ MANY: Final = 1000
 give some hundred megabytes back to the kernel with any of them, which takes milliseconds."""
 READ: Final = select.EPOLLIN
 _WRITE: Final = select.EPOLLOUT
+_DONE: Final = (Phase.LEAVING, Phase.GONE)
+"""Nothing is read or sent any more."""
 _LOST: Final = select.EPOLLHUP | select.EPOLLERR
 INTERNAL_ERROR: Final = AmqpError("amqp:internal-error", "See the broker's log.")
 
@@ -84,6 +86,8 @@ class Connections:
 
     def serve(self, connection: Connection, mask: int) -> None:
         """Read or write as epoll says in `mask`."""
+        if connection.phase is Phase.LEAVING:
+            return
         try:
             if mask & _WRITE:
                 self._unblocked(connection)
@@ -94,7 +98,7 @@ class Connections:
             self.fail(connection)
 
     def _read(self, connection: Connection) -> None:
-        if connection.phase is Phase.GONE or connection.reading.is_behind:
+        if connection.phase in _DONE or connection.reading.is_behind:
             return
         if connection.phase is Phase.CLOSING:
             # What the peer sends does not matter any more, only whether it closes the connection.
@@ -197,7 +201,8 @@ class Connections:
                     self.fail(connection)
 
     def _flush(self, connection: Connection) -> None:
-        if connection.phase is Phase.GONE:
+        if connection.phase in _DONE:
+            connection.is_dirty = False
             return
         if not connection.flush():
             self.drop(connection)
@@ -286,7 +291,7 @@ class Connections:
         now_ms = self._broker.clock.now_ms
         for _ in range(min(DUE_PER_TURN, len(self._due))):
             connection = self._due.popleft()
-            if connection.phase is Phase.GONE:
+            if connection.phase in _DONE:
                 continue
             try:
                 if connection.phase in (Phase.SASL, Phase.OPENING) and connection.login.deadline_ms <= now_ms:
@@ -336,7 +341,7 @@ class Connections:
         logger.exception("Connection %d of %s is closed after an internal error", number, connection.transport.peer)
         if connection.phase is not Phase.GONE:
             try:
-                detach.close_connection(self._broker, connection, INTERNAL_ERROR)
+                connection_end.close_connection(self._broker, connection, INTERNAL_ERROR)
                 connection.flush()
             except Exception:
                 logger.exception("Connection %d could not be told of the internal error", number)
@@ -345,10 +350,8 @@ class Connections:
 
     def drop(self, connection: Connection) -> None:
         """Forget a connection: its peer is gone, or our Close is sent."""
-        if connection.phase is Phase.GONE:
-            return
-        detach.connection_ended(self._broker, connection)
-        self._forget(connection)
+        if connection.phase not in _DONE:
+            connection_end.leave(self._broker, connection, partial(self._forget, connection), orderly=False)
 
     def _forget(self, connection: Connection) -> None:
         """Free a connection to which nothing leads any more. Each step is done, whatever becomes of the others."""

@@ -7,6 +7,7 @@ Written for speed: `handle` runs for every batch.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import assert_never
 
 from penstock_amqp.endpoint.events import (
@@ -30,7 +31,7 @@ from penstock_amqp.endpoint.events import (
 )
 from penstock_amqp.endpoint.transactional_states import is_transactional
 from penstock_broker.access.connection import Connection, Phase
-from penstock_broker.attach import detach, open
+from penstock_broker.attach import connection_end, detach, open
 from penstock_broker.loop import link_events
 from penstock_broker.messages import departures, publish, settle
 from penstock_broker.state.broker import Broker
@@ -156,6 +157,10 @@ def _closed(broker: Broker, connection: Connection, event: ConnectionClosed) -> 
     """The peer closed or broke the connection: answer, and drop it once the answer is sent."""
     if event.error is None:
         connection.flush()  # what was answered before: the engine says nothing of it behind a Close
-    detach.connection_ended(broker, connection, orderly=event.error is None)
+    connection_end.leave(broker, connection, partial(_answer_close, broker, connection), orderly=event.error is None)
+
+
+def _answer_close(broker: Broker, connection: Connection) -> None:
     connection.endpoint.close(None)
     connection.phase = Phase.CLOSING
+    broker.work.touch(connection)

@@ -28,7 +28,7 @@ from penstock_broker.access.lobby import Lobby
 from penstock_broker.access.login_revalidation import CHECK_MS, LoginRevalidation
 from penstock_broker.access.login_thread import LoginThread
 from penstock_broker.access.logins import Logins
-from penstock_broker.attach import detach, permission_review
+from penstock_broker.attach import connection_end, permission_review
 from penstock_broker.clock import SYSTEM_CLOCK, Clock
 from penstock_broker.errors import amqp_error
 from penstock_broker.loop.acceptor import Acceptor
@@ -101,7 +101,7 @@ class Loop:
             broker.clock.timers.at(clock.now_ms() + CHECK_MS, self.login_revalidation.check)
 
     def _close_for(self, connection: Connection, refuse: Refuse) -> None:
-        detach.close_connection(self.broker, connection, amqp_error(refuse))
+        connection_end.close_connection(self.broker, connection, amqp_error(refuse))
 
     def watch(self, fd: int, action: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
         """Call `action` whenever `fd` is readable.
@@ -301,7 +301,7 @@ class Loop:
         """The log has failed: close the connections that wait for a sync, since none will come."""
         for connection in self.broker.sync.abandon():
             if connection.phase in (Phase.OPENING, Phase.OPEN):
-                detach.close_connection(self.broker, connection, self.broker.storage_refusal())
+                connection_end.close_connection(self.broker, connection, self.broker.storage_refusal())
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -332,7 +332,7 @@ class Loop:
         told = AmqpError("amqp:connection:forced", "The broker is stopping; connect again.")
         is_over = self.broker.clock.stint()
         for _ in range(min(CLOSED_PER_TURN, len(left))):
-            detach.close_connection(self.broker, left.popleft(), told)
+            connection_end.close_connection(self.broker, left.popleft(), told)
             if is_over():  # each may have very many deliveries that go back
                 break
         if left:

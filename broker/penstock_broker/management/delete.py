@@ -15,7 +15,7 @@ from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.management import EntityType, StatusCode
 from penstock_api.validation_messages import validation_messages
-from penstock_broker.attach import close, detach, temporary
+from penstock_broker.attach import close, connection_end, temporary
 from penstock_broker.errors import amqp_error
 from penstock_broker.management import acts, entity_states
 from penstock_broker.management.acts import Caller
@@ -133,5 +133,7 @@ def _close_connection(broker: Broker, caller: Caller, name: str) -> ManagementRe
     connection = broker.clients.connections.get(int(name)) if name.isdigit() else None
     if connection is not None:
         acts.tell_deleted(caller, "connection", f"{name} of {connection.transport.peer}")
-        detach.close_connection(broker, connection, AmqpError("amqp:connection:forced", "Closed by the administrator."))
+        connection_end.close_connection(
+            broker, connection, AmqpError("amqp:connection:forced", "Closed by the administrator.")
+        )
     return _DELETED

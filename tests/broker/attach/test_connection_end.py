@@ -1,0 +1,181 @@
+"""Connections with many links, which end over several turns: nobody notices but by what has ended already.
+
+The clock moves by a millisecond whenever it is looked at, so that two steps of such an end are done at a time: twice in
+the first turn, once in each other.
+"""
+
+# pyright: reportUnknownMemberType=false
+# proton's own types are not complete.
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from proton import Endpoint, Message
+from support.stepped_broker import Peer, SteppedBroker
+
+from penstock_amqp.endpoint.events import AmqpError
+from penstock_broker.access.connection import Connection, Phase
+from penstock_broker.attach import close, connection_end
+
+QUEUES = 24
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> Iterator[SteppedBroker]:
+    monkeypatch.setattr(connection_end, "LINKS_PER_STEP", 1)
+    made = SteppedBroker()
+    yield made
+    made.step_seconds = 0.0
+    made.close()
+
+
+def consuming(timed: SteppedBroker, messages: int = 2) -> tuple[Peer, Connection]:
+    """A client that consumes from 24 queues and has `messages` of each."""
+    sender = timed.connect("sender")
+    peer = timed.connect("leaving")
+    for number in range(QUEUES):
+        timed.make_queue(f"q{number}")
+        peer.receive(f"q{number}", credit=10)
+        sender.send(f"q{number}", *(Message(each, durable=True) for each in range(messages)))
+    assert len(peer.bodies()) == QUEUES * messages
+    sender.close()
+    for _ in range(3):
+        timed.turn()
+    (connection,) = timed.broker.clients.connections.values()
+    timed.step_seconds = 0.001
+    return peer, connection
+
+
+def is_leaving(connection: Connection) -> bool:
+    return connection.phase is Phase.LEAVING
+
+
+def consumers(timed: SteppedBroker) -> int:
+    return sum(len(node.queue.links.consumers) for node in timed.broker.topology.queues.values())
+
+
+def waiting(timed: SteppedBroker) -> int:
+    return sum(node.queue.waiting for node in timed.broker.topology.queues.values())
+
+
+def test_a_lost_connection_ends_a_few_links_per_turn(timed: SteppedBroker) -> None:
+    peer, connection = consuming(timed)
+    peer.drop()
+    left: list[int] = []
+    while timed.broker.clients.connections:
+        timed.turn()
+        left.append(consumers(timed))
+        assert waiting(timed) == 2 * (QUEUES - left[-1])
+    assert left[:11] == [20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0]
+    assert (connection.phase, connection.ending) == (Phase.GONE, None)
+
+
+def test_a_close_is_answered_behind_the_last_link(timed: SteppedBroker) -> None:
+    peer, connection = consuming(timed)
+    peer.connection.close()
+    peer.flush()
+    timed.turn()
+    assert is_leaving(connection)
+    while consumers(timed):
+        peer.read()
+        assert not peer.connection.state & Endpoint.REMOTE_CLOSED
+        timed.turn()
+    for _ in range(8):
+        timed.turn()
+    peer.read()
+    assert peer.connection.state & Endpoint.REMOTE_CLOSED
+    assert peer.connection.remote_condition is None
+    assert connection.phase is Phase.GONE
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_nothing_is_delivered_to_a_connection_that_is_leaving(timed: SteppedBroker, lost: bool) -> None:
+    peer, connection = consuming(timed, messages=0)
+    if lost:
+        peer.drop()
+    else:
+        peer.connection.close()
+        peer.flush()
+    timed.turn()
+    *_, last = [node.queue for node in timed.broker.topology.queues.values() if node.queue.links.consumers]
+    timed.broker.work.touch(connection)  # as whoever has something to tell it does
+    last.put([(timed.broker.log.next_messages(1), b"\x00\x53\x75\xa0\x01x", timed.broker.clock.now_us, 0, 0)])
+    timed.broker.work.schedule(last)
+    while last.links.consumers:
+        timed.turn()
+        assert (last.waiting, last.in_flight) == (1, 0)
+
+
+def test_links_of_one_queue_end_together(timed: SteppedBroker) -> None:
+    """Two consumers of one connection hold messages 0 to 2 and 3 to 5 of a queue, and 6 to 9 wait."""
+    timed.make_queue("shared")
+    sender, peer = timed.connect("sender"), timed.connect("leaving")
+    peer.receive("shared", credit=3, name="first")
+    sender.send("shared", *(Message(number, durable=True) for number in range(3)))
+    for number in range(20):
+        timed.make_queue(f"q{number}")
+        peer.receive(f"q{number}", credit=1)
+    peer.receive("shared", credit=3, name="second")
+    sender.send("shared", *(Message(number, durable=True) for number in range(3, 10)))
+    other = timed.connect("other")
+    link = other.receive("shared", credit=0)
+    timed.step_seconds = 0.001
+    peer.drop()
+    timed.turn()
+    link.flow(20)
+    other.flush()
+    for _ in range(20):
+        timed.turn()
+    assert other.bodies() == list(range(10))
+
+
+def test_a_successor_need_not_wait_for_the_last_link(timed: SteppedBroker) -> None:
+    peer, connection = consuming(timed)
+    peer.drop()
+    timed.turn()
+    assert is_leaving(connection)
+    assert "leaving" not in timed.broker.clients.containers
+    successor = timed.connect("leaving")
+    timed.step_seconds = 0.0
+    for number in range(QUEUES):
+        successor.receive(f"q{number}", credit=10)
+    assert len(successor.bodies()) == 2 * QUEUES
+
+
+def test_who_is_closed_while_it_is_leaving_ends_at_once(timed: SteppedBroker) -> None:
+    peer, connection = consuming(timed)
+    peer.connection.close()
+    peer.flush()
+    timed.turn()
+    assert is_leaving(connection)
+    connection_end.close_connection(timed.broker, connection, AmqpError("amqp:connection:forced", "Stop."))
+    assert consumers(timed) == 0
+    for _ in range(6):
+        timed.turn()
+    peer.read()
+    assert peer.connection.remote_condition is not None
+    assert peer.connection.remote_condition.name == "amqp:connection:forced"
+    assert connection.phase is Phase.GONE
+    assert not timed.broker.clients.connections
+
+
+def test_a_mistake_in_a_later_turn_costs_the_connection_and_no_message(
+    timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer, connection = consuming(timed)
+    peer.drop()
+    timed.turn()
+    assert is_leaving(connection)
+
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("as if a step were wrong")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(close, "remove_link", fail)
+        timed.turn()
+    assert connection.phase is Phase.GONE
+    assert (consumers(timed), waiting(timed)) == (0, 2 * QUEUES)
+    assert "did not end in order" in caplog.text
+    caplog.clear()
