@@ -92,7 +92,7 @@ def _storm(timed: SteppedBroker, count: int) -> list[EngineClient]:
 def _time_outs(timed: SteppedBroker, count: int) -> None:
     turns = Turns(f"the time-outs of {count:,} connections are looked at")
     timed.now_ms += IDLE_MS
-    turns.time(timed.loop.connections.sweep)
+    turns.time(timed.loop.time_outs.sweep)
     for _ in range(count // 50):
         turns.time(timed.turn)
     turns.show()

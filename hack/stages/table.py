@@ -15,7 +15,7 @@ COMMANDS = " ".join(
 )
 SOAKS = " ".join(
     f"hack/soak/{name}"
-    for name in ("alerts", "chaos", "crash", "dashboard", "fuzz", "large", "machine", "mixed", "sparse")
+    for name in ("alerts", "chaos", "crash", "dashboard", "fuzz", "large", "machine", "memory", "mixed", "sparse")
 )
 CODE = f"broker operator tests hack/benching hack/in_venv.py hack/kube hack/stages {SOAKS} {COMMANDS}"
 FAST = " and ".join(f"not {marker}" for marker in ("browser", "clients", "cluster", "crash", "fuzz", "jms", "spark"))

@@ -21,21 +21,17 @@ from penstock_broker.access.connection import MAX_BACKLOG_BYTES, Connection, Pha
 from penstock_broker.access.engine_memory import EngineMemory
 from penstock_broker.access.half_closed import HalfClosed
 from penstock_broker.access.lobby import Lobby
-from penstock_broker.access.rejections import RejectionReason
 from penstock_broker.attach import connection_end, severance
 from penstock_broker.loop.events import handle, rescue, serve
 from penstock_broker.messages import departures, dispatch
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
 
-__all__ = ["IDLE_MS", "READ", "SWEEP_MS", "Connections"]
+__all__ = ["DONE", "IDLE_MS", "READ", "Connections"]
 
 logger = logging.getLogger(__name__)
 
 IDLE_MS: Final = 1000
-SWEEP_MS: Final = 250
-DUE_PER_TURN: Final = 100
-"""Connections whose time-outs are looked at in one turn: one to two milliseconds."""
 RELEASED_PER_TURN: Final = 500
 """Connections that are read again in one turn after they were held: about a millisecond."""
 MANY: Final = 1000
@@ -43,7 +39,7 @@ MANY: Final = 1000
 give some hundred megabytes back to the kernel with any of them, which takes milliseconds."""
 READ: Final = select.EPOLLIN
 _WRITE: Final = select.EPOLLOUT
-_DONE: Final = (Phase.LEAVING, Phase.GONE)
+DONE: Final = (Phase.LEAVING, Phase.GONE)
 """Nothing is read or sent any more."""
 _LOST: Final = select.EPOLLHUP | select.EPOLLERR
 INTERNAL_ERROR: Final = AmqpError("amqp:internal-error", "See the broker's log.")
@@ -65,8 +61,6 @@ class Connections:
         self.by_fd: dict[int, Connection] = {}
         self.behind: deque[Connection] = deque()
         """Connections with something unread, which the next turns go on with."""
-        self._due: deque[Connection] = deque()
-        """Connections whose time-outs are to be looked at."""
         self._memory = EngineMemory()
         self.half_closed = HalfClosed()
         self._most = 0
@@ -98,7 +92,7 @@ class Connections:
             self.fail(connection)
 
     def _read(self, connection: Connection) -> None:
-        if connection.phase in _DONE or connection.reading.is_behind:
+        if connection.phase in DONE or connection.reading.is_behind:
             return
         if connection.phase is Phase.CLOSING:
             # What the peer sends does not matter any more, only whether it closes the connection.
@@ -201,7 +195,7 @@ class Connections:
                     self.fail(connection)
 
     def _flush(self, connection: Connection) -> None:
-        if connection.phase in _DONE:
+        if connection.phase in DONE:
             connection.is_dirty = False
             return
         if not connection.flush():
@@ -268,68 +262,6 @@ class Connections:
             else:
                 self._epoll.modify(transport.fd, mask)
 
-    # -- time-outs ----------------------------------------------------------------------------------------------------
-
-    def sweep(self) -> None:
-        """Look at heartbeats, idle time-outs and slow logins now, and every `SWEEP_MS` from now on.
-
-        A look at each connection is cheaper than a timer for each, and a connection that is gone leaves nothing behind.
-        """
-        self._broker.clock.after(SWEEP_MS, self.sweep)
-        now_ms = self._broker.clock.now_ms
-        self._broker.warnings.flush()
-        self._broker.clients.login_lines.flush()
-        self._lobby.resume(now_ms)
-        self.half_closed.look(now_ms)
-        if not self._due:
-            connections = self._broker.clients.connections.values()
-            self._due.extend(each for each in connections if each.due_ms <= now_ms)
-            self._look_at_due()
-
-    def _look_at_due(self) -> None:
-        """Look at the next connections whose time has come; the others are looked at in the next turns."""
-        now_ms = self._broker.clock.now_ms
-        for _ in range(min(DUE_PER_TURN, len(self._due))):
-            connection = self._due.popleft()
-            if connection.phase in _DONE:
-                continue
-            try:
-                if connection.phase in (Phase.SASL, Phase.OPENING) and connection.login.deadline_ms <= now_ms:
-                    self._reject_slow(connection)
-                else:
-                    self._tick(connection)
-            except Exception:
-                self.fail(connection)
-        if self._due:
-            self._broker.clock.after(0, self._look_at_due)
-
-    def _reject_slow(self, connection: Connection) -> None:
-        self._broker.clients.rejections.warn(
-            RejectionReason.LOGIN_TIMED_OUT,
-            "Dropped %s on listener %s: it has not opened within %d s",
-            connection.transport.peer,
-            connection.listener.name,
-            self._broker.settings.limits.login_seconds,
-        )
-        self.drop(connection)
-
-    def _tick(self, connection: Connection) -> None:
-        broker = self._broker
-        if connection.reading.is_held:
-            # We do not read from it, so we can't say that it is silent; it has to hear from us.
-            connection.send_heartbeat()
-            broker.work.touch(connection)
-            connection.due_ms = broker.clock.now_ms + IDLE_MS
-            return
-        events: list[Event] = []
-        now_ms = broker.clock.now_ms
-        due_ms = connection.endpoint.tick(now_ms, events)
-        if events:
-            serve(broker, connection, events)
-        broker.work.touch(connection)
-        # 0: no time-out is known yet.
-        connection.due_ms = due_ms if due_ms > 0 and connection.phase is Phase.OPEN else now_ms + IDLE_MS
-
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def fail(self, connection: Connection) -> None:
@@ -350,7 +282,7 @@ class Connections:
 
     def drop(self, connection: Connection) -> None:
         """Forget a connection: its peer is gone, or our Close is sent."""
-        if connection.phase not in _DONE:
+        if connection.phase not in DONE:
             connection_end.leave(self._broker, connection, partial(self._forget, connection), orderly=False)
 
     def _forget(self, connection: Connection) -> None:

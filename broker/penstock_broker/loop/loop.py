@@ -32,10 +32,11 @@ from penstock_broker.attach import connection_end, permission_review
 from penstock_broker.clock import SYSTEM_CLOCK, Clock
 from penstock_broker.errors import amqp_error
 from penstock_broker.loop.acceptor import Acceptor
-from penstock_broker.loop.connections import IDLE_MS, READ, SWEEP_MS, Connections
+from penstock_broker.loop.connections import IDLE_MS, READ, Connections
 from penstock_broker.loop.garbage import YoungCollection
 from penstock_broker.loop.queue_visits import DISPATCH_SECONDS, QueueVisits
 from penstock_broker.loop.ready_connections import ReadyConnections
+from penstock_broker.loop.time_outs import SWEEP_MS, TimeOuts
 from penstock_broker.messages import departures, dispatch, pacing, paging, store
 from penstock_broker.messages.browse import serve_browser
 from penstock_broker.state.broker import Broker
@@ -71,6 +72,7 @@ class Loop:
         clients, warnings = broker.clients, broker.warnings
         self._lobby = Lobby(broker.settings.limits, warnings, clients.rejections)
         self.connections = Connections(broker, self._epoll, self._lobby, clock.seconds)
+        self.time_outs = TimeOuts(broker, self.connections, self._lobby)
         broker.fail_connection = self.connections.fail
         self._login_thread = LoginThread()
         self.login_revalidation = LoginRevalidation(
@@ -123,7 +125,7 @@ class Loop:
 
     def accept_connections(self) -> None:
         """Accept connections from now on; the listeners are bound."""
-        self.broker.clock.after(SWEEP_MS, self.connections.sweep)
+        self.broker.clock.after(SWEEP_MS, self.time_outs.sweep)
         if self.broker.settings.permissions_file is not None:
             permission_review.watch(self.broker)
         for listener in self._listeners:

@@ -40,6 +40,7 @@ ROOMS = (
     "penstock_broker/loop/events",
     "penstock_broker/loop/link_events",
     "penstock_broker/loop/connections",
+    "penstock_broker/loop/time_outs",
     "penstock_amqp/endpoint/",
 )
 OF_THE_LOOP = {
@@ -48,7 +49,7 @@ OF_THE_LOOP = {
     "Connections.catch_up",
     "Connections.release_held",
     "Connections.advance_streams",
-    "Connections.sweep",
+    "TimeOuts.sweep",
     "SyncQueue.has_synced_waiting",
     "SyncQueue.is_awaited",
     "SyncQueue.release",

@@ -18,7 +18,7 @@ from penstock_broker.access.engine_memory import EngineMemory
 from penstock_broker.attach import permission_review
 from penstock_broker.loop import connections as connections_module
 from penstock_broker.loop import loop as loop_module
-from penstock_broker.loop.connections import Connections
+from penstock_broker.loop import time_outs
 from penstock_broker.state.broker import Broker
 
 
@@ -36,20 +36,20 @@ def connected(timed: SteppedBroker, count: int) -> list[Peer]:
 def test_time_outs_that_are_due_together_are_looked_at_in_slices(
     timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections_module, "DUE_PER_TURN", 3)
+    monkeypatch.setattr(time_outs, "DUE_PER_TURN", 3)
     connected(timed, 8)
     looked_at: list[int] = []
-    tick = Connections._tick  # pyright: ignore[reportPrivateUsage]
+    tick = time_outs.TimeOuts._tick  # pyright: ignore[reportPrivateUsage]
 
-    def counted(self: Connections, connection: Connection) -> None:
+    def counted(self: time_outs.TimeOuts, connection: Connection) -> None:
         looked_at.append(connection.number)
         tick(self, connection)
 
-    monkeypatch.setattr(Connections, "_tick", counted)
+    monkeypatch.setattr(time_outs.TimeOuts, "_tick", counted)
     served = list(timed.broker.clients.connections.values())
     for connection in served:
         connection.due_ms = timed.now_ms
-    timed.loop.connections.sweep()
+    timed.loop.time_outs.sweep()
     so_far = [len(looked_at)]
     timed.loop.connections.drop(served[4])  # its turn has not come, and will not
     for _ in range(3):

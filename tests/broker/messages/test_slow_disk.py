@@ -144,7 +144,7 @@ def test_others_are_served_meanwhile(disk: Disk) -> None:
 def test_who_is_held_is_not_taken_for_dead_and_hears_of_us(disk: Disk) -> None:
     stream, _ = started(disk)
     stream.take()
-    disk.timed.loop.connections.sweep()  # as once the ports are open
+    disk.timed.loop.time_outs.sweep()  # as once the ports are open
     for _ in range(10):
         disk.timed.pass_ms(MINUTE_MS)
     assert connection_of(disk, "c").phase is Phase.OPEN

@@ -1,0 +1,92 @@
+"""Time-outs of connections: heartbeats, silent peers, logins that take too long, sockets that are half closed.
+
+A look at each connection is cheaper than a timer for each, and a connection that is gone leaves nothing behind. Source:
+docs/decisions/027-timers.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from penstock_amqp.endpoint.events import Event
+from penstock_broker.access.connection import Connection, Phase
+from penstock_broker.access.lobby import Lobby
+from penstock_broker.access.rejections import RejectionReason
+from penstock_broker.loop.connections import DONE, IDLE_MS, Connections
+from penstock_broker.loop.events import serve
+from penstock_broker.state.broker import Broker
+
+__all__ = ["SWEEP_MS", "TimeOuts"]
+
+SWEEP_MS: Final = 250
+DUE_PER_TURN: Final = 100
+"""Connections that are looked at in one turn: one to two milliseconds."""
+
+
+class TimeOuts:
+    """Those of one broker."""
+
+    def __init__(self, broker: Broker, connections: Connections, lobby: Lobby) -> None:
+        self._broker = broker
+        self._connections = connections
+        self._lobby = lobby
+        self._due: deque[Connection] = deque()
+        """Connections that are to be looked at."""
+
+    def sweep(self) -> None:
+        """Look at all whose time has come now, and every `SWEEP_MS` from now on."""
+        broker = self._broker
+        broker.clock.after(SWEEP_MS, self.sweep)
+        now_ms = broker.clock.now_ms
+        broker.warnings.flush()
+        broker.clients.login_lines.flush()
+        self._lobby.resume(now_ms)
+        self._connections.half_closed.look(now_ms)
+        if not self._due:
+            self._due.extend(each for each in broker.clients.connections.values() if each.due_ms <= now_ms)
+            self._look_at_due()
+
+    def _look_at_due(self) -> None:
+        """Look at the next connections whose time has come; the others are looked at in the next turns."""
+        now_ms = self._broker.clock.now_ms
+        for _ in range(min(DUE_PER_TURN, len(self._due))):
+            connection = self._due.popleft()
+            if connection.phase in DONE:
+                continue
+            try:
+                if connection.phase in (Phase.SASL, Phase.OPENING) and connection.login.deadline_ms <= now_ms:
+                    self._reject_slow(connection)
+                else:
+                    self._tick(connection)
+            except Exception:
+                self._connections.fail(connection)
+        if self._due:
+            self._broker.clock.after(0, self._look_at_due)
+
+    def _reject_slow(self, connection: Connection) -> None:
+        self._broker.clients.rejections.warn(
+            RejectionReason.LOGIN_TIMED_OUT,
+            "Dropped %s on listener %s: it has not opened within %d s",
+            connection.transport.peer,
+            connection.listener.name,
+            self._broker.settings.limits.login_seconds,
+        )
+        self._connections.drop(connection)
+
+    def _tick(self, connection: Connection) -> None:
+        broker = self._broker
+        if connection.reading.is_held:
+            # We do not read from it, so we can't say that it is silent; it has to hear from us.
+            connection.send_heartbeat()
+            broker.work.touch(connection)
+            connection.due_ms = broker.clock.now_ms + IDLE_MS
+            return
+        events: list[Event] = []
+        now_ms = broker.clock.now_ms
+        due_ms = connection.endpoint.tick(now_ms, events)
+        if events:
+            serve(broker, connection, events)
+        broker.work.touch(connection)
+        # 0: no time-out is known yet.
+        connection.due_ms = due_ms if due_ms > 0 and connection.phase is Phase.OPEN else now_ms + IDLE_MS
