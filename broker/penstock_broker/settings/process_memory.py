@@ -27,8 +27,9 @@ _MMAP_THRESHOLD: Final = -3
 """Parameters of mallopt(3), from glibc's malloc.h."""
 _MAPPED_BYTES: Final = 1024 * 1024 + 64 * 1024
 """Larger than a message that is kept in one piece, so that messages come from the heap."""
-_KEPT_FREE_BYTES: Final = 16 * 1024 * 1024
-"""At the end of the heap. glibc's own value, 128 KiB, would have the heap shrink and grow again and again."""
+_KEPT_FREE_BYTES: Final = 64 * 1024 * 1024
+"""At the end of the heap: as much as glibc comes to by itself. It begins with 128 KiB, with which the heap would shrink
+and grow again and again."""
 
 
 def memory_limit(root: Path = _ROOT, own: Path = _OWN) -> int:
