@@ -340,7 +340,7 @@ class Connection:
         if endpoint.needs_rewriting and not transport.write(endpoint.rewritten_output()):
             return False
         size = OUTPUT_BYTES
-        while size == OUTPUT_BYTES and (size := endpoint.output()):
+        while size > OUTPUT_BYTES // 2 and (size := endpoint.output()):
             if not transport.send(OUTPUT_VIEW[:size]):
                 return False
         if endpoint.broken:
