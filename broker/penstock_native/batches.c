@@ -20,7 +20,7 @@ enum { ENTRY_DATA = 1, HELD_LINK = 0, EVENT_KIND = 0, EVENT_LINK = 1, EVENT_BATC
 
 static PyObject *messages_kind, *accepted_kind; /* EventKind.MESSAGES and ACCEPTED */
 static unsigned long long noticed;              /* a bit for each type of event that Python is told of */
-static int transport_error;
+int transport_error;
 static PyObject *name_unproven, *name_partial, *name_bytes, *name_read_bytes, *name_is_request, *name_settles_second;
 
 int
@@ -525,7 +525,7 @@ data_of(PyObject *entry, Py_ssize_t frame_bytes, Py_ssize_t *size)
 /* Send one entry, which the caller owns. Returns None; if it is too long for a frame, its delivery; NULL: failed. */
 static PyObject *
 send_entry(void *pointer, PyObject *link, PyObject *entry, PyObject *now, PyObject *unsettled, uint32_t tag,
-           Py_ssize_t frame_bytes)
+           Py_ssize_t frame_bytes, PyObject *bodies)
 {
     Py_ssize_t size;
     PyObject *data = data_of(entry, frame_bytes, &size);
@@ -535,6 +535,12 @@ send_entry(void *pointer, PyObject *link, PyObject *entry, PyObject *now, PyObje
     void *delivery = proton.pn_delivery(pointer, (proton_bytes){sizeof tag, (const char *)&tag});
     if (!PyBytes_CheckExact(data) && size > frame_bytes) {
         return PyLong_FromVoidPtr(delivery);
+    }
+    if (bodies != Py_None && PyBytes_CheckExact(data) && size <= frame_bytes) {
+        size = keep_body(bodies, tag, data);
+        if (size < 0) {
+            return NULL;
+        }
     }
     proton.pn_link_send(pointer, PyBytes_AS_STRING(data), (size_t)size);
     proton.pn_link_advance(pointer);
@@ -547,17 +553,18 @@ send_entry(void *pointer, PyObject *link, PyObject *entry, PyObject *now, PyObje
     return Py_NewRef(Py_None);
 }
 
-/* send(link, pointer, entries, now, unsettled or None, tag, frame bytes) */
+/* send(link, pointer, entries, now, unsettled or None, tag, frame bytes, bodies or None) */
 PyObject *
 batches_send(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
 {
     void *pointer;
-    if (!takes(count, 7, "send")) {
+    if (!takes(count, 8, "send")) {
         return NULL;
     }
-    PyObject *link = given[0], *entries = given[2], *now = given[3], *unsettled = given[4];
-    if (!PyList_CheckExact(entries) || (unsettled != Py_None && !PyDict_CheckExact(unsettled))) {
-        PyErr_SetString(PyExc_TypeError, "send takes a list of entries and a dict");
+    PyObject *link = given[0], *entries = given[2], *now = given[3], *unsettled = given[4], *bodies = given[7];
+    if (!PyList_CheckExact(entries) || (unsettled != Py_None && !PyDict_CheckExact(unsettled)) ||
+        (bodies != Py_None && !PyList_CheckExact(bodies)) || entries == bodies) {
+        PyErr_SetString(PyExc_TypeError, "send takes a list of entries, a dict and a list of bodies");
         return NULL;
     }
     long long tag = number_of(given[5], UINT32_MAX), frame_bytes = tag < 0 ? -1 : number_of(given[6], PY_SSIZE_T_MAX);
@@ -567,7 +574,8 @@ batches_send(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t cou
     uint32_t last = (uint32_t)tag;
     for (Py_ssize_t at = 0; at < PyList_GET_SIZE(entries); at++) {
         PyObject *entry = Py_NewRef(PyList_GET_ITEM(entries, at));
-        PyObject *left = send_entry(pointer, link, entry, now, unsettled, ++last, (Py_ssize_t)frame_bytes);
+        PyObject *left = send_entry(pointer, link, entry, now, unsettled, ++last, (Py_ssize_t)frame_bytes,
+                                    bodies);
         Py_DECREF(entry);
         if (left == NULL) {
             return NULL;
@@ -613,34 +621,4 @@ PyObject *
 batches_settle(PyObject *Py_UNUSED(module), PyObject *deliveries)
 {
     return settle_all(deliveries, 0);
-}
-
-/* output(transport, collector, buffer): bytes in the buffer, or -1 - bytes if the engine has failed behind them. */
-PyObject *
-batches_output(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
-{
-    void *transport, *collector, *event;
-    Py_buffer buffer;
-    if (!takes(count, 3, "output")) {
-        return NULL;
-    }
-    if ((transport = pointer_of(given[0])) == NULL || (collector = pointer_of(given[1])) == NULL ||
-        PyObject_GetBuffer(given[2], &buffer, PyBUF_WRITABLE) < 0) {
-        return NULL;
-    }
-    ssize_t filled = 0, size = 0;
-    while (filled < buffer.len) {
-        size = proton.pn_transport_peek(transport, (char *)buffer.buf + filled, (size_t)(buffer.len - filled));
-        if (size <= 0) {
-            break;
-        }
-        proton.pn_transport_pop(transport, (size_t)size);
-        filled += size;
-    }
-    PyBuffer_Release(&buffer);
-    /* Proton raises flows for our own transfers: every flow that `drain` finds must be the peer's. */
-    while ((event = proton.pn_collector_peek(collector)) != NULL && proton.pn_event_type(event) != transport_error) {
-        proton.pn_collector_pop(collector);
-    }
-    return PyLong_FromSsize_t(size < 0 ? -1 - filled : filled);
 }

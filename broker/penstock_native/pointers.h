@@ -23,7 +23,9 @@ pointer_of(PyObject *given)
     return (void *)address;
 }
 
-/* Batches of messages (batches.c). */
+/* Batches of messages (batches.c), and their output (output.c). */
+extern int transport_error; /* the type of event that `output` leaves in place */
+extern Py_ssize_t keep_body(PyObject *, uint32_t, PyObject *);
 extern PyObject *batches_use(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *batches_drain(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *batches_push_plain(PyObject *, PyObject *const *, Py_ssize_t);

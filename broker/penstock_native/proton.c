@@ -1,4 +1,5 @@
-/* penstock_native.proton: the functions of proton's engine without cffi, and the batches of batches.c.
+/* penstock_native.proton: the functions of proton's engine without cffi, the batches of batches.c,
+ * and output.c.
  *
  * Each function has the name and the arguments that it has in C. Pointers are integers; NULL is 0 as a result, and is
  * not taken as an argument. A call costs about 30 ns where one through cffi costs 45, because the interpreter's lock is

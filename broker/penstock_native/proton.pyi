@@ -54,11 +54,19 @@ def push_plain(
     """
 
 def send(
-    link: object, pointer: int, entries: list[Any], now_us: int, unsettled: dict[Any, Any] | None, tag: int, frame: int
+    link: object,
+    pointer: int,
+    entries: list[Any],
+    now_us: int,
+    unsettled: dict[Any, Any] | None,
+    tag: int,
+    frame: int,
+    bodies: list[Any] | None,
 ) -> int | tuple[int, int, int]:
     """Send entries, and note them in `unsettled` (None: they are settled at once). `tag`: of the last delivery before.
-    `frame`: longest streamed message, in bytes. Returns the last tag; and if a streamed message is longer, its position
-    and its delivery, of which nothing is sent yet.
+    `frame`: longest streamed message, in bytes. `bodies`: empty at first, it keeps messages of 256 B to 64 KiB that fit
+    a frame for `output`, and the engine gets a stub of each; None: it gets all messages. Returns the last tag; and if a
+    streamed message is longer, its position and its delivery, of which nothing is sent yet.
     """
 
 def accept(deliveries: Iterable[Any]) -> None:
@@ -67,8 +75,9 @@ def accept(deliveries: Iterable[Any]) -> None:
 def settle(deliveries: Iterable[Any]) -> None:
     """Settle without an outcome."""
 
-def output(transport: int, collector: int, buffer: memoryview) -> int:
-    """Move what is to be sent into the buffer, and drop the flow events that proton raises for our own transfers.
+def output(transport: int, collector: int, buffer: memoryview, bodies: list[Any]) -> int:
+    """Move what is to be sent into the buffer, with the `bodies` that `send` kept, and drop the flow events that proton
+    raises for our own transfers.
     Returns how many bytes; -1 - bytes if the engine has failed behind them.
     """
 

@@ -159,6 +159,8 @@ typedef struct {
 
 /* Those that are wrapped one by one. */
 #define PROTON_OTHERS(X) \
+    X(ssize_t, pn_transport_pending, (void *)) \
+    X(const char *, pn_transport_head, (void *)) \
     X(void, pn_connection_collect, (void *, void *)) \
     X(int, pn_transport_bind, (void *, void *)) \
     X(void, pn_connection_set_container, (void *, const char *)) \

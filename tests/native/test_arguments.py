@@ -27,7 +27,7 @@ WRONG: tuple[Any, ...] = (
 )
 NO_POINTERS = tuple(each for each in WRONG if not (isinstance(each, int) and 4096 <= each < 2**64))
 LOOPS = {"take_plain": 14, "put_records": 6, "sent_runs": 1, "accepted_runs": 2, "read_puts": 6, "plain_entries": 9}
-BATCHES = {"drain": 6, "push_plain": 14, "send": 7, "output": 3}
+BATCHES = {"drain": 6, "push_plain": 14, "send": 8, "output": 4}
 
 
 def refused(function: Callable[..., object], *arguments: object) -> bool:
@@ -57,8 +57,8 @@ def right() -> Iterator[dict[str, list[Any]]]:
         "plain_entries": [[(1, 2, 3, b"ab", 0)], 0, b"a", 1, False, 8, 1, 2, []],
         "drain": [collector, *dicts],
         "push_plain": [transport, memoryview(b"AMQP"), 0, 4, 0, 0, engine.room(), 16, collector, *dicts],
-        "send": [None, link.ptr, [(1, b"x", 2, 3, 4)], 5, {}, 1, 9],
-        "output": [transport, collector, memoryview(bytearray(100))],
+        "send": [None, link.ptr, [(1, b"x", 2, 3, 4)], 5, {}, 1, 9, []],
+        "output": [transport, collector, memoryview(bytearray(100)), []],
     }
     engine.free()
     connection.let_go()()

@@ -12,7 +12,8 @@ from native.watched_endpoint import MAX_FRAME, MAX_MESSAGE, WatchedEndpoint
 
 import penstock_native
 from penstock_amqp.endpoint.engine import Pushed
-from penstock_amqp.endpoint.events import Event
+from penstock_amqp.endpoint.events import DATA, Event
+from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.endpoint.proton.compiled_engine import CompiledEngine
 from penstock_amqp.endpoint.proton.engine import ProtonEngine
 from penstock_amqp.frames.frames import AMQP_HEADER, encode_frame
@@ -108,11 +109,14 @@ class Peer:
         self._next_id += 1
         return frames
 
-    def flow(self, handle: int | None, credit: int, *, echo: bool = False, drain: bool = False) -> bytes:
+    def flow(
+        self, handle: int | None, credit: int, *, echo: bool = False, drain: bool = False, window: int = 2**20
+    ) -> bytes:
+        """`window`: how many transfers in all the session takes."""
         return encode_frame(
             Flow(
                 next_incoming_id=0,
-                incoming_window=2**20,
+                incoming_window=window,
                 next_outgoing_id=self._next_id,
                 outgoing_window=2**20,
                 handle=handle,
@@ -148,7 +152,7 @@ steps = st.lists(
         st.sampled_from(
             ["transfer"] * 6
             + ["accepted"] * 3
-            + ["disposition", "flow", "flow", "echo", "parts", "aborted", "second", "heartbeat", "many"]
+            + ["disposition", "flow", "flow", "window", "echo", "parts", "aborted", "second", "heartbeat", "many"]
             + ["large", "attach", "long attach", "detach", "begin", "end", "malformed", "cut frame", "close", "unknown"]
         ),
         st.integers(0, 255),
@@ -182,6 +186,8 @@ def frames_of(peer: Peer, step: Step) -> bytes:
             return disposition(one % 40, two, 0, settled=flag, role=False)
         case "flow":
             return peer.flow(receiver, one, drain=flag and two > 8)
+        case "window":
+            return peer.flow(receiver if flag else None, one, window=24 + one * two)
         case "echo":
             return peer.flow(receiver if flag else None, one, echo=True)
         case "heartbeat":
@@ -246,6 +252,71 @@ def test_the_same_bytes_are_the_same_events(program: list[Step], cuts: list[int]
             size = cuts[piece % len(cuts)] if piece < 400 else len(data)
             agree(ends, data[at : at + size])
             at, piece = at + size, piece + 1
+
+
+@pytest.mark.parametrize("credit", [1, 20, 90, 200])
+def test_messages_wait_while_the_window_of_their_session_is_shut(credit: int) -> None:
+    """What the two engines write is the same, also of messages of which proton has stubs only."""
+    with both() as ends:
+        peer = warmed(ends)
+        for window in (24, 24, 25, 28, 28, 60, 61, 400, 2**20):
+            for handle in RECEIVERS:
+                agree(ends, peer.flow(handle, 12 + credit, window=window))
+
+
+def test_stubs_are_kept_until_they_are_written_and_no_others_beside_them() -> None:
+    """The window takes 12 messages, in 14 frames. Of the next 40, proton has stubs of those from 256 bytes to a
+    frame; as it still holds them, it gets 40 more as a whole, and so knows how much is held back.
+    """
+    end, peer = WatchedEndpoint(CompiledEngine), Peer()
+    engine = end.engine
+    assert isinstance(engine, CompiledEngine)
+    bodies = engine._bodies  # pyright: ignore[reportPrivateUsage]
+    end.feed(peer.opening() + peer.flow(10, 12, window=14))
+    assert not bodies
+    for credit in (52, 92):
+        end.feed(peer.flow(10, credit, window=14))
+        waiting = [held[1][DATA] for held in engine.unsettled.values()][12:]
+        kept = [data for data in waiting[:40] if 256 <= len(data) <= 16_000]
+        assert len(waiting) == credit - 12
+        assert len(kept) == 17
+        assert [body for body in bodies[2:] if body is not None] == kept
+        held_back = sum(map(len, waiting)) - sum(map(len, kept)) + len(kept)
+        link = next(iter(engine.unsettled.values()))[0]
+        assert end.endpoint.is_congested(link, held_back - 1)
+        assert not end.endpoint.is_congested(link, held_back)
+    end.feed(peer.flow(None, 0))
+    assert not bodies
+    assert not end.endpoint.is_congested(link, 0)
+    end.free()
+
+
+def test_an_engine_that_is_freed_keeps_no_message() -> None:
+    end, peer = WatchedEndpoint(CompiledEngine), Peer()
+    engine = end.engine
+    assert isinstance(engine, CompiledEngine)
+    bodies = engine._bodies  # pyright: ignore[reportPrivateUsage]
+    end.feed(peer.opening() + peer.flow(10, 52, window=14))
+    assert any(body is not None for body in bodies[2:])
+    end.free()
+    assert not bodies
+
+
+@pytest.mark.parametrize("longest", [65_528, 65_536, 300_000])
+def test_more_is_written_than_a_buffer_holds(longest: int) -> None:
+    """Frames that are longer than the whole buffer, or come where it ends, beside short ones and those with stubs."""
+    with both() as ends:
+        peer = Peer()
+        opening = AMQP_HEADER + encode_frame(Open(container_id="c", max_frame_size=2**20)) + peer.begin(0)
+        agree(ends, opening + peer.attach(10) + peer.attach(12))
+        sizes = (1, 65_000, longest, 300) * 9
+        entries = [(number, bytes((number,)) * size, 0, 0, 0) for number, size in enumerate(sizes)]
+        for end in ends:
+            for link in end.endpoint.all_links():
+                assert isinstance(link, OutLink)
+                end.endpoint.send(link, entries, 1)
+        agree(ends, peer.flow(10, 72) + peer.flow(12, 72))
+        assert sum(len(entry[1]) for entry in entries) * 2 < len(ends[1].notes[-1][0])
 
 
 def plain(peer: Peer) -> bytes:

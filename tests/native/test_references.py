@@ -77,7 +77,7 @@ CASES: dict[str, Callable[[], object]] = {
     "plain_entries fails": lambda: recorded([(1, BIG, 2**50, b"ab", 0), None]),
     "pointers": lambda: proton.pn_transport_push(FREED, b"", 0),
     "drain fails": lambda: proton.drain(FREED, {}, {}, {}, {}, []),
-    "send fails": lambda: proton.send(None, FREED, [], 1, {}, 1, 1),
+    "send fails": lambda: proton.send(None, FREED, [], 1, {}, 1, 1, []),
     "accept fails": lambda: proton.accept([FREED]),
 }
 
@@ -97,7 +97,7 @@ def test_nothing_of_an_engine_is_kept() -> None:
     transport, collector = connection.transport, connection.collector
     buffer, out = memoryview(bytearray(64)), list[Any]()
     assert kept(lambda: proton.drain(collector, {}, {}, {}, {}, out)) < SPARE
-    assert kept(lambda: proton.output(transport, collector, buffer)) < SPARE
+    assert kept(lambda: proton.output(transport, collector, buffer, [])) < SPARE
     room = proton.pn_transport_capacity(transport)
     push = lambda: proton.push_plain(transport, buffer, 0, 64, 0, 0, room, 16, collector, {}, {}, {}, {}, out)  # noqa: E731
     assert kept(push) < SPARE

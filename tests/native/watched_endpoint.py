@@ -42,8 +42,8 @@ MAX_FRAME = 16_384
 MAX_MESSAGE = 40_000
 AT_ONCE = 3
 """Deliveries that a slice of a withdrawal looks at."""
-SENT_BYTES = (0, 1, 100, 5000)
-"""Lengths of the messages that are sent, in turn."""
+SENT_BYTES = (0, 1, 100, 5000, 300, 20_000, 253)
+"""Lengths of the messages that are sent, in turn; the number of the message comes before."""
 _CLOSE = bytes((0x00, 0x53, Close.CODE))
 _PLACE = re.compile(rb"A frame can't be read: [^)]*\(at byte \d+\)")
 """Said of a frame behind one at which proton fails. It depends on the pieces that proton gets, which are one byte

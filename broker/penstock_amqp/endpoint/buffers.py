@@ -71,7 +71,7 @@ FREED = cast(Ptr, _Freed())
 """No function of the engine takes it: TypeError is raised for it, as each argument is checked. So a call with the
 pointer of something that was freed is an exception and no access to memory, and other calls pay nothing for that."""
 
-INPUT_BYTES = 65_536
+INPUT_BYTES = 262_144
 """The largest read from a socket, in bytes."""
 
 OUTPUT_BYTES = 262_144

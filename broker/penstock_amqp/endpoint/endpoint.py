@@ -456,7 +456,8 @@ class Endpoint:
     # Output
 
     def output(self) -> int:
-        """Move what is to be sent into `buffers.OUTPUT`; return how many bytes. Call until it returns 0.
+        """Move what is to be sent into `buffers.OUTPUT`; return how many bytes: if they fill more than half
+        of it, there may be more.
 
         What it returned counts as sent. Each call ends on a frame boundary unless it filled the buffer.
         """

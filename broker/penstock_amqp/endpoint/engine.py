@@ -133,7 +133,7 @@ class Engine(Protocol):
     unwritten_sessions: int
     """Sessions that were opened since the engine last wrote."""
     has_failed: bool
-    """True if the last call of `output` wrote nothing because the engine has failed."""
+    """True if the last call of `output` found that the engine has failed and writes nothing more."""
 
     @property
     def has_sent_many(self) -> bool:
@@ -215,7 +215,8 @@ class Engine(Protocol):
         ...
 
     def output(self) -> int:
-        """Move what is to be sent into `buffers.OUTPUT`; return how many bytes. Call until it returns 0.
+        """Move what is to be sent into `buffers.OUTPUT`; return how many bytes: if they fill more than half
+        of it, there may be more.
 
         What it returned counts as sent. Each call ends on a frame boundary unless it filled the buffer.
         """

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 import pytest
 from support.raw_client import RawClient
 from support.stepped_broker import SteppedBroker, SteppedStream
 
-from penstock_amqp.endpoint.buffers import INPUT_BYTES
 from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import Detach, Source, Target, Transfer
-from penstock_broker.access.connection import Connection
+from penstock_broker.access.connection import READ_BYTES, Connection
 from penstock_broker.attach import temporary
 from penstock_broker.clock import Timers
 from penstock_broker.messages import dispatch
@@ -55,7 +55,7 @@ def test_who_did_not_get_their_turn_are_the_first_in_the_next(timed: SteppedBrok
             timed.turn()
         timed.step_seconds = 0.003
         for stream in busy:
-            stream.sendall(HEARTBEAT * (2 * INPUT_BYTES // len(HEARTBEAT)))
+            stream.sendall(HEARTBEAT * (2 * READ_BYTES // len(HEARTBEAT)))
         witness.send(
             Transfer(handle=0, delivery_id=0, delivery_tag=b"t", message_format=0, settled=True), payload=MESSAGE
         )
@@ -194,3 +194,24 @@ def test_a_link_that_ends_during_a_review_has_all_temporary_queues_looked_at_aga
         for _ in range(20):
             timed.turn()
         assert topology.queues == {}
+
+
+@pytest.mark.parametrize(("size", "turns"), [(1024, 2), (512, 2), (450, 3), (100, 3)])
+def test_of_long_messages_more_is_read_at_once(timed: SteppedBroker, size: int, turns: int) -> None:
+    """There are 150 KiB to read. The first turn reads 64 of them; if the messages were long, the second reads 256."""
+    queue = timed.make_queue("work", durable=False)
+    with RawClient(0, "producer", stream=(stream := SteppedStream(timed))) as producer:
+        producer.begin()
+        producer.attach_sender("s", Target(address="work"))
+        for _ in range(2):
+            timed.turn()
+        head = Transfer(handle=0, delivery_id=0, delivery_tag=b"t", message_format=0, settled=True)
+        data = b"\x00\x53\x75\xb0" + size.to_bytes(4) + bytes(size)
+        count = 150 * 1024 // len(encode_frame(head, 0, data))
+        frames = [encode_frame(replace(head, delivery_id=number), 0, data) for number in range(count)]
+        stream.sendall(b"".join(frames))
+        for _ in range(turns - 1):
+            timed.turn()
+            assert queue.depth < count
+        timed.turn()
+        assert queue.depth == count

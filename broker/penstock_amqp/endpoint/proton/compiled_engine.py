@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
-from penstock_amqp.endpoint.buffers import INPUT, INPUT_VIEW, OUTPUT, Ptr
+from penstock_amqp.endpoint.buffers import INPUT, INPUT_VIEW, OUTPUT, OUTPUT_BYTES, Ptr
 from penstock_amqp.endpoint.engine import Engine, Notice, NoticeKind, Pushed, Unsent
 from penstock_amqp.endpoint.events import Entry, Event, EventKind
 from penstock_amqp.endpoint.links import OutLink
@@ -44,7 +44,20 @@ if ffi.compiled is not None:
 class CompiledEngine(ProtonEngine):
     """`Engine` on proton's library by compiled batches. One thread at a time, as all engines of the process."""
 
-    __slots__ = ()
+    __slots__ = ("_bodies", "_keeps_bodies")
+
+    def __init__(self, connection: ProtonConnection) -> None:
+        super().__init__(connection)
+        self._bodies: list[Any] = []
+        """Bodies of messages of which proton has only stubs: see penstock_native/output.c."""
+        self._keeps_bodies = True
+        """All that proton had to send was taken. While a session's window holds messages back, others go to proton as a
+        whole, so that it knows how much it holds."""
+
+    def free(self) -> None:
+        """The connection is about to be freed: forget every pointer."""
+        super().free()
+        self._bodies.clear()
 
     def drain(self, out: list[Event]) -> Notice | None:
         """See `Engine.drain`."""
@@ -115,7 +128,10 @@ class CompiledEngine(ProtonEngine):
         """See `Engine.send`."""
         listed = entries if entries.__class__ is list else list(entries)
         unsettled = None if link.presettled else self.unsettled
-        sent: int | tuple[int, int, Ptr] = _send(link, link.ptr, listed, now_us, unsettled, self._tag, self.frame_bytes)
+        bodies = self._bodies if self._keeps_bodies else None
+        sent: int | tuple[int, int, Ptr] = _send(
+            link, link.ptr, listed, now_us, unsettled, self._tag, self.frame_bytes, bodies
+        )
         if isinstance(sent, int):
             self._tag = sent
             return None
@@ -133,7 +149,8 @@ class CompiledEngine(ProtonEngine):
 
     def output(self) -> int:
         """See `Engine.output`."""
-        filled = cast(int, _output(self._transport, self._collector, OUTPUT))
+        filled = cast(int, _output(self._transport, self._collector, OUTPUT, self._bodies))
+        self._keeps_bodies = not self._bodies and filled < OUTPUT_BYTES
         self.unwritten_sessions = 0
         self._has_notice = False
         self.has_failed = filled < 0

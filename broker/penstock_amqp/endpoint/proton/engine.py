@@ -307,7 +307,9 @@ class ProtonEngine:
         self._pass_over_own()
 
     def output(self) -> int:
-        """Move what is to be sent into `buffers.OUTPUT`; return how many bytes. Call until it returns 0."""
+        """Move what is to be sent into `buffers.OUTPUT`; return how many bytes. If they fill more than half of it,
+        there may be more.
+        """
         transport = self._transport
         filled = 0
         while filled < OUTPUT_BYTES:
