@@ -111,6 +111,13 @@ def test_two_operators_never_run_at_once(kube: Kube) -> None:
     assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
 
 
+def test_the_operator_runs_as_any_user_but_root(kube: Kube) -> None:
+    """Without a number the image's own user holds, or the one of the namespace's range on OpenShift."""
+    (deployment,) = (it for it in rendered(kube, OPERATOR) if it["kind"] == "Deployment")
+    found = deployment["spec"]["template"]["spec"]["securityContext"]
+    assert found == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
 def test_a_digest_takes_the_place_of_the_tag(kube: Kube) -> None:
     digest = f"sha256:{'0123456789abcdef' * 4}"
     documents = rendered(kube, OPERATOR, "image.tag=old", f"image.digest={digest}", f"brokerImage.digest={digest}")
