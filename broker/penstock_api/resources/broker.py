@@ -98,6 +98,10 @@ class PodOptions(schema.Spec):
     """PriorityClass of the pods."""
     termination_grace_period_seconds: Annotated[int, Field(ge=5, le=600)] = 30
     """How long a pod may take to close the connections of its clients."""
+    user: Literal["Fixed", "Namespace"] = "Fixed"
+    """As which user a pod runs, and which group owns its volumes. Fixed: 10001. Namespace: the pod names none, for a
+    cluster whose admission sets both from a range of the namespace (OpenShift's restricted-v2).
+    """
 
 
 class LagAnalysis(schema.Spec):

@@ -23,6 +23,7 @@ CONFIG_ANNOTATION: Final = "penstock.dev/config"
 
 
 _USER: Final = 10001
+_FIXED_USER: Final[Manifest] = {"runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER}
 
 
 _BROKER_REQUESTS: Final[dict[str, str]] = {"cpu": "100m", "memory": "256Mi"}
@@ -39,9 +40,7 @@ def template_1(broker: Broker, image: str, config: str) -> Manifest:
         "enableServiceLinks": False,
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "runAsGroup": _USER,
-            "fsGroup": _USER,
+            **({} if spec.pod.user == "Namespace" else _FIXED_USER),
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },

@@ -266,6 +266,15 @@ def test_a_person_s_labels_can_t_take_ours_away() -> None:
     assert template["metadata"]["labels"] == {**SELECTOR, "penstock.dev/broker": "main", "team": "shop"}
 
 
+def test_the_user_is_the_namespace_s_if_the_spec_says_so() -> None:
+    pod = made(pod={"user": "Namespace"})["spec"]["template"]["spec"]
+    assert pod["securityContext"] == {
+        "runAsNonRoot": True,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
 def test_other_settings_make_other_pods_and_the_same_ones_do_not() -> None:
     def config(**spec: Any) -> object:
         return made(**spec)["spec"]["template"]["metadata"]["annotations"]["penstock.dev/config"]

@@ -13,6 +13,8 @@ from penstock_api.resources import load
 
 pytestmark = pytest.mark.cluster
 OPERATOR, BROKER = str(ROOT / "helm/penstock-operator"), str(ROOT / "helm/penstock-broker")
+USERS = "broker.spec.authentication.usersSecretRef.name=users"
+EVENTS = (USERS, "exchanges.events.type=Topic", "subscriptions.all-events.exchangeRef.name=events")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,8 @@ def rules(documents: list[dict[str, Any]], kind: str, name: str) -> list[dict[st
 
 
 def test_charts_are_clean(kube: Kube) -> None:
-    kube.helm("lint", "--strict", OPERATOR, BROKER)
+    kube.helm("lint", "--strict", OPERATOR)
+    kube.helm("lint", "--strict", BROKER, f"--set={USERS}")
 
 
 def test_no_wild_cards_no_exec_and_secrets_one_by_one(kube: Kube) -> None:
@@ -108,6 +111,13 @@ def test_two_operators_never_run_at_once(kube: Kube) -> None:
     assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
 
 
+def test_the_operator_runs_as_any_user_but_root(kube: Kube) -> None:
+    """Without a number the image's own user holds, or the one of the namespace's range on OpenShift."""
+    (deployment,) = (it for it in rendered(kube, OPERATOR) if it["kind"] == "Deployment")
+    found = deployment["spec"]["template"]["spec"]["securityContext"]
+    assert found == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
 def test_a_digest_takes_the_place_of_the_tag(kube: Kube) -> None:
     digest = f"sha256:{'0123456789abcdef' * 4}"
     documents = rendered(kube, OPERATOR, "image.tag=old", f"image.digest={digest}", f"brokerImage.digest={digest}")
@@ -128,13 +138,15 @@ def test_the_api_server_knows_every_field_that_a_chart_renders(kube: Kube, chart
         chart,
         "--namespace",
         kube.namespace,
-        *(["--set=crds.enabled=false"] if chart == OPERATOR else []),
+        *(f"--set={it}" for it in (("crds.enabled=false",) if chart == OPERATOR else EVENTS)),
     )
     kube.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=text)
 
 
 def test_the_broker_chart_renders_good_resources(kube: Kube) -> None:
-    text = yaml.safe_dump_all(rendered(kube, BROKER, "subscriptions.second.bindingKeys={a}", "broker.name=main"))
+    text = yaml.safe_dump_all(
+        rendered(kube, BROKER, *EVENTS, "subscriptions.second.bindingKeys={a}", "broker.name=main")
+    )
     found = {(it.kind, it.metadata.name) for it in load(text)}
     assert found == {
         ("Broker", "main"),
@@ -158,13 +170,14 @@ def test_what_needs_the_prometheus_operator_is_made_where_it_is(
     versions = [f"--api-versions=monitoring.coreos.com/v1/{kind}" for kind in MONITORING] if served else []
     for chart, kinds in ((OPERATOR, MONITORING), (BROKER, ("PodMonitor",))):
         settings = [f"--set={name}.enabled={enabled}" for name in ("podMonitor", "prometheusRule")[: len(kinds)]]
+        settings += [f"--set={USERS}"] if chart == BROKER else []
         text = kube.helm("template", "one", chart, "--namespace", "home", *settings, *versions)
         found = [it["kind"] for it in yaml.safe_load_all(text) if it and it["kind"] in MONITORING]
         assert sorted(found) == (sorted(kinds) if made else [])
 
 
 def test_a_broker_is_scraped_with_the_token_for_metrics_alone(kube: Kube) -> None:
-    documents = rendered(kube, BROKER, "broker.name=main", "podMonitor.enabled=Always")
+    documents = rendered(kube, BROKER, USERS, "broker.name=main", "podMonitor.enabled=Always")
     (monitor,) = (it for it in documents if it["kind"] == "PodMonitor")
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     assert endpoint["authorization"]["credentials"] == {"name": "main-observer-scrape", "key": "token"}
@@ -177,7 +190,7 @@ def test_a_broker_is_scraped_with_the_token_for_metrics_alone(kube: Kube) -> Non
 
 
 def test_tokens_for_autoscalers_are_asked_for_by_name(kube: Kube) -> None:
-    documents = rendered(kube, BROKER, "subscriptions.second.bindingKeys={a}", "scaleTokens={second}")
+    documents = rendered(kube, BROKER, *EVENTS, "subscriptions.second.bindingKeys={a}", "scaleTokens={second}")
     asked = {
         it["metadata"]["name"]: it["metadata"].get("annotations") for it in documents if it["kind"] == "Subscription"
     }

@@ -1,0 +1,63 @@
+"""The chart penstock-broker leaves no broker open, and makes nothing that its values do not name. Helm renders it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+import yaml
+from charts.expressions import ROOT
+from kube.binaries import located
+from kube.settings import folders
+
+USERS = "broker.spec.authentication.usersSecretRef.name=users"
+
+
+def template(*settings: str) -> subprocess.CompletedProcess[str]:
+    built = located(folders())["helm"]
+    helm = str(built) if built.is_file() else shutil.which("helm")
+    if helm is None:
+        pytest.skip("Helm is not built: hack/cluster builds it")
+    command = [helm, "template", "one", str(ROOT / "helm/penstock-broker"), *(f"--set={it}" for it in settings)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        (),
+        ("broker.spec=null",),
+        ("broker.spec.authentication=null",),
+        ("broker.spec.authentication.anonymous=false",),
+        ("broker.spec.authentication.allowInsecurePlain=true",),
+    ],
+)
+def test_without_authentication_nothing_is_rendered_and_helm_says_what_to_write(settings: tuple[str, ...]) -> None:
+    done = template(*settings)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "write who may into broker.spec.authentication, such as `usersSecretRef: {name: my-users}`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "authentication"),
+    [
+        (USERS, {"usersSecretRef": {"name": "users"}}),
+        ("broker.spec.authentication.clientCaSecretRef.name=ca", {"clientCaSecretRef": {"name": "ca"}}),
+        ("broker.spec.authentication.tokens[0].issuer=Cluster", {"tokens": [{"issuer": "Cluster"}]}),
+        ("broker.spec.authentication.anonymous=true", {"anonymous": True}),
+    ],
+)
+def test_who_may_connect_is_what_the_values_say_and_nothing_else_is_made(
+    setting: str, authentication: dict[str, object]
+) -> None:
+    done = template(setting)
+    assert done.returncode == 0, done.stderr
+    (broker,) = (it for it in yaml.safe_load_all(done.stdout) if it)
+    assert (broker["kind"], broker["spec"]) == ("Broker", {"authentication": authentication})
+
+
+def test_exchanges_for_a_broker_that_exists_need_no_authentication() -> None:
+    done = template("broker.create=false", "exchanges.orders.type=Topic")
+    assert done.returncode == 0, done.stderr
+    assert [it["kind"] for it in yaml.safe_load_all(done.stdout) if it] == ["Exchange"]
