@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 
 import pytest
@@ -11,15 +10,19 @@ from charts.expressions import ROOT
 from kube.binaries import located
 from kube.settings import folders
 
+pytestmark = pytest.mark.cluster  # hack/cluster builds Helm
+
 USERS = "broker.spec.authentication.usersSecretRef.name=users"
 
 
 def template(*settings: str) -> subprocess.CompletedProcess[str]:
-    built = located(folders())["helm"]
-    helm = str(built) if built.is_file() else shutil.which("helm")
-    if helm is None:
-        pytest.skip("Helm is not built: hack/cluster builds it")
-    command = [helm, "template", "one", str(ROOT / "helm/penstock-broker"), *(f"--set={it}" for it in settings)]
+    command = [
+        str(located(folders())["helm"]),
+        "template",
+        "one",
+        str(ROOT / "helm/penstock-broker"),
+        *(f"--set={it}" for it in settings),
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
