@@ -43,7 +43,7 @@ def balance(seconds: float, rounds: int) -> int:
             Job("1,000/s", "alone", partial(_one, broker, PACED, PACED_RATE, seconds)),
             Job("full speed", "alone", partial(_one, broker, BULK, 0, seconds)),
             Job("1,000/s", "beside full speed", partial(_both, broker, seconds, beside)),
-            Job("full speed", "beside 1,000/s", lambda: beside.pop("bulk")),
+            Job("full speed", "beside 1,000/s", lambda: beside.pop("bulk", {})),
         ]
         runs = interleaved(jobs, rounds)
     return reported(
@@ -79,5 +79,6 @@ def _told(found: Measured) -> dict[str, float]:
 
 
 def _ratio(runs: list[Run]) -> str:
-    by_case = {(row.case, row.broker): row.figures["p99_ms"] for row in medians(runs)}
-    return f"{by_case['1,000/s', 'beside full speed'] / by_case['1,000/s', 'alone']:.1f} times"
+    p99 = {row.broker: row.figures.get("p99_ms") for row in medians(runs) if row.case == "1,000/s"}
+    alone, beside = p99.get("alone"), p99.get("beside full speed")
+    return f"{beside / alone:.1f} times" if alone and beside else "a measurement failed"

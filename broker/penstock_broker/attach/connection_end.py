@@ -109,7 +109,7 @@ def _steps(broker: Broker, connection: Connection, *, orderly: bool) -> Iterator
         connection.number, connection.transport.peer, orderly, len(links),
     )  # fmt: skip
     broker.clients.counts.leave(connection)
-    _leave_container(broker, connection)  # its successor need not wait, and takes its links over
+    severance.leave_container(broker, connection)  # its successor need not wait, and takes its links over
     commit.roll_back_connection(broker, connection)
     held = held_by_link(connection)
     for number, part in enumerate(_parts(links)):
@@ -147,14 +147,6 @@ def _parts(links: Sequence[InLink | OutLink]) -> Iterator[Sequence[InLink | OutL
             yield part
             part = []
     yield part
-
-
-def _leave_container(broker: Broker, connection: Connection) -> None:
-    same_container = broker.clients.containers.get(connection.client.container_id)
-    if same_container is not None and connection in same_container:
-        same_container.remove(connection)
-        if not same_container:
-            del broker.clients.containers[connection.client.container_id]
 
 
 def held_by_link(connection: Connection) -> dict[OutLink, list[Held]] | None:

@@ -30,7 +30,7 @@ from penstock_broker.state.loose_ends import NOTHING
 from penstock_broker.state.open_transactions import transactions_of
 from penstock_broker.topology.records import Exchange, PointToPointQueue
 
-__all__ = ["sever"]
+__all__ = ["leave_container", "sever"]
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def sever(broker: Broker, connection: Connection) -> None:
         ("its producers", partial(_drop_producers, broker, connection)),
         ("its pending work", partial(_drop_work, broker, connection)),
         ("its management links", partial(broker.management.connection_removed, connection)),
-        ("its place in its container", partial(_leave_container, broker, connection)),
+        ("its place in its container", partial(leave_container, broker, connection)),
     ):
         _guarded(number, what, step)
     for link in connection.endpoint.all_links():
@@ -160,7 +160,8 @@ def _drop_work(broker: Broker, connection: Connection) -> None:
     work.held = [each for each in work.held if each is not connection]
 
 
-def _leave_container(broker: Broker, connection: Connection) -> None:
+def leave_container(broker: Broker, connection: Connection) -> None:
+    """Its container-id is free for others, if it had one."""
     containers, name = broker.clients.containers, connection.client.container_id
     rest = [each for each in containers.get(name, ()) if each is not connection]
     if rest:
