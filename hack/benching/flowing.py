@@ -27,7 +27,7 @@ COLUMNS = (
     Column("broker us/message", "broker_us", ".1f"),
     Column("client us/message", "client_us", ".2f"),
 )
-COLOURS = ("#054fb9", "#c44601", "#5b7c00", "#8b5fbf", "#777777")
+COLOURS = ("#054fb9", "#c44601", "#5b7c00", "#8b5fbf", "#b0357a", "#777777")
 
 
 def flow(seconds: float, rounds: int) -> int:

@@ -1,4 +1,7 @@
-"""The client of the benchmarks (load.c): compiled when it is first needed, run against a broker, its answer read."""
+"""The client of the benchmarks (load.c): compiled when it is first needed, run against a broker, its answer read.
+
+Also `sync_echo.c`, a server and its clients in one: what sockets and disk allow.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,10 @@ from pathlib import Path
 
 from benching.results import BUILD, percentile
 
-__all__ = ["LoadFailed", "Measured", "Part", "compiled", "measured", "run_load"]
+__all__ = ["LoadFailed", "Measured", "Part", "compiled", "measured", "run_load", "synced_echoes"]
 
 SOURCE = Path(__file__).resolve().parent / "load.c"
+ECHO = SOURCE.with_name("sync_echo.c")
 LIMIT_SECONDS = 600
 AHEAD = -15
 """The niceness of a client that comes before others."""
@@ -102,17 +106,17 @@ def measured(printed: str) -> Measured:
     )
 
 
-def compiled() -> Path:
-    """The client, compiled anew if its source is newer. Raises SystemExit if there is no compiler."""
-    program = BUILD / "load"
-    sources = [SOURCE, *SOURCE.parent.glob("*.h")]
+def compiled(source: Path = SOURCE) -> Path:
+    """The client, or another program, compiled anew if its source is newer. Raises SystemExit if there is no compiler."""
+    program = BUILD / source.stem
+    sources = [source, *source.parent.glob("*.h")]
     if program.exists() and program.stat().st_mtime > max(source.stat().st_mtime for source in sources):
         return program
     if shutil.which("cc") is None:
         raise SystemExit("the client of the benchmarks needs a C compiler: apt-get install gcc libc6-dev")
     BUILD.mkdir(parents=True, exist_ok=True)
-    made = program.with_name(f"load-{os.getpid()}")  # renamed when it is whole: several may compile at the same time
-    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-std=gnu17", "-o", made, SOURCE], check=True)
+    made = program.with_name(f"{source.stem}-{os.getpid()}")  # renamed when it is whole: several may compile it at once
+    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-std=gnu17", "-o", made, source], check=True)
     made.replace(program)
     return program
 
@@ -130,3 +134,17 @@ def run_load(options: Mapping[str, str | float], *, first: bool = False) -> Meas
     if found.twice:
         print(f"  {found.twice} messages came twice", flush=True)
     return found
+
+
+def synced_echoes(file: Path, connections: int, seconds: float) -> dict[str, float]:
+    """How many messages of 1 KiB a second a server answers that does nothing but sync them, if each of `connections`
+    clients waits for its answer before it sends the next: as `Measured.answers`. `file` is written, and removed.
+    """
+    command = [compiled(ECHO), file, str(connections), str(seconds)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS)
+    if ran.returncode:
+        raise LoadFailed(ran.stderr.strip()[-500:])
+    found = json.loads(ran.stdout)
+    times = tuple((above, count) for above, count in found["latency"])
+    shares = {"p50_ms": 0.5, "p99_ms": 0.99}
+    return {"rate": found["rate"], **{name: percentile(times, share) / 1e6 for name, share in shares.items()}}

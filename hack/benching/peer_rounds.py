@@ -22,7 +22,7 @@ from benching.results import Column, medians, relative
 from benching.rounds import Job, interleaved, place, reported
 from benching.sync_calls import sync_calls
 from benching.sync_senders import COLUMNS as SYNC_COLUMNS
-from benching.sync_senders import LIMIT, SENDERS, sync_jobs
+from benching.sync_senders import ECHO, LIMIT, SENDERS, sync_jobs
 from benching.sync_senders import chart as sync_chart
 
 __all__ = ["peers"]
@@ -57,6 +57,7 @@ def peers(seconds: float, rounds: int, only: Sequence[str], *, quick: bool) -> i
     paced = [run for run in runs if run not in full and run not in waiting]
     full = relative(full, "Penstock", "rate", "of_penstock")
     waiting = relative(relative(waiting, "Penstock", "rate", "of_penstock"), LIMIT, "rate", "share")
+    waiting = relative(waiting, ECHO, "rate", "of_echo")
     parts = [
         (full, (FLOW_COLUMNS[0], OF_OURS, *FLOW_COLUMNS[1:])),
         (waiting, (SYNC_COLUMNS[0], OF_OURS, *SYNC_COLUMNS[1:])),

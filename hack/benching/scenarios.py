@@ -109,7 +109,7 @@ def _plain(kind: str, size: int) -> Scenario:
 
 def _waiting(producers: int) -> Scenario:
     message = encoded(bytes(1024), durable=True, properties=TWO_PROPERTIES)
-    name = f"{producers} that wait, durable 1024 B"
+    name = f"{producers} that {'waits' if producers == 1 else 'wait'}, durable 1024 B"
     return Scenario(name, (message,), durable=True, producers=producers, batch=producers, first=400, counted=2000)
 
 
@@ -217,6 +217,7 @@ SCENARIOS = (
     Scenario("TLS 1024 B", (_KIB,), way=Way.TLS),
     Scenario("WebSocket", (_MESSAGE,), way=Way.WEB_SOCKET),
     Scenario("WebSocket 1024 B", (_KIB,), way=Way.WEB_SOCKET),
+    _waiting(1),
     _waiting(50),
     _large(1),
     _large(4),

@@ -1,7 +1,8 @@
 """`hack/bench sync`: producers that each wait for the accept of a durable message of 1 KiB before they send the next.
 
 What the disk allows is measured in the same round: if every producer waits, so many messages can at best be in one
-fdatasync, and nothing is accepted before it is over.
+fdatasync, and nothing is accepted before it is over. So is what disk and sockets allow together: a server in C that does
+nothing but receive, sync and answer (sync_echo.c).
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ from pathlib import Path
 from benching import machine
 from benching.brokers import Broker, penstock, topic
 from benching.flowing import COLOURS
+from benching.load_client import synced_echoes
 from benching.log_chart import Line, LogChart
 from benching.results import Column, Run, medians, relative
 from benching.rounds import Job, interleaved, load, place, reported
 
-__all__ = ["COLUMNS", "LIMIT", "SENDERS", "chart", "sync", "sync_jobs"]
+__all__ = ["COLUMNS", "ECHO", "LIMIT", "SENDERS", "chart", "sync", "sync_jobs"]
 
 SENDERS = (1, 10, 50, 200)
 LIMIT = "fdatasync limit"
+ECHO = "syncing C echo server"
 LIMIT_SECONDS = 1.0
 COLUMNS = (
     Column("accepts/s", "rate", ",.0f"),
-    Column("of the limit", "share", ".0%"),
+    Column("of fdatasync", "share", ".0%"),
+    Column("of the echo", "of_echo", ".0%"),
     Column("p50 ms", "p50_ms", ".2f"),
     Column("p99 ms", "p99_ms", ".2f"),
     Column("broker us/message", "broker_us", ".1f"),
@@ -36,7 +40,7 @@ def sync(senders: Sequence[int], seconds: float, rounds: int) -> int:
     with place() as folder, penstock(folder) as broker:
         before = machine.described(folder)
         runs = interleaved(sync_jobs(folder, [(broker, topic("bench"))], senders, seconds), rounds)
-    runs = relative(runs, LIMIT, "rate", "share")
+    runs = relative(relative(runs, LIMIT, "rate", "share"), ECHO, "rate", "of_echo")
     return reported("sync", before, [(runs, COLUMNS)], {"sync": chart(medians(runs))})
 
 
@@ -48,6 +52,7 @@ def sync_jobs(
     for count in senders:
         case = f"{count} waiting"
         jobs.append(Job(case, LIMIT, partial(_limit, folder, count)))
+        jobs.append(Job(case, ECHO, partial(synced_echoes, folder / "echo", count, LIMIT_SECONDS)))
         jobs += [Job(case, broker.name, partial(_waiting, broker, where, count, seconds)) for broker, where in brokers]
     return jobs
 

@@ -101,3 +101,20 @@ def test_it_is_compiled_into_the_build_folder() -> None:
     from benching.load_client import compiled
 
     assert compiled() == Path(__file__).parents[2] / "build" / "bench" / "load"
+
+
+def test_what_sockets_and_disk_allow(tmp_path: Path) -> None:
+    from benching.load_client import synced_echoes
+
+    found = synced_echoes(tmp_path / "echo", 3, 0.3)
+    assert found.keys() == {"rate", "p50_ms", "p99_ms"}
+    assert found["rate"] > 0
+    assert 0 < found["p50_ms"] <= found["p99_ms"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_echo_server_without_its_file_says_why(tmp_path: Path) -> None:
+    from benching.load_client import synced_echoes
+
+    with pytest.raises(LoadFailed, match="No such file or directory"):
+        synced_echoes(tmp_path / "missing" / "echo", 1, 0.1)
