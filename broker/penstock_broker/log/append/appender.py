@@ -288,6 +288,19 @@ class Appender:
 
     # The end of a turn ------------------------------------------------------------------------------------------------
 
+    @property
+    def has_nothing(self) -> bool:
+        """Nothing was appended, and no numbers have to be reserved."""
+        pending = self.pending
+        return not (
+            pending.records
+            or pending.acks
+            or self._delivered_up_to
+            or self._counts
+            or self.committed_acks
+            or self._numbers.are_short
+        )
+
     def take_turn(self) -> Turn | None:
         """All that was appended, as records. None if that is nothing."""
         pending, checkpoint = self.pending, self._checkpoint
@@ -314,11 +327,16 @@ class Appender:
         acks, self.committed_acks = self.committed_acks, []
         for incarnation, messages in acks:
             checkpoint.acked(incarnation, messages)
+        if not pending.acks:
+            return acks
         for (incarnation, reason), messages in pending.acks.items():
-            if incarnation not in self._usage.queues:
+            if not messages or incarnation not in self._usage.queues:
                 continue
             messages.sort()
-            pending.records += [ack_record(incarnation, chunk, reason) for chunk in chunks(messages, self._most)]
+            if len(messages) <= self._most:
+                pending.records.append(ack_record(incarnation, messages, reason))
+            else:
+                pending.records += [ack_record(incarnation, chunk, reason) for chunk in chunks(messages, self._most)]
             acks.append((incarnation, messages))
             checkpoint.acked(incarnation, messages)
         pending.acks.clear()

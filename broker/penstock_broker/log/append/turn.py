@@ -28,13 +28,13 @@ class TurnWriter:
 
         After a failure nothing is written, and the sequence returned is one that is never synced.
         """
-        writer = self._writer
+        writer, appender = self._writer, self._appender
         self._usage.count_pending()
         if writer.failed is not None:
-            self._appender.clear()
+            appender.clear()
             writer.routes.forget_released()
             return writer.sequence + 1
-        sequence = self.write_records()
+        sequence = None if appender.has_nothing else self.write_records()
         writer.routes.forget_released()
         if writer.failed is None:
             self._write_checkpoint()  # also if there was no record: parts of bodies may have begun segments

@@ -27,9 +27,11 @@ BLOCK_HEADER: Final = Struct("<4sHHIIQIIQQQQ")
 BLOCK_LENGTH: Final = Struct("<8xI")
 """The length of a block's records, in its header."""
 BLOCK_ALIGNMENT: Final = 64
+_PADDING: Final = bytes(BLOCK_ALIGNMENT)
 _CLAIM: Final = Struct("<4sHHIIQI4xQ")
 """The fields of a block's header up to the epoch, without what is reserved."""
 _CHECKSUM_AT: Final = 12
+_CHECKSUM: Final = Struct("<I")
 _NO_CHECKSUM: Final = bytes(4)
 
 
@@ -64,8 +66,7 @@ class SegmentHeader:
     time_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class BlockHeader:
+class BlockHeader(NamedTuple):
     """What the 64 bytes before a block's records say.
 
     `synced`: the highest sequence that was known to be synced when the block was written.
@@ -135,21 +136,16 @@ def seal_block(block: bytearray, seed: int, header: BlockHeader) -> None:
 
     The checksum covers header and records.
     """
-    end = BLOCK_HEADER.size + header.length
-    BLOCK_HEADER.pack_into(block, 0, *_block_fields(header, 0))
+    segment, offset, length, flags, epoch, sequence, synced, time_ms = header
+    BLOCK_HEADER.pack_into(
+        block, 0, BLOCK_MAGIC, VERSION, flags, length, 0, segment, offset, 0, epoch, sequence, synced, time_ms
+    )
+    end = BLOCK_HEADER.size + length
     with memoryview(block)[:end] as covered:
         checksum = crc32(covered, seed)
-    BLOCK_HEADER.pack_into(block, 0, *_block_fields(header, checksum))
-    if len(block) % BLOCK_ALIGNMENT:
-        block.extend(bytes(padded(end) - end))
-
-
-def _block_fields(
-    header: BlockHeader, checksum: int
-) -> tuple[bytes, int, int, int, int, int, int, int, int, int, int, int]:
-    place = (header.segment, header.offset, 0)
-    order = (header.epoch, header.sequence, header.synced, header.time_ms)
-    return (BLOCK_MAGIC, VERSION, int(header.flags), header.length, checksum, *place, *order)
+    _CHECKSUM.pack_into(block, _CHECKSUM_AT, checksum)
+    if end % BLOCK_ALIGNMENT:
+        block += _PADDING[: BLOCK_ALIGNMENT - end % BLOCK_ALIGNMENT]
 
 
 def decode_block(segment: memoryview, offset: int, number: int, seed: int, *, view_at: int = 0) -> BlockHeader | None:

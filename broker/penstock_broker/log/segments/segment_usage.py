@@ -389,7 +389,7 @@ class SegmentUsage:
             self._changes += 1
             self.emptied += 1
             self.emptied_by = max(self.emptied_by, sequence)
-        tally = tallies.get(number, Tally())
+        tally = tallies.get(number) or Tally()
         tally.count -= count
         tally.total -= total
         if tally.count > 0:

@@ -108,16 +108,19 @@ class SegmentWriter:
             block = self._join(records, puts)
             if not segment.fits(padded(len(block)), _SEAL):
                 return self._place_pieces(records, first_message)
-        if puts:
-            first = min([messages[0] for messages in puts.values()])
-            segment.blocks.note(first, max([messages[-1] for messages in puts.values()]), segment.end)
+        if not puts:
+            self.write_block(segment, block)
+            return [segment]
+        first = min([messages[0] for messages in puts.values()])
+        segment.blocks.note(first, max([messages[-1] for messages in puts.values()]), segment.end)
+        size = len(block) - BLOCK_HEADER.size - other_bytes
+        if self._definitions:
             segment.definitions |= {number: segment.end for number in puts if number not in self._defined}
-        defined = sum(map(len, self._definitions))
-        size = len(block) - BLOCK_HEADER.size - defined - other_bytes
+            size -= sum(map(len, self._definitions))
         self.write_block(segment, block)
-        if puts:
-            segment.put_bytes += size
-            segment.largest_put = max(segment.largest_put, size)
+        segment.put_bytes += size
+        if size > segment.largest_put:
+            segment.largest_put = size
         for route_set, messages in puts.items():
             incarnations = self.routes.incarnations[route_set]
             self._defined.note(route_set, incarnations)
@@ -134,17 +137,21 @@ class SegmentWriter:
         return touched
 
     def _join(self, records: list[Buffer], puts: Puts) -> bytearray:
-        incarnations = self.routes.incarnations
-        definitions = [self._defined.definition(number, incarnations[number]) for number in puts]
-        self._definitions = [definition for definition in definitions if definition is not None]
+        incarnations, defined = self.routes.incarnations, self._defined
+        self._definitions = []
+        for number in puts:
+            if number not in defined and (definition := defined.definition(number, incarnations[number])) is not None:
+                self._definitions.append(definition)
         return bytearray().join([HEADER_SPACE, *self._definitions, *records])
 
     def write_block(self, segment: Segment, block: bytearray, flags: BlockFlag = BlockFlag.NONE) -> None:
         """Write one block, which begins with `HEADER_SPACE` and fits into the newest segment."""
         sequence = self.sequence + 1
         length = len(block) - BLOCK_HEADER.size
-        order = (self.epoch, sequence, self.synced, self._clock())
-        seal_block(block, self.seed, BlockHeader(segment.number, segment.end, length, flags, *order))
+        header = BlockHeader(
+            segment.number, segment.end, length, flags, self.epoch, sequence, self.synced, self._clock()
+        )
+        seal_block(block, self.seed, header)
         write_all(self._files, segment.handle, block, segment.end)
         self.sequence = self.usage.written = self.lasting = sequence
         self.schedule.written += len(block)
