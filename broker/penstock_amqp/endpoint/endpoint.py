@@ -61,6 +61,10 @@ class _NoPart:
         raise EndpointFreed(f"The connection is freed: {name} can't be used any more.")
 
 
+def _freed(*_: object) -> NoReturn:
+    raise EndpointFreed("The connection is freed: nothing can be read or sent any more.")
+
+
 _NO_PART: Final[Any] = _NoPart()
 MANY_LINKS: Final = 200
 """To free so many takes half a millisecond."""
@@ -82,6 +86,9 @@ class Endpoint:
         "_settlement",
         "_state",
         "_withdrawals",
+        "accept",
+        "output",
+        "receive",
         "streams",
     )
 
@@ -129,18 +136,12 @@ class Endpoint:
             incoming=IncomingMessages(engine, tap, attachments),
             settlement=self._settlement,
         )
+        # What runs once per read or message is called on its part at once, without a method of this class between them.
+        self.receive = self._input.receive
+        self.accept = self._settlement.accept
+        self.output = engine.output
 
-    # Input
-
-    def receive(self, size: int, out: list[Event], budget: int = UNBOUNDED) -> int:
-        """Read the first `size` bytes of `buffers.INPUT`, append their events to `out`, and return how many bytes were
-        read.
-
-        It stops before `size` once the events weigh more than `budget`, so that small frames that cost much (attaches,
-        requests) do not keep other connections waiting. A batch of messages weighs as much as one. `left` is the rest
-        of the budget.
-        """
-        return self._input.receive(size, out, budget)
+    # Input: and `receive`
 
     def receive_bytes(self, data: bytes, out: list[Event], budget: int = UNBOUNDED) -> int:
         """`receive` for bytes that are not in `buffers.INPUT` yet (TLS, what followed a SASL dialogue)."""
@@ -214,6 +215,7 @@ class Endpoint:
         self._engine.free()
         self._engine = self._settlement = self._replies = self._outgoing = self._flows = self._input = _NO_PART
         self._withdrawals = _NO_PART
+        self.receive = self.accept = self.output = _freed
         release = self._connection.let_go()
         if later is not None and (takes_long or always):
             later(release)
@@ -407,15 +409,7 @@ class Endpoint:
         if ended.held[0].is_open:
             self._settlement.confirm(ended)
 
-    # Messages from the peer
-
-    def accept(self, received: Iterable[Ptr]) -> None:
-        """Accept and settle. Only deliveries of links that are open: see `InLink.is_open`.
-
-        On a link on which we settle second, a delivery is settled once the peer has settled it, also after `reject` and
-        `release`.
-        """
-        self._settlement.accept(received)
+    # Messages from the peer: and `accept`, only for deliveries of links that are open (`InLink.is_open`)
 
     def settle(self, received: Iterable[Ptr]) -> None:
         """Settle what the sender settled already."""
@@ -453,15 +447,14 @@ class Endpoint:
         """The delivery-tag of a delivery that is not settled yet."""
         return deliveries.tag_of(received)
 
-    # Output
+    # Output: and `output`
 
-    def output(self) -> int:
-        """Move what is to be sent into `buffers.OUTPUT`; return how many bytes: if they fill more than half
-        of it, there may be more.
-
-        What it returned counts as sent. Each call ends on a frame boundary unless it filled the buffer.
+    @property
+    def is_unfinished(self) -> bool:
+        """What `output` gave is not all that there is to say: `has_echoes`, or the engine has failed and the connection
+        may be `broken`.
         """
-        return self._engine.output()
+        return self._engine.has_failed or bool(self._flows.owed)
 
     @property
     def needs_rewriting(self) -> bool:

@@ -237,6 +237,10 @@ Event: TypeAlias = (
 )
 
 
+_OTHER: Final = EventKind.OTHER
+_MESSAGES: Final = EventKind.MESSAGES
+"""An attribute of an enum's class takes long to find."""
+
 _SELECTOR_CHARACTERS: Final = 8
 """Characters of a filter that cost as much as a flow, if the filter is new and has to be compiled."""
 
@@ -246,12 +250,12 @@ def weight(event: Event) -> int:
     filters. A batch of messages costs 1, unless each message is a request, or may be one because its link was attached
     by the same chunk of input.
     """
-    if event[0] is EventKind.OTHER:
+    if event[0] is _OTHER:
         other = event[2]
         if isinstance(other, Attached):
             return 8 + _filter_characters(other.attach) // _SELECTOR_CHARACTERS
         return 4 if isinstance(other, Detached | SessionEnded) else 1
-    if event[0] is EventKind.MESSAGES and (event[1].is_request or not event[1].is_answered):
+    if event[0] is _MESSAGES and (event[1].is_request or not event[1].is_answered):
         return 1 + 2 * len(event[2])
     return 1
 

@@ -107,8 +107,10 @@ class Input:
         start = 0
         tap = self._tap
         while start < size and budget > 0 and not self._state.is_awaited:
-            last = max(len(out) - 1, 0)  # a batch goes on from piece to piece
-            weighed = -len(self._flows.owed) - sum(map(weight, out[last:]))
+            weighed, last = -len(self._flows.owed), 0
+            if out:  # a batch goes on from piece to piece
+                last = len(out) - 1
+                weighed -= weight(out[last])
             try:
                 dealt = self._give_plain(start, size, out) if self._piece == PIECE_BYTES else 0
                 if not dealt:
@@ -124,7 +126,7 @@ class Input:
             if dealt == 0:
                 return size
             start += dealt
-            weighed += self._weigh(out[last:])
+            weighed += self._weigh(out[last:] if last else out)
             budget -= weighed
             if weighed > HEAVY_PIECE:
                 self._piece = SMALL_PIECE_BYTES
@@ -146,10 +148,14 @@ class Input:
 
     def _weigh(self, events: Sequence[Event]) -> int:
         """The weight of the events, and of the work to read the input."""
-        parts, self._incoming.parts = self._incoming.parts, 0
-        looked, self._gate.looked = self._gate.looked, 0
-        small = input_weight(self._tap.take_decoded(), parts, looked)
-        return sum(map(weight, events)) + len(self._flows.owed) + small
+        total = len(self._flows.owed)
+        for event in events:
+            total += weight(event)
+        incoming, gate, tap = self._incoming, self._gate, self._tap
+        if tap.decoded or incoming.parts or gate.looked:
+            total += input_weight(tap.decoded, incoming.parts, gate.looked)
+            tap.decoded = incoming.parts = gate.looked = 0
+        return total
 
     def _give_plain(self, start: int, size: int, out: list[Event]) -> int:
         """Give the engine what is plain of `buffers.INPUT` from `start` to `size`; return how many bytes."""

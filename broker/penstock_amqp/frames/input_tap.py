@@ -93,7 +93,6 @@ class InputTap:
         "_attaches",
         "_begins",
         "_chunk",
-        "_decoded",
         "_echoes",
         "_held",
         "_held_before",
@@ -101,6 +100,7 @@ class InputTap:
         "_open_channel",
         "_transfers_taken",
         "_walked",
+        "decoded",
         "held",
         "is_current",
         "missing",
@@ -124,7 +124,9 @@ class InputTap:
         self._open_channel = 0
         self._transfers_taken = False
         self._echoes: tuple[TappedFlow, ...] = ()
-        self._decoded = 0
+        self.decoded = 0
+        """Bytes of frames that were decoded here; decoding in Python costs more than in the engine. The caller that
+        counts that cost sets it back to 0."""
         self.missing = 0
         """Bytes of the incomplete frame that were not received yet; 0 also while its size is not known."""
 
@@ -155,9 +157,16 @@ class InputTap:
 
         `taken` is borrowed until the next call. Raises `TapError` if an attach was left untaken.
         """
-        self._begin_chunk(taken[last:])
-        self._held_before = _held_of(self._held, taken[:last], held_before)
-        self._held = _held_of(self._held_before, self._chunk, held)
+        self._begin_chunk(taken[last:] if last else taken)
+        # Most reads hold whole frames, and then there is nothing to keep.
+        if held_before or self._held:
+            self._held_before = _held_of(self._held, taken[:last], held_before)
+        elif self._held_before:
+            self._held_before = []
+        if held or self._held_before:
+            self._held = _held_of(self._held_before, self._chunk, held)
+        elif self._held:
+            self._held = []
         self.held, self.missing = held, missing
 
     def _begin_chunk(self, chunk: bytes | memoryview) -> None:
@@ -204,12 +213,6 @@ class InputTap:
             self._walk(every_flow=True)
         return self.echoes()
 
-    def take_decoded(self) -> int:
-        """Bytes of frames that were decoded here since the last call; decoding in Python costs more than in the
-        engine."""
-        decoded, self._decoded = self._decoded, 0
-        return decoded
-
     def drains(self) -> Iterator[TappedFlow]:
         """The chunk's flows that drain a link; the engine may raise no event for them."""
         for channel, flow in self.performatives((Flow.CODE,)):
@@ -222,7 +225,7 @@ class InputTap:
         data = b"" if taken else self._whole()
         for _start, end, kind, channel, body in walk(data):
             if kind == AMQP_FRAME and body != end and performative_code(data, body) == Transfer.CODE:
-                self._decoded += _TRANSFER_BYTES
+                self.decoded += _TRANSFER_BYTES
                 yield channel, _transfer(data[body:end], body)
 
     def performatives(self, codes: Collection[int]) -> Iterator[tuple[int, Performative]]:
@@ -265,7 +268,7 @@ class InputTap:
         self._begins.clear()
         echoes: list[TappedFlow] = []
         for channel, performative, size in _attaches_and_flows(self._whole(), every_flow):
-            self._decoded += size
+            self.decoded += size
             match performative:
                 case Attach():
                     self._attaches.append(TappedAttach(channel, performative))

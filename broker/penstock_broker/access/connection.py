@@ -57,6 +57,8 @@ MAX_EARLY_BYTES: Final = 1024 * 1024
 MAX_BACKLOG_BYTES: Final = 4 * 1024 * 1024
 """Output that a peer may leave unread before we stop reading from it."""
 
+_HALF: Final = OUTPUT_BYTES // 2
+
 HEARTBEAT: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 """An empty AMQP frame."""
 
@@ -230,7 +232,7 @@ class Connection:
         if reading.debt > 0:
             reading.debt -= TURN_BUDGET
             return True
-        if self.has_unread:
+        if (reading.unread or self.transport.wrapping is not None) and self.has_unread:
             return self._go_on_reading(out)
         most = (most or READ_BYTES) * LONG_READ if reading.has_long else most or READ_BYTES
         try:
@@ -245,9 +247,10 @@ class Connection:
         if self.transport.wrapping is None and self.login.is_authenticated:
             taken = self.endpoint.receive(size, out, TURN_BUDGET)
             reading.debt = -self.endpoint.left
+            is_sound = True
             if taken < size:
                 reading.unread += INPUT_VIEW[taken:size].tobytes()
-            is_sound = not self._sent_too_much_early
+                is_sound = not self._sent_too_much_early
         else:
             is_sound = self._receive_wrapped(INPUT_VIEW[:size].tobytes(), out)
         if size == most and self.login.is_authenticated:
@@ -345,12 +348,12 @@ class Connection:
         if endpoint.needs_rewriting and not transport.write(endpoint.rewritten_output()):
             return False
         size = OUTPUT_BYTES
-        while size > OUTPUT_BYTES // 2 and (size := endpoint.output()):
+        while size > _HALF and (size := endpoint.output()):
             if not transport.send(OUTPUT_VIEW[:size]):
                 return False
-        if endpoint.broken:
-            return False
-        if endpoint.has_echoes and not transport.write(endpoint.echoes()):
+        if endpoint.is_unfinished and (
+            endpoint.broken or (endpoint.has_echoes and not transport.write(endpoint.echoes()))
+        ):
             return False
         self.is_blocked = bool(transport.backlog)
         return True

@@ -41,7 +41,10 @@ READ: Final = select.EPOLLIN
 _WRITE: Final = select.EPOLLOUT
 DONE: Final = (Phase.LEAVING, Phase.GONE)
 """Nothing is read or sent any more."""
-_LOST: Final = select.EPOLLHUP | select.EPOLLERR
+_READ_OR_LOST: Final = READ | select.EPOLLHUP | select.EPOLLERR
+_LEAVING: Final = Phase.LEAVING
+_CLOSING: Final = Phase.CLOSING
+"""An attribute of an enum's class takes long to find."""
 INTERNAL_ERROR: Final = AmqpError("amqp:internal-error", "See the broker's log.")
 
 
@@ -80,21 +83,22 @@ class Connections:
 
     def serve(self, connection: Connection, mask: int) -> None:
         """Read or write as epoll says in `mask`."""
-        if connection.phase is Phase.LEAVING:
+        if connection.phase is _LEAVING:
             return
         try:
             if mask & _WRITE:
                 self._unblocked(connection)
                 self._note_behind(connection)
-            if mask & (READ | _LOST):
+            if mask & _READ_OR_LOST:
                 self._read(connection)
         except Exception:
             self.fail(connection)
 
     def _read(self, connection: Connection) -> None:
-        if connection.phase in DONE or connection.reading.is_behind:
+        phase, reading = connection.phase, connection.reading
+        if phase in DONE or reading.is_behind:
             return
-        if connection.phase is Phase.CLOSING:
+        if phase is _CLOSING:
             # What the peer sends does not matter any more, only whether it closes the connection.
             if not connection.transport.discard():
                 self.drop(connection)
@@ -114,7 +118,7 @@ class Connections:
             events.clear()
         if not alive:
             self.drop(connection)
-        elif connection.reading.is_held or connection.has_unread:
+        elif reading.is_held or reading.unread or connection.transport.wrapping is not None:
             self._note_behind(connection)
 
     def catch_up(self, deadline: float) -> None:
@@ -202,14 +206,15 @@ class Connections:
             self.drop(connection)
             return
         work = self._broker.work
+        is_blocked = connection.is_blocked
         was_blocked = connection.transport.events_mask & _WRITE
-        if connection.is_blocked or was_blocked:
+        if is_blocked or was_blocked:
             self._set_mask(connection)
-        if connection.endpoint.streams and not connection.is_blocked:
+        if connection.endpoint.streams and not is_blocked:
             work.streaming[connection] = None
         if connection.reading.unread:
             self._note_behind(connection)  # its Open may be answered now
-        if connection.is_congested or (was_blocked and not connection.is_blocked):
+        if connection.is_congested or (was_blocked and not is_blocked):
             # The peer sent something: its session window may be open again, and what waited for it was just sent. Or
             # its socket takes bytes again, of which epoll tells nothing any more.
             connection.is_congested = False
@@ -217,7 +222,7 @@ class Connections:
                 dispatch.link_unblocked(self._broker, link)
         if work.output_lines.lines:
             work.visit(work.output_lines.flushed(connection))
-        if connection.phase is Phase.CLOSING and not connection.is_blocked:
+        if connection.phase is _CLOSING and not connection.is_blocked:
             self.drop(connection)
 
     def _unblocked(self, connection: Connection) -> None:

@@ -8,7 +8,7 @@ Written for speed: `handle` runs for every batch.
 from __future__ import annotations
 
 from functools import partial
-from typing import assert_never
+from typing import Final, assert_never
 
 from penstock_amqp.endpoint.events import (
     AcceptedUnsettled,
@@ -42,13 +42,17 @@ from penstock_broker.transactions import commit, coordinator, work
 
 __all__ = ["handle", "rescue", "serve"]
 
+_MESSAGES: Final = EventKind.MESSAGES
+_ACCEPTED: Final = EventKind.ACCEPTED
+"""An attribute of an enum's class takes long to find."""
+
 
 def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
     """Handle `events` in order. If that raises an exception, those that were handled are gone from the list."""
     at = waiting = 0
     try:
         for at, event in enumerate(events):
-            if event[0] is EventKind.MESSAGES:
+            if event[0] is _MESSAGES:
                 producer = event[1].context
                 if isinstance(producer, Producer):
                     if not event[1].is_open:
@@ -62,19 +66,20 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
                         link_events.close_broken(broker, producer, producer.broken, events[at + 1 :])
                 elif isinstance(producer, Coordinator):
                     coordinator.receive(broker, producer, event[2])
-            elif event[0] is EventKind.ACCEPTED:
+            elif event[0] is _ACCEPTED:
                 consumer = event[1].context
                 if isinstance(consumer, Consumer):
                     settle.accepted(broker, consumer, event[2])
                 elif isinstance(consumer, LeavingLink):
                     departures.give_back(broker, consumer, event[2])
+                waiting += 1
             else:
                 _other(broker, connection, event[2], events[at + 1 :])
     except Exception:
         del events[:at]
         raise
-    # If nothing came but messages whose accepts wait for a sync, there is nothing to send now. What else the engine may
-    # want to say goes with the accepts.
+    # If nothing came but accepts, which nobody answers, and messages whose accepts wait for a sync, there is nothing to
+    # send now. What else the engine may want to say goes with the next output.
     if waiting < len(events) or not events or connection.is_congested or connection.endpoint.has_echoes:
         broker.work.touch(connection)
 

@@ -385,7 +385,7 @@ def test_a_mistake_anywhere_costs_one_connection(
         injector.has_struck = False
         experiment(number, f"{injector.target.co_filename}:{injector.target.co_qualname}")
         assert injector.has_struck
-    assert len(injector.seen) > 20
+    assert len(injector.seen) > 10
     timed.restart()
     assert {name: node.queue.depth for name, node in timed.broker.topology.queues.items() if node.queue.depth} == {}
     timed.close()
