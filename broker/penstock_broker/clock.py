@@ -69,6 +69,10 @@ class Timers:
         """
         heapq.heappush(self._heap, (deadline_ms, next(self._numbers), action, failed))
 
+    def are_due(self, now_ms: int) -> bool:
+        """Whether `run` has something to do."""
+        return bool(self._due) or (bool(self._heap) and self._heap[0][0] <= now_ms)
+
     def run(self, now_ms: int, may_go_on: Callable[[], bool] = lambda: True) -> None:
         """Run what is due, at least one action, as long as `may_go_on`; the next call begins with the rest.
 

@@ -77,6 +77,9 @@ class HeldSyncer:
             os.eventfd_read(self.descriptor)
         return done
 
+    def may_be_done(self) -> bool:
+        return bool(self._done)
+
     def wait(self) -> list[tuple[int, OSError | None]]:
         self.complete()
         return self.done()

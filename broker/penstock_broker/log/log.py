@@ -358,6 +358,11 @@ class Log:
         """`request_sync` returns once the sync is done."""
         return self._sync.is_immediate
 
+    @property
+    def sync_may_have_ended(self) -> bool:
+        """`collect` may have something to take note of, as far as can be seen without a call of the kernel."""
+        return self._sync.may_have_ended
+
     def collect(self) -> int:
         """Take note of what has been synced (call it when `descriptor` is readable). Returns the last synced block."""
         self._sync.collect()

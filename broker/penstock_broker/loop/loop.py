@@ -56,6 +56,10 @@ CLOSE_MS: Final = 5_000
 CLOSED_PER_TURN: Final = 25
 """Clients that are sent a Close in one turn when the broker stops: one to two milliseconds."""
 LAZY_SYNC_MS: Final = 5
+LOOK_MS: Final = 2
+"""A turn that did not look whether the log has idle work is followed by one that does after so long, or before."""
+LOOK_TURNS: Final = 16
+"""So many turns without a look are possible at most, however short they are."""
 
 
 class Loop:
@@ -94,6 +98,10 @@ class Loop:
         self._lazy_sync_ms = 0
         self._maintained = False
         """The last turn had idle work of the log to do, and there may be more."""
+        self._looked_ms = 0
+        """When it was looked last whether the log has idle work."""
+        self._looks_late = False
+        """The last turn did not look."""
         self._tells_blocks = logger.isEnabledFor(logging.DEBUG)
         """Looked at once: a turn must not pay for lines that nobody reads."""
         self._told_block = broker.log.sequence
@@ -153,43 +161,40 @@ class Loop:
 
     def turn(self, *, may_wait: bool = True) -> None:
         """One turn; it waits for something to do unless it may not."""
-        broker = self.broker
-        connections = self.connections
-        disposal = broker.topology.disposal
+        broker, connections, work, turn_clock = self.broker, self.connections, self.broker.work, self.broker.clock
+        piles = broker.topology.disposal.piles
         has_work = bool(
-            broker.work.ready
-            or broker.work.browsing
-            or broker.work.dirty
-            or broker.work.draining
-            or broker.work.streaming
-            or broker.work.fan_outs
-            or broker.work.departures
+            work.ready
+            or work.browsing
+            or work.dirty
+            or work.draining
+            or work.streaming
+            or work.fan_outs
+            or work.departures
             or self._visits.paces
             or connections.behind
             or self._ready.count
-            or broker.sync.has_synced_waiting
-            or disposal
+            or piles
             or self._maintained  # idle time is used, and publishers may be waiting
-            or (broker.work.held and not broker.must_wait)  # not all of those who waited are released yet
+            or broker.sync.has_synced_waiting
+            or (work.held and not broker.must_wait)  # not all of those who waited are released yet
         )
-        self._set_clock()
-        log = broker.log
-        most_ms = LAZY_SYNC_MS if log.wants_sync else IDLE_MS
-        wait_ms = 0 if has_work or not may_wait else broker.clock.timers.wait_ms(broker.clock.now_ms, most_ms)
-        ready = self._epoll.poll(wait_ms / 1000, MAX_EVENTS)
+        ready = self._epoll.poll(0 if has_work or not may_wait else self._wait_seconds(), MAX_EVENTS)
         clock = self._clock.seconds
         began = clock()
         deadline = began + TURN_SECONDS
-        self._set_clock()
-        broker.clock.turns += 1
-        broker.clock.timers.run(broker.clock.now_ms, lambda: clock() < deadline)
-        if broker.work.fan_outs:
+        turn_clock.now_us = self._clock.now_us()
+        turn_clock.now_ms = self._clock.now_ms()
+        turn_clock.turns += 1
+        if turn_clock.timers.are_due(turn_clock.now_ms):
+            turn_clock.timers.run(turn_clock.now_ms, lambda: clock() < deadline)
+        if work.fan_outs:
             store.advance_fan_outs(broker)  # those that come now are written in this turn, and begin with the next
-        if broker.work.departures:
+        if work.departures:
             departures.advance(broker)
         self._acceptor.others_have_work = has_work or len(ready) > 1
         self._serve(ready, deadline)
-        if broker.work.held and not broker.must_wait:
+        if work.held and not broker.must_wait:
             connections.release_held()
         if connections.behind:
             connections.catch_up(deadline)
@@ -199,15 +204,31 @@ class Loop:
             broker.look_at_memory()
         if broker.paging.queues:
             paging.keep_up(broker)
-        if disposal:
-            disposal.free_slice()
+        if piles:
+            broker.topology.disposal.free_slice()
+        self._maintain(began, is_idle=not ready)
+
+    def _wait_seconds(self) -> float:
+        """How long nothing has to be done unless a descriptor is ready."""
+        broker = self.broker
+        most_ms = LOOK_MS if self._looks_late else LAZY_SYNC_MS if broker.log.wants_sync else IDLE_MS
+        return broker.clock.timers.wait_ms(self._clock.now_ms(), most_ms) / 1000
+
+    def _maintain(self, began: float, *, is_idle: bool) -> None:
+        """Do idle work of the log, if it has some. In short turns that follow each other at once it is looked once in a
+        millisecond whether it has: to look takes as long as a tenth of such a turn.
+        """
+        now_ms = self.broker.clock.now_ms
+        self._looks_late = not (
+            is_idle or self._maintained or now_ms != self._looked_ms or self.broker.clock.turns % LOOK_TURNS == 0
+        )
+        if self._looks_late:
+            return
+        self._looked_ms = now_ms
+        log = self.broker.log
         self._maintained = log.wants_maintenance
         if self._maintained:
-            log.maintain(log.maintenance_ms(1000 * (clock() - began)))
-
-    def _set_clock(self) -> None:
-        self.broker.clock.now_us = self._clock.now_us()
-        self.broker.clock.now_ms = self._clock.now_ms()
+            log.maintain(log.maintenance_ms(1000 * (self._clock.seconds() - began)))
 
     def _serve(self, ready: list[tuple[int, int]], deadline: float) -> None:
         """Serve the descriptors that are ready; connections that are left at the deadline are the first next time."""
@@ -275,8 +296,11 @@ class Loop:
         broker.sync.write()
         if self._tells_blocks:
             self._tell_block()
-        if broker.sync.has_synced_waiting:
-            broker.sync.release(broker.fail_connection, broker.clock)
+        if broker.sync.is_awaited:
+            if log.sync_may_have_ended:
+                log.collect()  # while this turn was at work: another turn would only cost time
+            if broker.sync.has_synced_waiting:
+                broker.sync.release(broker.fail_connection, broker.clock)
         if log.failed is not None and broker.sync.is_awaited:
             self._abandon()
         # Acks alone may wait a little: what a crash loses of them is delivered once more.

@@ -35,25 +35,26 @@ Pile: TypeAlias = (
 class Disposal:
     """Piles to be freed, oldest first; true while there is anything."""
 
-    __slots__ = ("_piles",)
+    __slots__ = ("piles",)
 
     def __init__(self) -> None:
-        self._piles: deque[Iterator[int]] = deque()
+        self.piles: deque[Iterator[int]] = deque()
+        """Not empty while there is anything: each turn asks for that more than once."""
 
     def __bool__(self) -> bool:
-        return bool(self._piles)
+        return bool(self.piles)
 
     def add(self, *piles: Pile) -> None:
         """Take over piles that nobody else refers to."""
-        self._piles.extend(map(_emptied, piles))
+        self.piles.extend(map(_emptied, piles))
 
     def free_slice(self) -> None:
         """Free the next slice."""
         left = FREED_PER_TURN
-        while self._piles and left > 0:
-            freed = next(self._piles[0], 0)
+        while self.piles and left > 0:
+            freed = next(self.piles[0], 0)
             if not freed:
-                self._piles.popleft()
+                self.piles.popleft()
             left -= freed or 1
 
 

@@ -33,6 +33,25 @@ def test_the_descriptor_tells_when_a_sync_has_ended(tmp_path: Path, choice: Sync
     log.close()
 
 
+@pytest.mark.parametrize("choice", [SyncChoice.AIO, SyncChoice.THREAD, SyncChoice.INLINE])
+def test_that_a_sync_has_ended_can_be_seen_without_the_descriptor(tmp_path: Path, choice: SyncChoice) -> None:
+    log, _ = Log.open(tmp_path, options=LogOptions(segment_bytes=16384, sync=choice))
+    _, route = a_queue(log)
+    log.put(route, b"x", 0)
+    sequence = log.write()
+    log.collect()  # the start's own
+    assert not log.sync_may_have_ended
+    log.request_sync()
+    poll = select.epoll()
+    poll.register(log.descriptor, select.EPOLLIN)
+    while not log.sync_may_have_ended:  # the thread may have told of the start's own sync only now
+        assert poll.poll(60)
+    poll.close()
+    assert log.collect() == sequence
+    assert not log.sync_may_have_ended
+    log.close()
+
+
 def test_a_failed_sync_is_never_repeated_and_nothing_is_promised_after_it(tmp_path: Path) -> None:
     files = SimulatedFiles()
     log, _ = Log.open(tmp_path, files=files, options=SMALL)

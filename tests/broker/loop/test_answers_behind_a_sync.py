@@ -77,3 +77,15 @@ def test_an_echo_that_came_with_a_message_does_not_wait_for_the_sync(held: Held)
     held.catch_up()
     assert stream.take() != b""
     client.socket.close()
+
+
+def test_a_sync_that_ends_within_a_turn_is_answered_in_that_turn(held: Held) -> None:
+    stream, client = producer(held)
+    stream.sendall(SENT)
+    held.timed.turn()
+    held.timed.turn()
+    assert stream.take() == b""
+    held.timed.loop.after(0, held.syncer.complete)  # the poll of the next turn has not seen it
+    held.timed.turn()
+    assert stream.take() != b""
+    client.socket.close()

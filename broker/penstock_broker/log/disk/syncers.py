@@ -7,7 +7,6 @@ besides. An error is reported once and the call is never repeated, because after
 page cache is unknown. Source: docs/decisions/042-failed-fdatasync.md.
 """
 
-import contextlib
 import ctypes
 import errno
 import logging
@@ -61,6 +60,12 @@ class Syncer(Protocol):
         """The tokens, each with its error or None, whose syncs have ended since the last call. Never waits."""
         ...
 
+    def may_be_done(self) -> bool:
+        """Whether `done` would hand something out now, as far as can be seen without a call of the kernel; `descriptor`
+        tells it in any case.
+        """
+        ...
+
     def wait(self) -> Done:
         """As `done`, but wait until at least one sync has ended."""
         ...
@@ -95,6 +100,9 @@ class InlineSyncer:
         return done
 
     wait = done
+
+    def may_be_done(self) -> bool:
+        return bool(self._done)
 
     def close(self) -> None:
         os.close(self.descriptor)
@@ -133,6 +141,9 @@ class ThreadSyncer:
             done.append(self._done.get())
         return done
 
+    def may_be_done(self) -> bool:
+        return not self._done.empty()
+
     def wait(self) -> Done:
         return [self._done.get(), *self.done()]
 
@@ -151,6 +162,10 @@ _FDSYNC = 3
 _NOTIFY_EVENTFD = 1
 _NUMBERS = {"x86_64": (206, 207, 208, 209), "aarch64": (0, 1, 4, 2)}  # io_setup, io_destroy, io_getevents, io_submit
 _DEPTH = 64
+# The ring of ended operations, which the context points to and the process may read: struct aio_ring in fs/aio.c, whose
+# magic number says that it is one. It begins with ten numbers of 32 bits: id, size, head, tail, magic and others.
+_RING_HEAD, _RING_TAIL, _RING_MAGIC = 2, 3, 4
+_MAGIC = 0xA10A10A1
 
 
 class AioSyncer:
@@ -173,6 +188,12 @@ class AioSyncer:
         self._control = ctypes.create_string_buffer(_IOCB.size)
         self._pointer = ctypes.c_void_p(ctypes.addressof(self._control))
         self._events = ctypes.create_string_buffer(_EVENT.size * _DEPTH)
+        # Made once: each of these takes as long as the call of the kernel.
+        ring = (ctypes.c_uint32 * 5).from_address(self._context.value)
+        self._ring = memoryview(ring).cast("B").cast("I") if ring[_RING_MAGIC] == _MAGIC else None
+        """Only looked at: with it a turn sees that a sync has ended without asking the kernel."""
+        self._to_submit = self._context, ctypes.c_long(1), ctypes.byref(self._pointer)
+        self._to_collect = ctypes.c_long(_DEPTH), self._events, ctypes.c_void_p(None)
         self._under_way: dict[int, int] = {}
         self._errors: dict[int, OSError] = {}
         self._failed: Done = []
@@ -200,7 +221,7 @@ class AioSyncer:
             # The kernel copies the control block while it submits, so one buffer serves all.
             _IOCB.pack_into(self._control, 0, data, 0, 0, _FDSYNC, 0, descriptor, *place)
             try:
-                self._call(self._submit, self._context, ctypes.c_long(1), ctypes.byref(self._pointer))
+                self._call(self._submit, *self._to_submit)
             except OSError as error:
                 self._errors.setdefault(token, error)
                 continue
@@ -224,6 +245,10 @@ class AioSyncer:
         _drain(self.descriptor)
         return self._collect(0)
 
+    def may_be_done(self) -> bool:
+        ring = self._ring
+        return ring is not None and ring[_RING_HEAD] != ring[_RING_TAIL]
+
     def wait(self) -> Done:
         done = self.done()
         while not done:
@@ -238,9 +263,9 @@ class AioSyncer:
             done.append(self._folders.get())
         if self._folder_threads:
             self._folder_threads = [each for each in self._folder_threads if each.is_alive()]
-        arguments = (self._context, ctypes.c_long(at_least), ctypes.c_long(_DEPTH), self._events, ctypes.c_void_p(None))
-        count = self._call(self._getevents, *arguments)
-        for data, _, result, _ in _EVENT.iter_unpack(self._events.raw[: count * _EVENT.size]):
+        count = self._call(self._getevents, self._context, ctypes.c_long(at_least), *self._to_collect)
+        for at in range(0, count * _EVENT.size, _EVENT.size):
+            data, _, result, _ = _EVENT.unpack_from(self._events, at)
             token = data - (1 << 64) if data >> 63 else data
             if result < 0:
                 self._errors.setdefault(token, OSError(-result, os.strerror(-result)))
@@ -254,6 +279,7 @@ class AioSyncer:
     def close(self) -> None:
         for thread in self._folder_threads:
             thread.join()
+        self._ring = None
         self._call(self._destroy, self._context)  # waits for what is under way
         os.close(self.descriptor)
 
@@ -306,5 +332,7 @@ def _sync_folder(files: FileLayer, folder: Path) -> OSError | None:
 
 
 def _drain(descriptor: int) -> None:
-    with contextlib.suppress(BlockingIOError):
+    try:
         os.eventfd_read(descriptor)
+    except BlockingIOError:
+        return

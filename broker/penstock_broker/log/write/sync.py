@@ -71,6 +71,11 @@ class Sync:
         if self._syncer.is_immediate:
             self.collect()
 
+    @property
+    def may_have_ended(self) -> bool:
+        """A sync of blocks is under way, and something has ended that `collect` would take note of."""
+        return bool(self._awaited) and self._syncer.may_be_done()
+
     def collect(self) -> None:
         """Take note of every sync that has ended. A failed one fails the log: it is never repeated."""
         self._take(self._syncer.done())
