@@ -13,6 +13,7 @@ from penstock_api.resources.delivery import ClientDeliverySpec
 from penstock_api.resources.listeners import ClientListeners, MessageSize
 from penstock_api.resources.log_options import LoggingSpec
 from penstock_api.resources.page import PageSpec
+from penstock_api.resources.placement import Affinity, Labels, Toleration, TopologySpread
 from penstock_api.resources.security import AuthenticationSpec, mechanisms_without_tls
 from penstock_api.settings.announcements import AnnouncementsSpec
 from penstock_api.settings.auto_creation import AutoCreateSpec
@@ -39,8 +40,6 @@ NAME: Final = re.compile("[a-z]([-a-z0-9]{0,28}[a-z0-9])?")
 `-management` and a pod's hash.
 """
 
-LabelValue = Annotated[str, Field(max_length=63)]
-Labels = Annotated[dict[Annotated[str, Field(max_length=317)], LabelValue], Field(max_length=32)]
 Annotations = Annotated[
     dict[Annotated[str, Field(max_length=317)], Annotated[str, Field(max_length=4096)]], Field(max_length=32)
 ]
@@ -94,6 +93,14 @@ class PodOptions(schema.Spec):
     """Further annotations."""
     node_selector: Labels = Field(default_factory=dict)
     """Labels that a node must have."""
+    tolerations: Annotated[tuple[Toleration, ...], Field(max_length=16)] = ()
+    """Taints of nodes that the pods tolerate. If there are any, the operator adds that a pod tolerates a node that is
+    not ready or unreachable for 300 seconds, unless one of these names that taint.
+    """
+    affinity: Affinity | None = None
+    """Which nodes, and near or far from which other pods."""
+    topology_spread_constraints: Annotated[tuple[TopologySpread, ...], Field(max_length=8)] = ()
+    """How pods are spread over zones or nodes."""
     priority_class_name: Annotated[str, Field(max_length=253)] | None = None
     """PriorityClass of the pods."""
     termination_grace_period_seconds: Annotated[int, Field(ge=5, le=600)] = 30

@@ -18,6 +18,9 @@ before the resources with our finalizer do, and the operator could no longer rem
 - apiGroups: [""] # is it being deleted?
   resources: [namespaces]
   verbs: [get]
+- apiGroups: [""] # is the node of a broker's pod lost? It is read only while that pod is not ready
+  resources: [nodes]
+  verbs: [get]
 - nonResourceURLs: [/.well-known/openid-configuration, /openid/v1/jwks] # what ServiceAccount tokens are signed with
   verbs: [get]
 {{- end -}}

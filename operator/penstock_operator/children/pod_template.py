@@ -14,6 +14,7 @@ from penstock_api.resources import Broker
 from penstock_operator import names
 from penstock_operator.children import cluster_issuer, configuration, page_account
 from penstock_operator.children.metadata import pod_selector
+from penstock_operator.children.placement import placement
 from penstock_operator.children.services import client_ports
 from penstock_operator.manifest import Manifest
 
@@ -56,6 +57,7 @@ def template_1(broker: Broker, image: str, config: str) -> Manifest:
         pod["nodeSelector"] = dict(spec.pod.node_selector)
     if spec.pod.priority_class_name is not None:
         pod["priorityClassName"] = spec.pod.priority_class_name
+    pod |= placement(broker)
     about: Manifest = {
         "labels": {**spec.pod.labels, **pod_selector(broker), names.BROKER_LABEL: broker.metadata.name},
         "annotations": {**spec.pod.annotations, CONFIG_ANNOTATION: config},

@@ -64,6 +64,7 @@ API_RESOURCES: Final[dict[str, ApiResource]] = {
         ApiResource("v1", "ConfigMap", "configmaps"),
         ApiResource("v1", "Event", "events"),
         ApiResource("v1", "Namespace", "namespaces", namespaced=False),
+        ApiResource("v1", "Node", "nodes", namespaced=False),
         ApiResource("v1", "Pod", "pods"),
         ApiResource("v1", "Secret", "secrets"),
         ApiResource("v1", "Service", "services"),

@@ -14,6 +14,7 @@ from penstock_operator.plans.broker_acceptance import accepted
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import Reach, Report, Retry
+from penstock_operator.plans.node_loss import node_lost
 from penstock_operator.plans.storage_condition import storage_filling
 
 __all__ = ["report_broker"]
@@ -49,6 +50,7 @@ def _further(view: BrokerReportView) -> tuple[StatusCondition | None, ...]:
         _insecure_plain(view),
         None if connected_state is None else broker_health.contested(connected_state),
         broker_health.observer_failing(view),
+        node_lost(view.pod, view.node, is_known=view.is_node_known),
         _reconciliation_paused(view),
         lag_schedule.lag_analysis_scheduled(
             view.broker, view.lag_service, view.lag_schedule, view.shared_lag, view.now

@@ -40,6 +40,10 @@ class BrokerReportView:
     stateful_set: Manifest | None = None
     pod: Manifest | None = None
     """The pod of ordinal 0."""
+    node: Manifest | None = None
+    """The node of this pod, if the pod is ending or not ready; None if there is none."""
+    is_node_known: bool = True
+    """Whether the operator was allowed to look at the node."""
     pinned: PinnedPods
     default_image: str
     """The image of new Brokers."""

@@ -139,6 +139,9 @@ class ConditionReason(StrEnum):
     POD_NOT_READY = "PodNotReady"
     PINNED = "Pinned"
     UPDATE_AVAILABLE = "UpdateAvailable"
+    # NodeLost
+    NODE_NOT_READY = "NodeNotReady"
+    NODE_GONE = "NodeGone"
     # Why a Broker is not accepted
     USERS_SECRET_NOT_FOUND = "UsersSecretNotFound"
     CLIENT_CA_NOT_FOUND = "ClientCaNotFound"

@@ -21,6 +21,7 @@ from penstock_operator.children.credentials import SECRETS
 from penstock_operator.children.metadata import belongs_to_predecessor, is_ours
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError, api_resource_of
 from penstock_operator.manifest import Manifest, text_at
+from penstock_operator.plans import node_loss
 from penstock_operator.plans.lag_schedule import ScheduleView, has_active_run
 
 __all__ = [
@@ -50,6 +51,10 @@ class ObservedChildren:
     """The newest SparkApplication of the Broker's own schedule."""
     issuer: ClusterIssuer | None = None
     """The cluster as an issuer of tokens, if the Broker wants it and the API server publishes it."""
+    node: Manifest | None = None
+    """The node of the pod, if the pod is ending or not ready."""
+    is_node_known: bool = True
+    """Whether the operator was allowed to look at the node."""
 
     def get(self, kind: str, name: str) -> Manifest | None:
         """The object, None if there is none."""
@@ -89,7 +94,21 @@ async def observe_children(kube: ApiServer, broker: Broker) -> ObservedChildren:
     found = dict(zip(wanted, objects, strict=True))
     run = text_at(found.get(("ScheduledSparkApplication", f"{name}-lag")), "status", "lastRunName")
     last_run = await kube.get(API_RESOURCES["SparkApplication"], namespace, run) if run else None
-    return ObservedChildren(found, spark_installed, last_run, issuer)
+    observed = ObservedChildren(found, spark_installed, last_run, issuer)
+    await _observe_node(kube, observed, found.get(("Pod", f"{name}-0")))
+    return observed
+
+
+async def _observe_node(kube: ApiServer, observed: ObservedChildren, pod: Manifest | None) -> None:
+    """Look at the node of a pod that may be lost with it. Roles of one's own may lack the right to."""
+    if not node_loss.may_be_lost(pod):
+        return
+    try:
+        observed.node = await kube.get(API_RESOURCES["Node"], None, text_at(pod, "spec", "nodeName") or "")
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        observed.is_node_known = False
 
 
 async def _cluster_issuer(kube: ApiServer) -> ClusterIssuer | None:

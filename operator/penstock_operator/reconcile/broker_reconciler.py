@@ -294,6 +294,8 @@ class BrokerReconciler:
             client_ca_missing=ca is not None and dig(observed.get("Secret", ca.name), "data", "ca.crt") is None,
             stateful_set=observed.get("StatefulSet", broker.metadata.name),
             pod=observed.get("Pod", f"{broker.metadata.name}-0"),
+            node=observed.node,
+            is_node_known=observed.is_node_known,
             pinned=pinned,
             default_image=self.settings.broker_image,
             reach=Reach.UNREACHABLE if session is None else session.reach,
