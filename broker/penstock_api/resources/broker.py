@@ -12,6 +12,7 @@ from penstock_api.resources import base
 from penstock_api.resources.delivery import ClientDeliverySpec
 from penstock_api.resources.listeners import ClientListeners, MessageSize
 from penstock_api.resources.log_options import LoggingSpec
+from penstock_api.resources.network import NetworkPolicySpec
 from penstock_api.resources.page import PageSpec
 from penstock_api.resources.placement import Affinity, Labels, Toleration, TopologySpread
 from penstock_api.resources.security import AuthenticationSpec, mechanisms_without_tls
@@ -103,6 +104,10 @@ class PodOptions(schema.Spec):
     """How pods are spread over zones or nodes."""
     priority_class_name: Annotated[str, Field(max_length=253)] | None = None
     """PriorityClass of the pods."""
+    eviction: Literal["Allow", "Refuse"] = "Allow"
+    """Whether the drain of a node may end a pod that serves clients. Refuse: a drain waits until this is Allow again,
+    or somebody deletes the pod.
+    """
     termination_grace_period_seconds: Annotated[int, Field(ge=5, le=600)] = 30
     """How long a pod may take to close the connections of its clients."""
     user: Literal["Fixed", "Namespace"] = "Fixed"
@@ -198,6 +203,8 @@ class BrokerSpec(schema.Spec):
     """What happens to messages in subscriptions and queues that no resource declares."""
     pod: PodOptions = PodOptions()
     """Labels, annotations and scheduling of broker pods."""
+    network_policy: NetworkPolicySpec | None = None
+    """From where the ports of the pods can be reached; left out: the operator makes no NetworkPolicy."""
     lag_analysis: LagAnalysis = LagAnalysis()
     """The scheduled lag job."""
     page: PageSpec = PageSpec()

@@ -35,8 +35,13 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-_OF_THE_PAGE: Final = (("Secret", "observer-messages"), ("ServiceAccount", "observer"))
-"""What only some choices in `spec.page` need: kind, and name after `<broker>-`."""
+_OF_CHOICES: Final = (
+    ("Secret", "-observer-messages"),
+    ("ServiceAccount", "-observer"),
+    ("PodDisruptionBudget", ""),
+    ("NetworkPolicy", ""),
+)
+"""What only some choices of a spec need: kind, and name after the Broker's."""
 
 
 @dataclass(slots=True)
@@ -92,11 +97,25 @@ async def observe_children(kube: ApiServer, broker: Broker) -> ObservedChildren:
         wanted.append(("ScheduledSparkApplication", f"{name}-lag"))
     objects = await asyncio.gather(*(kube.get(API_RESOURCES[kind], namespace, child) for kind, child in wanted))
     found = dict(zip(wanted, objects, strict=True))
+    for kind in ("PodDisruptionBudget", "NetworkPolicy"):
+        found[kind, name] = await _if_allowed(kube, kind, namespace, name)
     run = text_at(found.get(("ScheduledSparkApplication", f"{name}-lag")), "status", "lastRunName")
     last_run = await kube.get(API_RESOURCES["SparkApplication"], namespace, run) if run else None
     observed = ObservedChildren(found, spark_installed, last_run, issuer)
     await _observe_node(kube, observed, found.get(("Pod", f"{name}-0")))
     return observed
+
+
+async def _if_allowed(kube: ApiServer, kind: str, namespace: str, name: str) -> Manifest | None:
+    """An object of a kind that earlier releases did not know, so that roles of one's own may lack the right to it; it
+    then counts as absent, and only a Broker that needs it is told.
+    """
+    try:
+        return await kube.get(API_RESOURCES[kind], namespace, name)
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        return None
 
 
 async def _observe_node(kube: ApiServer, observed: ObservedChildren, pod: Manifest | None) -> None:
@@ -153,8 +172,8 @@ def foreign_children(
 async def apply_children(
     kube: ApiServer, broker: Broker, wanted: Sequence[Manifest], observed: ObservedChildren, now: datetime
 ) -> None:
-    """Apply the children in this order, and delete those that are not wanted any more: what the page needed for a
-    choice that was taken back, and a lag schedule, unless a run of it is under way. Updates `observed`.
+    """Apply the children in this order, and delete those that are not wanted any more: what a choice of the spec needed
+    that was taken back, and a lag schedule, unless a run of it is under way. Updates `observed`.
 
     Raises:
         KubeError: the API server refused.
@@ -168,8 +187,8 @@ async def apply_children(
             await kube.delete(before)
         observed.found[kind, name] = await kube.apply(manifest)
         applied.add((kind, name))
-    for kind, name in _OF_THE_PAGE:
-        full_name = f"{broker.metadata.name}-{name}"
+    for kind, name in _OF_CHOICES:
+        full_name = f"{broker.metadata.name}{name}"
         before = observed.get(kind, full_name)
         if before is not None and (kind, full_name) not in applied and is_ours(before, broker.metadata.uid):
             await _delete(kube, before)

@@ -22,7 +22,9 @@ from penstock_operator.brokers.observer_client import ObserverAccess
 from penstock_operator.brokers.sessions import BrokerSessions, SessionChange
 from penstock_operator.children import cluster_issuer, credentials, lag_job, page_account
 from penstock_operator.children.credentials import SECRETS, Credentials
+from penstock_operator.children.disruption_budget import disruption_budgets
 from penstock_operator.children.lag_schedules import KINDS
+from penstock_operator.children.network_policy import network_policies
 from penstock_operator.children.scale_secret import ScaleAccess
 from penstock_operator.children.services import broker_services
 from penstock_operator.children.shared_lag_job import BrokerName, Member
@@ -208,6 +210,8 @@ class BrokerReconciler:
             config_map,
             *([] if issuer is None else [cluster_issuer.config_map(broker, issuer)]),
             *broker_services(broker),
+            *network_policies(broker, self.settings.own_namespace),
+            *disruption_budgets(broker),
             *page_account.manifests(broker),
             stateful_set,
             *lag_job.manifests(broker, self.settings.lag_image, spark_installed=observed.spark_installed),
