@@ -10,12 +10,14 @@ from pydantic import AwareDatetime, ConfigDict, Field, model_validator
 from penstock_api import quantity, references, schema
 from penstock_api.resources import base
 from penstock_api.resources.delivery import ClientDeliverySpec
+from penstock_api.resources.external_service import ExternalServiceSpec
 from penstock_api.resources.listeners import ClientListeners, MessageSize
 from penstock_api.resources.log_options import LoggingSpec
 from penstock_api.resources.network import NetworkPolicySpec
 from penstock_api.resources.page import PageSpec
 from penstock_api.resources.placement import Affinity, Labels, Toleration, TopologySpread
 from penstock_api.resources.security import AuthenticationSpec, mechanisms_without_tls
+from penstock_api.resources.server_tls import ServerTlsSpec
 from penstock_api.settings.announcements import AnnouncementsSpec
 from penstock_api.settings.auto_creation import AutoCreateSpec
 from penstock_api.settings.client_limits import ClientLimitsSpec
@@ -151,12 +153,24 @@ _NEEDS_TLS: Final = schema.cel(
     "self.listeners.amqps || self.listeners.webSocket || !has(self.authentication.clientCaSecretRef)",
     "`authentication.clientCaSecretRef` needs `listeners.amqps` or `listeners.webSocket`",
 )
+_OFFERS_NOTHING: Final = schema.cel(
+    "!has(self.externalService) || (has(self.externalService.listeners) "
+    "? self.externalService.listeners.all(it, it == 'amqps' ? self.listeners.amqps : it == 'amqp' "
+    "? self.listeners.amqp : self.listeners.webSocket) : self.listeners.amqps || self.listeners.webSocket)",
+    "`externalService` offers a listener that is off, or there is none with TLS; turn it on in `listeners`",
+)
+_OWN_CERTIFICATE_NEEDS_TLS: Final = schema.cel(
+    "self.listeners.amqps || self.listeners.webSocket || !(has(self.tls.secretRef) || has(self.tls.issuerRef))",
+    "`tls.secretRef` and `tls.issuerRef` need `listeners.amqps` or `listeners.webSocket`",
+)
 
 
 class BrokerSpec(schema.Spec):
     """A message broker: pods, volumes, listeners."""
 
-    model_config = ConfigDict(json_schema_extra=schema.validations(_NO_WAY_IN, _NEEDS_TLS))
+    model_config = ConfigDict(
+        json_schema_extra=schema.validations(_NO_WAY_IN, _NEEDS_TLS, _OFFERS_NOTHING, _OWN_CERTIFICATE_NEEDS_TLS)
+    )
 
     replicas: Annotated[int, Field(ge=0, le=1)] = 1
     """Broker pods. 0 stops the Broker and keeps its volumes."""
@@ -176,6 +190,10 @@ class BrokerSpec(schema.Spec):
     """Volumes."""
     listeners: ClientListeners = ClientListeners()
     """Where clients connect."""
+    external_service: ExternalServiceSpec | None = None
+    """A Service for clients outside the cluster; left out: there is none."""
+    tls: ServerTlsSpec = ServerTlsSpec()
+    """The certificate that clients see."""
     authentication: AuthenticationSpec
     """How clients authenticate."""
     permissions: Permissions | None = None
@@ -225,7 +243,17 @@ class BrokerSpec(schema.Spec):
         has_tls = self.listeners.amqps or self.listeners.web_socket
         if authentication.client_ca_secret_ref is not None and not has_tls:
             raise ValueError(str(_NEEDS_TLS["message"]))
+        if self.tls.is_own and not has_tls:
+            raise ValueError(str(_OWN_CERTIFICATE_NEEDS_TLS["message"]))
+        if self.external_service is not None and not self._offered():
+            raise ValueError(str(_OFFERS_NOTHING["message"]))
         return self
+
+    def _offered(self) -> bool:
+        """Whether the Service for clients outside has listeners, and all of them are on."""
+        are_on = {"amqps": self.listeners.amqps, "amqp": self.listeners.amqp, "webSocket": self.listeners.web_socket}
+        named = None if self.external_service is None else self.external_service.listeners
+        return are_on["amqps"] or are_on["webSocket"] if named is None else all(are_on[each] for each in named)
 
 
 class Orphan(base.Status):
@@ -263,6 +291,8 @@ class BrokerStatus(base.CommonStatus):
     """Label selector of the pods (scale subresource)."""
     address: Annotated[str, Field(max_length=512)] | None = None
     """URL for clients."""
+    external_address: Annotated[str, Field(max_length=512)] | None = None
+    """URL for clients outside the cluster, once it is known."""
     image: Annotated[str, Field(max_length=512)] | None = None
     """Image that the pods are made with."""
     version: Annotated[str, Field(max_length=64)] | None = None

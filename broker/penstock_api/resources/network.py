@@ -65,7 +65,7 @@ class NetworkPolicySpec(schema.Spec):
 
     clients: Peers | None = None
     """Who reaches the ports for clients; left out: the namespace of the Broker and its `allowedNamespaces`, or everybody
-    if `service.type` is not ClusterIP.
+    if there is an `externalService`.
     """
     observer: Peers | None = None
     """Who reaches metrics and page, such as Prometheus and KEDA; left out: every pod of the cluster."""

@@ -35,7 +35,7 @@ one: it never lists or watches them.
   verbs: [get, list, watch, create, patch]
 - apiGroups: [""]
   resources: [services, configmaps]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [secrets, serviceaccounts]
   verbs: [get, create, patch, delete]

@@ -57,12 +57,20 @@ def _rule(ports: Sequence[object], peers: list[Manifest] | None) -> Manifest:
 
 
 def _clients(broker: Broker) -> list[Manifest] | None:
-    """Who may connect if the spec does not say: whose resources may use the Broker."""
+    """Who may connect if the spec does not say: whose resources may use the Broker, and everybody if it has a Service for
+    clients outside. Their addresses are known only where the load balancer passes them on and takes some ranges alone.
+    """
+    external = broker.spec.external_service
+    ranges: list[Manifest] = []
+    if external is not None and external.type != "ClusterIP":
+        if external.external_traffic_policy != "Local" or not external.load_balancer_source_ranges:
+            return None
+        ranges = [{"ipBlock": {"cidr": cidr}} for cidr in external.load_balancer_source_ranges]
     allowed = broker.spec.allowed_namespaces
     if "*" in allowed:
-        return [_EVERY_POD]
+        return [_EVERY_POD, *ranges]
     others = sorted(set(allowed) - {broker.metadata.namespace})
-    return [_OWN_NAMESPACE, *([_namespaces(others)] if others else [])]
+    return [_OWN_NAMESPACE, *([_namespaces(others)] if others else []), *ranges]
 
 
 def _operator(namespace: str) -> list[Manifest] | None:

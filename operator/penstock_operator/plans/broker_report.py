@@ -104,6 +104,8 @@ def _details(view: BrokerReportView) -> Manifest:
         "exchanges": view.exchanges,
         "subscriptions": view.subscriptions,
     }
+    if view.external_address is not None:
+        details["externalAddress"] = view.external_address
     if view.state is not None:
         details |= {"version": view.state.version, "instanceId": view.state.instance_id, "epoch": view.state.epoch}
     if view.orphans:

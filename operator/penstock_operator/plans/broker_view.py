@@ -44,6 +44,8 @@ class BrokerReportView:
     """The node of this pod, if the pod is ending or not ready; None if there is none."""
     is_node_known: bool = True
     """Whether the operator was allowed to look at the node."""
+    external_address: str | None = None
+    """The URL for clients outside the cluster."""
     pinned: PinnedPods
     default_image: str
     """The image of new Brokers."""

@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 _OF_CHOICES: Final = (
     ("Secret", "-observer-messages"),
     ("ServiceAccount", "-observer"),
+    ("Service", "-external"),
     ("PodDisruptionBudget", ""),
     ("NetworkPolicy", ""),
 )
@@ -77,7 +78,7 @@ async def observe_children(kube: ApiServer, broker: Broker) -> ObservedChildren:
     wanted = [
         ("StatefulSet", name),
         *(("Secret", f"{name}-{stem}") for stem in SECRETS),
-        *(("Service", f"{name}-{stem}") for stem in ("amqp", "pods", "management", "observer")),
+        *(("Service", f"{name}-{stem}") for stem in ("amqp", "pods", "management", "observer", "external")),
         *(("ConfigMap", f"{name}-{stem}") for stem in ("ca", "config")),
         ("ServiceAccount", f"{name}-lag"),
         ("ServiceAccount", page_account.name_of(broker)),

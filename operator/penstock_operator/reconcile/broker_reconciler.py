@@ -24,6 +24,7 @@ from penstock_operator.children import cluster_issuer, credentials, lag_job, pag
 from penstock_operator.children.credentials import SECRETS, Credentials
 from penstock_operator.children.disruption_budget import disruption_budgets
 from penstock_operator.children.lag_schedules import KINDS
+from penstock_operator.children.external_service import external_address, external_services, service_name
 from penstock_operator.children.network_policy import network_policies
 from penstock_operator.children.scale_secret import ScaleAccess
 from penstock_operator.children.services import broker_services
@@ -210,6 +211,7 @@ class BrokerReconciler:
             config_map,
             *([] if issuer is None else [cluster_issuer.config_map(broker, issuer)]),
             *broker_services(broker),
+            *external_services(broker),
             *network_policies(broker, self.settings.own_namespace),
             *disruption_budgets(broker),
             *page_account.manifests(broker),
@@ -300,6 +302,7 @@ class BrokerReconciler:
             pod=observed.get("Pod", f"{broker.metadata.name}-0"),
             node=observed.node,
             is_node_known=observed.is_node_known,
+            external_address=external_address(broker, observed.get("Service", service_name(broker))),
             pinned=pinned,
             default_image=self.settings.broker_image,
             reach=Reach.UNREACHABLE if session is None else session.reach,

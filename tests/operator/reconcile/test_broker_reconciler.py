@@ -147,6 +147,16 @@ async def test_budget_and_policy_are_made_while_the_spec_wants_them(place: Place
     assert [name in place.api.objects for name in CHOSEN] == [False, False]
 
 
+async def test_the_address_outside_is_shown_while_there_is_a_service_for_it(place: Place) -> None:
+    name = ("Service", "shop", "main-external")
+    await place.run(broker(externalService={}))
+    place.api.objects[name]["status"] = {"loadBalancer": {"ingress": [{"hostname": "lb.example"}]}}
+    report = await place.report(broker(externalService={}))
+    assert report.details["externalAddress"] == "amqps://lb.example:5671"
+    assert "externalAddress" not in (await place.report(broker())).details
+    assert name not in place.api.objects
+
+
 async def test_a_policy_of_somebody_else_s_is_neither_changed_nor_deleted(place: Place) -> None:
     foreign = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "spec": {}}
     place.api.user_applies({**foreign, "metadata": {"namespace": "shop", "name": "main"}})
