@@ -23,6 +23,7 @@ __all__ = [
     "OBSERVER_PORT",
     "PAUSED",
     "PROBE_PORT",
+    "ROTATE_CA",
     "SCALE_TOKEN",
     "WEB_SOCKET_PORT",
     "address",
@@ -39,6 +40,7 @@ BROKER_LABEL: Final = "penstock.dev/broker"
 PAUSED: Final = "penstock.dev/paused"
 DELETE_PROTECTION: Final = "penstock.dev/delete-protection"
 FORCE_DELETE: Final = "penstock.dev/force-delete"
+ROTATE_CA: Final = "penstock.dev/rotate-ca"
 SCALE_TOKEN: Final = "penstock.dev/scale-token"
 
 AMQPS_PORT: Final = 5671

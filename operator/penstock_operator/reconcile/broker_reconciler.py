@@ -157,7 +157,7 @@ class BrokerReconciler:
             broker=BrokerName(key.namespace, key.name),
             window_seconds=60 * broker.spec.lag_analysis.window_minutes,
             token=dict(keys.users_of_the_observer())["lag"].encode(),
-            ca=keys.ca.certificate,
+            ca=keys.trusted,
         )
         self.shared_lag.offer(broker.metadata.uid, member)
 
@@ -225,7 +225,7 @@ class BrokerReconciler:
         """Keep a session to the Service's IP address, which needs no DNS; the certificate must still have its name."""
         name, namespace = broker.metadata.name, broker.metadata.namespace
         found = self.findings.setdefault(key, BrokerFindings())
-        found.scale_access = ScaleAccess(keys.scale_key, keys.ca.certificate)
+        found.scale_access = ScaleAccess(keys.scale_key, keys.trusted)
         if found.accepted is None:
             found.accepted = AcceptedTokens(self.clock, lambda: self.enqueue(key))
         observer = text_at(observed.get("Service", f"{name}-observer"), "spec", "clusterIP")
@@ -238,7 +238,7 @@ class BrokerReconciler:
             host=observer,
             port=names.OBSERVER_PORT,
             server_name=names.service_host(f"{name}-observer", namespace),
-            ca=keys.ca.certificate,
+            ca=keys.trusted,
             token=keys.observer["operator.token"],
             full_token=keys.observer[FULL_TOKEN],
             accepted=found.accepted,
@@ -247,7 +247,7 @@ class BrokerReconciler:
             host=management,
             port=names.MANAGEMENT_PORT,
             server_name=names.service_host(f"{name}-management", namespace),
-            ca=keys.ca.certificate,
+            ca=keys.trusted,
             user=credentials.MANAGEMENT_USER,
             password=keys.password,
         )
