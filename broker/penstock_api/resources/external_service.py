@@ -61,7 +61,9 @@ class ExternalServiceSpec(schema.Spec):
     load_balancer_source_ranges: Annotated[tuple[Cidr, ...], Field(max_length=64)] = ()
     """Ranges of addresses from which the load balancer takes connections; left out: any."""
     external_traffic_policy: Literal["Cluster", "Local"] | None = None
-    """Local: only the pod's own node takes connections, and the broker sees the clients' addresses. Left out: Cluster."""
+    """Local: only the pod's own node takes connections, and the broker sees the addresses of clients. Left out:
+    Cluster.
+    """
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -64,8 +64,8 @@ class NetworkPolicySpec(schema.Spec):
     """From where the ports of the pods can be reached. The operator reaches them in any case."""
 
     clients: Peers | None = None
-    """Who reaches the ports for clients; left out: the namespace of the Broker and its `allowedNamespaces`, or everybody
-    if there is an `externalService`.
+    """Who reaches the ports for clients; left out: the namespace of the Broker and its `allowedNamespaces`, or
+    everybody if there is an `externalService`.
     """
     observer: Peers | None = None
     """Who reaches metrics and page, such as Prometheus and KEDA; left out: every pod of the cluster."""

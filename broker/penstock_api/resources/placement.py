@@ -1,4 +1,4 @@
-"""On which nodes the pods of a Broker may run: tolerations, affinity and topology spread, with the fields of Kubernetes.
+"""On which nodes the pods of a Broker may run: tolerations, affinity and topology spread, as in Kubernetes.
 
 What the API server would refuse in the pod template is refused here already, so that a mistake shows when the Broker is
 written and not in its pods. Source: Kubernetes API reference, "Pod v1", scheduling;

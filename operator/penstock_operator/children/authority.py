@@ -55,8 +55,9 @@ class Authority:
 
 
 def renewed(secret: Manifest | None, name: str, wanted_rotation: str, now: datetime) -> Authority:
-    """The CA to use now: that of the Secret, or a successor if it is due or `wanted_rotation` is new. `name`: the common
-    name of a new one.
+    """The CA to use now: that of the Secret, or a successor if it is due or `wanted_rotation` is new.
+
+    `name`: the common name of a new one. It has to stay the same, or the bridge would not be self-issued.
     """
     certificate, key = bytes_at(secret, "ca.crt"), bytes_at(secret, "ca.key")
     found = None if certificate is None or key is None else Pair(certificate, key)

@@ -24,6 +24,7 @@ __all__ = [
     "CA_LIFE",
     "SERVER_LIFE",
     "Pair",
+    "ServedCertificate",
     "bridge",
     "ca_is_due",
     "end_of",
@@ -31,6 +32,7 @@ __all__ = [
     "is_readable",
     "make_ca",
     "make_server",
+    "served",
     "server_is_due",
 ]
 
@@ -67,6 +69,18 @@ class Pair:
 
     certificate: bytes
     key: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedCertificate:
+    """What is in a certificate that somebody else has made."""
+
+    begin: datetime
+    end: datetime
+    names: frozenset[str]
+    """Its DNS names and IP addresses."""
+    authorities: bytes = b""
+    """The certificates of those who signed it, PEM; empty if they are not known."""
 
 
 def ca_is_due(pair: Pair | None, now: datetime) -> bool:
@@ -129,6 +143,32 @@ def bridge(old: Pair, new: Pair, now: datetime) -> bytes:
         .sign(issuer_key, hashes.SHA256())
     )
     return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def served(pair: Pair, authorities: bytes) -> ServedCertificate | None:
+    """What is in a certificate; None if certificate or key can't be read, or they don't belong together.
+
+    Of `authorities` only certificates are kept: what else somebody may have written there is not for clients.
+    """
+    certificate = _read(pair)
+    if certificate is None:
+        return None
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        addresses = (str(each) for each in names.get_values_for_type(x509.IPAddress))
+        found = frozenset((*names.get_values_for_type(x509.DNSName), *addresses))
+    except (ValueError, x509.ExtensionNotFound):
+        found = frozenset[str]()
+    try:
+        signers = x509.load_pem_x509_certificates(authorities)
+    except ValueError:
+        signers = []
+    return ServedCertificate(
+        begin=certificate.not_valid_before_utc,
+        end=certificate.not_valid_after_utc,
+        names=found,
+        authorities=b"".join(each.public_bytes(serialization.Encoding.PEM) for each in signers),
+    )
 
 
 def first_of(chain: bytes) -> bytes:

@@ -125,10 +125,10 @@ def renew(
     )
 
 
-def manifests(broker: Broker, credentials: Credentials, further_trust: bytes = b"") -> list[Manifest]:
+def manifests(broker: Broker, credentials: Credentials, client_trust: bytes | None = None) -> list[Manifest]:
     """The Secrets, and the ConfigMap from which clients take the CA. No pod mounts the CA's key.
 
-    `further_trust`: PEM that clients are to trust as well, because they see a certificate that is not the operator's.
+    `client_trust`: what clients are to trust, PEM, if they see a certificate that is not the operator's.
     """
     name = broker.metadata.name
     ca = credentials.trusted
@@ -136,7 +136,7 @@ def manifests(broker: Broker, credentials: Credentials, further_trust: bytes = b
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": child_metadata(broker, broker, f"{name}-ca"),
-        "data": {"ca.crt": (ca + further_trust).decode()},
+        "data": {"ca.crt": (ca if client_trust is None else client_trust).decode()},
     }
     chain = credentials.authority.chain(credentials.server.certificate)
     server = {"tls.crt": chain, "tls.key": credentials.server.key, "ca.crt": ca}

@@ -57,8 +57,8 @@ def _rule(ports: Sequence[object], peers: list[Manifest] | None) -> Manifest:
 
 
 def _clients(broker: Broker) -> list[Manifest] | None:
-    """Who may connect if the spec does not say: whose resources may use the Broker, and everybody if it has a Service for
-    clients outside. Their addresses are known only where the load balancer passes them on and takes some ranges alone.
+    """Who may connect if the spec does not say: whose resources may use the Broker, and everybody if it has a Service
+    for clients outside. Their addresses are known only if the load balancer takes some ranges alone and passes them on.
     """
     external = broker.spec.external_service
     ranges: list[Manifest] = []

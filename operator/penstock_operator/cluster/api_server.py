@@ -72,6 +72,7 @@ API_RESOURCES: Final[dict[str, ApiResource]] = {
         ApiResource("apps/v1", "Deployment", "deployments"),
         ApiResource("apps/v1", "StatefulSet", "statefulsets"),
         ApiResource("batch/v1", "CronJob", "cronjobs"),
+        ApiResource("cert-manager.io/v1", "Certificate", "certificates"),
         ApiResource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
         ApiResource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
         ApiResource("sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication", "scheduledsparkapplications"),

@@ -65,8 +65,9 @@ def _registry(controller: Controller, *, children: bool) -> kopf.OperatorRegistr
 
     async def child(meta: Any, **_: Any) -> None:
         broker = meta.labels.get(names.BROKER_LABEL)
+        home = meta.labels.get(names.BROKER_NAMESPACE_LABEL, meta.namespace)
         if broker is not None:
-            controller.child_changed(ResourceKey("Broker", meta.namespace, broker))
+            controller.child_changed(ResourceKey("Broker", home, broker))
 
     for plural in ("brokers", "exchanges", "subscriptions"):
         kopf.on.event(GROUP, VERSION, plural, registry=registry)(resource)

@@ -147,6 +147,14 @@ class ConditionReason(StrEnum):
     CLIENT_CA_NOT_FOUND = "ClientCaNotFound"
     TOKEN_KEYS_NOT_FOUND = "TokenKeysNotFound"
     CLUSTER_ISSUER_UNKNOWN = "ClusterIssuerUnknown"
+    SERVER_CERTIFICATE_NOT_FOUND = "ServerCertificateNotFound"
+    SERVER_CERTIFICATE_PENDING = "ServerCertificatePending"
+    CERT_MANAGER_NOT_INSTALLED = "CertManagerNotInstalled"
+    # ServerCertificate
+    CERTIFICATE_VALID = "CertificateValid"
+    CERTIFICATE_EXPIRING = "CertificateExpiring"
+    CERTIFICATE_EXPIRED = "CertificateExpired"
+    NAMES_MISSING = "NamesMissing"
     # StorageFilling
     STORAGE_HIGH = "StorageHigh"
     STORAGE_CRITICAL = "StorageCritical"
@@ -190,6 +198,8 @@ NEEDS_A_PERSON: Final[frozenset[str]] = frozenset(
         ConditionReason.CLIENT_CA_NOT_FOUND,
         ConditionReason.TOKEN_KEYS_NOT_FOUND,
         ConditionReason.CLUSTER_ISSUER_UNKNOWN,
+        ConditionReason.SERVER_CERTIFICATE_NOT_FOUND,
+        ConditionReason.CERT_MANAGER_NOT_INSTALLED,
         BrokerReason.EXCLUSIVITY_MISMATCH.value,
         BrokerReason.MANAGED.value,
         BrokerReason.INVALID_SELECTOR.value,

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Final
 
 from penstock_api.resources import Broker
-from penstock_operator.children import cluster_issuer, lag_job, lag_schedules, page_account
+from penstock_operator.children import cluster_issuer, lag_job, lag_schedules, page_account, server_certificate
 from penstock_operator.children.cluster_issuer import ClusterIssuer
 from penstock_operator.children.credentials import SECRETS
 from penstock_operator.children.metadata import belongs_to_predecessor, is_ours
@@ -26,6 +26,7 @@ from penstock_operator.plans.lag_schedule import ScheduleView, has_active_run
 
 __all__ = [
     "ObservedChildren",
+    "apply_child",
     "apply_children",
     "foreign_children",
     "observe_children",
@@ -57,6 +58,8 @@ class ObservedChildren:
     """The newest SparkApplication of the Broker's own schedule."""
     issuer: ClusterIssuer | None = None
     """The cluster as an issuer of tokens, if the Broker wants it and the API server publishes it."""
+    has_cert_manager: bool = False
+    """Whether the cluster has the kind Certificate; looked at only if the Broker has to do with it."""
     node: Manifest | None = None
     """The node of the pod, if the pod is ending or not ready."""
     is_node_known: bool = True
@@ -89,6 +92,9 @@ async def observe_children(kube: ApiServer, broker: Broker) -> ObservedChildren:
     for reference in (authentication.users_secret_ref, authentication.client_ca_secret_ref):
         if reference is not None:
             wanted.append(("Secret", reference.name))
+    own_certificate = server_certificate.secret_name(broker)
+    if own_certificate is not None:
+        wanted.append(("Secret", own_certificate))
     wanted += [("ConfigMap", name) for name in token_keys_config_maps(broker)]
     issuer = None
     if cluster_issuer.is_wanted(broker):
@@ -103,6 +109,7 @@ async def observe_children(kube: ApiServer, broker: Broker) -> ObservedChildren:
     run = text_at(found.get(("ScheduledSparkApplication", f"{name}-lag")), "status", "lastRunName")
     last_run = await kube.get(API_RESOURCES["SparkApplication"], namespace, run) if run else None
     observed = ObservedChildren(found, spark_installed, last_run, issuer)
+    await _observe_certificate(kube, observed, broker)
     await _observe_node(kube, observed, found.get(("Pod", f"{name}-0")))
     return observed
 
@@ -117,6 +124,17 @@ async def _if_allowed(kube: ApiServer, kind: str, namespace: str, name: str) -> 
         if error.status != 403:
             raise
         return None
+
+
+async def _observe_certificate(kube: ApiServer, observed: ObservedChildren, broker: Broker) -> None:
+    name, namespace = broker.metadata.name, broker.metadata.namespace
+    has_one = server_certificate.mounts_issued_secret(broker, observed.get("StatefulSet", name))
+    if broker.spec.tls.issuer_ref is None and not has_one:
+        return
+    observed.has_cert_manager = await kube.serves(API_RESOURCES["Certificate"])
+    if observed.has_cert_manager:
+        found = await _if_allowed(kube, "Certificate", namespace, f"{name}-tls")
+        observed.found["Certificate", f"{name}-tls"] = found
 
 
 async def _observe_node(kube: ApiServer, observed: ObservedChildren, pod: Manifest | None) -> None:
@@ -179,6 +197,11 @@ async def apply_children(
     Raises:
         KubeError: the API server refused.
     """
+    certificate = observed.get("Certificate", f"{broker.metadata.name}-tls")
+    if broker.spec.tls.issuer_ref is None and certificate is not None and is_ours(certificate, broker.metadata.uid):
+        # Before the StatefulSet changes, which alone tells that there is one.
+        await _delete(kube, certificate)
+        observed.found["Certificate", f"{broker.metadata.name}-tls"] = None
     applied: set[tuple[str, str]] = set()
     for manifest in wanted:
         kind, name = str(manifest["kind"]), text_at(manifest, "metadata", "name") or ""
@@ -186,7 +209,7 @@ async def apply_children(
         if before is not None and lag_schedules.must_be_recreated(manifest, before):
             logger.info("%s %s/%s is deleted and created again", kind, broker.metadata.namespace, name)
             await kube.delete(before)
-        observed.found[kind, name] = await kube.apply(manifest)
+        await apply_child(kube, manifest, observed)
         applied.add((kind, name))
     for kind, name in _OF_CHOICES:
         full_name = f"{broker.metadata.name}{name}"
@@ -205,6 +228,16 @@ async def apply_children(
                 continue
             await kube.delete(before)
             observed.found[kind, f"{broker.metadata.name}-lag"] = None
+
+
+async def apply_child(kube: ApiServer, manifest: Manifest, observed: ObservedChildren) -> None:
+    """Apply one child. Updates `observed`.
+
+    Raises:
+        KubeError: the API server refused.
+    """
+    name = text_at(manifest, "metadata", "name") or ""
+    observed.found[str(manifest["kind"]), name] = await kube.apply(manifest)
 
 
 async def _delete(kube: ApiServer, unwanted: Manifest) -> None:
