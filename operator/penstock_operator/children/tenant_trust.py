@@ -52,20 +52,16 @@ def tenant_config_map(broker: Broker, tenant: Tenant, trusted: bytes) -> Manifes
 
     The owner reference does not block the owner's deletion: that would need a right on its finalizers.
     """
-    owner = {
+    owner: Manifest = {
         "apiVersion": tenant.api_version,
         "kind": tenant.kind,
         "name": tenant.metadata.name,
         "uid": tenant.metadata.uid,
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": name_of(broker),
-            "namespace": tenant.metadata.namespace,
-            "labels": {**labels(broker), names.BROKER_NAMESPACE_LABEL: broker.metadata.namespace},
-            "ownerReferences": [owner],
-        },
-        "data": {"ca.crt": trusted.decode()},
+    about: Manifest = {
+        "name": name_of(broker),
+        "namespace": tenant.metadata.namespace,
+        "labels": {**labels(broker), names.BROKER_NAMESPACE_LABEL: broker.metadata.namespace},
+        "ownerReferences": [owner],
     }
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {"ca.crt": trusted.decode()}}

@@ -93,4 +93,7 @@ def _is_terminating(pod: Manifest | None) -> bool:
 
 def _condition(manifest: Manifest | None, kind: str) -> Manifest:
     """A condition of a pod or node, empty if it has none of this type."""
-    return next((each for each in items_of(manifest, "status", "conditions") if each.get("type") == kind), {})
+    for each in items_of(manifest, "status", "conditions"):
+        if each.get("type") == kind:
+            return each
+    return {}

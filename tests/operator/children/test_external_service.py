@@ -11,6 +11,7 @@ from penstock_operator.children.external_service import external_address, extern
 from penstock_operator.children.metadata import child_metadata
 from penstock_operator.children.network_policy import network_policies
 
+OWN: dict[str, Any] = {"podSelector": {}}
 ALL = {"amqps": True, "amqp": True, "webSocket": True}
 
 
@@ -23,7 +24,7 @@ def test_a_broker_that_asks_for_none_has_none() -> None:
 
 
 def test_the_whole_of_it() -> None:
-    annotations = {"example.com/internal": "true"}
+    annotations: dict[str, Any] = {"example.com/internal": "true"}
     service = {
         "annotations": annotations,
         "loadBalancerClass": "example.com/lb",
@@ -104,13 +105,13 @@ def test_every_name_of_a_load_balancer_is_one() -> None:
 @pytest.mark.parametrize(
     ("service", "clients"),
     [
-        pytest.param({"type": "ClusterIP"}, [{"podSelector": {}}], id="inside"),
+        pytest.param({"type": "ClusterIP"}, [OWN], id="inside"),
         pytest.param({}, None, id="anywhere"),
         pytest.param({"type": "NodePort"}, None, id="nodes"),
         pytest.param({"loadBalancerSourceRanges": ["10.0.0.0/8"]}, None, id="addresses-of-nodes"),
         pytest.param(
             {"loadBalancerSourceRanges": ["10.0.0.0/8"], "externalTrafficPolicy": "Local"},
-            [{"podSelector": {}}, {"ipBlock": {"cidr": "10.0.0.0/8"}}],
+            [OWN, {"ipBlock": {"cidr": "10.0.0.0/8"}}],
             id="ranges",
         ),
     ],

@@ -12,7 +12,7 @@ from penstock_operator.children.metadata import child_metadata
 from penstock_operator.children.network_policy import network_policies
 
 SELECTOR = {"app.kubernetes.io/name": "penstock-broker", "app.kubernetes.io/instance": "main"}
-OWN = {"podSelector": {}}
+OWN: dict[str, Any] = {"podSelector": {}}
 EVERY_POD: dict[str, Any] = {"namespaceSelector": {}}
 
 

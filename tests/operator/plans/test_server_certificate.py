@@ -27,7 +27,8 @@ def found(*names: str, days_ago: int = 10, days_left: int = 80) -> ServedCertifi
 
 
 def view(**changes: Any) -> ServerCertificateView:
-    return ServerCertificateView(**{"secret": "mine", "host": HOST, **changes})
+    facts: dict[str, Any] = {"secret": "mine", "host": HOST}
+    return ServerCertificateView(**(facts | changes))
 
 
 def test_the_operator_s_own_certificate_is_no_matter() -> None:

@@ -158,7 +158,7 @@ async def test_the_address_outside_is_shown_while_there_is_a_service_for_it(plac
 
 
 async def test_a_policy_of_somebody_else_s_is_neither_changed_nor_deleted(place: Place) -> None:
-    foreign = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "spec": {}}
+    foreign: dict[str, Any] = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "spec": {}}
     place.api.user_applies({**foreign, "metadata": {"namespace": "shop", "name": "main"}})
     assert (await place.run(broker()))["Accepted"][0] == "True"
     assert CHOSEN[1] in place.api.objects

@@ -89,7 +89,7 @@ def place() -> Place:
     return Place()
 
 
-OWN = {"tls": {"secretRef": {"name": "mine"}}}
+OWN: dict[str, Any] = {"tls": {"secretRef": {"name": "mine"}}}
 
 
 async def test_nothing_is_made_before_there_is_a_certificate_and_everything_after(place: Place) -> None:
@@ -120,7 +120,7 @@ async def test_clients_trust_who_signed_it_and_the_operator_s_own_ca(place: Plac
     assert observer == own
 
 
-ISSUED = {"tls": {"issuerRef": {"name": "company"}, "names": ["broker.example.com"]}}
+ISSUED: dict[str, Any] = {"tls": {"issuerRef": {"name": "company"}, "names": ["broker.example.com"]}}
 
 
 async def test_cert_manager_is_asked_first_and_the_rest_waits_for_it(place: Place) -> None:
@@ -158,7 +158,7 @@ async def test_a_paused_broker_asks_for_nothing(place: Place) -> None:
 
 async def test_a_certificate_of_somebody_else_s_is_not_taken_over(place: Place) -> None:
     place.api.served.add("Certificate")
-    foreign = {"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "spec": {}}
+    foreign: dict[str, Any] = {"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "spec": {}}
     place.api.user_applies({**foreign, "metadata": {"namespace": "shop", "name": "main-tls"}})
     assert accepted(await place.run(**ISSUED)) == ("False", "NameTaken")
     assert place.api.objects[CERTIFICATE]["spec"] == {}
@@ -220,7 +220,7 @@ async def test_somebody_else_s_config_map_stays_and_so_does_a_namespace_that_for
     place.has("Exchange", "hub", "orders", created="2026-02-01T00:00:00Z")
     place.has("Exchange", "closed", "orders", created="2026-02-02T00:00:00Z")
     place.has("Exchange", "open", "orders", created="2026-02-03T00:00:00Z")
-    foreign = {"apiVersion": "v1", "kind": "ConfigMap", "spec": {}, "data": {}}
+    foreign: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "spec": {}, "data": {}}
     place.api.user_applies({**foreign, "metadata": {"namespace": "hub", "name": "shop.main-ca"}})
     really = ApiServerInMemory.apply
 
