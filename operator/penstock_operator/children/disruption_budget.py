@@ -1,7 +1,7 @@
 """The PodDisruptionBudget of a Broker, only if its spec refuses evictions.
 
 With one pod a budget allows every eviction or none, so by default there is none: a drain must not wait for ever. A
-budget that refuses does not hold a pod that serves nobody. Source: docs/decisions/100-placement-and-lost-nodes.md.
+budget that refuses does not hold a pod that is not ready. Source: docs/decisions/100-placement-and-lost-nodes.md.
 """
 
 from __future__ import annotations
