@@ -14,6 +14,7 @@ __all__ = [
     "AMQPS_PORT",
     "AMQP_PORT",
     "BROKER_LABEL",
+    "BROKER_NAMESPACE_LABEL",
     "DELETE_PROTECTION",
     "FINALIZER",
     "FORCE_DELETE",
@@ -23,6 +24,7 @@ __all__ = [
     "OBSERVER_PORT",
     "PAUSED",
     "PROBE_PORT",
+    "ROTATE_CA",
     "SCALE_TOKEN",
     "WEB_SOCKET_PORT",
     "address",
@@ -36,9 +38,12 @@ LAG_MANAGER: Final = "penstock-lag"
 """The field manager of `status.lag` and of the conditions Lagging and LagFresh."""
 FINALIZER: Final = "penstock.dev/topology"
 BROKER_LABEL: Final = "penstock.dev/broker"
+BROKER_NAMESPACE_LABEL: Final = "penstock.dev/broker-namespace"
+"""On what is made for a Broker in another namespace than its own."""
 PAUSED: Final = "penstock.dev/paused"
 DELETE_PROTECTION: Final = "penstock.dev/delete-protection"
 FORCE_DELETE: Final = "penstock.dev/force-delete"
+ROTATE_CA: Final = "penstock.dev/rotate-ca"
 SCALE_TOKEN: Final = "penstock.dev/scale-token"
 
 AMQPS_PORT: Final = 5671

@@ -28,6 +28,8 @@ class OperatorSettings:
     """The one lag job for all Brokers with the backend Auto; None: there is none."""
     namespaces: tuple[str, ...] = ()
     """The namespaces to watch; empty: all."""
+    own_namespace: str = ""
+    """The namespace in which the operator runs; empty: it runs outside the cluster, or nobody has said."""
     cluster_domain: str = "cluster.local"
     """The DNS domain of the cluster."""
     liveness_host: str = ""
@@ -77,6 +79,7 @@ class OperatorSettings:
                 lag_image=values.get("lag_image", ""),
                 lag_job=read_lag_job(values.get("lag_job", "")),
                 namespaces=tuple(name.strip() for name in values.get("namespaces", "").split(",") if name.strip()),
+                own_namespace=values.get("own_namespace", ""),
                 cluster_domain=values.get("cluster_domain", "cluster.local"),
                 liveness_host=values.get("liveness_host", ""),
                 liveness_port=int(values.get("liveness_port", "8080")),

@@ -66,6 +66,20 @@ CONTAINER = {"scope": "Container", "clientId": "c"}
     [
         pytest.param("Broker", {"storage": {"size": "1Gi"}}, {"storage": {"size": "2Gi"}}, "storage.size", id="size"),
         pytest.param("Broker", {}, {"storage": {"storageClassName": "fast"}}, "storageClassName", id="class-added"),
+        pytest.param(
+            "Broker",
+            {"externalService": {"loadBalancerClass": "example.com/a"}},
+            {"externalService": {"loadBalancerClass": "example.com/b"}},
+            "externalService.loadBalancerClass",
+            id="load-balancer-class",
+        ),
+        pytest.param(
+            "Broker",
+            {"externalService": {}},
+            {"externalService": {"loadBalancerClass": "example.com/a"}},
+            "externalService.loadBalancerClass",
+            id="load-balancer-class-added",
+        ),
         pytest.param("Exchange", {}, {"brokerRef": {"name": "other"}}, "brokerRef", id="exchange-broker"),
         pytest.param("Exchange", {}, {"brokerRef": {"namespace": "n"}}, "brokerRef", id="broker-namespace-added"),
         pytest.param("Exchange", {}, {"type": "Direct"}, "type", id="type"),

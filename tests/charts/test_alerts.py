@@ -81,8 +81,15 @@ def test_an_alert_says_how_bad_it_is_and_what_to_do(name: str) -> None:
     assert re.search(r"^\$ kubectl ", checks, re.MULTILINE)
 
 
-def test_every_page_is_that_of_an_alert() -> None:
-    assert {path.name for path in RUNBOOKS.glob("*.md")} == {page_of(alert) for alert in ALERTS.values()}
+def test_every_page_is_that_of_an_alert_or_of_a_condition() -> None:
+    of_alerts = {page_of(alert) for alert in ALERTS.values()}
+    others = [path for path in RUNBOOKS.glob("*.md") if path.name not in of_alerts]
+    assert of_alerts <= {path.name for path in RUNBOOKS.glob("*.md")}
+    known = set(re.findall(r"`([A-Z][A-Za-z]+)`", (ROOT / "docs/reference/operator.md").read_text(encoding="utf-8")))
+    for path in others:
+        named = re.findall(r"^Conditions?: `([A-Za-z]+)`", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert named, f"{path.name} is the page of no alert and of no condition"
+        assert set(named) <= known
 
 
 def test_the_page_about_monitoring_lists_them() -> None:

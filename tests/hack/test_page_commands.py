@@ -30,7 +30,7 @@ def conditions() -> frozenset[str]:
     for source in (ROOT / "operator" / "penstock_operator").rglob("*.py"):
         text = source.read_text(encoding="utf-8")
         found |= set(re.findall(r'StatusCondition\(\s*"(\w+)"', text))
-        found |= set(re.findall(r'Final = "((?:Lag|Storage)\w+)"', text))
+        found |= set(re.findall(r'Final = "((?:Lag|Storage|Node|Server)\w+)"', text))
     return frozenset(found)
 
 

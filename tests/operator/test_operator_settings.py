@@ -16,6 +16,7 @@ def test_the_chart_s_environment() -> None:
         {
             **IMAGES,
             "PENSTOCK_OPERATOR_NAMESPACES": "a, b,",
+            "PENSTOCK_OPERATOR_OWN_NAMESPACE": "penstock-system",
             "PENSTOCK_OPERATOR_CLUSTER_DOMAIN": "corp.local",
             "PENSTOCK_OPERATOR_LOG_LEVEL": "debug",
             "PENSTOCK_OPERATOR_RESYNC_SECONDS": "20",
@@ -27,6 +28,7 @@ def test_the_chart_s_environment() -> None:
         broker_image="b:1",
         lag_image="l:1",
         namespaces=("a", "b"),
+        own_namespace="penstock-system",
         cluster_domain="corp.local",
         log_level="debug",
         resync_seconds=20,

@@ -61,6 +61,9 @@ class ApiServerInMemory:
             raise KubeError(503, "it is away")
         self.applied += 1
         made = cast(Any, copy.deepcopy(manifest))
+        before = self.objects.get(_name(made), {})
+        if "status" in before:
+            made["status"] = before["status"]  # An apply of other fields leaves it as it is.
         if made["kind"] == "Service":
             made["spec"].setdefault("clusterIP", "10.0.0.1")
         return self._put(made)

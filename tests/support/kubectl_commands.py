@@ -27,8 +27,16 @@ BUILTIN: Final = frozenset(
     {"pod", "pods", "deploy", "secret", "svc", "cronjob", "job", "scheduledsparkapplication"}
 ) | {
     "sparkapplication",
+    "certificate",
+    "certificaterequest",
+    "cm",
     "events",
     "messaging",
+    "networkpolicy",
+    "node",
+    "pdb",
+    "pv",
+    "volumeattachment",
 }
 WITH_VALUE: Final = frozenset(
     {"-n", "--namespace", "-c", "-o", "-l", "--for", "--timeout", "--tail", "--since", "--as"}
@@ -157,7 +165,7 @@ def _of_resources(call: Kubectl, cluster: Cluster) -> Iterator[str]:
             service, port = call.names[0].partition("/")[2], int(call.names[1].rpartition(":")[2])
             if port not in cluster.services.get(service, frozenset()):
                 yield f"Service {service!r} has no port {port}"
-    elif call.verb not in ("logs", "exec", "top", "auth", "create", "apply"):
+    elif call.verb not in ("logs", "exec", "top", "auth", "create", "apply", "drain", "taint"):
         yield f"there is no verb {call.verb!r}"
 
 

@@ -10,10 +10,14 @@ from pydantic import AwareDatetime, ConfigDict, Field, model_validator
 from penstock_api import quantity, references, schema
 from penstock_api.resources import base
 from penstock_api.resources.delivery import ClientDeliverySpec
+from penstock_api.resources.external_service import ExternalServiceSpec
 from penstock_api.resources.listeners import ClientListeners, MessageSize
 from penstock_api.resources.log_options import LoggingSpec
+from penstock_api.resources.network import NetworkPolicySpec
 from penstock_api.resources.page import PageSpec
+from penstock_api.resources.placement import Affinity, Labels, Toleration, TopologySpread
 from penstock_api.resources.security import AuthenticationSpec, mechanisms_without_tls
+from penstock_api.resources.server_tls import ServerTlsSpec
 from penstock_api.settings.announcements import AnnouncementsSpec
 from penstock_api.settings.auto_creation import AutoCreateSpec
 from penstock_api.settings.client_limits import ClientLimitsSpec
@@ -39,8 +43,6 @@ NAME: Final = re.compile("[a-z]([-a-z0-9]{0,28}[a-z0-9])?")
 `-management` and a pod's hash.
 """
 
-LabelValue = Annotated[str, Field(max_length=63)]
-Labels = Annotated[dict[Annotated[str, Field(max_length=317)], LabelValue], Field(max_length=32)]
 Annotations = Annotated[
     dict[Annotated[str, Field(max_length=317)], Annotated[str, Field(max_length=4096)]], Field(max_length=32)
 ]
@@ -94,8 +96,20 @@ class PodOptions(schema.Spec):
     """Further annotations."""
     node_selector: Labels = Field(default_factory=dict)
     """Labels that a node must have."""
+    tolerations: Annotated[tuple[Toleration, ...], Field(max_length=16)] = ()
+    """Taints of nodes that the pods tolerate. If there are any, the operator adds that a pod tolerates a node that is
+    not ready or unreachable for 300 seconds, unless one of these names that taint.
+    """
+    affinity: Affinity | None = None
+    """Which nodes, and near or far from which other pods."""
+    topology_spread_constraints: Annotated[tuple[TopologySpread, ...], Field(max_length=8)] = ()
+    """How pods are spread over zones or nodes."""
     priority_class_name: Annotated[str, Field(max_length=253)] | None = None
     """PriorityClass of the pods."""
+    eviction: Literal["Allow", "Refuse"] = "Allow"
+    """Whether the drain of a node may end a pod that serves clients. Refuse: a drain waits until this is Allow again,
+    or somebody deletes the pod.
+    """
     termination_grace_period_seconds: Annotated[int, Field(ge=5, le=600)] = 30
     """How long a pod may take to close the connections of its clients."""
     user: Literal["Fixed", "Namespace"] = "Fixed"
@@ -139,12 +153,24 @@ _NEEDS_TLS: Final = schema.cel(
     "self.listeners.amqps || self.listeners.webSocket || !has(self.authentication.clientCaSecretRef)",
     "`authentication.clientCaSecretRef` needs `listeners.amqps` or `listeners.webSocket`",
 )
+_OFFERS_NOTHING: Final = schema.cel(
+    "!has(self.externalService) || (has(self.externalService.listeners) "
+    "? self.externalService.listeners.all(it, it == 'amqps' ? self.listeners.amqps : it == 'amqp' "
+    "? self.listeners.amqp : self.listeners.webSocket) : self.listeners.amqps || self.listeners.webSocket)",
+    "`externalService` offers a listener that is off, or there is none with TLS; turn it on in `listeners`",
+)
+_OWN_CERTIFICATE_NEEDS_TLS: Final = schema.cel(
+    "self.listeners.amqps || self.listeners.webSocket || !(has(self.tls.secretRef) || has(self.tls.issuerRef))",
+    "`tls.secretRef` and `tls.issuerRef` need `listeners.amqps` or `listeners.webSocket`",
+)
 
 
 class BrokerSpec(schema.Spec):
     """A message broker: pods, volumes, listeners."""
 
-    model_config = ConfigDict(json_schema_extra=schema.validations(_NO_WAY_IN, _NEEDS_TLS))
+    model_config = ConfigDict(
+        json_schema_extra=schema.validations(_NO_WAY_IN, _NEEDS_TLS, _OFFERS_NOTHING, _OWN_CERTIFICATE_NEEDS_TLS)
+    )
 
     replicas: Annotated[int, Field(ge=0, le=1)] = 1
     """Broker pods. 0 stops the Broker and keeps its volumes."""
@@ -164,6 +190,10 @@ class BrokerSpec(schema.Spec):
     """Volumes."""
     listeners: ClientListeners = ClientListeners()
     """Where clients connect."""
+    external_service: ExternalServiceSpec | None = None
+    """A Service for clients outside the cluster; left out: there is none."""
+    tls: ServerTlsSpec = ServerTlsSpec()
+    """The certificate that clients see."""
     authentication: AuthenticationSpec
     """How clients authenticate."""
     permissions: Permissions | None = None
@@ -191,6 +221,8 @@ class BrokerSpec(schema.Spec):
     """What happens to messages in subscriptions and queues that no resource declares."""
     pod: PodOptions = PodOptions()
     """Labels, annotations and scheduling of broker pods."""
+    network_policy: NetworkPolicySpec | None = None
+    """From where the ports of the pods can be reached; left out: the operator makes no NetworkPolicy."""
     lag_analysis: LagAnalysis = LagAnalysis()
     """The scheduled lag job."""
     page: PageSpec = PageSpec()
@@ -211,7 +243,17 @@ class BrokerSpec(schema.Spec):
         has_tls = self.listeners.amqps or self.listeners.web_socket
         if authentication.client_ca_secret_ref is not None and not has_tls:
             raise ValueError(str(_NEEDS_TLS["message"]))
+        if self.tls.is_own and not has_tls:
+            raise ValueError(str(_OWN_CERTIFICATE_NEEDS_TLS["message"]))
+        if self.external_service is not None and not self._offered():
+            raise ValueError(str(_OFFERS_NOTHING["message"]))
         return self
+
+    def _offered(self) -> bool:
+        """Whether the Service for clients outside has listeners, and all of them are on."""
+        are_on = {"amqps": self.listeners.amqps, "amqp": self.listeners.amqp, "webSocket": self.listeners.web_socket}
+        named = None if self.external_service is None else self.external_service.listeners
+        return are_on["amqps"] or are_on["webSocket"] if named is None else all(are_on[each] for each in named)
 
 
 class Orphan(base.Status):
@@ -249,6 +291,8 @@ class BrokerStatus(base.CommonStatus):
     """Label selector of the pods (scale subresource)."""
     address: Annotated[str, Field(max_length=512)] | None = None
     """URL for clients."""
+    external_address: Annotated[str, Field(max_length=512)] | None = None
+    """URL for clients outside the cluster, once it is known."""
     image: Annotated[str, Field(max_length=512)] | None = None
     """Image that the pods are made with."""
     version: Annotated[str, Field(max_length=64)] | None = None

@@ -25,6 +25,9 @@ __all__ = ["operator"]
     metavar="JSON",
     help="The one lag job for all Brokers with the backend Auto, as the chart's values `lag`. Default: none.",
 )
+@click.option(
+    "--own-namespace", metavar="NAME", help="Namespace in which the operator runs, for NetworkPolicies. Default: none."
+)
 @click.option("--cluster-domain", show_default="cluster.local", help="DNS domain of the cluster.")
 @click.option("--liveness-port", show_default="8080", help="Port of /livez, /readyz and /metrics.")
 @click.option("--resync-seconds", show_default="120", help="Seconds between two complete lists of all resources.")

@@ -18,6 +18,9 @@ before the resources with our finalizer do, and the operator could no longer rem
 - apiGroups: [""] # is it being deleted?
   resources: [namespaces]
   verbs: [get]
+- apiGroups: [""] # is the node of a broker's pod lost? It is read only while that pod is not ready
+  resources: [nodes]
+  verbs: [get]
 - nonResourceURLs: [/.well-known/openid-configuration, /openid/v1/jwks] # what ServiceAccount tokens are signed with
   verbs: [get]
 {{- end -}}
@@ -32,7 +35,7 @@ one: it never lists or watches them.
   verbs: [get, list, watch, create, patch]
 - apiGroups: [""]
   resources: [services, configmaps]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [secrets, serviceaccounts]
   verbs: [get, create, patch, delete]
@@ -42,6 +45,15 @@ one: it never lists or watches them.
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, create, patch, delete]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, create, patch, delete]
+- apiGroups: [cert-manager.io]
+  resources: [certificates]
+  verbs: [get, create, patch, delete]
 - apiGroups: [batch]
   resources: [cronjobs]
   verbs: [get, create, patch, delete]

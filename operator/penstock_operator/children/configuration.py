@@ -24,7 +24,7 @@ from penstock_api.settings.permissions import permission_settings
 from penstock_api.settings.token_issuers import TokenIssuerSpec
 from penstock_api.settings.transaction_limits import transaction_settings
 from penstock_operator import names
-from penstock_operator.children import credentials
+from penstock_operator.children import credentials, server_certificate
 from penstock_operator.children.metadata import child_metadata
 from penstock_operator.manifest import Manifest
 
@@ -158,6 +158,9 @@ def token_keys(number: int) -> str:
 def _with_tls(broker: Broker, tls: Manifest) -> Manifest:
     """The TLS settings and SASL mechanisms of a listener with TLS."""
     authentication = broker.spec.authentication
+    if broker.spec.tls.is_own:
+        folder = server_certificate.FOLDER
+        tls = {"certificate": f"{folder}/tls.crt", "key": f"{folder}/tls.key"}
     further = tls_settings(broker.spec.listeners)
     if further:  # If there is nothing to add, YAML must still write a reference to the management listener's map.
         tls = {**tls, **further}

@@ -7,18 +7,20 @@ makes are different at each call. Source: docs/decisions/059-credentials.md, doc
 from __future__ import annotations
 
 import base64
-import binascii
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from penstock_api.observer_tokens import FULL_TOKEN, MESSAGES_TOKEN, SCALE_KEY, TOKEN_SCOPES
 from penstock_api.resources import Broker
-from penstock_operator.children import certificates
+from penstock_operator import names
+from penstock_operator.children import authority, certificates
+from penstock_operator.children.authority import Authority
 from penstock_operator.children.certificates import Pair
 from penstock_operator.children.metadata import child_metadata
-from penstock_operator.manifest import Manifest, text_at
+from penstock_operator.children.secret_data import bytes_at
+from penstock_operator.manifest import Manifest
 
 __all__ = ["MANAGEMENT_USER", "SECRETS", "Credentials", "hosts_of", "manifests", "renew"]
 
@@ -33,8 +35,9 @@ _TOKEN_BYTES: Final = 32
 class Credentials:
     """All secrets of one Broker."""
 
-    ca: Pair
+    authority: Authority
     server: Pair
+    """The certificate of management, observer and, by default, the listeners for clients."""
     password: str
     """Password of the management user."""
     observer: Mapping[str, str]
@@ -43,6 +46,16 @@ class Credentials:
     """Whether Prometheus and the lag job get tokens of their own; else they get the one for everything, which is the
     only one that the observer of an earlier release knows.
     """
+
+    @property
+    def ca(self) -> Pair:
+        """The CA that signs."""
+        return self.authority.current
+
+    @property
+    def trusted(self) -> bytes:
+        """What everybody who connects trusts, PEM; for a year after a rotation also the CA of before."""
+        return self.authority.trusted
 
     @property
     def scale_key(self) -> bytes:
@@ -57,19 +70,24 @@ class Credentials:
             yield "messages", self.observer[MESSAGES_TOKEN]
 
 
-def hosts_of(broker: Broker, cluster_domain: str) -> tuple[str, ...]:
-    """The DNS names in the server certificate: all Services of the namespaces that may have an Exchange of this Broker.
+def hosts_of(
+    broker: Broker, cluster_domain: str, used_by: Iterable[str] = (), outside: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """The names and IP addresses in the server certificate: all Services of the namespaces that may have an Exchange of
+    this Broker, what the spec names, and `outside`, what a load balancer has given.
 
-    They are wildcards, so that a new Exchange needs no new certificate. They give the Broker no power over other
-    Services: only clients of this Broker trust its CA.
+    Of a Broker that all namespaces may use, those are meant whose resources do (`used_by`). The names are wildcards, so
+    that a new Exchange needs no new certificate. They give the Broker no power over other Services: only clients of
+    this Broker trust its CA.
     """
     name, home = broker.metadata.name, broker.metadata.namespace
-    allowed = [namespace for namespace in sorted(broker.spec.allowed_namespaces) if namespace not in ("*", home)]
+    named = {*broker.spec.allowed_namespaces, *(used_by if "*" in broker.spec.allowed_namespaces else ())}
+    allowed = sorted(named - {"*", home})
     hosts = [f"{name}-amqp.{home}.svc", "localhost"]
     for namespace in (home, *allowed):
         hosts += [f"*.{namespace}.svc", f"*.{namespace}.svc.{cluster_domain}"]
     hosts += [f"*.{name}-pods.{home}.svc", f"*.{name}-pods.{home}.svc.{cluster_domain}"]
-    return tuple(hosts)
+    return tuple(dict.fromkeys((*hosts, *broker.spec.tls.names, *outside)))
 
 
 def renew(
@@ -87,12 +105,11 @@ def renew(
     handed out stays.
     """
     name = broker.metadata.name
-    ca = _pair(observed.get(f"{name}-ca"), "ca.crt", "ca.key")
-    if ca is None or certificates.ca_is_due(ca, now):
-        ca = certificates.make_ca(f"Penstock Broker {broker.key}", now)
-    server = _pair(observed.get(f"{name}-amqp"), "tls.crt", "tls.key")
-    if server is None or certificates.server_is_due(server, ca, hosts, now):
-        server = certificates.make_server(ca, hosts, now)
+    wanted_rotation = broker.metadata.annotations.get(names.ROTATE_CA, "")
+    ca = authority.renewed(observed.get(f"{name}-ca"), f"Penstock Broker {broker.key}", wanted_rotation, now)
+    server = _server(observed.get(f"{name}-amqp"))
+    if server is None or certificates.server_is_due(server, ca.current, hosts, now):
+        server = certificates.make_server(ca.current, hosts, now)
     secret = observed.get(f"{name}-observer")
     files = (*TOKEN_SCOPES, SCALE_KEY, *((MESSAGES_TOKEN,) if broker.spec.page.show_messages else ()))
     tokens = {key: _text(secret, key) or random_text(_TOKEN_BYTES) for key in files}
@@ -100,7 +117,7 @@ def renew(
         handed_out = _text(observed.get(f"{name}-observer-lag"), "token")
         knows_scopes = handed_out is not None and handed_out != tokens[FULL_TOKEN]
     return Credentials(
-        ca=ca,
+        authority=ca,
         server=server,
         password=_text(observed.get(f"{name}-management"), "password") or random_text(_TOKEN_BYTES),
         observer=tokens,
@@ -108,20 +125,24 @@ def renew(
     )
 
 
-def manifests(broker: Broker, credentials: Credentials) -> list[Manifest]:
-    """The Secrets, and the ConfigMap from which clients take the CA. No pod mounts the CA's key."""
+def manifests(broker: Broker, credentials: Credentials, client_trust: bytes | None = None) -> list[Manifest]:
+    """The Secrets, and the ConfigMap from which clients take the CA. No pod mounts the CA's key.
+
+    `client_trust`: what clients are to trust, PEM, if they see a certificate that is not the operator's.
+    """
     name = broker.metadata.name
-    ca = credentials.ca.certificate
+    ca = credentials.trusted
     config_map: Manifest = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": child_metadata(broker, broker, f"{name}-ca"),
-        "data": {"ca.crt": ca.decode()},
+        "data": {"ca.crt": (ca if client_trust is None else client_trust).decode()},
     }
-    server = {"tls.crt": credentials.server.certificate, "tls.key": credentials.server.key, "ca.crt": ca}
+    chain = credentials.authority.chain(credentials.server.certificate)
+    server = {"tls.crt": chain, "tls.key": credentials.server.key, "ca.crt": ca}
     management = {"username": MANAGEMENT_USER.encode(), "password": credentials.password.encode()}
     return [
-        _secret(broker, f"{name}-ca", {"ca.crt": ca, "ca.key": credentials.ca.key}),
+        _secret(broker, f"{name}-ca", credentials.authority.secret_data()),
         _secret(broker, f"{name}-amqp", server, kind="kubernetes.io/tls"),
         _secret(broker, f"{name}-management", management, kind="kubernetes.io/basic-auth"),
         _secret(
@@ -147,19 +168,9 @@ def _secret(broker: Broker, name: str, data: Mapping[str, bytes], kind: str = "O
     }
 
 
-def _bytes(secret: Manifest | None, key: str) -> bytes | None:
-    encoded = text_at(secret, "data", key)
-    if encoded is None:
-        return None
-    try:
-        return base64.b64decode(encoded, validate=True)
-    except binascii.Error:
-        return None
-
-
 def _text(secret: Manifest | None, key: str) -> str | None:
     """The text at `key`; None if it is missing, not ASCII, or too short to be a secret that the operator has made."""
-    value = _bytes(secret, key)
+    value = bytes_at(secret, key)
     if value is None or len(value) < _TOKEN_BYTES:
         return None
     try:
@@ -168,6 +179,7 @@ def _text(secret: Manifest | None, key: str) -> str | None:
         return None
 
 
-def _pair(secret: Manifest | None, certificate: str, key: str) -> Pair | None:
-    found, found_key = _bytes(secret, certificate), _bytes(secret, key)
-    return None if found is None or found_key is None else Pair(found, found_key)
+def _server(secret: Manifest | None) -> Pair | None:
+    """The server's certificate, without what follows it in the chain, and its key."""
+    chain, key = bytes_at(secret, "tls.crt"), bytes_at(secret, "tls.key")
+    return None if chain is None or key is None else Pair(certificates.first_of(chain), key)

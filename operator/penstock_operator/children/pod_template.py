@@ -12,8 +12,9 @@ from typing import Final
 from penstock_api.observer_tokens import MESSAGES_TOKEN
 from penstock_api.resources import Broker
 from penstock_operator import names
-from penstock_operator.children import cluster_issuer, configuration, page_account
+from penstock_operator.children import cluster_issuer, configuration, page_account, server_certificate
 from penstock_operator.children.metadata import pod_selector
+from penstock_operator.children.placement import placement
 from penstock_operator.children.services import client_ports
 from penstock_operator.manifest import Manifest
 
@@ -56,6 +57,7 @@ def template_1(broker: Broker, image: str, config: str) -> Manifest:
         pod["nodeSelector"] = dict(spec.pod.node_selector)
     if spec.pod.priority_class_name is not None:
         pod["priorityClassName"] = spec.pod.priority_class_name
+    pod |= placement(broker)
     about: Manifest = {
         "labels": {**spec.pod.labels, **pod_selector(broker), names.BROKER_LABEL: broker.metadata.name},
         "annotations": {**spec.pod.annotations, CONFIG_ANNOTATION: config},
@@ -77,6 +79,8 @@ def _broker_container(broker: Broker, image: str) -> Manifest:
         mounts.append(_mount("users", configuration.USERS, read_only=True))
     if broker.spec.authentication.client_ca_secret_ref is not None:
         mounts.append(_mount("client-ca", configuration.CLIENT_CA, read_only=True))
+    if broker.spec.tls.is_own:
+        mounts.append(_mount("server-tls", server_certificate.FOLDER, read_only=True))
     for number, _ in enumerate(broker.spec.authentication.tokens):
         mounts.append(_mount(f"token-keys-{number}", configuration.token_keys(number), read_only=True))
     return {
@@ -174,6 +178,9 @@ def _volumes(broker: Broker) -> list[Manifest]:
     ):
         if reference is not None:
             volumes.append({"name": volume, "secret": {"secretName": reference.name, "defaultMode": 0o440}})
+    own_certificate = server_certificate.secret_name(broker)
+    if own_certificate is not None:
+        volumes.append({"name": "server-tls", "secret": {"secretName": own_certificate, "defaultMode": 0o440}})
     for number, issuer in enumerate(authentication.tokens):
         keys = issuer.keys_config_map_ref
         found = cluster_issuer.config_map_name(broker) if keys is None else keys.name

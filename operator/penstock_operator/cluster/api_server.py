@@ -64,6 +64,7 @@ API_RESOURCES: Final[dict[str, ApiResource]] = {
         ApiResource("v1", "ConfigMap", "configmaps"),
         ApiResource("v1", "Event", "events"),
         ApiResource("v1", "Namespace", "namespaces", namespaced=False),
+        ApiResource("v1", "Node", "nodes", namespaced=False),
         ApiResource("v1", "Pod", "pods"),
         ApiResource("v1", "Secret", "secrets"),
         ApiResource("v1", "Service", "services"),
@@ -71,6 +72,9 @@ API_RESOURCES: Final[dict[str, ApiResource]] = {
         ApiResource("apps/v1", "Deployment", "deployments"),
         ApiResource("apps/v1", "StatefulSet", "statefulsets"),
         ApiResource("batch/v1", "CronJob", "cronjobs"),
+        ApiResource("cert-manager.io/v1", "Certificate", "certificates"),
+        ApiResource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
+        ApiResource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
         ApiResource("sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication", "scheduledsparkapplications"),
         ApiResource("sparkoperator.k8s.io/v1beta2", "SparkApplication", "sparkapplications"),
     )

@@ -11,6 +11,7 @@ docs/decisions/057-lists-are-the-truth.md.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any, Final
 
 import kopf
@@ -21,7 +22,7 @@ from penstock_operator.cluster.cache import ResourceKey
 from penstock_operator.cluster.controller import Controller
 from penstock_operator.settings import OperatorSettings
 
-__all__ = ["watch"]
+__all__ = ["broker_of", "watch"]
 
 _CHILDREN: Final = (("apps", "v1", "statefulsets"), ("", "v1", "services"), ("", "v1", "configmaps"))
 _SERVER_TIMEOUT_SECONDS: Final = 300
@@ -36,6 +37,12 @@ async def watch(controller: Controller, settings: OperatorSettings) -> None:
         clusterwide=not settings.namespaces,
         namespaces=settings.namespaces,
     )
+
+
+def broker_of(labels: Mapping[str, str], namespace: str) -> ResourceKey | None:
+    """The Broker for which an object was made, by its labels; None if it was made for none."""
+    name = labels.get(names.BROKER_LABEL)
+    return None if name is None else ResourceKey("Broker", labels.get(names.BROKER_NAMESPACE_LABEL, namespace), name)
 
 
 def _settings() -> kopf.OperatorSettings:
@@ -64,9 +71,9 @@ def _registry(controller: Controller, *, children: bool) -> kopf.OperatorRegistr
         (controller.resource_deleted if event["type"] == "DELETED" else controller.resource_changed)(manifest)
 
     async def child(meta: Any, **_: Any) -> None:
-        broker = meta.labels.get(names.BROKER_LABEL)
+        broker = broker_of(meta.labels, meta.namespace)
         if broker is not None:
-            controller.child_changed(ResourceKey("Broker", meta.namespace, broker))
+            controller.child_changed(broker)
 
     for plural in ("brokers", "exchanges", "subscriptions"):
         kopf.on.event(GROUP, VERSION, plural, registry=registry)(resource)

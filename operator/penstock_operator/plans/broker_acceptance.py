@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from penstock_operator.children import cluster_issuer
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
+from penstock_operator.plans.server_certificate import certificate_obstacle
 
 __all__ = ["accepted"]
 
@@ -54,6 +55,9 @@ def accepted(view: BrokerReportView) -> StatusCondition:
             "these paths, or set `issuer` and `keysConfigMapRef`."
         )
         return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.CLUSTER_ISSUER_UNKNOWN, message)
+    obstacle = certificate_obstacle(view.server_certificate)
+    if obstacle is not None:
+        return obstacle
     if view.unknown_settings:
         known = "" if view.state is None else view.state.version
         message = (

@@ -14,6 +14,8 @@ from penstock_operator.plans.broker_acceptance import accepted
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import Reach, Report, Retry
+from penstock_operator.plans.node_loss import node_lost
+from penstock_operator.plans.server_certificate import certificate_obstacle, server_certificate
 from penstock_operator.plans.storage_condition import storage_filling
 
 __all__ = ["report_broker"]
@@ -33,6 +35,7 @@ def report_broker(view: BrokerReportView) -> Report:
     further = [condition for condition in _further(view) if condition is not None]
     waits = available.status is not ConditionStatus.TRUE and available.reason != ConditionReason.SCALED_TO_ZERO
     missing = view.users_missing or view.client_ca_missing or view.token_keys_missing or view.issuer_unknown
+    missing = missing or certificate_obstacle(view.server_certificate) is not None
     retry = (
         Retry.BACKOFF if waits or missing or view.predecessor_children or view.unconfirmed_settings else Retry.RESYNC
     )
@@ -49,6 +52,8 @@ def _further(view: BrokerReportView) -> tuple[StatusCondition | None, ...]:
         _insecure_plain(view),
         None if connected_state is None else broker_health.contested(connected_state),
         broker_health.observer_failing(view),
+        server_certificate(view.server_certificate, view.now),
+        node_lost(view.pod, view.node, is_known=view.is_node_known),
         _reconciliation_paused(view),
         lag_schedule.lag_analysis_scheduled(
             view.broker, view.lag_service, view.lag_schedule, view.shared_lag, view.now
@@ -102,6 +107,8 @@ def _details(view: BrokerReportView) -> Manifest:
         "exchanges": view.exchanges,
         "subscriptions": view.subscriptions,
     }
+    if view.external_address is not None:
+        details["externalAddress"] = view.external_address
     if view.state is not None:
         details |= {"version": view.state.version, "instanceId": view.state.instance_id, "epoch": view.state.epoch}
     if view.orphans:

@@ -12,6 +12,7 @@ from penstock_operator.manifest import Manifest
 from penstock_operator.plans.decisions import Reach
 from penstock_operator.plans.lag_schedule import ScheduleView, SharedJobView
 from penstock_operator.plans.lag_service import LagService
+from penstock_operator.plans.server_certificate import ServerCertificateView
 
 __all__ = ["BrokerReportView"]
 
@@ -40,6 +41,14 @@ class BrokerReportView:
     stateful_set: Manifest | None = None
     pod: Manifest | None = None
     """The pod of ordinal 0."""
+    node: Manifest | None = None
+    """The node of this pod, if the pod is ending or not ready; None if there is none."""
+    is_node_known: bool = True
+    """Whether the operator was allowed to look at the node."""
+    server_certificate: ServerCertificateView | None = None
+    """The certificate of the listeners; None if it is the operator's."""
+    external_address: str | None = None
+    """The URL for clients outside the cluster."""
     pinned: PinnedPods
     default_image: str
     """The image of new Brokers."""

@@ -139,11 +139,22 @@ class ConditionReason(StrEnum):
     POD_NOT_READY = "PodNotReady"
     PINNED = "Pinned"
     UPDATE_AVAILABLE = "UpdateAvailable"
+    # NodeLost
+    NODE_NOT_READY = "NodeNotReady"
+    NODE_GONE = "NodeGone"
     # Why a Broker is not accepted
     USERS_SECRET_NOT_FOUND = "UsersSecretNotFound"
     CLIENT_CA_NOT_FOUND = "ClientCaNotFound"
     TOKEN_KEYS_NOT_FOUND = "TokenKeysNotFound"
     CLUSTER_ISSUER_UNKNOWN = "ClusterIssuerUnknown"
+    SERVER_CERTIFICATE_NOT_FOUND = "ServerCertificateNotFound"
+    SERVER_CERTIFICATE_PENDING = "ServerCertificatePending"
+    CERT_MANAGER_NOT_INSTALLED = "CertManagerNotInstalled"
+    # ServerCertificate
+    CERTIFICATE_VALID = "CertificateValid"
+    CERTIFICATE_EXPIRING = "CertificateExpiring"
+    CERTIFICATE_EXPIRED = "CertificateExpired"
+    NAMES_MISSING = "NamesMissing"
     # StorageFilling
     STORAGE_HIGH = "StorageHigh"
     STORAGE_CRITICAL = "StorageCritical"
@@ -187,6 +198,8 @@ NEEDS_A_PERSON: Final[frozenset[str]] = frozenset(
         ConditionReason.CLIENT_CA_NOT_FOUND,
         ConditionReason.TOKEN_KEYS_NOT_FOUND,
         ConditionReason.CLUSTER_ISSUER_UNKNOWN,
+        ConditionReason.SERVER_CERTIFICATE_NOT_FOUND,
+        ConditionReason.CERT_MANAGER_NOT_INSTALLED,
         BrokerReason.EXCLUSIVITY_MISMATCH.value,
         BrokerReason.MANAGED.value,
         BrokerReason.INVALID_SELECTOR.value,

@@ -15,16 +15,18 @@ from datetime import datetime
 from typing import Final
 
 from penstock_api.resources import Broker
-from penstock_operator.children import cluster_issuer, lag_job, lag_schedules, page_account
+from penstock_operator.children import cluster_issuer, lag_job, lag_schedules, page_account, server_certificate
 from penstock_operator.children.cluster_issuer import ClusterIssuer
 from penstock_operator.children.credentials import SECRETS
 from penstock_operator.children.metadata import belongs_to_predecessor, is_ours
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError, api_resource_of
 from penstock_operator.manifest import Manifest, text_at
+from penstock_operator.plans import node_loss
 from penstock_operator.plans.lag_schedule import ScheduleView, has_active_run
 
 __all__ = [
     "ObservedChildren",
+    "apply_child",
     "apply_children",
     "foreign_children",
     "observe_children",
@@ -34,8 +36,14 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-_OF_THE_PAGE: Final = (("Secret", "observer-messages"), ("ServiceAccount", "observer"))
-"""What only some choices in `spec.page` need: kind, and name after `<broker>-`."""
+_OF_CHOICES: Final = (
+    ("Secret", "-observer-messages"),
+    ("ServiceAccount", "-observer"),
+    ("Service", "-external"),
+    ("PodDisruptionBudget", ""),
+    ("NetworkPolicy", ""),
+)
+"""What only some choices of a spec need: kind, and name after the Broker's."""
 
 
 @dataclass(slots=True)
@@ -50,6 +58,12 @@ class ObservedChildren:
     """The newest SparkApplication of the Broker's own schedule."""
     issuer: ClusterIssuer | None = None
     """The cluster as an issuer of tokens, if the Broker wants it and the API server publishes it."""
+    has_cert_manager: bool = False
+    """Whether the cluster has the kind Certificate; looked at only if the Broker has to do with it."""
+    node: Manifest | None = None
+    """The node of the pod, if the pod is ending or not ready."""
+    is_node_known: bool = True
+    """Whether the operator was allowed to look at the node."""
 
     def get(self, kind: str, name: str) -> Manifest | None:
         """The object, None if there is none."""
@@ -67,7 +81,7 @@ async def observe_children(kube: ApiServer, broker: Broker) -> ObservedChildren:
     wanted = [
         ("StatefulSet", name),
         *(("Secret", f"{name}-{stem}") for stem in SECRETS),
-        *(("Service", f"{name}-{stem}") for stem in ("amqp", "pods", "management", "observer")),
+        *(("Service", f"{name}-{stem}") for stem in ("amqp", "pods", "management", "observer", "external")),
         *(("ConfigMap", f"{name}-{stem}") for stem in ("ca", "config")),
         ("ServiceAccount", f"{name}-lag"),
         ("ServiceAccount", page_account.name_of(broker)),
@@ -78,6 +92,9 @@ async def observe_children(kube: ApiServer, broker: Broker) -> ObservedChildren:
     for reference in (authentication.users_secret_ref, authentication.client_ca_secret_ref):
         if reference is not None:
             wanted.append(("Secret", reference.name))
+    own_certificate = server_certificate.secret_name(broker)
+    if own_certificate is not None:
+        wanted.append(("Secret", own_certificate))
     wanted += [("ConfigMap", name) for name in token_keys_config_maps(broker)]
     issuer = None
     if cluster_issuer.is_wanted(broker):
@@ -87,9 +104,49 @@ async def observe_children(kube: ApiServer, broker: Broker) -> ObservedChildren:
         wanted.append(("ScheduledSparkApplication", f"{name}-lag"))
     objects = await asyncio.gather(*(kube.get(API_RESOURCES[kind], namespace, child) for kind, child in wanted))
     found = dict(zip(wanted, objects, strict=True))
+    for kind in ("PodDisruptionBudget", "NetworkPolicy"):
+        found[kind, name] = await _if_allowed(kube, kind, namespace, name)
     run = text_at(found.get(("ScheduledSparkApplication", f"{name}-lag")), "status", "lastRunName")
     last_run = await kube.get(API_RESOURCES["SparkApplication"], namespace, run) if run else None
-    return ObservedChildren(found, spark_installed, last_run, issuer)
+    observed = ObservedChildren(found, spark_installed, last_run, issuer)
+    await _observe_certificate(kube, observed, broker)
+    await _observe_node(kube, observed, found.get(("Pod", f"{name}-0")))
+    return observed
+
+
+async def _if_allowed(kube: ApiServer, kind: str, namespace: str, name: str) -> Manifest | None:
+    """An object of a kind that earlier releases did not know, so that roles of one's own may lack the right to it; it
+    then counts as absent, and only a Broker that needs it is told.
+    """
+    try:
+        return await kube.get(API_RESOURCES[kind], namespace, name)
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        return None
+
+
+async def _observe_certificate(kube: ApiServer, observed: ObservedChildren, broker: Broker) -> None:
+    name, namespace = broker.metadata.name, broker.metadata.namespace
+    has_one = server_certificate.mounts_issued_secret(broker, observed.get("StatefulSet", name))
+    if broker.spec.tls.issuer_ref is None and not has_one:
+        return
+    observed.has_cert_manager = await kube.serves(API_RESOURCES["Certificate"])
+    if observed.has_cert_manager:
+        found = await _if_allowed(kube, "Certificate", namespace, f"{name}-tls")
+        observed.found["Certificate", f"{name}-tls"] = found
+
+
+async def _observe_node(kube: ApiServer, observed: ObservedChildren, pod: Manifest | None) -> None:
+    """Look at the node of a pod that may be lost with it. Roles of one's own may lack the right to."""
+    if not node_loss.may_be_lost(pod):
+        return
+    try:
+        observed.node = await kube.get(API_RESOURCES["Node"], None, text_at(pod, "spec", "nodeName") or "")
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        observed.is_node_known = False
 
 
 async def _cluster_issuer(kube: ApiServer) -> ClusterIssuer | None:
@@ -134,12 +191,17 @@ def foreign_children(
 async def apply_children(
     kube: ApiServer, broker: Broker, wanted: Sequence[Manifest], observed: ObservedChildren, now: datetime
 ) -> None:
-    """Apply the children in this order, and delete those that are not wanted any more: what the page needed for a
-    choice that was taken back, and a lag schedule, unless a run of it is under way. Updates `observed`.
+    """Apply the children in this order, and delete those that are not wanted any more: what a choice of the spec needed
+    that was taken back, and a lag schedule, unless a run of it is under way. Updates `observed`.
 
     Raises:
         KubeError: the API server refused.
     """
+    certificate = observed.get("Certificate", f"{broker.metadata.name}-tls")
+    if broker.spec.tls.issuer_ref is None and certificate is not None and is_ours(certificate, broker.metadata.uid):
+        # Before the StatefulSet changes, which alone tells that there is one.
+        await _delete(kube, certificate)
+        observed.found["Certificate", f"{broker.metadata.name}-tls"] = None
     applied: set[tuple[str, str]] = set()
     for manifest in wanted:
         kind, name = str(manifest["kind"]), text_at(manifest, "metadata", "name") or ""
@@ -147,10 +209,10 @@ async def apply_children(
         if before is not None and lag_schedules.must_be_recreated(manifest, before):
             logger.info("%s %s/%s is deleted and created again", kind, broker.metadata.namespace, name)
             await kube.delete(before)
-        observed.found[kind, name] = await kube.apply(manifest)
+        await apply_child(kube, manifest, observed)
         applied.add((kind, name))
-    for kind, name in _OF_THE_PAGE:
-        full_name = f"{broker.metadata.name}-{name}"
+    for kind, name in _OF_CHOICES:
+        full_name = f"{broker.metadata.name}{name}"
         before = observed.get(kind, full_name)
         if before is not None and (kind, full_name) not in applied and is_ours(before, broker.metadata.uid):
             await _delete(kube, before)
@@ -166,6 +228,16 @@ async def apply_children(
                 continue
             await kube.delete(before)
             observed.found[kind, f"{broker.metadata.name}-lag"] = None
+
+
+async def apply_child(kube: ApiServer, manifest: Manifest, observed: ObservedChildren) -> None:
+    """Apply one child. Updates `observed`.
+
+    Raises:
+        KubeError: the API server refused.
+    """
+    name = text_at(manifest, "metadata", "name") or ""
+    observed.found[str(manifest["kind"]), name] = await kube.apply(manifest)
 
 
 async def _delete(kube: ApiServer, unwanted: Manifest) -> None:

@@ -7,22 +7,30 @@ docs/decisions/061-different-releases.md (settings that the image of the pods do
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import assert_never
 
 from penstock_api.observer_tokens import FULL_TOKEN
-from penstock_api.resources import Broker
+from penstock_api.resources import Broker, Exchange, Subscription
 from penstock_api.state_documents import BrokerState
 from penstock_operator import names
 from penstock_operator.brokers.accepted_tokens import AcceptedTokens
 from penstock_operator.brokers.management import ManagementAccess
 from penstock_operator.brokers.observer_client import ObserverAccess
 from penstock_operator.brokers.sessions import BrokerSessions, SessionChange
-from penstock_operator.children import cluster_issuer, credentials, lag_job, page_account
+from penstock_operator.children import cluster_issuer, credentials, lag_job, page_account, server_certificate
 from penstock_operator.children.credentials import SECRETS, Credentials
+from penstock_operator.children.disruption_budget import disruption_budgets
+from penstock_operator.children.external_service import (
+    external_address,
+    external_services,
+    outside_names,
+    service_name,
+)
 from penstock_operator.children.lag_schedules import KINDS
+from penstock_operator.children.network_policy import network_policies
 from penstock_operator.children.scale_secret import ScaleAccess
 from penstock_operator.children.services import broker_services
 from penstock_operator.children.shared_lag_job import BrokerName, Member
@@ -34,6 +42,7 @@ from penstock_operator.children.stateful_set import (
     running_image,
     unknown_settings,
 )
+from penstock_operator.children.tenant_trust import tenants
 from penstock_operator.cluster.api_server import ApiServer
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.manifest import Manifest, dig, text_at
@@ -42,15 +51,19 @@ from penstock_operator.plans.broker_report import report_broker
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.decisions import Reach, Report
 from penstock_operator.plans.lag_service import is_member, lag_service
+from penstock_operator.plans.server_certificate import ServerCertificateView, certificate_obstacle
 from penstock_operator.reconcile.broker_children import (
     ObservedChildren,
+    apply_child,
     apply_children,
     foreign_children,
     observe_children,
     own_schedule,
     token_keys_config_maps,
 )
+from penstock_operator.reconcile.certificates_of_clients import certificate_view
 from penstock_operator.reconcile.shared_lag import SharedLag
+from penstock_operator.reconcile.tenant_trust import publish_trust
 from penstock_operator.settings import OperatorSettings
 
 __all__ = ["BrokerFindings", "BrokerReconciler"]
@@ -113,22 +126,30 @@ class BrokerReconciler:
         now = self.clock()
         observed = await observe_children(self.kube, broker)
         pinned = self._pin(broker, observed)
-        keys = self._credentials(key, broker, observed, now)
-        wanted = self._wanted(broker, pinned, keys, observed)
+        hosts = self._hosts(key, broker, observed)
+        keys = self._credentials(key, broker, observed, hosts, now)
+        certificate = certificate_view(broker, observed)
+        wanted = self._wanted(broker, pinned, keys, observed, hosts)
         taken_names, predecessor_children = foreign_children(broker, wanted, observed)
         unknown, unconfirmed = self._unknown_settings(broker, pinned, observed)
         knows_issuer = observed.issuer is not None or not cluster_issuer.is_wanted(broker)
-        may_apply = not unknown and not unconfirmed and knows_issuer
+        may_apply = not unknown and not unconfirmed and knows_issuer and certificate_obstacle(certificate) is None
+        is_paused = broker.metadata.annotations.get(names.PAUSED) == "true"
         if predecessor_children:
             # A broker that answers now may be that of the deleted Broker of the same name.
             await self.sessions.drop(broker.key)
-        elif not taken_names and may_apply and broker.metadata.annotations.get(names.PAUSED) != "true":
+        elif not taken_names and may_apply and not is_paused:
             await apply_children(self.kube, broker, wanted, observed, now)
+            await publish_trust(self.kube, broker, self._tenants(key, broker), _client_trust(keys, certificate))
             self._offer(key, broker, keys)
             await self._keep_session(key, broker, observed, keys)
-        elif not taken_names and self.sessions.get(broker.key) is None:
+        elif not taken_names:
             # The children stay as they are, but Exchanges and Subscriptions are still declared on the broker.
-            await self._keep_session(key, broker, observed, keys)
+            if self.sessions.get(broker.key) is None:
+                await self._keep_session(key, broker, observed, keys)
+            for child in wanted if not is_paused else ():
+                if child["kind"] == "Certificate":  # What the others may be waiting for.
+                    await apply_child(self.kube, child, observed)
         self._hurry_session(broker, observed)
         view = await self._view(key, broker, observed, pinned, now)
         return report_broker(
@@ -136,6 +157,7 @@ class BrokerReconciler:
                 view,
                 taken_names=taken_names,
                 predecessor_children=predecessor_children,
+                server_certificate=certificate_view(broker, observed),
                 unknown_settings=unknown,
                 unconfirmed_settings=unconfirmed,
             )
@@ -154,7 +176,7 @@ class BrokerReconciler:
             broker=BrokerName(key.namespace, key.name),
             window_seconds=60 * broker.spec.lag_analysis.window_minutes,
             token=dict(keys.users_of_the_observer())["lag"].encode(),
-            ca=keys.ca.certificate,
+            ca=keys.trusted,
         )
         self.shared_lag.offer(broker.metadata.uid, member)
 
@@ -189,25 +211,48 @@ class BrokerReconciler:
         serves = is_serving(observed.get("Pod", f"{broker.metadata.name}-0"))
         return (), found if serves and is_awaited else ()
 
-    def _credentials(self, key: ResourceKey, broker: Broker, observed: ObservedChildren, now: datetime) -> Credentials:
+    def _tenants(self, key: ResourceKey, broker: Broker) -> Mapping[str, Exchange | Subscription]:
+        """The other namespaces whose resources use the Broker."""
+        return tenants(broker, [*self.cache.exchanges_of(key), *self.cache.subscriptions_of(key)])
+
+    def _hosts(self, key: ResourceKey, broker: Broker, observed: ObservedChildren) -> tuple[str, ...]:
+        """The names in the server certificate."""
+        return credentials.hosts_of(
+            broker,
+            self.settings.cluster_domain,
+            used_by=self._tenants(key, broker),
+            outside=outside_names(observed.get("Service", service_name(broker))),
+        )
+
+    def _credentials(
+        self, key: ResourceKey, broker: Broker, observed: ObservedChildren, hosts: tuple[str, ...], now: datetime
+    ) -> Credentials:
         name = broker.metadata.name
         observed_secrets = {f"{name}-{stem}": observed.get("Secret", f"{name}-{stem}") for stem in SECRETS}
-        hosts = credentials.hosts_of(broker, self.settings.cluster_domain)
         accepted = self.findings.setdefault(key, BrokerFindings()).accepted
         knows_scopes = None if accepted is None else accepted.knows_scopes
         return credentials.renew(observed_secrets, broker, hosts, now, secrets.token_urlsafe, knows_scopes)
 
     def _wanted(
-        self, broker: Broker, pinned: PinnedPods, keys: Credentials, observed: ObservedChildren
+        self,
+        broker: Broker,
+        pinned: PinnedPods,
+        keys: Credentials,
+        observed: ObservedChildren,
+        hosts: tuple[str, ...],
     ) -> list[Manifest]:
         """All children, in the order in which they are applied: what the pods mount comes before the pods."""
         issuer = observed.issuer
         stateful_set, config_map = broker_stateful_set(broker, pinned, "" if issuer is None else issuer.issuer)
         return [
-            *credentials.manifests(broker, keys),
+            *credentials.manifests(broker, keys, _client_trust(keys, certificate_view(broker, observed))),
+            *(_asked_of_cert_manager(broker, hosts) if observed.has_cert_manager else ()),
             config_map,
             *([] if issuer is None else [cluster_issuer.config_map(broker, issuer)]),
             *broker_services(broker),
+            *external_services(broker),
+            *network_policies(broker, self.settings.own_namespace),
+            *disruption_budgets(broker),
             *page_account.manifests(broker),
             stateful_set,
             *lag_job.manifests(broker, self.settings.lag_image, spark_installed=observed.spark_installed),
@@ -219,7 +264,7 @@ class BrokerReconciler:
         """Keep a session to the Service's IP address, which needs no DNS; the certificate must still have its name."""
         name, namespace = broker.metadata.name, broker.metadata.namespace
         found = self.findings.setdefault(key, BrokerFindings())
-        found.scale_access = ScaleAccess(keys.scale_key, keys.ca.certificate)
+        found.scale_access = ScaleAccess(keys.scale_key, keys.trusted)
         if found.accepted is None:
             found.accepted = AcceptedTokens(self.clock, lambda: self.enqueue(key))
         observer = text_at(observed.get("Service", f"{name}-observer"), "spec", "clusterIP")
@@ -232,7 +277,7 @@ class BrokerReconciler:
             host=observer,
             port=names.OBSERVER_PORT,
             server_name=names.service_host(f"{name}-observer", namespace),
-            ca=keys.ca.certificate,
+            ca=keys.trusted,
             token=keys.observer["operator.token"],
             full_token=keys.observer[FULL_TOKEN],
             accepted=found.accepted,
@@ -241,7 +286,7 @@ class BrokerReconciler:
             host=management,
             port=names.MANAGEMENT_PORT,
             server_name=names.service_host(f"{name}-management", namespace),
-            ca=keys.ca.certificate,
+            ca=keys.trusted,
             user=credentials.MANAGEMENT_USER,
             password=keys.password,
         )
@@ -294,6 +339,9 @@ class BrokerReconciler:
             client_ca_missing=ca is not None and dig(observed.get("Secret", ca.name), "data", "ca.crt") is None,
             stateful_set=observed.get("StatefulSet", broker.metadata.name),
             pod=observed.get("Pod", f"{broker.metadata.name}-0"),
+            node=observed.node,
+            is_node_known=observed.is_node_known,
+            external_address=external_address(broker, observed.get("Service", service_name(broker))),
             pinned=pinned,
             default_image=self.settings.broker_image,
             reach=Reach.UNREACHABLE if session is None else session.reach,
@@ -308,6 +356,17 @@ class BrokerReconciler:
             lag=found.lag if found.lag is not None else _lag_shown(broker),
             now=now,
         )
+
+
+def _asked_of_cert_manager(broker: Broker, hosts: tuple[str, ...]) -> list[Manifest]:
+    """The Certificate. No issuer signs `localhost`, which is for the commands that run in the pod."""
+    return server_certificate.cert_manager_certificates(broker, [host for host in hosts if host != "localhost"])
+
+
+def _client_trust(keys: Credentials, certificate: ServerCertificateView | None) -> bytes:
+    """What clients are to trust: the operator's CA, and who signed a certificate that is not the operator's."""
+    found = None if certificate is None else certificate.found
+    return keys.trusted + (b"" if found is None else found.authorities)
 
 
 def _lag_shown(broker: Broker) -> Manifest | None:

@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 from cryptography import x509
 from support.resources import broker
+from support.tls_handshake import shake_hands
 
 from penstock_operator.children import certificates, credentials
 from penstock_operator.children.certificates import Pair
@@ -232,19 +233,3 @@ def test_a_pair_that_does_not_fit_is_no_pair() -> None:
 def test_certificates_begin_in_the_past_for_clocks_that_lag_behind() -> None:
     certificate = x509.load_pem_x509_certificate(certificates.make_ca("a", NOW).certificate)
     assert certificate.not_valid_before_utc == NOW - timedelta(hours=1)
-
-
-def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
-    """Performs a TLS handshake in memory."""
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = [
-        server.wrap_bio(to_server, to_client, server_side=True),
-        client.wrap_bio(to_client, to_server, server_hostname=name),
-    ]
-    while ends:
-        for end in tuple(ends):
-            try:
-                end.do_handshake()
-                ends.remove(end)
-            except ssl.SSLWantReadError:
-                continue

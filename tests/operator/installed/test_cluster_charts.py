@@ -62,6 +62,7 @@ def test_with_namespaces_only_penstock_s_own_kinds_are_for_the_whole_cluster(kub
     others = [rule for rule in cluster_role["rules"] if rule.get("apiGroups") != ["penstock.dev"]]
     assert others == [
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
         {"nonResourceURLs": ["/.well-known/openid-configuration", "/openid/v1/jwks"], "verbs": ["get"]},
     ]
 

@@ -20,7 +20,7 @@ from penstock_broker.settings.settings import BrokerSettings as BrokerSettings
 from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.children.cluster_issuer import DISCOVERY, KEYS
 from penstock_operator.children.shared_lag_job import BrokerName
-from penstock_operator.cluster.api_server import KubeError
+from penstock_operator.cluster.api_server import ApiResource, KubeError
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans.decisions import Report
@@ -131,6 +131,53 @@ async def test_an_account_that_is_not_the_operator_s_stays(place: Place) -> None
     )
     await place.run(broker())
     assert PAGE[1] in place.api.objects
+
+
+CHOSEN = (("PodDisruptionBudget", "shop", "main"), ("NetworkPolicy", "shop", "main"))
+
+
+async def test_budget_and_policy_are_made_while_the_spec_wants_them(place: Place) -> None:
+    await place.run(broker())
+    assert [name in place.api.objects for name in CHOSEN] == [False, False]
+    await place.run(broker(pod={"eviction": "Refuse"}, networkPolicy={}))
+    assert [name in place.api.objects for name in CHOSEN] == [True, True]
+    await place.run(broker(networkPolicy={}))
+    assert [name in place.api.objects for name in CHOSEN] == [False, True]
+    await place.run(broker())
+    assert [name in place.api.objects for name in CHOSEN] == [False, False]
+
+
+async def test_the_address_outside_is_shown_while_there_is_a_service_for_it(place: Place) -> None:
+    name = ("Service", "shop", "main-external")
+    await place.run(broker(externalService={}))
+    place.api.objects[name]["status"] = {"loadBalancer": {"ingress": [{"hostname": "lb.example"}]}}
+    report = await place.report(broker(externalService={}))
+    assert report.details["externalAddress"] == "amqps://lb.example:5671"
+    assert "externalAddress" not in (await place.report(broker())).details
+    assert name not in place.api.objects
+
+
+async def test_a_policy_of_somebody_else_s_is_neither_changed_nor_deleted(place: Place) -> None:
+    foreign: dict[str, Any] = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "spec": {}}
+    place.api.user_applies({**foreign, "metadata": {"namespace": "shop", "name": "main"}})
+    assert (await place.run(broker()))["Accepted"][0] == "True"
+    assert CHOSEN[1] in place.api.objects
+    assert "NetworkPolicy main" in (await place.run(broker(networkPolicy={})))["Accepted"][2]
+    assert place.api.objects[CHOSEN[1]]["spec"] == {}
+
+
+async def test_a_role_of_an_earlier_release_is_enough_for_what_it_had(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = ApiServerInMemory.get
+
+    async def get(api: ApiServerInMemory, kind: ApiResource, namespace: str | None, name: str) -> Manifest | None:
+        if kind.kind in ("PodDisruptionBudget", "NetworkPolicy"):
+            raise KubeError(403, f"{kind.plural} is forbidden")
+        return await really(api, kind, namespace, name)
+
+    monkeypatch.setattr(ApiServerInMemory, "get", get)
+    assert (await place.run(broker()))["Accepted"][0] == "True"
 
 
 async def test_without_the_right_to_delete_everything_else_goes_on(
