@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from penstock_api.management import EntityType, ExchangeDeclaration, SubscriptionDeclaration
@@ -12,6 +12,7 @@ from penstock_operator.brokers.management import ManagementAccess, Unreachable
 from penstock_operator.brokers.sessions import SessionChange
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
+from penstock_operator.plans.orphans import MarkedEntity
 
 __all__ = ["BrokerInMemory", "SessionInMemory", "SessionsInMemory"]
 
@@ -86,6 +87,14 @@ class SessionInMemory:
     async def delete(self, entry: DeleteEntity) -> BrokerReply:
         self._check()
         return self.broker.delete(entry)
+
+    async def marked_entities(self) -> Sequence[MarkedEntity]:
+        self._check()
+        declared: dict[str, ExchangeDeclaration | SubscriptionDeclaration] = {
+            **self.broker.exchanges,
+            **self.broker.subscriptions,
+        }
+        return [MarkedEntity(name, it.owner) for name, it in declared.items() if it.owner is not None]
 
     def try_soon(self) -> None:
         self.hurried += 1

@@ -4,18 +4,21 @@ A complete list is the truth: a resource that it does not contain was deleted. B
 event that arrives meanwhile is newer than the list. So each entry and each deletion has a tick, the number of the
 change that brought it, and `end_list` leaves alone what changed after the list began. Synchronous. Source:
 docs/decisions/057-lists-are-the-truth.md.
+
+Look-ups by reference use what the raw manifests say, so that they also find resources that can't be parsed. Source:
+docs/decisions/096-unreadable-resources.md.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Final, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 
 from penstock_api import declaration
 from penstock_api.resources import AnyResource, Broker, Exchange, InvalidManifest, Subscription, parse
+from penstock_operator.cluster.references import References, references_of
 from penstock_operator.manifest import Manifest, dig, text_at
 from penstock_operator.plans.acceptance import is_allowed, oldest
 
@@ -55,6 +58,8 @@ class CachedResource:
     """None if this version of the operator can't parse it."""
     problem: str
     """Why it can't be parsed; else empty."""
+    references: References
+    """What its raw manifest refers to."""
     tick: int
     """The number of the change that brought it."""
 
@@ -87,15 +92,10 @@ class Cache:
     _entries: dict[ResourceKey, CachedResource] = field(default_factory=dict[ResourceKey, CachedResource])
     _removed: dict[ResourceKey, int] = field(default_factory=dict[ResourceKey, int])
     _tick: int = 0
-    _by_broker: defaultdict[ResourceKey, set[ResourceKey]] = field(
-        default_factory=lambda: defaultdict[ResourceKey, set[ResourceKey]](set)
-    )
-    _by_exchange: defaultdict[ResourceKey, set[ResourceKey]] = field(
-        default_factory=lambda: defaultdict[ResourceKey, set[ResourceKey]](set)
-    )
-    _by_entity: defaultdict[_DeclaredEntity, set[ResourceKey]] = field(
-        default_factory=lambda: defaultdict[_DeclaredEntity, set[ResourceKey]](set)
-    )
+    _by_broker: dict[ResourceKey, set[ResourceKey]] = field(default_factory=dict[ResourceKey, set[ResourceKey]])
+    _by_exchange: dict[ResourceKey, set[ResourceKey]] = field(default_factory=dict[ResourceKey, set[ResourceKey]])
+    _by_entity: dict[_DeclaredEntity, set[ResourceKey]] = field(default_factory=dict[_DeclaredEntity, set[ResourceKey]])
+    _unreadable: set[ResourceKey] = field(default_factory=set[ResourceKey])
     is_complete: bool = False
     """Whether all kinds were listed once; before that, a resource that is not here may still exist."""
 
@@ -114,12 +114,12 @@ class Cache:
         self._tick += 1
         self._removed.pop(key, None)
         if before is not None and before.version == text_at(manifest, "metadata", "resourceVersion"):
-            self._entries[key] = CachedResource(before.manifest, before.resource, before.problem, self._tick)
+            self._entries[key] = replace(before, tick=self._tick)
             return ResourceChange.NOTHING
         self._unindex(key)
         resource, problem = _read(manifest)
-        self._entries[key] = CachedResource(manifest, resource, problem, self._tick)
-        self._index(key, resource)
+        self._entries[key] = CachedResource(manifest, resource, problem, references_of(manifest), self._tick)
+        self._index(key)
         same = before is not None and _wanted_state(before.manifest) == _wanted_state(manifest)
         return ResourceChange.STATUS if same else ResourceChange.SPEC
 
@@ -195,8 +195,26 @@ class Cache:
     def declaring_same_entity(self, key: ResourceKey) -> list[ResourceKey]:
         """The keys of all resources that declare the same entity on the same Broker as this one, itself included."""
         entry = self._entries.get(key)
-        entity = None if entry is None else _declared_entity(entry.resource)
+        entity = None if entry is None else _declared_entity(key, entry.references)
         return [] if entity is None else sorted(self._by_entity.get(entity, ()))
+
+    def naming(self, broker: ResourceKey) -> list[CachedResource]:
+        """The Exchanges and Subscriptions that name the Broker, also those that can't be parsed."""
+        return [self._entries[key] for key in self._by_broker.get(broker, ())]
+
+    def is_unreadable(self, key: ResourceKey) -> bool:
+        """Whether the resource exists and can't be parsed."""
+        return key in self._unreadable
+
+    def unreadable(self, broker: ResourceKey) -> set[ResourceKey]:
+        """The keys of what can't be parsed and may declare something on the Broker: resources that name it, those whose
+        reference can't be read, and the Broker itself.
+        """
+        return {
+            key
+            for key in self._unreadable
+            if key == broker or (key.kind != "Broker" and self._entries[key].references.broker in (None, broker[1:]))
+        }
 
     def dependents(self, key: ResourceKey) -> list[ResourceKey]:
         """The keys of the resources that refer to this one."""
@@ -207,44 +225,45 @@ class Cache:
         """The keys of the resources to reconcile when this one changes or is deleted; call it before `remove`."""
         found = {*self.dependents(key), *self.declaring_same_entity(key)}
         entry = self._entries.get(key)
-        if entry is not None and isinstance(entry.resource, Subscription):
+        if entry is not None and key.kind == "Subscription" and entry.references.exchange is not None:
             # An Exchange that is being deleted may wait for the deletion of its last Subscription.
-            exchange = self.exchange(*declaration.exchange_key(entry.resource))
+            exchange = self.exchange(*entry.references.exchange)
             if exchange is not None and exchange.metadata.deletion_timestamp is not None:
                 found.add(ResourceKey("Exchange", exchange.metadata.namespace, exchange.metadata.name))
         return found - {key}
 
-    def _index(self, key: ResourceKey, resource: AnyResource | None) -> None:
-        for index in self._indexes_of(resource):
-            index.add(key)
+    def _index(self, key: ResourceKey) -> None:
+        entry = self._entries[key]
+        if entry.resource is None:
+            self._unreadable.add(key)
+        for index, at in self._places(key, entry.references):
+            index.setdefault(at, set()).add(key)
 
     def _unindex(self, key: ResourceKey) -> None:
         entry = self._entries.get(key)
-        if entry is not None:
-            for index in self._indexes_of(entry.resource):
-                index.discard(key)
+        if entry is None:
+            return
+        self._unreadable.discard(key)
+        for index, at in self._places(key, entry.references):
+            index[at].discard(key)
+            if not index[at]:
+                del index[at]
 
-    def _indexes_of(self, resource: AnyResource | None) -> Iterator[set[ResourceKey]]:
-        entity = _declared_entity(resource)
+    def _places(self, key: ResourceKey, references: References) -> Iterator[tuple[dict[Any, set[ResourceKey]], object]]:
+        """The indexes that must have a resource, and where in each."""
+        entity = _declared_entity(key, references)
         if entity is not None:
-            yield self._by_entity[entity]
-            yield self._by_broker[entity.broker]
-        if isinstance(resource, Subscription):
-            yield self._by_exchange[ResourceKey("Exchange", *declaration.exchange_key(resource))]
-        if isinstance(resource, Exchange) and resource.spec.alternate_exchange_ref is not None:
-            alternate = resource.spec.alternate_exchange_ref.name
-            yield self._by_exchange[ResourceKey("Exchange", resource.metadata.namespace, alternate)]
+            yield self._by_entity, entity
+        if references.broker is not None:
+            yield self._by_broker, ResourceKey("Broker", *references.broker)
+        if references.exchange is not None:
+            yield self._by_exchange, ResourceKey("Exchange", *references.exchange)
 
 
-def _declared_entity(resource: AnyResource | None) -> _DeclaredEntity | None:
-    match resource:
-        case Exchange():
-            name = declaration.exchange_name(resource)
-        case Subscription():
-            name = declaration.queue_name(resource)
-        case _:
-            return None
-    return _DeclaredEntity(ResourceKey("Broker", *declaration.broker_key(resource)), resource.kind, name)
+def _declared_entity(key: ResourceKey, references: References) -> _DeclaredEntity | None:
+    if references.broker is None or references.entity is None:
+        return None
+    return _DeclaredEntity(ResourceKey("Broker", *references.broker), key.kind, references.entity)
 
 
 ResourceT = TypeVar("ResourceT", Broker, Exchange, Subscription)

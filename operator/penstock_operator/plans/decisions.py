@@ -37,6 +37,8 @@ class Reach(Enum):
 
     ABSENT = "Absent"
     """There is no such Broker resource."""
+    UNREADABLE = "Unreadable"
+    """There is such a Broker, but this operator can't parse it."""
     DELETING = "Deleting"
     """The Broker is being deleted."""
     STOPPED = "Stopped"

@@ -26,6 +26,7 @@ from penstock_operator.plans.acceptance import (
     paused_conditions,
     retry_of,
     terms_not_known,
+    unreadable,
 )
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import (
@@ -51,7 +52,11 @@ class ExchangeView:
     resource: Exchange
     broker: BrokerView
     alternate: Exchange | None
-    """The Exchange that `alternateExchangeRef` names; None if there is no reference, or no such Exchange."""
+    """The Exchange that `alternateExchangeRef` names; None if there is no reference, no such Exchange, or it can't be
+    parsed.
+    """
+    is_alternate_unreadable: bool = False
+    """Whether there is such an Exchange and it can't be parsed."""
     winner: Exchange | None
     """The oldest Exchange that declares the same name on the same Broker; it can be this one."""
     cluster_id: str
@@ -138,11 +143,13 @@ def _paused(view: ExchangeView) -> Report:
 def _obstacle(view: ExchangeView) -> StatusCondition | None:
     namespace = view.resource.metadata.namespace
     home, broker_name = declaration.broker_key(view.resource)
-    problem = broker_not_usable(namespace, (home, broker_name), view.broker.broker)
+    problem = broker_not_usable(namespace, (home, broker_name), view.broker)
     if problem is not None:
         return problem
     alternate = view.resource.spec.alternate_exchange_ref
     if alternate is not None:
+        if view.is_alternate_unreadable:
+            return unreadable("Exchange", alternate.name)
         if view.alternate is None:
             return not_accepted(
                 ConditionReason.EXCHANGE_NOT_FOUND,

@@ -38,6 +38,7 @@ from penstock_operator.plans.decisions import (
 )
 from penstock_operator.plans.exchange import ExchangeView, plan_exchange
 from penstock_operator.plans.subscription import SubscriptionView, plan_subscription
+from penstock_operator.plans.unreadable import UnreadableView, plan_unreadable
 from penstock_operator.reconcile import status
 from penstock_operator.reconcile.broker_reconciler import BrokerFindings, BrokerReconciler
 from penstock_operator.settings import OperatorSettings
@@ -77,7 +78,7 @@ class Reconciler:
             return Retry.RESYNC
         match entry.resource:
             case None:
-                return await self._report_unparsable(key, entry)
+                return await self._unparsable(key, entry)
             case Broker():
                 report = await self.brokers.reconcile(key, entry.resource)
                 if report is None:
@@ -94,6 +95,8 @@ class Reconciler:
             resource=exchange,
             broker=self._broker(exchange),
             alternate=None if alternate is None else self.cache.exchange(key.namespace, alternate.name),
+            is_alternate_unreadable=alternate is not None
+            and self.cache.is_unreadable(ResourceKey("Exchange", key.namespace, alternate.name)),
             winner=self.cache.oldest_exchange(key),
             cluster_id=self.cluster_id,
             cluster_domain=self.settings.cluster_domain,
@@ -104,11 +107,13 @@ class Reconciler:
 
     async def _subscription(self, key: ResourceKey, manifest: Manifest, subscription: Subscription) -> Retry:
         broker = ResourceKey("Broker", *declaration.broker_key(subscription))
+        exchange = declaration.exchange_key(subscription)
         view = SubscriptionView(
             resource=subscription,
             scale=self.brokers.findings.get(broker, BrokerFindings()).scale,
             broker=self._broker(subscription),
-            exchange=self.cache.exchange(*declaration.exchange_key(subscription)),
+            exchange=self.cache.exchange(*exchange),
+            is_exchange_unreadable=self.cache.is_unreadable(ResourceKey("Exchange", *exchange)),
             winner=self.cache.oldest_subscription(key),
             cluster_id=self.cluster_id,
             namespace_terminating=await self._is_terminating(subscription),
@@ -150,8 +155,8 @@ class Reconciler:
         namespace, name = declaration.broker_key(resource)
         broker = self.cache.broker(namespace, name)
         if broker is None:
-            unreadable = self.cache.get(ResourceKey("Broker", namespace, name)) is not None
-            reach = Reach.UNREACHABLE if unreadable else Reach.ABSENT
+            unreadable = self.cache.is_unreadable(ResourceKey("Broker", namespace, name))
+            reach = Reach.UNREADABLE if unreadable else Reach.ABSENT
             return BrokerView(reach=reach, problem="This operator can't parse the Broker's spec.")
         if broker.metadata.deletion_timestamp is not None:
             return BrokerView(reach=Reach.DELETING, broker=broker, problem="The Broker is being deleted.")
@@ -228,17 +233,32 @@ class Reconciler:
             self.enqueue(key)
         return report.retry
 
-    async def _report_unparsable(self, key: ResourceKey, entry: CachedResource) -> Retry:
+    async def _unparsable(self, key: ResourceKey, entry: CachedResource) -> Retry:
         """A resource that the API server has accepted, but this operator can't parse: the CRD has another version."""
         manifest = entry.manifest
-        if dig(manifest, "metadata", "deletionTimestamp") is not None:
-            return await self._release(key, manifest, RemoveFinalizer("this operator can't parse it"))
+        decision = plan_unreadable(
+            UnreadableView(
+                problem=entry.problem,
+                is_deleting=dig(manifest, "metadata", "deletionTimestamp") is not None,
+                has_finalizer=names.FINALIZER in _finalizers(manifest),
+                is_forced=dig(manifest, "metadata", "annotations", names.FORCE_DELETE) == "true",
+                is_broker_gone=self._is_broker_gone(entry),
+            )
+        )
+        if isinstance(decision, RemoveFinalizer):
+            return await self._release(key, manifest, decision)
         logger.error("%s can't be parsed: %s", key, entry.problem)
-        message = f"{entry.problem}. Install the CRDs and the operator of the same version."
-        wanted = status.unparsable(manifest, message, self.clock())
+        wanted = status.unparsable(manifest, decision, self.clock())
         if status.differs(manifest, wanted):
             self.cache.put(await self.kube.apply_status(manifest, wanted, names.MANAGER))
-        return Retry.RESYNC
+        return decision.retry
+
+    def _is_broker_gone(self, entry: CachedResource) -> bool:
+        """Whether the Broker that a resource names does not exist, or is being deleted."""
+        if entry.references.broker is None:
+            return False
+        broker = self.cache.get(ResourceKey("Broker", *entry.references.broker))
+        return broker is None or dig(broker.manifest, "metadata", "deletionTimestamp") is not None
 
 
 def _renewed(view: ViewT, manifest: Manifest) -> ViewT:
