@@ -1,8 +1,9 @@
 """All Brokers, Exchanges and Subscriptions as last seen, by watch events and by lists, with look-ups for the plans.
 
 A complete list is the truth: a resource that it does not contain was deleted. But a list takes a while, and a watch
-event that arrives meanwhile is newer than the list. So each entry and each deletion has a tick, the number of the
-change that brought it, and `end_list` leaves alone what changed after the list began. Synchronous. Source:
+event that arrives meanwhile may be newer than the list. So each entry and each deletion has a tick, the number of the
+change that brought it, and `end_list` knows what changed after the list began. Apart from that, what arrives is ordered
+by `versions`: an older state never replaces a newer one, and what was removed does not come back. Synchronous. Source:
 docs/decisions/057-lists-are-the-truth.md.
 
 Look-ups by reference use what the raw manifests say, so that they also find resources that can't be parsed. Source:
@@ -12,19 +13,24 @@ docs/decisions/096-unreadable-resources.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 
 from penstock_api import declaration
 from penstock_api.resources import AnyResource, Broker, Exchange, InvalidManifest, Subscription, parse
 from penstock_operator.cluster.references import References, references_of
+from penstock_operator.cluster.versions import Version, is_older, version_of
 from penstock_operator.manifest import Manifest, dig, text_at
 from penstock_operator.plans.acceptance import is_allowed, oldest
 
 __all__ = ["Cache", "CachedResource", "KindName", "ResourceChange", "ResourceKey", "key_of"]
 
 KindName = Literal["Broker", "Exchange", "Subscription"]
+REMEMBERED_REMOVALS: Final = 10_000
+"""So many resources that were removed last do not come back by a watch event that is late; later ones are seen by the
+next list.
+"""
 KIND_NAMES: Final[tuple[KindName, ...]] = ("Broker", "Exchange", "Subscription")
 
 
@@ -60,13 +66,10 @@ class CachedResource:
     """Why it can't be parsed; else empty."""
     references: References
     """What its raw manifest refers to."""
+    version: Version
+    """Which state of it this is."""
     tick: int
     """The number of the change that brought it."""
-
-    @property
-    def version(self) -> str | None:
-        """Its resourceVersion."""
-        return text_at(self.manifest, "metadata", "resourceVersion")
 
 
 def key_of(manifest: Manifest) -> ResourceKey:
@@ -85,12 +88,27 @@ class _DeclaredEntity(NamedTuple):
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Removal:
+    """A resource that is gone."""
+
+    version: Version
+    """Its last known state."""
+    tick: int
+    """The number of the change that removed it."""
+
+
 @dataclass(slots=True)
 class Cache:
     """Every Broker, Exchange and Subscription of the watched namespaces."""
 
     _entries: dict[ResourceKey, CachedResource] = field(default_factory=dict[ResourceKey, CachedResource])
-    _removed: dict[ResourceKey, int] = field(default_factory=dict[ResourceKey, int])
+    _removed: dict[ResourceKey, _Removal] = field(default_factory=dict[ResourceKey, _Removal])
+    """The resources that were removed last, in that order."""
+    _listed_until: dict[KindName, int] = field(default_factory=dict[KindName, int])
+    """The highest resource version in the newest list of a kind in all namespaces: what is not here and has a lower one
+    was deleted before.
+    """
     _tick: int = 0
     _by_broker: dict[ResourceKey, set[ResourceKey]] = field(default_factory=dict[ResourceKey, set[ResourceKey]])
     _by_exchange: dict[ResourceKey, set[ResourceKey]] = field(default_factory=dict[ResourceKey, set[ResourceKey]])
@@ -108,25 +126,59 @@ class Cache:
         return [key for key in self._entries if kind is None or key.kind == kind]
 
     def put(self, manifest: Manifest) -> ResourceChange:
-        """Store a resource as it is now, and return what has changed about it."""
-        key = key_of(manifest)
+        """Store a resource as a watch event or the reply to a write shows it, and return what has changed about it.
+
+        Nothing is stored if that is an older state than the known one, or if the resource was removed since.
+        """
+        key, version = key_of(manifest), version_of(manifest)
         before = self._entries.get(key)
+        if before is not None and is_older(version, before.version):
+            return ResourceChange.NOTHING
+        if before is None and (self._was_removed(key, version) or self._was_listed_without(key, version)):
+            return ResourceChange.NOTHING
+        return self._store(key, manifest, version)
+
+    def _was_removed(self, key: ResourceKey, version: Version) -> bool:
+        """Whether this state is from before the removal of the resource."""
+        removal = self._removed.get(key)
+        return removal is not None and (version.uid == removal.version.uid or is_older(version, removal.version))
+
+    def _was_listed_without(self, key: ResourceKey, version: Version) -> bool:
+        """Whether a list that is newer than this state did not contain the resource."""
+        until, number = self._listed_until.get(key.kind), version.number
+        return until is not None and number is not None and number <= until
+
+    def _store(self, key: ResourceKey, manifest: Manifest, version: Version) -> ResourceChange:
+        before = self._entries.get(key)
+        if before is not None and before.version == version:
+            return ResourceChange.NOTHING
         self._tick += 1
         self._removed.pop(key, None)
-        if before is not None and before.version == text_at(manifest, "metadata", "resourceVersion"):
-            self._entries[key] = replace(before, tick=self._tick)
-            return ResourceChange.NOTHING
         self._unindex(key)
         resource, problem = _read(manifest)
-        self._entries[key] = CachedResource(manifest, resource, problem, references_of(manifest), self._tick)
+        self._entries[key] = CachedResource(manifest, resource, problem, references_of(manifest), version, self._tick)
         self._index(key)
         same = before is not None and _wanted_state(before.manifest) == _wanted_state(manifest)
         return ResourceChange.STATUS if same else ResourceChange.SPEC
 
-    def remove(self, key: ResourceKey) -> bool:
-        """Remove a resource, and return whether it was there."""
+    def remove(self, key: ResourceKey, version: Version | None = None) -> bool:
+        """Remove a resource, and return whether it was there.
+
+        `version`: the state that a watch event shows; if that is about a predecessor of the same name, nothing is
+        removed.
+        """
+        entry = self._entries.get(key)
+        last = version if version is not None else None if entry is None else entry.version
+        if last is None:
+            return False
+        if entry is not None and last.uid != entry.version.uid and not is_older(entry.version, last):
+            return False
         self._tick += 1
-        self._removed[key] = self._tick
+        before = self._removed.pop(key, None)
+        newest = before.version if before is not None and is_older(last, before.version) else last
+        self._removed[key] = _Removal(newest, self._tick)
+        if len(self._removed) > REMEMBERED_REMOVALS:
+            del self._removed[next(iter(self._removed))]
         self._unindex(key)
         return self._entries.pop(key, None) is not None
 
@@ -139,15 +191,21 @@ class Cache:
     ) -> set[ResourceKey]:
         """Store a complete list of a kind in `namespaces` (none: all); return the keys of what changed or was
         deleted.
+
+        What it says of a resource that has not changed since the list began is the truth, whatever its version: after
+        the API server's store was restored from a backup, versions begin again lower.
         """
         changed: set[ResourceKey] = set()
         listed: set[ResourceKey] = set()
+        numbers: list[int] = [0]
+        self._listed_until.pop(kind, None)
         for manifest in manifests:
-            key = key_of(manifest)
+            key, version = key_of(manifest), version_of(manifest)
             listed.add(key)
-            before = self._entries.get(key)
-            newer = (before is not None and before.tick > began) or self._removed.get(key, -1) > began
-            if not newer and self.put(manifest) is ResourceChange.SPEC:
+            numbers.append(version.number or 0)
+            is_newest = not self._has_changed_since(began, key)
+            change = self._store(key, manifest, version) if is_newest else self.put(manifest)
+            if change is ResourceChange.SPEC:
                 changed.add(key)
         within = set(namespaces)
         for key, entry in tuple(self._entries.items()):
@@ -155,8 +213,14 @@ class Cache:
             if key.kind == kind and not seen and (not within or key.namespace in within):
                 self.remove(key)
                 changed.add(key)
-        self._removed = {key: tick for key, tick in self._removed.items() if tick > began}
+        if not within:
+            self._listed_until[kind] = max(numbers)
         return changed
+
+    def _has_changed_since(self, began: int, key: ResourceKey) -> bool:
+        """Whether a resource was changed or removed after the tick `began`."""
+        found = self._entries.get(key) or self._removed.get(key)
+        return found is not None and found.tick > began
 
     def broker(self, namespace: str, name: str) -> Broker | None:
         """The Broker of that name."""

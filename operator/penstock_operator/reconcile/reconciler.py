@@ -126,7 +126,12 @@ class Reconciler:
     ) -> Retry:
         """Do what the plan decides and call it again with the result, until it reports or removes the finalizer."""
         while True:
-            match decision := decide(view):
+            decision = decide(view)
+            if isinstance(decision, ApplyChild | DeclareEntity) and self._is_outdated(key, view.resource):
+                # Another pass begins with the newer spec; what an older one declares could undo that of a newer one.
+                self.enqueue(key)
+                return Retry.RESYNC
+            match decision:
                 case AddFinalizer():
                     manifest = await self._add_finalizer(manifest)
                     view = _renewed(view, manifest)
@@ -150,6 +155,15 @@ class Reconciler:
                     return await self._write(key, manifest, view.resource, decision)
                 case _:
                     assert_never(decision)
+
+    def _is_outdated(self, key: ResourceKey, resource: Exchange | Subscription) -> bool:
+        """Whether the resource was changed or removed since this pass began."""
+        entry, metadata = self.cache.get(key), resource.metadata
+        if entry is None or entry.version.uid != metadata.uid:
+            return True
+        generation = entry.version.generation
+        is_deleting = dig(entry.manifest, "metadata", "deletionTimestamp") is not None
+        return (generation is not None and generation > metadata.generation) or is_deleting
 
     def _broker(self, resource: Exchange | Subscription) -> BrokerView:
         namespace, name = declaration.broker_key(resource)
@@ -229,9 +243,14 @@ class Reconciler:
         self, key: ResourceKey, manifest: Manifest, resource: Broker | Exchange | Subscription, report: Report
     ) -> Retry:
         updated = await status.write(self.kube, manifest, resource, report, self.clock())
-        if self.cache.get(key) is not None and self.cache.put(updated) is ResourceChange.SPEC:
-            self.enqueue(key)
+        if updated is not None:
+            self._keep(key, updated)
         return report.retry
+
+    def _keep(self, key: ResourceKey, updated: Manifest) -> None:
+        """Store what the API server has answered to a write. It may already show a change by somebody else."""
+        if self.cache.put(updated) is ResourceChange.SPEC:
+            self.enqueue(key)
 
     async def _unparsable(self, key: ResourceKey, entry: CachedResource) -> Retry:
         """A resource that the API server has accepted, but this operator can't parse: the CRD has another version."""
@@ -250,7 +269,7 @@ class Reconciler:
         logger.error("%s can't be parsed: %s", key, entry.problem)
         wanted = status.unparsable(manifest, decision, self.clock())
         if status.differs(manifest, wanted):
-            self.cache.put(await self.kube.apply_status(manifest, wanted, names.MANAGER))
+            self._keep(key, await self.kube.apply_status(manifest, wanted, names.MANAGER))
         return decision.retry
 
     def _is_broker_gone(self, entry: CachedResource) -> bool:

@@ -114,11 +114,13 @@ def unparsable(manifest: Manifest, report: Report, now: datetime) -> Manifest:
     return {**written(manifest), "observedGeneration": generation, "conditions": rendered}
 
 
-async def write(kube: ApiServer, manifest: Manifest, resource: AnyResource, report: Report, now: datetime) -> Manifest:
-    """Write the report if it differs from the status, and return the object as it is then."""
+async def write(
+    kube: ApiServer, manifest: Manifest, resource: AnyResource, report: Report, now: datetime
+) -> Manifest | None:
+    """Write the report if it differs from the status; the object as it is then, None if nothing was written."""
     status = wanted(resource, report, now)
     if not differs(manifest, status):
-        return manifest
+        return None
     new_events = events(manifest, report, now)
     result = await kube.apply_status(manifest, status, names.MANAGER)
     try:

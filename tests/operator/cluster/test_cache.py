@@ -54,7 +54,7 @@ def test_what_changed_while_a_list_was_made_is_newer_than_the_list(cache: Cache)
     cache.end_list("Subscription", began, [made("Subscription")], ())
     entry = cache.get(BILLING)
     assert entry is not None
-    assert entry.version == "6"
+    assert entry.version.resource_version == "6"
 
 
 def test_what_went_while_a_list_was_made_does_not_come_back(cache: Cache) -> None:
