@@ -21,7 +21,7 @@ from penstock_api import declaration
 from penstock_api.resources import AnyResource, Broker, Exchange, InvalidManifest, Subscription, parse
 from penstock_operator.cluster.references import References, references_of
 from penstock_operator.cluster.versions import Version, is_older, version_of
-from penstock_operator.manifest import Manifest, dig, text_at
+from penstock_operator.manifest import Manifest, dig, text_at, trimmed
 from penstock_operator.plans.acceptance import is_allowed, oldest
 
 __all__ = ["Cache", "CachedResource", "KindName", "ResourceChange", "ResourceKey", "key_of"]
@@ -155,10 +155,11 @@ class Cache:
         self._tick += 1
         self._removed.pop(key, None)
         self._unindex(key)
-        resource, problem = _read(manifest)
-        self._entries[key] = CachedResource(manifest, resource, problem, references_of(manifest), version, self._tick)
+        kept = trimmed(manifest)
+        resource, problem = _read(kept)
+        self._entries[key] = CachedResource(kept, resource, problem, references_of(kept), version, self._tick)
         self._index(key)
-        same = before is not None and _wanted_state(before.manifest) == _wanted_state(manifest)
+        same = before is not None and _wanted_state(before.manifest) == _wanted_state(kept)
         return ResourceChange.STATUS if same else ResourceChange.SPEC
 
     def remove(self, key: ResourceKey, version: Version | None = None) -> bool:

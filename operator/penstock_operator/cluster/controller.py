@@ -17,7 +17,7 @@ from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeE
 from penstock_operator.cluster.cache import KIND_NAMES, Cache, ResourceChange, ResourceKey, key_of
 from penstock_operator.cluster.versions import version_of
 from penstock_operator.cluster.work_queue import Priority, WorkQueue
-from penstock_operator.manifest import Manifest, dig
+from penstock_operator.manifest import Manifest, dig, trimmed
 from penstock_operator.metrics import Metrics
 from penstock_operator.plans.decisions import Retry
 
@@ -209,4 +209,4 @@ class Controller:
 async def _list_namespaces(kube: ApiServer, kind: str, namespaces: tuple[str, ...]) -> AsyncIterator[Manifest]:
     for namespace in namespaces or (None,):
         async for manifest in kube.list(API_RESOURCES[kind], namespace):
-            yield manifest
+            yield trimmed(manifest)

@@ -107,8 +107,8 @@ class BrokerReconciler:
         if broker.metadata.deletion_timestamp is not None:
             # The operator puts no finalizer on a Broker: the cluster removes the children and keeps the volumes as the
             # spec says.
-            self.forget(key)
             await self.sessions.drop(broker.key)
+            self.forget(key)
             return None
         now = self.clock()
         observed = await observe_children(self.kube, broker)
@@ -142,13 +142,14 @@ class BrokerReconciler:
         )
 
     def forget(self, key: ResourceKey) -> None:
-        """The Broker is gone, or about to go."""
+        """The Broker is gone, or about to go; its session has ended."""
+        self.findings.pop(key, None)
         self.shared_lag.withdraw(BrokerName(key.namespace, key.name))
 
     def _offer(self, key: ResourceKey, broker: Broker, keys: Credentials) -> None:
         """Tell the operator's lag job what it has to know of this Broker."""
         if not is_member(broker):
-            self.forget(key)
+            self.shared_lag.withdraw(BrokerName(key.namespace, key.name))
             return
         member = Member(
             broker=BrokerName(key.namespace, key.name),

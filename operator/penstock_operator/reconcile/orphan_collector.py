@@ -39,8 +39,12 @@ class OrphanCollector:
     _missing_since: dict[ResourceKey, dict[Claim, float]] = field(default_factory=dict[ResourceKey, dict[Claim, float]])
 
     async def run(self) -> None:
-        """Look for orphans on every connected broker once."""
-        for key in self.cache.all("Broker"):
+        """Look for orphans on every connected broker once; what is known of Brokers that are gone is forgotten."""
+        brokers = self.cache.all("Broker")
+        for memory in (self._missing_since, self.findings):
+            for key in memory.keys() - set(brokers):
+                del memory[key]
+        for key in brokers:
             session = self.sessions.get(f"{key.namespace}/{key.name}")
             if session is not None and session.reach is Reach.CONNECTED:
                 await self._look(key, session)

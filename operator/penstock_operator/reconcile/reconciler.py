@@ -73,8 +73,8 @@ class Reconciler:
         entry = self.cache.get(key)
         if entry is None:
             if key.kind == "Broker":
-                self.brokers.forget(key)
                 await self.sessions.drop(f"{key.namespace}/{key.name}")
+                self.brokers.forget(key)
             return Retry.RESYNC
         match entry.resource:
             case None:

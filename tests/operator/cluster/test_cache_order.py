@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import pytest
@@ -148,7 +149,7 @@ STEPS = st.one_of(
 
 @hypothesis_settings(max_examples=EXAMPLES, deadline=None)
 @given(st.lists(STEPS, min_size=4, max_size=40), st.randoms(use_true_random=False))
-def test_any_interleaving_ends_with_the_newest(steps: list[tuple[str, Any]], random: Any) -> None:
+def test_any_interleaving_ends_with_the_newest(steps: list[tuple[str, Any]], random: Random) -> None:
     """Events are told in any order, more than once, or never; an own write is told like an event of its result."""
     server, cache = Server(), Cache()
     lists: list[tuple[int, list[Any]]] = []
@@ -170,7 +171,7 @@ def test_any_interleaving_ends_with_the_newest(steps: list[tuple[str, Any]], ran
             assert number >= newest.get(key, 0), "an older state replaced a newer one"
             newest[key] = number
     cache.end_list("Subscription", cache.begin_list(), server.list(), ())
-    late = [*server.told]
+    late: list[tuple[str, Any]] = [*server.told]
     random.shuffle(late)
     for kind, manifest in late:
         deliver(cache, kind, manifest)

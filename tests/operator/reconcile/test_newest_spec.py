@@ -1,6 +1,4 @@
-"""What happens to a resource while it is being reconciled: nothing is declared from its old spec, and the cache keeps the
-newest state.
-"""
+"""A resource changes while it is being reconciled: nothing is declared from its old spec, and the newest state is kept."""
 
 from __future__ import annotations
 
