@@ -193,8 +193,12 @@ async def test_a_quiet_world_costs_no_write() -> None:
 async def test_nothing_is_asked_of_the_predecessor_of_a_broker() -> None:
     again = [("delete", "main"), ("apply", "main"), ("list", None), ("step", 20)]
     world = World()
-    await play([*BEGUN, ("list", None), ("step", 20), *again], world)
+    await play([*BEGUN, ("list", None), ("step", 20)], world)
+    del world.broker.exchanges["orders"]
+    await play(again, world)
     assert ready_reason(world, "Broker", "main") == "PredecessorLeaving"
+    assert "orders" not in world.broker.exchanges
+    await play([("time", 130), ("step", 20)], world)
     assert {ready_reason(world, "Exchange", name) for name in ("orders", "parcels")} == {"BrokerUnreachable"}
     await world.calm_down()
     assert ready_reason(world, "Broker", "main") == "PodNotReady"

@@ -159,7 +159,10 @@ EVERY: dict[str, tuple[Any, Seen]] = {
     "a-broker-nobody-has-seen": (unseen("Broker"), Seen("InProgress", "Progressing", "Waiting for")),
     "declared": (subscribed(), Seen("Current", "Healthy", "Declared on the broker.")),
     "declared-and-edited-since": (edited(subscribed()), Seen("InProgress", "Progressing", "Waiting for the operator")),
-    "the-broker-is-away": (subscribed(Reach.UNREACHABLE), Seen("InProgress", "Progressing", "It does not answer.")),
+    "the-broker-is-away": (
+        subscribed(Reach.UNREACHABLE),
+        Seen("InProgress", "Progressing", "Broker main does not answer"),
+    ),
     "the-broker-is-stopped": (subscribed(Reach.STOPPED), Seen("InProgress", "Progressing", "scaled to zero")),
     "the-broker-is-too-new": (subscribed(Reach.NOT_UNDERSTOOD), Seen("Failed", "Degraded", "It does not answer.")),
     "refused-for-good": (subscribed(reply=WRONG), Seen("Failed", "Degraded", "At 3: no.")),

@@ -15,7 +15,7 @@ from support.resources import GOOD
 
 from penstock_operator.cluster import cache as cache_module
 from penstock_operator.cluster.cache import Cache, ResourceKey
-from penstock_operator.manifest import Manifest, trimmed
+from penstock_operator.manifest import Manifest, text_at, trimmed
 
 MAIN = ResourceKey("Broker", "shop", "main")
 CONDITION = {
@@ -84,14 +84,14 @@ def fields_of(written: object) -> dict[str, Any]:
     if isinstance(written, dict):
         return {f"f:{name}": fields_of(value) for name, value in cast(dict[str, object], written).items()}
     if isinstance(written, list):
-        return {
-            f'k:{{"type":"{cast(dict[str, object], it)["type"]}"}}' if isinstance(it, dict) else f'v:"{it}"': {
-                ".": {},
-                **fields_of(it),
-            }
-            for it in cast(list[object], written)
-        }
+        return {item_of(it): {".": {}, **fields_of(it)} for it in cast(list[object], written)}
     return {}
+
+
+def item_of(item: object) -> str:
+    """The form in which it records an item of a list: by its key, or by its value."""
+    kind = text_at(cast(Manifest, item), "type")
+    return f'v:"{item}"' if kind is None else f'k:{{"type":"{kind}"}}'
 
 
 def cached_bytes(count: int) -> int:

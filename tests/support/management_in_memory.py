@@ -73,12 +73,13 @@ class SessionInMemory:
     broker: BrokerInMemory
     state: BrokerState | None = None
     problem_sentence: str = "It is down."
+    has_tried: bool = True
     hurried: int = 0
     """How often it was told to connect without waiting."""
 
     @property
     def reach(self) -> Reach:
-        return Reach.CONNECTED if self.broker.is_up else Reach.UNREACHABLE
+        return Reach.CONNECTED if self.broker.is_up and self.has_tried else Reach.UNREACHABLE
 
     async def declare(self, entry: DeclareEntity) -> BrokerReply:
         self._check()
@@ -100,7 +101,7 @@ class SessionInMemory:
         self.hurried += 1
 
     def _check(self) -> None:
-        if not self.broker.is_up:
+        if self.reach is not Reach.CONNECTED:
             raise Unreachable("it is down")
 
 
@@ -110,6 +111,8 @@ class SessionsInMemory:
 
     broker: BrokerInMemory
     open: dict[str, SessionInMemory] = field(default_factory=dict[str, SessionInMemory])
+    connects: bool = True
+    """Whether a new session has connected at once; else it is still trying."""
 
     def get(self, broker: str) -> SessionInMemory | None:
         return self.open.get(broker)
@@ -118,8 +121,9 @@ class SessionsInMemory:
         self, broker: str, access: ManagementAccess, changed: Callable[[SessionChange], None]
     ) -> SessionInMemory:
         if broker not in self.open:
-            self.open[broker] = SessionInMemory(self.broker)
-            changed(SessionChange.REACH)
+            self.open[broker] = SessionInMemory(self.broker, has_tried=self.connects)
+            if self.connects:
+                changed(SessionChange.REACH if self.broker.is_up else SessionChange.LOST)
         return self.open[broker]
 
     async def drop(self, broker: str) -> None:

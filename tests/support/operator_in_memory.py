@@ -18,6 +18,7 @@ from penstock_operator.metrics import Metrics
 from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
 from penstock_operator.reconcile.orphan_collector import OrphanCollector
 from penstock_operator.reconcile.reconciler import Reconciler
+from penstock_operator.reconcile.write_pace import WritePace
 from penstock_operator.settings import OperatorSettings
 
 __all__ = ["World", "resource"]
@@ -38,6 +39,7 @@ class World:
     now: float = 0.0
     api: ApiServerInMemory = field(default_factory=ApiServerInMemory)
     broker: BrokerInMemory = field(default_factory=BrokerInMemory)
+    sessions: SessionsInMemory = field(init=False)
     controller: Controller = field(init=False)
     reconciler: Reconciler = field(init=False)
     collector: OrphanCollector = field(init=False)
@@ -47,7 +49,8 @@ class World:
     def __post_init__(self) -> None:
         cache = Cache()
         self.controller = Controller(cache, Metrics(), lambda: self.now, WorkQueue[ResourceKey]())
-        sessions = cast(BrokerSessions, SessionsInMemory(self.broker))
+        self.sessions = SessionsInMemory(self.broker)
+        sessions = cast(BrokerSessions, self.sessions)
         broker_reconciler = BrokerReconciler(
             self.api,
             cache,
@@ -61,6 +64,7 @@ class World:
         self.reconciler = Reconciler(
             self.api, cache, sessions, SETTINGS, "c1", broker_reconciler, self.clock, self.controller.enqueue
         )
+        self.reconciler.paced.pace = WritePace(1e9)
         self.collector = OrphanCollector(
             cache,
             sessions,
@@ -88,7 +92,8 @@ class World:
         """The operator reconciles this number of resources that are due."""
         for _ in range(count):
             if not await self.controller.reconcile_next(self.reconciler.reconcile):
-                return
+                break
+        await self.reconciler.paced.write_all()
 
     async def calm_down(self) -> None:
         """Everything is reachable again; lists are made and time passes."""

@@ -128,6 +128,13 @@ def not_connected(view: BrokerView, kind: str) -> StatusCondition | None:
             return StatusCondition(kind, ConditionStatus.FALSE, ConditionReason.BROKER_STOPPED, message)
         case Reach.NOT_UNDERSTOOD:
             return StatusCondition(kind, ConditionStatus.UNKNOWN, ConditionReason.OPERATOR_TOO_OLD, view.problem)
+        case Reach.UNREACHABLE if view.broker is not None:
+            # The sentence does not change with the error of each attempt, which would be a write for each resource.
+            message = (
+                f"Broker {view.broker.metadata.name} does not answer; its condition Available says why. This resource "
+                "is declared on it when it answers."
+            )
+            return StatusCondition(kind, ConditionStatus.UNKNOWN, ConditionReason.BROKER_UNREACHABLE, message)
         case Reach.ABSENT | Reach.UNREADABLE | Reach.DELETING | Reach.UNREACHABLE:
             return StatusCondition(kind, ConditionStatus.UNKNOWN, ConditionReason.BROKER_UNREACHABLE, view.problem)
         case _:

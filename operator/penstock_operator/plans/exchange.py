@@ -15,7 +15,7 @@ from penstock_api.resources import Exchange
 from penstock_operator import names
 from penstock_operator.children.services import exchange_service
 from penstock_operator.manifest import Manifest
-from penstock_operator.plans import acceptance, conditions, deletion
+from penstock_operator.plans import acceptance, conditions, deletion, outage
 from penstock_operator.plans.acceptance import (
     ACCEPTED,
     broker_not_usable,
@@ -37,6 +37,7 @@ from penstock_operator.plans.decisions import (
     ChildState,
     Decision,
     DeclareEntity,
+    KeepStatus,
     RemoveFinalizer,
     Report,
     Retry,
@@ -100,6 +101,8 @@ def plan_exchange(view: ExchangeView) -> Decision:
         return _report(view, _leaving(view), retry=Retry.BACKOFF)
     unknown = not_connected(view.broker, "Declared")
     if unknown is not None:
+        if outage.keeps_status(view.broker, view.resource, "Declared"):
+            return KeepStatus()
         return _report(view, ACCEPTED, unknown)
     if view.reply is None:
         body = wanted(view)

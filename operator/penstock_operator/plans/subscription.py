@@ -20,7 +20,7 @@ from penstock_operator import names
 from penstock_operator.children import scale_secret
 from penstock_operator.children.scale_secret import ScaleAccess
 from penstock_operator.manifest import Manifest, items_of
-from penstock_operator.plans import acceptance, conditions, deletion
+from penstock_operator.plans import acceptance, conditions, deletion, outage
 from penstock_operator.plans.acceptance import (
     ACCEPTED,
     broker_not_usable,
@@ -43,6 +43,7 @@ from penstock_operator.plans.decisions import (
     ChildState,
     Decision,
     DeclareEntity,
+    KeepStatus,
     RemoveFinalizer,
     Report,
     Retry,
@@ -97,6 +98,8 @@ def plan_subscription(view: SubscriptionView) -> Decision:
         return AddFinalizer()
     unknown = not_connected(view.broker, "Bound")
     if unknown is not None:
+        if outage.keeps_status(view.broker, view.resource, "Bound"):
+            return KeepStatus()
         return _report(view, ACCEPTED, unknown)
     if view.reply is None:
         body = wanted(view)

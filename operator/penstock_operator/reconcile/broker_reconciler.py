@@ -37,6 +37,7 @@ from penstock_operator.children.stateful_set import (
 from penstock_operator.cluster.api_server import ApiServer
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.manifest import Manifest, dig, text_at
+from penstock_operator.plans import outage
 from penstock_operator.plans.broker_health import is_serving
 from penstock_operator.plans.broker_report import report_broker
 from penstock_operator.plans.broker_view import BrokerReportView
@@ -70,8 +71,18 @@ class BrokerFindings:
     """What is known about the tokens that its observer accepts; None: it has not been asked."""
     scale_access: ScaleAccess | None = None
     """What the tokens of single subscriptions are made with; None: its Secrets have not been read yet."""
+    unreachable_since: datetime | None = None
+    """Since when the broker does not answer; None: it does, or it is not known yet."""
+    has_answered: bool = False
+    """Whether it has answered since this operator started."""
+    is_out: bool = False
+    """Whether it has not answered for so long that all its resources must say so."""
     pending_removals: set[str] = field(default_factory=set[str])
     """uids of deleted resources whose entities the broker could not be asked to remove."""
+
+    def answers(self) -> None:
+        """The broker answers."""
+        self.has_answered, self.unreachable_since, self.is_out = True, None, False
 
     @property
     def scale(self) -> ScaleAccess | None:
@@ -99,7 +110,8 @@ class BrokerReconciler:
     """What the operator's one lag job has to know of Brokers, and what is known of it."""
 
     async def reconcile(self, key: ResourceKey, broker: Broker) -> Report | None:
-        """Reconcile the Broker, and return the status to write; None if it is being deleted.
+        """Reconcile the Broker, and return the status to write; None if it is being deleted, or if the status stays as
+        it is until the first attempt to connect has ended.
 
         Raises:
             KubeError: the API server refused.
@@ -130,6 +142,9 @@ class BrokerReconciler:
             # The children stay as they are, but Exchanges and Subscriptions are still declared on the broker.
             await self._keep_session(key, broker, observed, keys)
         self._hurry_session(broker, observed)
+        self._note_outage(key, broker, now)
+        if self._is_connecting(broker):
+            return None
         view = await self._view(key, broker, observed, pinned, now)
         return report_broker(
             replace(
@@ -257,9 +272,36 @@ class BrokerReconciler:
         if session is not None and session.reach is Reach.UNREACHABLE and serves:
             session.try_soon()
 
+    def _note_outage(self, key: ResourceKey, broker: Broker, now: datetime) -> None:
+        """Note since when the broker does not answer; if that is too long, what is declared on it has to say so."""
+        found = self.findings.setdefault(key, BrokerFindings())
+        session = self.sessions.get(broker.key)
+        if broker.spec.replicas == 0:
+            found.unreachable_since, found.is_out = None, False
+        elif session is not None and session.reach is not Reach.UNREACHABLE:
+            found.answers()
+        elif session is None or session.has_tried:
+            since = now if found.has_answered else outage.began(broker, now)
+            found.unreachable_since = found.unreachable_since or since
+            was_out, found.is_out = found.is_out, outage.is_over_grace(found.unreachable_since, now)
+            if found.is_out and not was_out:
+                self.enqueue_with_dependents(key)
+
+    def _is_connecting(self, broker: Broker) -> bool:
+        """Whether the operator has just started to connect, and the status already says something about this spec."""
+        session = self.sessions.get(broker.key)
+        shown = [it for it in broker.status.conditions if it.type == "Available"]
+        is_current = any(it.observed_generation == broker.metadata.generation for it in shown)
+        return session is not None and not session.has_tried and is_current
+
     def _session_changed(self, key: ResourceKey, change: SessionChange) -> None:
         match change:
+            case SessionChange.LOST:
+                self.enqueue(key)
             case SessionChange.REACH:
+                found = self.findings.get(key)
+                if found is not None:
+                    found.answers()
                 self.enqueue_with_dependents(key)
                 if self.findings.setdefault(key, BrokerFindings()).pending_removals:
                     self.resync_soon()

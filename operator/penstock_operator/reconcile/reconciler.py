@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar, assert_never, cast
 
@@ -21,6 +21,7 @@ from penstock_operator.children.metadata import belongs_to_predecessor, is_ours
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Conflict, api_resource_of
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
 from penstock_operator.manifest import Manifest, dig
+from penstock_operator.plans import outage
 from penstock_operator.plans.conditions import ConditionStatus
 from penstock_operator.plans.decisions import (
     AddFinalizer,
@@ -31,6 +32,7 @@ from penstock_operator.plans.decisions import (
     Decision,
     DeclareEntity,
     DeleteEntity,
+    KeepStatus,
     Reach,
     RemoveFinalizer,
     Report,
@@ -41,6 +43,7 @@ from penstock_operator.plans.subscription import SubscriptionView, plan_subscrip
 from penstock_operator.plans.unreadable import UnreadableView, plan_unreadable
 from penstock_operator.reconcile import status
 from penstock_operator.reconcile.broker_reconciler import BrokerFindings, BrokerReconciler
+from penstock_operator.reconcile.paced_status import PacedStatus
 from penstock_operator.settings import OperatorSettings
 
 __all__ = ["Reconciler"]
@@ -63,6 +66,12 @@ class Reconciler:
     clock: Callable[[], datetime]
     enqueue: Callable[[ResourceKey], None]
     """Put another resource into the work queue."""
+    paced: PacedStatus = field(init=False)
+    """Writes what changes in all resources of a Broker at the same time."""
+
+    def __post_init__(self) -> None:
+        """Make the writer."""
+        self.paced = PacedStatus(self.kube, self.cache, self.clock, self.enqueue)
 
     async def reconcile(self, key: ResourceKey) -> Retry:
         """Reconcile one resource, and return when to reconcile it again.
@@ -148,10 +157,17 @@ class Reconciler:
                     if decision.is_removal_pending:
                         self._note_pending_removal(view.resource)
                     return await self._release(key, manifest, decision)
+                case KeepStatus():
+                    self.paced.withdraw(key)
+                    return Retry.RESYNC
                 case Report():
                     if _is_ready(decision) and not status.is_ready(manifest):
                         for dependent in self.cache.dependents(key):
                             self.enqueue(dependent)
+                    if _is_paced(view.resource, decision):
+                        self.paced.offer(key, view.resource, decision)
+                        return decision.retry
+                    self.paced.withdraw(key)
                     return await self._write(key, manifest, view.resource, decision)
                 case _:
                     assert_never(decision)
@@ -177,14 +193,16 @@ class Reconciler:
         if broker.spec.replicas == 0:
             return BrokerView(reach=Reach.STOPPED, broker=broker)
         session = self.sessions.get(broker.key)
+        found = self.brokers.findings.get(ResourceKey("Broker", namespace, name), BrokerFindings())
         if session is None:
             problem = f"The Broker {name} is not running yet."
-            return BrokerView(reach=Reach.UNREACHABLE, broker=broker, problem=problem)
+            return BrokerView(reach=Reach.UNREACHABLE, broker=broker, problem=problem, is_out=found.is_out)
         state = session.state
         return BrokerView(
             reach=session.reach,
             broker=broker,
             problem=session.problem_sentence,
+            is_out=found.is_out,
             version="" if state is None else state.version,
             understands=None if state is None or state.understands is None else frozenset(state.understands),
         )
@@ -290,6 +308,15 @@ def _renewed(view: ViewT, manifest: Manifest) -> ViewT:
 def _finalizers(manifest: Manifest) -> list[str]:
     found = dig(manifest, "metadata", "finalizers")
     return [str(name) for name in cast(list[object], found)] if isinstance(found, list) else []
+
+
+def _is_paced(resource: Exchange | Subscription, report: Report) -> bool:
+    """Whether a report says only what all resources of the Broker say at the same time, or that this is over."""
+    metadata, shown = resource.metadata, resource.status
+    if metadata.deletion_timestamp is not None or shown.observed_generation != metadata.generation:
+        return False
+    ready = next((str(it.reason) for it in report.conditions if it.type == "Ready"), "")
+    return not outage.OF_THE_BROKER.isdisjoint({ready, outage.ready_reason(shown.conditions)})
 
 
 def _is_ready(report: Report) -> bool:

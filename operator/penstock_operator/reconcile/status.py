@@ -115,13 +115,19 @@ def unparsable(manifest: Manifest, report: Report, now: datetime) -> Manifest:
 
 
 async def write(
-    kube: ApiServer, manifest: Manifest, resource: AnyResource, report: Report, now: datetime
+    kube: ApiServer,
+    manifest: Manifest,
+    resource: AnyResource,
+    report: Report,
+    now: datetime,
+    *,
+    with_events: bool = True,
 ) -> Manifest | None:
     """Write the report if it differs from the status; the object as it is then, None if nothing was written."""
     status = wanted(resource, report, now)
     if not differs(manifest, status):
         return None
-    new_events = events(manifest, report, now)
+    new_events = events(manifest, report, now) if with_events else []
     result = await kube.apply_status(manifest, status, names.MANAGER)
     try:
         for event in new_events:

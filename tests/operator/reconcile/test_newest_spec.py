@@ -1,4 +1,4 @@
-"""A resource changes while it is being reconciled: nothing is declared from its old spec, and the newest state is kept."""
+"""A resource changes while it is reconciled: nothing is declared from its old spec, and the newest state is kept."""
 
 from __future__ import annotations
 
