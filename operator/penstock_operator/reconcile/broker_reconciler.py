@@ -110,8 +110,8 @@ class BrokerReconciler:
     """What the operator's one lag job has to know of Brokers, and what is known of it."""
 
     async def reconcile(self, key: ResourceKey, broker: Broker) -> Report | None:
-        """Reconcile the Broker, and return the status to write; None if it is being deleted, or if the status stays as
-        it is until the first attempt to connect has ended.
+        """Reconcile the Broker, and return the status to write; None if it is being deleted or has just changed, or if
+        the status stays as it is until the first attempt to connect has ended.
 
         Raises:
             KubeError: the API server refused.
@@ -123,7 +123,18 @@ class BrokerReconciler:
             self.forget(key)
             return None
         now = self.clock()
+        try:
+            return await self._reconcile(key, broker, now)
+        finally:
+            # An outage shows also if the API server refuses something else.
+            self._note_outage(key, broker, now)
+
+    async def _reconcile(self, key: ResourceKey, broker: Broker, now: datetime) -> Report | None:
         observed = await observe_children(self.kube, broker)
+        if self._is_outdated(key, broker):
+            # Another pass begins with the newer spec.
+            self.enqueue(key)
+            return None
         pinned = self._pin(broker, observed)
         keys = self._credentials(key, broker, observed, now)
         wanted = self._wanted(broker, pinned, keys, observed)
@@ -142,7 +153,6 @@ class BrokerReconciler:
             # The children stay as they are, but Exchanges and Subscriptions are still declared on the broker.
             await self._keep_session(key, broker, observed, keys)
         self._hurry_session(broker, observed)
-        self._note_outage(key, broker, now)
         if self._is_connecting(broker):
             return None
         view = await self._view(key, broker, observed, pinned, now)
@@ -271,6 +281,13 @@ class BrokerReconciler:
         serves = is_serving(observed.get("Pod", f"{broker.metadata.name}-0"))
         if session is not None and session.reach is Reach.UNREACHABLE and serves:
             session.try_soon()
+
+    def _is_outdated(self, key: ResourceKey, broker: Broker) -> bool:
+        """Whether the Broker was changed since this pass began, or is another one of the same name now."""
+        entry, metadata = self.cache.get(key), broker.metadata
+        if entry is None:
+            return False
+        return (entry.version.uid, entry.version.generation) != (metadata.uid, metadata.generation)
 
     def _note_outage(self, key: ResourceKey, broker: Broker, now: datetime) -> None:
         """Note since when the broker does not answer; if that is too long, what is declared on it has to say so."""

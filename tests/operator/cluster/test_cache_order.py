@@ -158,7 +158,7 @@ def test_any_interleaving_ends_with_the_newest(steps: list[tuple[str, Any]], ran
         match verb:
             case "tell":
                 if server.told:
-                    deliver(cache, *server.told[argument % len(server.told)])
+                    deliver(cache, *server.told[int(argument) % len(server.told)])
             case "begin":
                 lists.append((cache.begin_list(), server.list()))
             case "end":

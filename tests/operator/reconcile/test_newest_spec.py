@@ -9,6 +9,7 @@ from typing import Any
 from support.api_server_in_memory import ApiServerInMemory
 from support.operator_in_memory import World, resource
 
+from penstock_operator.cluster.api_server import ApiResource
 from penstock_operator.cluster.cache import ResourceKey
 from penstock_operator.manifest import Manifest
 
@@ -17,15 +18,15 @@ ORDERS = ResourceKey("Exchange", "shop", "orders")
 
 @dataclass(slots=True)
 class EventfulApiServer(ApiServerInMemory):
-    """While the Service of the Exchange is applied, something happens."""
+    """While the first object is read, something happens."""
 
     meanwhile: Callable[[], None] | None = None
 
-    async def apply(self, manifest: Manifest) -> Manifest:
+    async def get(self, kind: ApiResource, namespace: str | None, name: str) -> Manifest | None:
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             meanwhile()
-        return await ApiServerInMemory.apply(self, manifest)
+        return await ApiServerInMemory.get(self, kind, namespace, name)
 
 
 async def begun() -> tuple[World, EventfulApiServer]:
@@ -70,6 +71,22 @@ async def test_a_resource_that_is_being_deleted_or_gone_is_not_declared() -> Non
         api.meanwhile = delete
         await reconcile(world)
         assert world.broker.exchanges == {}
+
+
+async def test_children_are_not_made_from_the_old_spec_of_a_broker() -> None:
+    world, api = await begun()
+    applied: int = api.applied
+
+    def edit() -> None:
+        api.user_applies(resource("Broker", "main", replicas=0))
+        world.tell(len(api.events))
+
+    api.meanwhile = edit
+    await world.reconciler.reconcile(ResourceKey("Broker", "shop", "main"))
+    assert api.applied == applied
+    await world.reconcile_next(10)
+    stateful_set = api.objects["StatefulSet", "shop", "main"]
+    assert stateful_set["spec"]["replicas"] == 0
 
 
 async def test_a_pass_that_writes_nothing_puts_nothing_back() -> None:

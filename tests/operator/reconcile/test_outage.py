@@ -204,6 +204,15 @@ async def test_a_missing_exchange_is_told_also_while_the_broker_is_away() -> Non
     assert reason(world, ResourceKey("Subscription", "shop", "s0")) == "ExchangeNotFound"
 
 
+async def test_it_shows_also_while_the_api_server_refuses_something_else() -> None:
+    world = await begun(1)
+    (billing,) = world.controller.cache.all("Subscription")
+    world.api.failing = True
+    go_down(world)
+    await pass_seconds(world, 160)
+    assert ready(world, billing) == UNREACHABLE
+
+
 async def test_a_broker_without_a_session_shows_after_the_grace_too() -> None:
     """The operator does not get as far as a session, because an object of another owner has a name that it needs."""
     before = await begun(1)
