@@ -12,26 +12,26 @@ docs/decisions/096-unreadable-resources.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
+from typing import Final, TypeVar
 
 from penstock_api import declaration
 from penstock_api.resources import AnyResource, Broker, Exchange, InvalidManifest, Subscription, parse
+from penstock_operator.cluster.reference_index import ReferenceIndex
 from penstock_operator.cluster.references import References, references_of
+from penstock_operator.cluster.resource_key import KIND_NAMES, KindName, ResourceKey, key_of
 from penstock_operator.cluster.versions import Version, is_older, version_of
-from penstock_operator.manifest import Manifest, dig, text_at, trimmed
+from penstock_operator.manifest import Manifest, dig, trimmed
 from penstock_operator.plans.acceptance import is_allowed, oldest
 
-__all__ = ["Cache", "CachedResource", "KindName", "ResourceChange", "ResourceKey", "key_of"]
+__all__ = ["KIND_NAMES", "Cache", "CachedResource", "KindName", "ResourceChange", "ResourceKey", "key_of"]
 
-KindName = Literal["Broker", "Exchange", "Subscription"]
 REMEMBERED_REMOVALS: Final = 10_000
 """So many resources that were removed last do not come back by a watch event that is late; later ones are seen by the
 next list.
 """
-KIND_NAMES: Final[tuple[KindName, ...]] = ("Broker", "Exchange", "Subscription")
 
 
 class ResourceChange(Enum):
@@ -42,17 +42,6 @@ class ResourceChange(Enum):
     """Only what the operator itself writes, such as the status; the resource need not be reconciled."""
     SPEC = "Spec"
     """The resource is new, or another client changed it; it must be reconciled."""
-
-
-class ResourceKey(NamedTuple):
-    """The key of one resource: kind, namespace and name."""
-
-    kind: KindName
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +59,6 @@ class CachedResource:
     """Which state of it this is."""
     tick: int
     """The number of the change that brought it."""
-
-
-def key_of(manifest: Manifest) -> ResourceKey:
-    """The key of a Broker, Exchange or Subscription."""
-    kind = cast(KindName, manifest["kind"])
-    return ResourceKey(
-        kind, text_at(manifest, "metadata", "namespace") or "", text_at(manifest, "metadata", "name") or ""
-    )
-
-
-class _DeclaredEntity(NamedTuple):
-    """An exchange or a queue on a broker, as a resource declares it."""
-
-    broker: ResourceKey
-    kind: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +83,7 @@ class Cache:
     was deleted before.
     """
     _tick: int = 0
-    _by_broker: dict[ResourceKey, set[ResourceKey]] = field(default_factory=dict[ResourceKey, set[ResourceKey]])
-    _by_exchange: dict[ResourceKey, set[ResourceKey]] = field(default_factory=dict[ResourceKey, set[ResourceKey]])
-    _by_entity: dict[_DeclaredEntity, set[ResourceKey]] = field(default_factory=dict[_DeclaredEntity, set[ResourceKey]])
+    _index: ReferenceIndex = field(default_factory=ReferenceIndex)
     _unreadable: set[ResourceKey] = field(default_factory=set[ResourceKey])
     is_complete: bool = False
     """Whether all kinds were listed once; before that, a resource that is not here may still exist."""
@@ -157,8 +128,11 @@ class Cache:
         self._unindex(key)
         kept = trimmed(manifest)
         resource, problem = _read(kept)
-        self._entries[key] = CachedResource(kept, resource, problem, references_of(kept), version, self._tick)
-        self._index(key)
+        references = references_of(kept)
+        self._entries[key] = CachedResource(kept, resource, problem, references, version, self._tick)
+        self._index.add(key, references)
+        if resource is None:
+            self._unreadable.add(key)
         same = before is not None and _wanted_state(before.manifest) == _wanted_state(kept)
         return ResourceChange.STATUS if same else ResourceChange.SPEC
 
@@ -249,23 +223,22 @@ class Cache:
 
     def exchanges_of(self, broker: ResourceKey) -> list[Exchange]:
         """The Exchanges that name the Broker."""
-        found = (_as_kind(Exchange, self._entries.get(key)) for key in self._by_broker.get(broker, ()))
+        found = (_as_kind(Exchange, self._entries.get(key)) for key in self._index.naming(broker))
         return [exchange for exchange in found if exchange is not None]
 
     def subscriptions_of(self, broker: ResourceKey) -> list[Subscription]:
         """The Subscriptions that name the Broker."""
-        found = (_as_kind(Subscription, self._entries.get(key)) for key in self._by_broker.get(broker, ()))
+        found = (_as_kind(Subscription, self._entries.get(key)) for key in self._index.naming(broker))
         return [subscription for subscription in found if subscription is not None]
 
     def declaring_same_entity(self, key: ResourceKey) -> list[ResourceKey]:
         """The keys of all resources that declare the same entity on the same Broker as this one, itself included."""
         entry = self._entries.get(key)
-        entity = None if entry is None else _declared_entity(key, entry.references)
-        return [] if entity is None else sorted(self._by_entity.get(entity, ()))
+        return [] if entry is None else sorted(self._index.declaring_same(key, entry.references))
 
     def naming(self, broker: ResourceKey) -> list[CachedResource]:
         """The Exchanges and Subscriptions that name the Broker, also those that can't be parsed."""
-        return [self._entries[key] for key in self._by_broker.get(broker, ())]
+        return [self._entries[key] for key in self._index.naming(broker)]
 
     def is_unreadable(self, key: ResourceKey) -> bool:
         """Whether the resource exists and can't be parsed."""
@@ -283,8 +256,7 @@ class Cache:
 
     def dependents(self, key: ResourceKey) -> list[ResourceKey]:
         """The keys of the resources that refer to this one."""
-        index = self._by_broker if key.kind == "Broker" else self._by_exchange
-        return sorted(index.get(key, ()))
+        return sorted(self._index.naming(key))
 
     def affected(self, key: ResourceKey) -> set[ResourceKey]:
         """The keys of the resources to reconcile when this one changes or is deleted; call it before `remove`."""
@@ -297,38 +269,11 @@ class Cache:
                 found.add(ResourceKey("Exchange", exchange.metadata.namespace, exchange.metadata.name))
         return found - {key}
 
-    def _index(self, key: ResourceKey) -> None:
-        entry = self._entries[key]
-        if entry.resource is None:
-            self._unreadable.add(key)
-        for index, at in self._places(key, entry.references):
-            index.setdefault(at, set()).add(key)
-
     def _unindex(self, key: ResourceKey) -> None:
         entry = self._entries.get(key)
-        if entry is None:
-            return
-        self._unreadable.discard(key)
-        for index, at in self._places(key, entry.references):
-            index[at].discard(key)
-            if not index[at]:
-                del index[at]
-
-    def _places(self, key: ResourceKey, references: References) -> Iterator[tuple[dict[Any, set[ResourceKey]], object]]:
-        """The indexes that must have a resource, and where in each."""
-        entity = _declared_entity(key, references)
-        if entity is not None:
-            yield self._by_entity, entity
-        if references.broker is not None:
-            yield self._by_broker, ResourceKey("Broker", *references.broker)
-        if references.exchange is not None:
-            yield self._by_exchange, ResourceKey("Exchange", *references.exchange)
-
-
-def _declared_entity(key: ResourceKey, references: References) -> _DeclaredEntity | None:
-    if references.broker is None or references.entity is None:
-        return None
-    return _DeclaredEntity(ResourceKey("Broker", *references.broker), key.kind, references.entity)
+        if entry is not None:
+            self._index.discard(key, entry.references)
+            self._unreadable.discard(key)
 
 
 ResourceT = TypeVar("ResourceT", Broker, Exchange, Subscription)
