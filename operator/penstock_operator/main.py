@@ -94,6 +94,7 @@ async def _run_tasks(
     tasks = [
         asyncio.create_task(controller.resync(kube, settings.namespaces, settings.resync_seconds, collector.run)),
         asyncio.create_task(lag_reader.run(settings.lag_seconds)),
+        asyncio.create_task(reconciler.paced.run()),
         *(asyncio.create_task(controller.run_worker(reconciler.reconcile)) for _ in range(settings.workers)),
     ]
     if settings.lag_job is not None:

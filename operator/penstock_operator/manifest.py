@@ -6,11 +6,14 @@ A field that is missing, or that has another type than asked for, is read as Non
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Final, cast
 
-__all__ = ["Manifest", "dig", "items_of", "text_at"]
+__all__ = ["Manifest", "dig", "items_of", "text_at", "trimmed"]
 
 Manifest = dict[str, object]
+
+_RECORDS: Final = "managedFields"
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def dig(node: object, *path: str) -> object:
@@ -34,3 +37,19 @@ def items_of(manifest: Mapping[str, object] | None, *path: str) -> list[Manifest
     if not isinstance(value, list):
         return []
     return [cast(Manifest, item) for item in cast(list[object], value) if isinstance(item, dict)]
+
+
+def trimmed(manifest: Manifest) -> Manifest:
+    """The object without the records that the API server and kubectl keep in it about who wrote which field. Nothing
+    here reads them, and they are larger than the rest of a Subscription.
+    """
+    metadata = manifest.get("metadata")
+    if not isinstance(metadata, dict):
+        return manifest
+    kept = {name: value for name, value in cast(Manifest, metadata).items() if name != _RECORDS}
+    annotations = kept.get("annotations")
+    if isinstance(annotations, dict) and _LAST_APPLIED in annotations:
+        kept["annotations"] = {
+            name: text for name, text in cast(Manifest, annotations).items() if name != _LAST_APPLIED
+        }
+    return {**manifest, "metadata": kept}

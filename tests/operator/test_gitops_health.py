@@ -31,6 +31,7 @@ from penstock_operator.plans.decisions import BrokerReply, BrokerView, ChildStat
 from penstock_operator.plans.exchange import ExchangeView
 from penstock_operator.plans.lag_service import LagService
 from penstock_operator.plans.subscription import SubscriptionView
+from penstock_operator.plans.unreadable import UnreadableView, plan_unreadable
 from penstock_operator.reconcile import status
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "gitops.md").read_text()
@@ -158,7 +159,10 @@ EVERY: dict[str, tuple[Any, Seen]] = {
     "a-broker-nobody-has-seen": (unseen("Broker"), Seen("InProgress", "Progressing", "Waiting for")),
     "declared": (subscribed(), Seen("Current", "Healthy", "Declared on the broker.")),
     "declared-and-edited-since": (edited(subscribed()), Seen("InProgress", "Progressing", "Waiting for the operator")),
-    "the-broker-is-away": (subscribed(Reach.UNREACHABLE), Seen("InProgress", "Progressing", "It does not answer.")),
+    "the-broker-is-away": (
+        subscribed(Reach.UNREACHABLE),
+        Seen("InProgress", "Progressing", "Broker main does not answer"),
+    ),
     "the-broker-is-stopped": (subscribed(Reach.STOPPED), Seen("InProgress", "Progressing", "scaled to zero")),
     "the-broker-is-too-new": (subscribed(Reach.NOT_UNDERSTOOD), Seen("Failed", "Degraded", "It does not answer.")),
     "refused-for-good": (subscribed(reply=WRONG), Seen("Failed", "Degraded", "At 3: no.")),
@@ -228,6 +232,17 @@ def test_stalled_is_never_there_with_ready_true() -> None:
 
 def test_what_cannot_be_read_has_failed() -> None:
     manifest = manifest_of("Subscription", {"invented": 1}, None, {})
-    manifest["status"] = status.unparsable(manifest, "invented: there is no such field.", NOW)
-    assert (of_kstatus(manifest), of_argo(manifest)) == ("Failed", ("Degraded", "invented: there is no such field."))
+    report = plan_unreadable(
+        UnreadableView(
+            problem="invented: there is no such field",
+            is_deleting=False,
+            has_finalizer=True,
+            is_forced=False,
+            is_broker_gone=False,
+        )
+    )
+    assert isinstance(report, Report)
+    manifest["status"] = status.unparsable(manifest, report, NOW)
+    message = "invented: there is no such field. Install the CRDs and the operator of the same version."
+    assert (of_kstatus(manifest), of_argo(manifest)) == ("Failed", ("Degraded", message))
     assert conditions.timestamp(NOW) == manifest["status"]["conditions"][0]["lastTransitionTime"]

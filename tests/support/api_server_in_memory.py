@@ -8,6 +8,7 @@ those that it wrote before.
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -36,6 +37,8 @@ class ApiServerInMemory:
     """Whether applying fails."""
     written: int = 0
     """Status writes."""
+    writes: Counter[str] = field(default_factory=Counter[str])
+    """Status writes and Events, by the kind that they are about."""
     applied: int = 0
     """Objects that were applied."""
     deleted: list[Name] = field(default_factory=list[Name])
@@ -77,6 +80,7 @@ class ApiServerInMemory:
         kept = {key: value for key, value in before.items() if (key == "lag") is not lag}
         there["status"] = {**kept, **wanted, "conditions": [*others, *wanted["conditions"]]}
         self.written += 1
+        self.writes[_name(resource)[0]] += 1
         return self._touch(there)
 
     async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
@@ -90,6 +94,7 @@ class ApiServerInMemory:
         return self._touch(there)
 
     async def create(self, manifest: Manifest) -> Manifest:
+        self.writes[cast(Any, manifest)["involvedObject"]["kind"]] += 1
         return manifest
 
     async def delete(self, manifest: Manifest) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from penstock_api.management import EntityType, ExchangeDeclaration, SubscriptionDeclaration
@@ -12,6 +12,7 @@ from penstock_operator.brokers.management import ManagementAccess, Unreachable
 from penstock_operator.brokers.sessions import SessionChange
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
+from penstock_operator.plans.orphans import MarkedEntity
 
 __all__ = ["BrokerInMemory", "SessionInMemory", "SessionsInMemory"]
 
@@ -72,12 +73,13 @@ class SessionInMemory:
     broker: BrokerInMemory
     state: BrokerState | None = None
     problem_sentence: str = "It is down."
+    has_tried: bool = True
     hurried: int = 0
     """How often it was told to connect without waiting."""
 
     @property
     def reach(self) -> Reach:
-        return Reach.CONNECTED if self.broker.is_up else Reach.UNREACHABLE
+        return Reach.CONNECTED if self.broker.is_up and self.has_tried else Reach.UNREACHABLE
 
     async def declare(self, entry: DeclareEntity) -> BrokerReply:
         self._check()
@@ -87,11 +89,19 @@ class SessionInMemory:
         self._check()
         return self.broker.delete(entry)
 
+    async def marked_entities(self) -> Sequence[MarkedEntity]:
+        self._check()
+        declared: dict[str, ExchangeDeclaration | SubscriptionDeclaration] = {
+            **self.broker.exchanges,
+            **self.broker.subscriptions,
+        }
+        return [MarkedEntity(name, it.owner) for name, it in declared.items() if it.owner is not None]
+
     def try_soon(self) -> None:
         self.hurried += 1
 
     def _check(self) -> None:
-        if not self.broker.is_up:
+        if self.reach is not Reach.CONNECTED:
             raise Unreachable("it is down")
 
 
@@ -101,6 +111,8 @@ class SessionsInMemory:
 
     broker: BrokerInMemory
     open: dict[str, SessionInMemory] = field(default_factory=dict[str, SessionInMemory])
+    connects: bool = True
+    """Whether a new session has connected at once; else it is still trying."""
 
     def get(self, broker: str) -> SessionInMemory | None:
         return self.open.get(broker)
@@ -109,8 +121,9 @@ class SessionsInMemory:
         self, broker: str, access: ManagementAccess, changed: Callable[[SessionChange], None]
     ) -> SessionInMemory:
         if broker not in self.open:
-            self.open[broker] = SessionInMemory(self.broker)
-            changed(SessionChange.REACH)
+            self.open[broker] = SessionInMemory(self.broker, has_tried=self.connects)
+            if self.connects:
+                changed(SessionChange.REACH if self.broker.is_up else SessionChange.LOST)
         return self.open[broker]
 
     async def drop(self, broker: str) -> None:

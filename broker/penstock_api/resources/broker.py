@@ -266,7 +266,9 @@ class Orphan(base.Status):
     resource: Annotated[str, Field(max_length=512)]
     """`namespace/name` of the missing resource."""
     reason: Annotated[str, Field(max_length=128)]
-    """Why it is still there: OtherCluster, Retain, NotYetDue, or Collecting while it is being deleted."""
+    """Why it is still there: OtherCluster, Retain, NotYetDue, Held while a resource of this Broker can't be read, or
+    Collecting while it is being deleted.
+    """
 
 
 class LagAnalysisStatus(base.Status):

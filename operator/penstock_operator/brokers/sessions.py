@@ -44,7 +44,11 @@ class SessionChange(Enum):
     """What has changed about a broker."""
 
     REACH = "Reach"
-    """The broker became reachable or unreachable, or is a new instance: reconcile everything that is declared on it."""
+    """The broker became reachable, is a new instance, or is not understood any more: reconcile everything that is
+    declared on it.
+    """
+    LOST = "Lost"
+    """The broker does not answer, any more or at the first attempt."""
     STATE = "State"
     """What the broker reports about itself has changed."""
 
@@ -72,6 +76,8 @@ class BrokerSession:
         self.state: BrokerState | None = None
         """What the broker reported about itself last; kept while it is unreachable."""
         self.reach = Reach.UNREACHABLE
+        self.has_tried = False
+        """Whether an attempt to connect has ended; before that, nobody knows whether the broker answers."""
         self.problem = "the operator has not connected yet"
         """Why the broker cannot be asked, without a full stop; empty while it is connected."""
         self._label = label
@@ -212,7 +218,7 @@ class BrokerSession:
         return f"{problem[0].upper()}{problem[1:]}." if problem else ""
 
     def _state_received(self, state: BrokerState) -> None:
-        before, self.state = self.state, state
+        before, self.state, self.has_tried = self.state, state, True
         identity = (state.instance_id, state.epoch, state.durable_work)
         known = before is not None and (before.instance_id, before.epoch, before.durable_work) == identity
         if self.reach is Reach.CONNECTED and known:
@@ -231,10 +237,10 @@ class BrokerSession:
     def _connection_lost(self, problem: str, reach: Reach = Reach.UNREACHABLE) -> None:
         self._lost.set()
         self.problem = problem
-        if self.reach is not reach:
-            self.reach = reach
-            logger.warning("the connection to %s is lost: %s; the operator connects again", self._label, problem)
-            self._changed(SessionChange.REACH)
+        if self.reach is not reach or not self.has_tried:
+            self.reach, self.has_tried = reach, True
+            logger.warning("there is no connection to %s: %s; the operator connects again", self._label, problem)
+            self._changed(SessionChange.LOST if reach is Reach.UNREACHABLE else SessionChange.REACH)
         self._fail_pending(problem)
 
     async def _disconnect(self) -> None:

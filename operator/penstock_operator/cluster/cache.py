@@ -1,28 +1,37 @@
 """All Brokers, Exchanges and Subscriptions as last seen, by watch events and by lists, with look-ups for the plans.
 
 A complete list is the truth: a resource that it does not contain was deleted. But a list takes a while, and a watch
-event that arrives meanwhile is newer than the list. So each entry and each deletion has a tick, the number of the
-change that brought it, and `end_list` leaves alone what changed after the list began. Synchronous. Source:
+event that arrives meanwhile may be newer than the list. So each entry and each deletion has a tick, the number of the
+change that brought it, and `end_list` knows what changed after the list began. Apart from that, what arrives is ordered
+by `versions`: an older state never replaces a newer one, and what was removed does not come back. Synchronous. Source:
 docs/decisions/057-lists-are-the-truth.md.
+
+Look-ups by reference use what the raw manifests say, so that they also find resources that can't be parsed. Source:
+docs/decisions/096-unreadable-resources.md.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Literal, NamedTuple, TypeVar, cast
+from typing import Final, TypeVar
 
 from penstock_api import declaration
 from penstock_api.resources import AnyResource, Broker, Exchange, InvalidManifest, Subscription, parse
-from penstock_operator.manifest import Manifest, dig, text_at
+from penstock_operator.cluster.reference_index import ReferenceIndex
+from penstock_operator.cluster.references import References, references_of
+from penstock_operator.cluster.resource_key import KIND_NAMES, KindName, ResourceKey, key_of
+from penstock_operator.cluster.versions import Version, is_older, version_of
+from penstock_operator.manifest import Manifest, dig, trimmed
 from penstock_operator.plans.acceptance import is_allowed, oldest
 
-__all__ = ["Cache", "CachedResource", "KindName", "ResourceChange", "ResourceKey", "key_of"]
+__all__ = ["KIND_NAMES", "Cache", "CachedResource", "KindName", "ResourceChange", "ResourceKey", "key_of"]
 
-KindName = Literal["Broker", "Exchange", "Subscription"]
-KIND_NAMES: Final[tuple[KindName, ...]] = ("Broker", "Exchange", "Subscription")
+REMEMBERED_REMOVALS: Final = 10_000
+"""So many resources that were removed last do not come back by a watch event that is late; later ones are seen by the
+next list.
+"""
 
 
 class ResourceChange(Enum):
@@ -35,17 +44,6 @@ class ResourceChange(Enum):
     """The resource is new, or another client changed it; it must be reconciled."""
 
 
-class ResourceKey(NamedTuple):
-    """The key of one resource: kind, namespace and name."""
-
-    kind: KindName
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}"
-
-
 @dataclass(frozen=True, slots=True)
 class CachedResource:
     """One resource as last seen."""
@@ -55,29 +53,22 @@ class CachedResource:
     """None if this version of the operator can't parse it."""
     problem: str
     """Why it can't be parsed; else empty."""
+    references: References
+    """What its raw manifest refers to."""
+    version: Version
+    """Which state of it this is."""
     tick: int
     """The number of the change that brought it."""
 
-    @property
-    def version(self) -> str | None:
-        """Its resourceVersion."""
-        return text_at(self.manifest, "metadata", "resourceVersion")
 
+@dataclass(frozen=True, slots=True)
+class _Removal:
+    """A resource that is gone."""
 
-def key_of(manifest: Manifest) -> ResourceKey:
-    """The key of a Broker, Exchange or Subscription."""
-    kind = cast(KindName, manifest["kind"])
-    return ResourceKey(
-        kind, text_at(manifest, "metadata", "namespace") or "", text_at(manifest, "metadata", "name") or ""
-    )
-
-
-class _DeclaredEntity(NamedTuple):
-    """An exchange or a queue on a broker, as a resource declares it."""
-
-    broker: ResourceKey
-    kind: str
-    name: str
+    version: Version
+    """Its last known state."""
+    tick: int
+    """The number of the change that removed it."""
 
 
 @dataclass(slots=True)
@@ -85,17 +76,15 @@ class Cache:
     """Every Broker, Exchange and Subscription of the watched namespaces."""
 
     _entries: dict[ResourceKey, CachedResource] = field(default_factory=dict[ResourceKey, CachedResource])
-    _removed: dict[ResourceKey, int] = field(default_factory=dict[ResourceKey, int])
+    _removed: dict[ResourceKey, _Removal] = field(default_factory=dict[ResourceKey, _Removal])
+    """The resources that were removed last, in that order."""
+    _listed_until: dict[KindName, int] = field(default_factory=dict[KindName, int])
+    """The highest resource version in the newest list of a kind in all namespaces: what is not here and has a lower one
+    was deleted before.
+    """
     _tick: int = 0
-    _by_broker: defaultdict[ResourceKey, set[ResourceKey]] = field(
-        default_factory=lambda: defaultdict[ResourceKey, set[ResourceKey]](set)
-    )
-    _by_exchange: defaultdict[ResourceKey, set[ResourceKey]] = field(
-        default_factory=lambda: defaultdict[ResourceKey, set[ResourceKey]](set)
-    )
-    _by_entity: defaultdict[_DeclaredEntity, set[ResourceKey]] = field(
-        default_factory=lambda: defaultdict[_DeclaredEntity, set[ResourceKey]](set)
-    )
+    _index: ReferenceIndex = field(default_factory=ReferenceIndex)
+    _unreadable: set[ResourceKey] = field(default_factory=set[ResourceKey])
     is_complete: bool = False
     """Whether all kinds were listed once; before that, a resource that is not here may still exist."""
 
@@ -108,25 +97,63 @@ class Cache:
         return [key for key in self._entries if kind is None or key.kind == kind]
 
     def put(self, manifest: Manifest) -> ResourceChange:
-        """Store a resource as it is now, and return what has changed about it."""
-        key = key_of(manifest)
+        """Store a resource as a watch event or the reply to a write shows it, and return what has changed about it.
+
+        Nothing is stored if that is an older state than the known one, or if the resource was removed since.
+        """
+        key, version = key_of(manifest), version_of(manifest)
         before = self._entries.get(key)
+        if before is not None and is_older(version, before.version):
+            return ResourceChange.NOTHING
+        if before is None and (self._was_removed(key, version) or self._was_listed_without(key, version)):
+            return ResourceChange.NOTHING
+        return self._store(key, manifest, version)
+
+    def _was_removed(self, key: ResourceKey, version: Version) -> bool:
+        """Whether this state is from before the removal of the resource."""
+        removal = self._removed.get(key)
+        return removal is not None and (version.uid == removal.version.uid or is_older(version, removal.version))
+
+    def _was_listed_without(self, key: ResourceKey, version: Version) -> bool:
+        """Whether a list that is newer than this state did not contain the resource."""
+        until, number = self._listed_until.get(key.kind), version.number
+        return until is not None and number is not None and number <= until
+
+    def _store(self, key: ResourceKey, manifest: Manifest, version: Version) -> ResourceChange:
+        before = self._entries.get(key)
+        if before is not None and before.version == version:
+            return ResourceChange.NOTHING
         self._tick += 1
         self._removed.pop(key, None)
-        if before is not None and before.version == text_at(manifest, "metadata", "resourceVersion"):
-            self._entries[key] = CachedResource(before.manifest, before.resource, before.problem, self._tick)
-            return ResourceChange.NOTHING
         self._unindex(key)
-        resource, problem = _read(manifest)
-        self._entries[key] = CachedResource(manifest, resource, problem, self._tick)
-        self._index(key, resource)
-        same = before is not None and _wanted_state(before.manifest) == _wanted_state(manifest)
+        kept = trimmed(manifest)
+        resource, problem = _read(kept)
+        references = references_of(kept)
+        self._entries[key] = CachedResource(kept, resource, problem, references, version, self._tick)
+        self._index.add(key, references)
+        if resource is None:
+            self._unreadable.add(key)
+        same = before is not None and _wanted_state(before.manifest) == _wanted_state(kept)
         return ResourceChange.STATUS if same else ResourceChange.SPEC
 
-    def remove(self, key: ResourceKey) -> bool:
-        """Remove a resource, and return whether it was there."""
+    def remove(self, key: ResourceKey, version: Version | None = None) -> bool:
+        """Remove a resource, and return whether it was there.
+
+        `version`: the state that a watch event shows; if that is about a predecessor of the same name, nothing is
+        removed.
+        """
+        entry = self._entries.get(key)
+        last = version if version is not None else None if entry is None else entry.version
+        if last is None:
+            return False
+        if entry is not None and last.uid != entry.version.uid and not is_older(entry.version, last):
+            return False
         self._tick += 1
-        self._removed[key] = self._tick
+        before = self._removed.pop(key, None)
+        newest = before.version if before is not None and is_older(last, before.version) else last
+        self._removed[key] = _Removal(newest, self._tick)
+        if len(self._removed) > REMEMBERED_REMOVALS:
+            del self._removed[next(iter(self._removed))]
         self._unindex(key)
         return self._entries.pop(key, None) is not None
 
@@ -139,15 +166,21 @@ class Cache:
     ) -> set[ResourceKey]:
         """Store a complete list of a kind in `namespaces` (none: all); return the keys of what changed or was
         deleted.
+
+        What it says of a resource that has not changed since the list began is the truth, whatever its version: after
+        the API server's store was restored from a backup, versions begin again lower.
         """
         changed: set[ResourceKey] = set()
         listed: set[ResourceKey] = set()
+        numbers: list[int] = [0]
+        self._listed_until.pop(kind, None)
         for manifest in manifests:
-            key = key_of(manifest)
+            key, version = key_of(manifest), version_of(manifest)
             listed.add(key)
-            before = self._entries.get(key)
-            newer = (before is not None and before.tick > began) or self._removed.get(key, -1) > began
-            if not newer and self.put(manifest) is ResourceChange.SPEC:
+            numbers.append(version.number or 0)
+            is_newest = not self._has_changed_since(began, key)
+            change = self._store(key, manifest, version) if is_newest else self.put(manifest)
+            if change is ResourceChange.SPEC:
                 changed.add(key)
         within = set(namespaces)
         for key, entry in tuple(self._entries.items()):
@@ -155,8 +188,14 @@ class Cache:
             if key.kind == kind and not seen and (not within or key.namespace in within):
                 self.remove(key)
                 changed.add(key)
-        self._removed = {key: tick for key, tick in self._removed.items() if tick > began}
+        if not within:
+            self._listed_until[kind] = max(numbers)
         return changed
+
+    def _has_changed_since(self, began: int, key: ResourceKey) -> bool:
+        """Whether a resource was changed or removed after the tick `began`."""
+        found = self._entries.get(key) or self._removed.get(key)
+        return found is not None and found.tick > began
 
     def broker(self, namespace: str, name: str) -> Broker | None:
         """The Broker of that name."""
@@ -184,67 +223,57 @@ class Cache:
 
     def exchanges_of(self, broker: ResourceKey) -> list[Exchange]:
         """The Exchanges that name the Broker."""
-        found = (_as_kind(Exchange, self._entries.get(key)) for key in self._by_broker.get(broker, ()))
+        found = (_as_kind(Exchange, self._entries.get(key)) for key in self._index.naming(broker))
         return [exchange for exchange in found if exchange is not None]
 
     def subscriptions_of(self, broker: ResourceKey) -> list[Subscription]:
         """The Subscriptions that name the Broker."""
-        found = (_as_kind(Subscription, self._entries.get(key)) for key in self._by_broker.get(broker, ()))
+        found = (_as_kind(Subscription, self._entries.get(key)) for key in self._index.naming(broker))
         return [subscription for subscription in found if subscription is not None]
 
     def declaring_same_entity(self, key: ResourceKey) -> list[ResourceKey]:
         """The keys of all resources that declare the same entity on the same Broker as this one, itself included."""
         entry = self._entries.get(key)
-        entity = None if entry is None else _declared_entity(entry.resource)
-        return [] if entity is None else sorted(self._by_entity.get(entity, ()))
+        return [] if entry is None else sorted(self._index.declaring_same(key, entry.references))
+
+    def naming(self, broker: ResourceKey) -> list[CachedResource]:
+        """The Exchanges and Subscriptions that name the Broker, also those that can't be parsed."""
+        return [self._entries[key] for key in self._index.naming(broker)]
+
+    def is_unreadable(self, key: ResourceKey) -> bool:
+        """Whether the resource exists and can't be parsed."""
+        return key in self._unreadable
+
+    def unreadable(self, broker: ResourceKey) -> set[ResourceKey]:
+        """The keys of what can't be parsed and may declare something on the Broker: resources that name it, those whose
+        reference can't be read, and the Broker itself.
+        """
+        return {
+            key
+            for key in self._unreadable
+            if key == broker or (key.kind != "Broker" and self._entries[key].references.broker in (None, broker[1:]))
+        }
 
     def dependents(self, key: ResourceKey) -> list[ResourceKey]:
         """The keys of the resources that refer to this one."""
-        index = self._by_broker if key.kind == "Broker" else self._by_exchange
-        return sorted(index.get(key, ()))
+        return sorted(self._index.naming(key))
 
     def affected(self, key: ResourceKey) -> set[ResourceKey]:
         """The keys of the resources to reconcile when this one changes or is deleted; call it before `remove`."""
         found = {*self.dependents(key), *self.declaring_same_entity(key)}
         entry = self._entries.get(key)
-        if entry is not None and isinstance(entry.resource, Subscription):
+        if entry is not None and key.kind == "Subscription" and entry.references.exchange is not None:
             # An Exchange that is being deleted may wait for the deletion of its last Subscription.
-            exchange = self.exchange(*declaration.exchange_key(entry.resource))
+            exchange = self.exchange(*entry.references.exchange)
             if exchange is not None and exchange.metadata.deletion_timestamp is not None:
                 found.add(ResourceKey("Exchange", exchange.metadata.namespace, exchange.metadata.name))
         return found - {key}
 
-    def _index(self, key: ResourceKey, resource: AnyResource | None) -> None:
-        for index in self._indexes_of(resource):
-            index.add(key)
-
     def _unindex(self, key: ResourceKey) -> None:
         entry = self._entries.get(key)
         if entry is not None:
-            for index in self._indexes_of(entry.resource):
-                index.discard(key)
-
-    def _indexes_of(self, resource: AnyResource | None) -> Iterator[set[ResourceKey]]:
-        entity = _declared_entity(resource)
-        if entity is not None:
-            yield self._by_entity[entity]
-            yield self._by_broker[entity.broker]
-        if isinstance(resource, Subscription):
-            yield self._by_exchange[ResourceKey("Exchange", *declaration.exchange_key(resource))]
-        if isinstance(resource, Exchange) and resource.spec.alternate_exchange_ref is not None:
-            alternate = resource.spec.alternate_exchange_ref.name
-            yield self._by_exchange[ResourceKey("Exchange", resource.metadata.namespace, alternate)]
-
-
-def _declared_entity(resource: AnyResource | None) -> _DeclaredEntity | None:
-    match resource:
-        case Exchange():
-            name = declaration.exchange_name(resource)
-        case Subscription():
-            name = declaration.queue_name(resource)
-        case _:
-            return None
-    return _DeclaredEntity(ResourceKey("Broker", *declaration.broker_key(resource)), resource.kind, name)
+            self._index.discard(key, entry.references)
+            self._unreadable.discard(key)
 
 
 ResourceT = TypeVar("ResourceT", Broker, Exchange, Subscription)

@@ -15,8 +15,9 @@ from typing import Final
 
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError
 from penstock_operator.cluster.cache import KIND_NAMES, Cache, ResourceChange, ResourceKey, key_of
+from penstock_operator.cluster.versions import version_of
 from penstock_operator.cluster.work_queue import Priority, WorkQueue
-from penstock_operator.manifest import Manifest, dig
+from penstock_operator.manifest import Manifest, dig, trimmed
 from penstock_operator.metrics import Metrics
 from penstock_operator.plans.decisions import Retry
 
@@ -72,10 +73,11 @@ class Controller:
         """A watch event: a resource was deleted."""
         self._events += 1
         key = key_of(manifest)
-        entry = self.cache.get(key)
-        # If the uid differs, the event is late: a list has already shown a new resource of the same name.
-        if entry is None or dig(entry.manifest, "metadata", "uid") == dig(manifest, "metadata", "uid"):
-            self._remove_and_enqueue(key)
+        affected = self.cache.affected(key)
+        # The event may be late: a list has already shown a new resource of the same name.
+        if self.cache.remove(key, version_of(manifest)):
+            self.add(key, Priority.CHANGE)
+            self._enqueue_each(affected)
 
     def child_changed(self, broker: ResourceKey) -> None:
         """A watch event: a child of a Broker changed."""
@@ -199,12 +201,6 @@ class Controller:
         self.add(key, Priority.DELETION if deleting else Priority.CHANGE)
         self._enqueue_each(self.cache.affected(key))
 
-    def _remove_and_enqueue(self, key: ResourceKey) -> None:
-        affected = self.cache.affected(key)
-        if self.cache.remove(key):
-            self.add(key, Priority.CHANGE)
-            self._enqueue_each(affected)
-
     def _enqueue_each(self, keys: Iterable[ResourceKey]) -> None:
         for key in keys:
             self.enqueue(key)
@@ -213,4 +209,4 @@ class Controller:
 async def _list_namespaces(kube: ApiServer, kind: str, namespaces: tuple[str, ...]) -> AsyncIterator[Manifest]:
     for namespace in namespaces or (None,):
         async for manifest in kube.list(API_RESOURCES[kind], namespace):
-            yield manifest
+            yield trimmed(manifest)

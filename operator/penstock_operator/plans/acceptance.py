@@ -29,10 +29,12 @@ __all__ = [
     "is_allowed",
     "not_accepted",
     "not_connected",
+    "not_visible",
     "oldest",
     "paused_conditions",
     "retry_of",
     "terms_not_known",
+    "unreadable",
 ]
 
 
@@ -66,20 +68,37 @@ def not_accepted(reason: ConditionReason, message: str) -> StatusCondition:
     return StatusCondition("Accepted", ConditionStatus.FALSE, reason, message)
 
 
-def broker_not_usable(namespace: str, key: tuple[str, str], broker: Broker | None) -> StatusCondition | None:
+def broker_not_usable(namespace: str, key: tuple[str, str], view: BrokerView) -> StatusCondition | None:
     """Why a resource of `namespace` may not use the Broker `key` (namespace, name); None if it may.
 
-    For a Broker of another namespace, the condition does not show whether it does not exist or is not allowed.
+    For a Broker of another namespace, the condition does not show whether it does not exist, is not allowed or can't be
+    read.
     """
-    if broker is not None and is_allowed(namespace, broker):
+    if view.broker is not None and is_allowed(namespace, view.broker):
         return None
     home, name = key
     if home != namespace:
-        return not_accepted(
-            ConditionReason.NAMESPACE_NOT_ALLOWED,
-            f"Broker {home}/{name} does not exist, or its `allowedNamespaces` does not contain {namespace}.",
-        )
+        return not_visible("Broker", key, namespace)
+    if view.reach is Reach.UNREADABLE:
+        return unreadable("Broker", name)
     return not_accepted(ConditionReason.BROKER_NOT_FOUND, f"There is no Broker {name} in this namespace. Create it.")
+
+
+def not_visible(kind: str, key: tuple[str, str], namespace: str) -> StatusCondition:
+    """Condition Accepted=False: a resource of another namespace that resources of `namespace` may not use."""
+    return not_accepted(
+        ConditionReason.NAMESPACE_NOT_ALLOWED,
+        f"{kind} {'/'.join(key)} does not exist, its `allowedNamespaces` does not contain {namespace}, or this "
+        "operator can't read it.",
+    )
+
+
+def unreadable(kind: str, name: str) -> StatusCondition:
+    """Condition Accepted=False: what the resource refers to exists in its namespace and can't be parsed."""
+    return not_accepted(
+        ConditionReason.REFERENCE_UNREADABLE,
+        f"This operator can't read {kind} {name}; its condition Ready says why. The broker keeps what it has.",
+    )
 
 
 def terms_not_known(view: BrokerView, wanted: ManagementDocument) -> str | None:
@@ -109,7 +128,14 @@ def not_connected(view: BrokerView, kind: str) -> StatusCondition | None:
             return StatusCondition(kind, ConditionStatus.FALSE, ConditionReason.BROKER_STOPPED, message)
         case Reach.NOT_UNDERSTOOD:
             return StatusCondition(kind, ConditionStatus.UNKNOWN, ConditionReason.OPERATOR_TOO_OLD, view.problem)
-        case Reach.ABSENT | Reach.DELETING | Reach.UNREACHABLE:
+        case Reach.UNREACHABLE if view.broker is not None:
+            # The sentence does not change with the error of each attempt, which would be a write for each resource.
+            message = (
+                f"Broker {view.broker.metadata.name} does not answer; its condition Available says why. This resource "
+                "is declared on it when it answers."
+            )
+            return StatusCondition(kind, ConditionStatus.UNKNOWN, ConditionReason.BROKER_UNREACHABLE, message)
+        case Reach.ABSENT | Reach.UNREADABLE | Reach.DELETING | Reach.UNREACHABLE:
             return StatusCondition(kind, ConditionStatus.UNKNOWN, ConditionReason.BROKER_UNREACHABLE, view.problem)
         case _:
             assert_never(view.reach)

@@ -117,6 +117,7 @@ class ConditionReason(StrEnum):
     PENDING = "Pending"
     # Why a resource is not accepted, or not declared
     INVALID_SPEC = "InvalidSpec"
+    REFERENCE_UNREADABLE = "ReferenceUnreadable"
     BROKER_NOT_FOUND = "BrokerNotFound"
     BROKER_STOPPED = "BrokerStopped"
     BROKER_UNREACHABLE = "BrokerUnreachable"
@@ -187,6 +188,7 @@ class ConditionReason(StrEnum):
 NEEDS_A_PERSON: Final[frozenset[str]] = frozenset(
     {
         ConditionReason.INVALID_SPEC,
+        ConditionReason.REFERENCE_UNREADABLE,
         ConditionReason.BROKER_TOO_OLD,
         ConditionReason.OPERATOR_TOO_OLD,
         ConditionReason.NAMESPACE_NOT_ALLOWED,

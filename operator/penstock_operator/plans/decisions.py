@@ -25,6 +25,7 @@ __all__ = [
     "Decision",
     "DeclareEntity",
     "DeleteEntity",
+    "KeepStatus",
     "Reach",
     "RemoveFinalizer",
     "Report",
@@ -37,6 +38,8 @@ class Reach(Enum):
 
     ABSENT = "Absent"
     """There is no such Broker resource."""
+    UNREADABLE = "Unreadable"
+    """There is such a Broker, but this operator can't parse it."""
     DELETING = "Deleting"
     """The Broker is being deleted."""
     STOPPED = "Stopped"
@@ -77,6 +80,8 @@ class BrokerView:
     broker: Broker | None = None
     problem: str = ""
     """Why its management can't be used; a sentence, empty if it can."""
+    is_out: bool = False
+    """It has not answered for longer than a restart takes."""
     version: str = ""
     """The version that the broker has reported; empty if it has never answered."""
     understands: frozenset[str] | None = None
@@ -144,6 +149,13 @@ class RemoveFinalizer:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepStatus:
+    """Write nothing: the broker does not answer, but may soon, and until then the resource keeps the status that it
+    has. It is reconciled again when the broker answers, and when it has not for too long.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Write the status if it changed; this reconcile is then done."""
 
@@ -153,4 +165,4 @@ class Report:
     retry: Retry = Retry.RESYNC
 
 
-Decision = AddFinalizer | ApplyChild | DeclareEntity | DeleteEntity | RemoveFinalizer | Report
+Decision = AddFinalizer | ApplyChild | DeclareEntity | DeleteEntity | KeepStatus | RemoveFinalizer | Report

@@ -110,7 +110,7 @@ def plan_deletion(view: DeletionView) -> DeleteEntity | RemoveFinalizer | Report
         return RemoveFinalizer("the broker has deleted the entity")
     if view.seconds >= GRACE_SECONDS and view.namespace_terminating:
         return RemoveFinalizer("its namespace is terminating", is_removal_pending=True)
-    if view.broker.reach in (Reach.UNREACHABLE, Reach.NOT_UNDERSTOOD):
+    if view.broker.reach in (Reach.UNREADABLE, Reach.UNREACHABLE, Reach.NOT_UNDERSTOOD):
         return _unreachable(view)
     if view.reply is None:
         return DeleteEntity(

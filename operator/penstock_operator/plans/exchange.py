@@ -15,7 +15,7 @@ from penstock_api.resources import Exchange
 from penstock_operator import names
 from penstock_operator.children.services import exchange_service
 from penstock_operator.manifest import Manifest
-from penstock_operator.plans import acceptance, conditions, deletion
+from penstock_operator.plans import acceptance, conditions, deletion, outage
 from penstock_operator.plans.acceptance import (
     ACCEPTED,
     broker_not_usable,
@@ -26,6 +26,7 @@ from penstock_operator.plans.acceptance import (
     paused_conditions,
     retry_of,
     terms_not_known,
+    unreadable,
 )
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import (
@@ -36,6 +37,7 @@ from penstock_operator.plans.decisions import (
     ChildState,
     Decision,
     DeclareEntity,
+    KeepStatus,
     RemoveFinalizer,
     Report,
     Retry,
@@ -51,7 +53,11 @@ class ExchangeView:
     resource: Exchange
     broker: BrokerView
     alternate: Exchange | None
-    """The Exchange that `alternateExchangeRef` names; None if there is no reference, or no such Exchange."""
+    """The Exchange that `alternateExchangeRef` names; None if there is no reference, no such Exchange, or it can't be
+    parsed.
+    """
+    is_alternate_unreadable: bool = False
+    """Whether there is such an Exchange and it can't be parsed."""
     winner: Exchange | None
     """The oldest Exchange that declares the same name on the same Broker; it can be this one."""
     cluster_id: str
@@ -95,6 +101,8 @@ def plan_exchange(view: ExchangeView) -> Decision:
         return _report(view, _leaving(view), retry=Retry.BACKOFF)
     unknown = not_connected(view.broker, "Declared")
     if unknown is not None:
+        if outage.keeps_status(view.broker, view.resource, "Declared"):
+            return KeepStatus()
         return _report(view, ACCEPTED, unknown)
     if view.reply is None:
         body = wanted(view)
@@ -138,11 +146,13 @@ def _paused(view: ExchangeView) -> Report:
 def _obstacle(view: ExchangeView) -> StatusCondition | None:
     namespace = view.resource.metadata.namespace
     home, broker_name = declaration.broker_key(view.resource)
-    problem = broker_not_usable(namespace, (home, broker_name), view.broker.broker)
+    problem = broker_not_usable(namespace, (home, broker_name), view.broker)
     if problem is not None:
         return problem
     alternate = view.resource.spec.alternate_exchange_ref
     if alternate is not None:
+        if view.is_alternate_unreadable:
+            return unreadable("Exchange", alternate.name)
         if view.alternate is None:
             return not_accepted(
                 ConditionReason.EXCHANGE_NOT_FOUND,

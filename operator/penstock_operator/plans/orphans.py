@@ -3,7 +3,9 @@
 A resource is missing if a complete list of all resources does not contain it. An orphan is deleted if its
 deletionPolicy is not Retain and the resource has been missing for ten minutes, or if the operator saw the deletion but
 could not reach the broker. The broker then still checks what the policy demands: that nobody uses it, that it is empty.
-Nothing is decided from status. Source: docs/decisions/054-owner-mark.md, docs/decisions/057-lists-are-the-truth.md.
+While a resource that may refer to the broker can't be read, nothing is deleted there. Nothing is decided from status.
+Source: docs/decisions/054-owner-mark.md, docs/decisions/057-lists-are-the-truth.md,
+docs/decisions/096-unreadable-resources.md.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from penstock_api.management import EntityType, Owner
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans.decisions import DeleteEntity
 
-__all__ = ["COLLECT_AFTER_SECONDS", "Claim", "MarkedEntity", "Orphans", "find_orphans"]
+__all__ = ["COLLECT_AFTER_SECONDS", "Claim", "MarkedEntity", "Orphans", "Owning", "find_orphans"]
 
 COLLECT_AFTER_SECONDS: Final = 600
 """How long a resource must be missing before its entity is deleted."""
@@ -25,6 +27,9 @@ MAX_LISTED: Final = 50
 
 Claim = tuple[str, str, str, str]
 """Kind, namespace and name of a resource, and the name of the entity that it declares."""
+
+Owning = tuple[str, str, str]
+"""Kind, namespace and name of a resource."""
 
 _ENTITIES: Final = {"Exchange": EntityType.EXCHANGE, "Subscription": EntityType.SUBSCRIPTION}
 
@@ -37,9 +42,14 @@ class MarkedEntity:
     owner: Owner
 
     @property
+    def resource(self) -> Owning:
+        """Kind, namespace and name of the resource."""
+        return (self.owner.kind, self.owner.namespace, self.owner.name)
+
+    @property
     def claim(self) -> Claim:
         """Kind, namespace and name of the resource, and the name of the entity."""
-        return (self.owner.kind, self.owner.namespace, self.owner.name, self.name)
+        return (*self.resource, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +73,14 @@ def find_orphans(
     namespaces: Collection[str],
     now: float,
     pending_removals: Collection[str] = (),
+    unreadable: Collection[Owning] = (),
 ) -> Orphans:
     """The orphans among `entities`, all marked entities of one broker.
 
     `claims`: those of all resources, from a complete list. `namespaces`: those that this operator watches, empty for
     all. `now`: seconds on a monotonic clock. `pending_removals`: the uids of resources that were deleted while their
-    broker could not be reached.
+    broker could not be reached. `unreadable`: the resources that can't be read and may refer to this broker; what they
+    have declared is no orphan, and nothing at all is collected while there are any.
     """
     collect: list[DeleteEntity] = []
     listed: list[Manifest] = []
@@ -76,7 +88,7 @@ def find_orphans(
     for entity in sorted(entities, key=lambda it: it.claim):
         owner = entity.owner
         unseen = bool(namespaces) and owner.namespace not in namespaces
-        if entity.claim in claims or (owner.cluster_id == cluster_id and unseen):
+        if entity.claim in claims or (owner.cluster_id == cluster_id and (unseen or entity.resource in unreadable)):
             continue
         if owner.cluster_id != cluster_id:
             listed.append(_orphan(entity, "OtherCluster"))
@@ -86,6 +98,8 @@ def find_orphans(
             listed.append(_orphan(entity, "Retain"))
         elif owner.uid not in pending_removals and now - since[entity.claim] < COLLECT_AFTER_SECONDS:
             listed.append(_orphan(entity, "NotYetDue"))
+        elif unreadable:
+            listed.append(_orphan(entity, "Held"))
         else:
             # It stays in the status until the broker has deleted it.
             listed.append(_orphan(entity, "Collecting"))

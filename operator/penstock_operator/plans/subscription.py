@@ -20,7 +20,7 @@ from penstock_operator import names
 from penstock_operator.children import scale_secret
 from penstock_operator.children.scale_secret import ScaleAccess
 from penstock_operator.manifest import Manifest, items_of
-from penstock_operator.plans import acceptance, conditions, deletion
+from penstock_operator.plans import acceptance, conditions, deletion, outage
 from penstock_operator.plans.acceptance import (
     ACCEPTED,
     broker_not_usable,
@@ -28,9 +28,11 @@ from penstock_operator.plans.acceptance import (
     duplicate,
     not_accepted,
     not_connected,
+    not_visible,
     paused_conditions,
     retry_of,
     terms_not_known,
+    unreadable,
 )
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import (
@@ -41,6 +43,7 @@ from penstock_operator.plans.decisions import (
     ChildState,
     Decision,
     DeclareEntity,
+    KeepStatus,
     RemoveFinalizer,
     Report,
     Retry,
@@ -56,7 +59,9 @@ class SubscriptionView:
     resource: Subscription
     broker: BrokerView
     exchange: Exchange | None
-    """The Exchange that `exchangeRef` names, None if there is no such resource."""
+    """The Exchange that `exchangeRef` names, None if there is no such resource, or it can't be parsed."""
+    is_exchange_unreadable: bool = False
+    """Whether there is such an Exchange and it can't be parsed."""
     winner: Subscription | None
     """The oldest Subscription with the same identity on the same Broker; it can be this one."""
     cluster_id: str
@@ -93,6 +98,8 @@ def plan_subscription(view: SubscriptionView) -> Decision:
         return AddFinalizer()
     unknown = not_connected(view.broker, "Bound")
     if unknown is not None:
+        if outage.keeps_status(view.broker, view.resource, "Bound"):
+            return KeepStatus()
         return _report(view, ACCEPTED, unknown)
     if view.reply is None:
         body = wanted(view)
@@ -166,17 +173,15 @@ def _obstacle(view: SubscriptionView) -> StatusCondition | None:
     namespace = view.resource.metadata.namespace
     home, broker_name = declaration.broker_key(view.resource)
     exchange = view.exchange
-    problem = broker_not_usable(namespace, (home, broker_name), view.broker.broker)
+    problem = broker_not_usable(namespace, (home, broker_name), view.broker)
     if problem is not None:
         return problem
     exchange_home, exchange_name = declaration.exchange_key(view.resource)
     if exchange is None or not acceptance.is_allowed(namespace, exchange):
         if exchange_home != namespace:
-            return not_accepted(
-                ConditionReason.NAMESPACE_NOT_ALLOWED,
-                f"Exchange {exchange_home}/{exchange_name} does not exist, or its `allowedNamespaces` does not contain "
-                f"{namespace}.",
-            )
+            return not_visible("Exchange", (exchange_home, exchange_name), namespace)
+        if view.is_exchange_unreadable:
+            return unreadable("Exchange", exchange_name)
         return not_accepted(
             ConditionReason.EXCHANGE_NOT_FOUND, f"There is no Exchange {exchange_name} in this namespace. Create it."
         )

@@ -46,6 +46,7 @@ from penstock_operator.children.tenant_trust import tenants
 from penstock_operator.cluster.api_server import ApiServer
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.manifest import Manifest, dig, text_at
+from penstock_operator.plans import outage
 from penstock_operator.plans.broker_health import is_serving
 from penstock_operator.plans.broker_report import report_broker
 from penstock_operator.plans.broker_view import BrokerReportView
@@ -83,8 +84,18 @@ class BrokerFindings:
     """What is known about the tokens that its observer accepts; None: it has not been asked."""
     scale_access: ScaleAccess | None = None
     """What the tokens of single subscriptions are made with; None: its Secrets have not been read yet."""
+    unreachable_since: datetime | None = None
+    """Since when the broker does not answer; None: it does, or it is not known yet."""
+    has_answered: bool = False
+    """Whether it has answered since this operator started."""
+    is_out: bool = False
+    """Whether it has not answered for so long that all its resources must say so."""
     pending_removals: set[str] = field(default_factory=set[str])
     """uids of deleted resources whose entities the broker could not be asked to remove."""
+
+    def answers(self) -> None:
+        """The broker answers."""
+        self.has_answered, self.unreachable_since, self.is_out = True, None, False
 
     @property
     def scale(self) -> ScaleAccess | None:
@@ -112,7 +123,8 @@ class BrokerReconciler:
     """What the operator's one lag job has to know of Brokers, and what is known of it."""
 
     async def reconcile(self, key: ResourceKey, broker: Broker) -> Report | None:
-        """Reconcile the Broker, and return the status to write; None if it is being deleted.
+        """Reconcile the Broker, and return the status to write; None if it is being deleted or has just changed, or if
+        the status stays as it is until the first attempt to connect has ended.
 
         Raises:
             KubeError: the API server refused.
@@ -120,11 +132,22 @@ class BrokerReconciler:
         if broker.metadata.deletion_timestamp is not None:
             # The operator puts no finalizer on a Broker: the cluster removes the children and keeps the volumes as the
             # spec says.
-            self.forget(key)
             await self.sessions.drop(broker.key)
+            self.forget(key)
             return None
         now = self.clock()
+        try:
+            return await self._reconcile(key, broker, now)
+        finally:
+            # An outage shows also if the API server refuses something else.
+            self._note_outage(key, broker, now)
+
+    async def _reconcile(self, key: ResourceKey, broker: Broker, now: datetime) -> Report | None:
         observed = await observe_children(self.kube, broker)
+        if self._is_outdated(key, broker):
+            # Another pass begins with the newer spec.
+            self.enqueue(key)
+            return None
         pinned = self._pin(broker, observed)
         hosts = self._hosts(key, broker, observed)
         keys = self._credentials(key, broker, observed, hosts, now)
@@ -151,6 +174,8 @@ class BrokerReconciler:
                 if child["kind"] == "Certificate":  # What the others may be waiting for.
                     await apply_child(self.kube, child, observed)
         self._hurry_session(broker, observed)
+        if self._is_connecting(broker):
+            return None
         view = await self._view(key, broker, observed, pinned, now)
         return report_broker(
             replace(
@@ -164,13 +189,14 @@ class BrokerReconciler:
         )
 
     def forget(self, key: ResourceKey) -> None:
-        """The Broker is gone, or about to go."""
+        """The Broker is gone, or about to go; its session has ended."""
+        self.findings.pop(key, None)
         self.shared_lag.withdraw(BrokerName(key.namespace, key.name))
 
     def _offer(self, key: ResourceKey, broker: Broker, keys: Credentials) -> None:
         """Tell the operator's lag job what it has to know of this Broker."""
         if not is_member(broker):
-            self.forget(key)
+            self.shared_lag.withdraw(BrokerName(key.namespace, key.name))
             return
         member = Member(
             broker=BrokerName(key.namespace, key.name),
@@ -301,9 +327,43 @@ class BrokerReconciler:
         if session is not None and session.reach is Reach.UNREACHABLE and serves:
             session.try_soon()
 
+    def _is_outdated(self, key: ResourceKey, broker: Broker) -> bool:
+        """Whether the Broker was changed since this pass began, or is another one of the same name now."""
+        entry, metadata = self.cache.get(key), broker.metadata
+        if entry is None:
+            return False
+        return (entry.version.uid, entry.version.generation) != (metadata.uid, metadata.generation)
+
+    def _note_outage(self, key: ResourceKey, broker: Broker, now: datetime) -> None:
+        """Note since when the broker does not answer; if that is too long, what is declared on it has to say so."""
+        found = self.findings.setdefault(key, BrokerFindings())
+        session = self.sessions.get(broker.key)
+        if broker.spec.replicas == 0:
+            found.unreachable_since, found.is_out = None, False
+        elif session is not None and session.reach is not Reach.UNREACHABLE:
+            found.answers()
+        elif session is None or session.has_tried:
+            since = now if found.has_answered else outage.began(broker, now)
+            found.unreachable_since = found.unreachable_since or since
+            was_out, found.is_out = found.is_out, outage.is_over_grace(found.unreachable_since, now)
+            if found.is_out and not was_out:
+                self.enqueue_with_dependents(key)
+
+    def _is_connecting(self, broker: Broker) -> bool:
+        """Whether the operator has just started to connect, and the status already says something about this spec."""
+        session = self.sessions.get(broker.key)
+        shown = [it for it in broker.status.conditions if it.type == "Available"]
+        is_current = any(it.observed_generation == broker.metadata.generation for it in shown)
+        return session is not None and not session.has_tried and is_current
+
     def _session_changed(self, key: ResourceKey, change: SessionChange) -> None:
         match change:
+            case SessionChange.LOST:
+                self.enqueue(key)
             case SessionChange.REACH:
+                found = self.findings.get(key)
+                if found is not None:
+                    found.answers()
                 self.enqueue_with_dependents(key)
                 if self.findings.setdefault(key, BrokerFindings()).pending_removals:
                     self.resync_soon()

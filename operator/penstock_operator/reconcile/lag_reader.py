@@ -104,7 +104,7 @@ class LagReader:
     _again: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
 
     def __post_init__(self) -> None:
-        self.writer = LagWriter(self.kube, self.cache, self.clock)
+        self.writer = LagWriter(self.kube, self.cache, self.clock, self.enqueue)
 
     async def run(self, period_seconds: float) -> None:
         """Look at every Broker each `period_seconds`, for ever; not again while the last look is still going on."""

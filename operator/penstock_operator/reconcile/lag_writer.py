@@ -17,7 +17,7 @@ from typing import Final
 from penstock_api.resources import Subscription
 from penstock_operator import names
 from penstock_operator.cluster.api_server import ApiServer, KubeError
-from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.cluster.cache import Cache, ResourceChange, ResourceKey
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans import conditions
 from penstock_operator.plans.lag_freshness import LagVerdict
@@ -38,6 +38,8 @@ class LagWriter:
     kube: ApiServer
     cache: Cache
     clock: Callable[[], datetime]
+    enqueue: Callable[[ResourceKey], None]
+    """Put a Subscription into the work queue: the reply to a write may show that its spec has changed."""
     pace: WritePace = field(default_factory=lambda: WritePace(_WRITES_PER_SECOND))
     _verdicts: dict[ResourceKey, tuple[str, LagVerdict]] = field(
         default_factory=dict[ResourceKey, tuple[str, LagVerdict]]
@@ -103,7 +105,8 @@ class LagWriter:
             # The resource was deleted meanwhile, or the next round tries again.
             logger.info("the lag of %s was not written: %s", key, error)
             return
-        self.cache.put(updated)
+        if self.cache.put(updated) is ResourceChange.SPEC:
+            self.enqueue(key)
 
 
 def _key(subscription: Subscription) -> ResourceKey:

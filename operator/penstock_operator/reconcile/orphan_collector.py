@@ -1,7 +1,9 @@
 """Deletes orphans: after each complete list, it compares the marked entities on each connected broker with the
 resources.
 
-`plans.orphans` decides. Source: docs/decisions/054-owner-mark.md, docs/decisions/055-deletion.md.
+`plans.orphans` decides. Which resources claim an entity comes from their raw manifests, because one that can't be
+parsed has not given up what it declared. Source: docs/decisions/054-owner-mark.md, docs/decisions/055-deletion.md,
+docs/decisions/096-unreadable-resources.md.
 """
 
 from __future__ import annotations
@@ -10,10 +12,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock_api import declaration
 from penstock_operator.brokers.management import Unreachable
 from penstock_operator.brokers.sessions import BrokerSession, BrokerSessions
-from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.cluster.cache import Cache, ResourceKey, key_of
 from penstock_operator.plans.decisions import Reach
 from penstock_operator.plans.orphans import Claim, find_orphans
 from penstock_operator.reconcile.broker_reconciler import BrokerFindings
@@ -38,8 +39,12 @@ class OrphanCollector:
     _missing_since: dict[ResourceKey, dict[Claim, float]] = field(default_factory=dict[ResourceKey, dict[Claim, float]])
 
     async def run(self) -> None:
-        """Look for orphans on every connected broker once."""
-        for key in self.cache.all("Broker"):
+        """Look for orphans on every connected broker once; what is known of Brokers that are gone is forgotten."""
+        brokers = self.cache.all("Broker")
+        for memory in (self._missing_since, self.findings):
+            for key in memory.keys() - set(brokers):
+                del memory[key]
+        for key in brokers:
             session = self.sessions.get(f"{key.namespace}/{key.name}")
             if session is not None and session.reach is Reach.CONNECTED:
                 await self._look(key, session)
@@ -56,6 +61,7 @@ class OrphanCollector:
                 namespaces=self.settings.namespaces,
                 now=self.monotonic(),
                 pending_removals=found.pending_removals,
+                unreadable=self.cache.unreadable(key),
             )
             found.pending_removals &= {entity.owner.uid for entity in marked_entities}
             for deletion in found_orphans.collect:
@@ -76,12 +82,9 @@ class OrphanCollector:
             self.enqueue(key)
 
     def _claims(self, key: ResourceKey) -> set[Claim]:
-        exchanges = {
-            ("Exchange", it.metadata.namespace, it.metadata.name, declaration.exchange_name(it))
-            for it in self.cache.exchanges_of(key)
-        }
-        subscriptions = {
-            ("Subscription", it.metadata.namespace, it.metadata.name, declaration.queue_name(it))
-            for it in self.cache.subscriptions_of(key)
-        }
-        return exchanges | subscriptions
+        claims: set[Claim] = set()
+        for entry in self.cache.naming(key):
+            resource, entity = key_of(entry.manifest), entry.references.entity
+            if entity is not None:
+                claims.add((resource.kind, resource.namespace, resource.name, entity))
+        return claims

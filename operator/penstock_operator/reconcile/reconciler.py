@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar, assert_never, cast
 
@@ -21,6 +21,7 @@ from penstock_operator.children.metadata import belongs_to_predecessor, is_ours
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Conflict, api_resource_of
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
 from penstock_operator.manifest import Manifest, dig
+from penstock_operator.plans import outage
 from penstock_operator.plans.conditions import ConditionStatus
 from penstock_operator.plans.decisions import (
     AddFinalizer,
@@ -31,6 +32,7 @@ from penstock_operator.plans.decisions import (
     Decision,
     DeclareEntity,
     DeleteEntity,
+    KeepStatus,
     Reach,
     RemoveFinalizer,
     Report,
@@ -38,8 +40,10 @@ from penstock_operator.plans.decisions import (
 )
 from penstock_operator.plans.exchange import ExchangeView, plan_exchange
 from penstock_operator.plans.subscription import SubscriptionView, plan_subscription
+from penstock_operator.plans.unreadable import UnreadableView, plan_unreadable
 from penstock_operator.reconcile import status
 from penstock_operator.reconcile.broker_reconciler import BrokerFindings, BrokerReconciler
+from penstock_operator.reconcile.paced_status import PacedStatus
 from penstock_operator.settings import OperatorSettings
 
 __all__ = ["Reconciler"]
@@ -62,6 +66,12 @@ class Reconciler:
     clock: Callable[[], datetime]
     enqueue: Callable[[ResourceKey], None]
     """Put another resource into the work queue."""
+    paced: PacedStatus = field(init=False)
+    """Writes what changes in all resources of a Broker at the same time."""
+
+    def __post_init__(self) -> None:
+        """Make the writer."""
+        self.paced = PacedStatus(self.kube, self.cache, self.clock, self.enqueue)
 
     async def reconcile(self, key: ResourceKey) -> Retry:
         """Reconcile one resource, and return when to reconcile it again.
@@ -72,12 +82,12 @@ class Reconciler:
         entry = self.cache.get(key)
         if entry is None:
             if key.kind == "Broker":
-                self.brokers.forget(key)
                 await self.sessions.drop(f"{key.namespace}/{key.name}")
+                self.brokers.forget(key)
             return Retry.RESYNC
         match entry.resource:
             case None:
-                return await self._report_unparsable(key, entry)
+                return await self._unparsable(key, entry)
             case Broker():
                 report = await self.brokers.reconcile(key, entry.resource)
                 if report is None:
@@ -94,6 +104,8 @@ class Reconciler:
             resource=exchange,
             broker=self._broker(exchange),
             alternate=None if alternate is None else self.cache.exchange(key.namespace, alternate.name),
+            is_alternate_unreadable=alternate is not None
+            and self.cache.is_unreadable(ResourceKey("Exchange", key.namespace, alternate.name)),
             winner=self.cache.oldest_exchange(key),
             cluster_id=self.cluster_id,
             cluster_domain=self.settings.cluster_domain,
@@ -104,11 +116,13 @@ class Reconciler:
 
     async def _subscription(self, key: ResourceKey, manifest: Manifest, subscription: Subscription) -> Retry:
         broker = ResourceKey("Broker", *declaration.broker_key(subscription))
+        exchange = declaration.exchange_key(subscription)
         view = SubscriptionView(
             resource=subscription,
             scale=self.brokers.findings.get(broker, BrokerFindings()).scale,
             broker=self._broker(subscription),
-            exchange=self.cache.exchange(*declaration.exchange_key(subscription)),
+            exchange=self.cache.exchange(*exchange),
+            is_exchange_unreadable=self.cache.is_unreadable(ResourceKey("Exchange", *exchange)),
             winner=self.cache.oldest_subscription(key),
             cluster_id=self.cluster_id,
             namespace_terminating=await self._is_terminating(subscription),
@@ -121,7 +135,12 @@ class Reconciler:
     ) -> Retry:
         """Do what the plan decides and call it again with the result, until it reports or removes the finalizer."""
         while True:
-            match decision := decide(view):
+            decision = decide(view)
+            if isinstance(decision, ApplyChild | DeclareEntity) and self._is_outdated(key, view.resource):
+                # Another pass begins with the newer spec; what an older one declares could undo that of a newer one.
+                self.enqueue(key)
+                return Retry.RESYNC
+            match decision:
                 case AddFinalizer():
                     manifest = await self._add_finalizer(manifest)
                     view = _renewed(view, manifest)
@@ -138,34 +157,52 @@ class Reconciler:
                     if decision.is_removal_pending:
                         self._note_pending_removal(view.resource)
                     return await self._release(key, manifest, decision)
+                case KeepStatus():
+                    self.paced.withdraw(key)
+                    return Retry.RESYNC
                 case Report():
                     if _is_ready(decision) and not status.is_ready(manifest):
                         for dependent in self.cache.dependents(key):
                             self.enqueue(dependent)
+                    if _is_paced(view.resource, decision):
+                        self.paced.offer(key, view.resource, decision)
+                        return decision.retry
+                    self.paced.withdraw(key)
                     return await self._write(key, manifest, view.resource, decision)
                 case _:
                     assert_never(decision)
+
+    def _is_outdated(self, key: ResourceKey, resource: Exchange | Subscription) -> bool:
+        """Whether the resource was changed or removed since this pass began."""
+        entry, metadata = self.cache.get(key), resource.metadata
+        if entry is None or entry.version.uid != metadata.uid:
+            return True
+        generation = entry.version.generation
+        is_deleting = dig(entry.manifest, "metadata", "deletionTimestamp") is not None
+        return (generation is not None and generation > metadata.generation) or is_deleting
 
     def _broker(self, resource: Exchange | Subscription) -> BrokerView:
         namespace, name = declaration.broker_key(resource)
         broker = self.cache.broker(namespace, name)
         if broker is None:
-            unreadable = self.cache.get(ResourceKey("Broker", namespace, name)) is not None
-            reach = Reach.UNREACHABLE if unreadable else Reach.ABSENT
+            unreadable = self.cache.is_unreadable(ResourceKey("Broker", namespace, name))
+            reach = Reach.UNREADABLE if unreadable else Reach.ABSENT
             return BrokerView(reach=reach, problem="This operator can't parse the Broker's spec.")
         if broker.metadata.deletion_timestamp is not None:
             return BrokerView(reach=Reach.DELETING, broker=broker, problem="The Broker is being deleted.")
         if broker.spec.replicas == 0:
             return BrokerView(reach=Reach.STOPPED, broker=broker)
         session = self.sessions.get(broker.key)
+        found = self.brokers.findings.get(ResourceKey("Broker", namespace, name), BrokerFindings())
         if session is None:
             problem = f"The Broker {name} is not running yet."
-            return BrokerView(reach=Reach.UNREACHABLE, broker=broker, problem=problem)
+            return BrokerView(reach=Reach.UNREACHABLE, broker=broker, problem=problem, is_out=found.is_out)
         state = session.state
         return BrokerView(
             reach=session.reach,
             broker=broker,
             problem=session.problem_sentence,
+            is_out=found.is_out,
             version="" if state is None else state.version,
             understands=None if state is None or state.understands is None else frozenset(state.understands),
         )
@@ -224,21 +261,41 @@ class Reconciler:
         self, key: ResourceKey, manifest: Manifest, resource: Broker | Exchange | Subscription, report: Report
     ) -> Retry:
         updated = await status.write(self.kube, manifest, resource, report, self.clock())
-        if self.cache.get(key) is not None and self.cache.put(updated) is ResourceChange.SPEC:
-            self.enqueue(key)
+        if updated is not None:
+            self._keep(key, updated)
         return report.retry
 
-    async def _report_unparsable(self, key: ResourceKey, entry: CachedResource) -> Retry:
+    def _keep(self, key: ResourceKey, updated: Manifest) -> None:
+        """Store what the API server has answered to a write. It may already show a change by somebody else."""
+        if self.cache.put(updated) is ResourceChange.SPEC:
+            self.enqueue(key)
+
+    async def _unparsable(self, key: ResourceKey, entry: CachedResource) -> Retry:
         """A resource that the API server has accepted, but this operator can't parse: the CRD has another version."""
         manifest = entry.manifest
-        if dig(manifest, "metadata", "deletionTimestamp") is not None:
-            return await self._release(key, manifest, RemoveFinalizer("this operator can't parse it"))
+        decision = plan_unreadable(
+            UnreadableView(
+                problem=entry.problem,
+                is_deleting=dig(manifest, "metadata", "deletionTimestamp") is not None,
+                has_finalizer=names.FINALIZER in _finalizers(manifest),
+                is_forced=dig(manifest, "metadata", "annotations", names.FORCE_DELETE) == "true",
+                is_broker_gone=self._is_broker_gone(entry),
+            )
+        )
+        if isinstance(decision, RemoveFinalizer):
+            return await self._release(key, manifest, decision)
         logger.error("%s can't be parsed: %s", key, entry.problem)
-        message = f"{entry.problem}. Install the CRDs and the operator of the same version."
-        wanted = status.unparsable(manifest, message, self.clock())
+        wanted = status.unparsable(manifest, decision, self.clock())
         if status.differs(manifest, wanted):
-            self.cache.put(await self.kube.apply_status(manifest, wanted, names.MANAGER))
-        return Retry.RESYNC
+            self._keep(key, await self.kube.apply_status(manifest, wanted, names.MANAGER))
+        return decision.retry
+
+    def _is_broker_gone(self, entry: CachedResource) -> bool:
+        """Whether the Broker that a resource names does not exist, or is being deleted."""
+        if entry.references.broker is None:
+            return False
+        broker = self.cache.get(ResourceKey("Broker", *entry.references.broker))
+        return broker is None or dig(broker.manifest, "metadata", "deletionTimestamp") is not None
 
 
 def _renewed(view: ViewT, manifest: Manifest) -> ViewT:
@@ -251,6 +308,15 @@ def _renewed(view: ViewT, manifest: Manifest) -> ViewT:
 def _finalizers(manifest: Manifest) -> list[str]:
     found = dig(manifest, "metadata", "finalizers")
     return [str(name) for name in cast(list[object], found)] if isinstance(found, list) else []
+
+
+def _is_paced(resource: Exchange | Subscription, report: Report) -> bool:
+    """Whether a report says only what all resources of the Broker say at the same time, or that this is over."""
+    metadata, shown = resource.metadata, resource.status
+    if metadata.deletion_timestamp is not None or shown.observed_generation != metadata.generation:
+        return False
+    ready = next((str(it.reason) for it in report.conditions if it.type == "Ready"), "")
+    return not outage.OF_THE_BROKER.isdisjoint({ready, outage.ready_reason(shown.conditions)})
 
 
 def _is_ready(report: Report) -> bool:

@@ -95,30 +95,39 @@ def is_ready(manifest: Manifest) -> bool:
     return text_at(_by_type(manifest, "status").get("Ready"), "status") == "True"
 
 
-def unparsable(manifest: Manifest, message: str, now: datetime) -> Manifest:
-    """The status of an object that this operator can't parse."""
+def unparsable(manifest: Manifest, report: Report, now: datetime) -> Manifest:
+    """The status of an object that this operator can't parse. Fields that it has stay: the broker keeps what it has."""
     generation = dig(manifest, "metadata", "generation")
     before = _by_type(manifest, "status")
     rendered = [
         {
-            "type": kind,
-            "status": status,
-            "reason": str(ConditionReason.INVALID_SPEC),
-            "message": message[:4096],
-            "lastTransitionTime": _since(before.get(kind), status) or conditions.timestamp(now),
+            "type": condition.type,
+            "status": condition.status.value,
+            "reason": str(condition.reason),
+            "message": condition.message[:4096],
+            "lastTransitionTime": _since(before.get(condition.type), condition.status.value)
+            or conditions.timestamp(now),
             "observedGeneration": generation,
         }
-        for kind, status in (("Ready", "False"), ("Stalled", "True"))
+        for condition in report.conditions
     ]
-    return {"observedGeneration": generation, "conditions": rendered}
+    return {**written(manifest), "observedGeneration": generation, "conditions": rendered}
 
 
-async def write(kube: ApiServer, manifest: Manifest, resource: AnyResource, report: Report, now: datetime) -> Manifest:
-    """Write the report if it differs from the status, and return the object as it is then."""
+async def write(
+    kube: ApiServer,
+    manifest: Manifest,
+    resource: AnyResource,
+    report: Report,
+    now: datetime,
+    *,
+    with_events: bool = True,
+) -> Manifest | None:
+    """Write the report if it differs from the status; the object as it is then, None if nothing was written."""
     status = wanted(resource, report, now)
     if not differs(manifest, status):
-        return manifest
-    new_events = events(manifest, report, now)
+        return None
+    new_events = events(manifest, report, now) if with_events else []
     result = await kube.apply_status(manifest, status, names.MANAGER)
     try:
         for event in new_events:

@@ -89,6 +89,7 @@ class Fixture:
     sessions: BrokerSessions
     changes: int = 0
     states: int = 0
+    losses: int = 0
 
     def changed(self, news: SessionChange) -> None:
         match news:
@@ -96,6 +97,8 @@ class Fixture:
                 self.changes += 1
             case SessionChange.STATE:
                 self.states += 1
+            case SessionChange.LOST:
+                self.losses += 1
             case _:
                 assert_never(news)
 
@@ -133,6 +136,16 @@ async def test_it_connects_and_says_so_once(made: Fixture) -> None:
     await until(lambda: session.reach is Reach.CONNECTED)
     assert (session.state, made.changes, session.problem_sentence) == (state(), 1, "")
     assert await made.session() is session
+
+
+async def test_a_first_attempt_that_fails_is_a_loss_and_the_next_ones_are_not_news(made: Fixture) -> None:
+    made.script.is_up = False
+    session = await made.session()
+    assert not session.has_tried
+    await until(lambda: made.losses == 1)
+    assert session.has_tried
+    await until(lambda: made.script.connects >= 2)
+    assert (made.changes, made.losses) == (0, 1)
 
 
 async def test_a_broker_that_is_not_understood_is_not_called_unreachable_and_asked_again(made: Fixture) -> None:
@@ -199,8 +212,10 @@ async def test_a_lost_broker_is_unreachable_at_once_and_connected_again(made: Fi
     assert session.problem_sentence == "It is down."
     with pytest.raises(Unreachable):
         await session.delete(removal(EntityType.EXCHANGE))
+    assert (made.changes, made.losses) == (1, 1)
     made.script.is_up = True
     await until(lambda: session.reach is Reach.CONNECTED)
+    assert (made.changes, made.losses) == (2, 1)
     assert (await session.declare(SUBSCRIPTION)).status == 201
 
 

@@ -54,7 +54,7 @@ def test_what_changed_while_a_list_was_made_is_newer_than_the_list(cache: Cache)
     cache.end_list("Subscription", began, [made("Subscription")], ())
     entry = cache.get(BILLING)
     assert entry is not None
-    assert entry.version == "6"
+    assert entry.version.resource_version == "6"
 
 
 def test_what_went_while_a_list_was_made_does_not_come_back(cache: Cache) -> None:
@@ -122,4 +122,28 @@ def test_what_can_t_be_read_is_kept_with_its_problem(cache: Cache) -> None:
     assert entry is not None
     assert entry.resource is None
     assert "fromTheFuture" in entry.problem
-    assert cache.dependents(ORDERS) == []
+    assert cache.dependents(ORDERS) == [BILLING]
+    assert cache.dependents(BROKER) == [ORDERS, BILLING]
+    assert cache.declaring_same_entity(BILLING) == [BILLING]
+    assert cache.is_unreadable(BILLING)
+
+
+def test_what_can_t_be_read_concerns_the_broker_that_it_names_or_may_name(cache: Cache) -> None:
+    other = ResourceKey("Broker", "shop", "other")
+    assert cache.unreadable(BROKER) == set()
+    cache.put(made("Subscription", 2, {"generation": 4}, fromTheFuture=1))
+    assert cache.unreadable(BROKER) == {BILLING}
+    assert cache.unreadable(other) == set()
+    cache.put(made("Subscription", 3, {"generation": 5}, brokerRef={"selector": "any"}))
+    assert cache.unreadable(other) == {BILLING}
+    cache.put(made("Broker", 4, {"generation": 4}, fromTheFuture=1))
+    assert (cache.unreadable(BROKER), cache.unreadable(other)) == ({BILLING, BROKER}, {BILLING})
+    cache.put(made("Subscription", 5, {"generation": 6}))
+    cache.put(made("Broker", 6, {"generation": 5}))
+    assert cache.unreadable(BROKER) == set()
+
+
+def test_a_resource_that_can_t_be_read_and_goes_is_not_remembered(cache: Cache) -> None:
+    cache.put(made("Subscription", 2, {"generation": 4}, fromTheFuture=1))
+    cache.remove(BILLING)
+    assert cache.unreadable(BROKER) == set()

@@ -26,6 +26,7 @@ def verdict(
     since: float | None = None,
     namespaces: tuple[str, ...] = (),
     pending_removals: tuple[str, ...] = (),
+    unreadable: tuple[tuple[str, str, str], ...] = (),
 ) -> Orphans:
     return find_orphans(
         [entity],
@@ -35,6 +36,7 @@ def verdict(
         namespaces=namespaces,
         now=1000,
         pending_removals=pending_removals,
+        unreadable=unreadable,
     )
 
 
@@ -90,3 +92,20 @@ def test_another_cluster_s_marks_are_only_listed() -> None:
 def test_namespaces_that_the_operator_does_not_see_are_left_alone() -> None:
     assert verdict(entities(), since=0, namespaces=("elsewhere",)) == Orphans((), (), {})
     assert reasons(verdict(entities(), namespaces=("shop",))) == ["NotYetDue"]
+
+
+def test_nothing_is_collected_while_a_resource_can_t_be_read() -> None:
+    another = (("Subscription", "shop", "another"),)
+    held = verdict(entities(), since=0, unreadable=another)
+    assert (held.collect, reasons(held), held.missing_since) == ((), ["Held"], {CLAIM: 0})
+    seen_to_go = verdict(entities(), pending_removals=("u1",), unreadable=another)
+    assert (seen_to_go.collect, reasons(seen_to_go)) == ((), ["Held"])
+    assert reasons(verdict(entities(), unreadable=another)) == ["NotYetDue"]
+    assert reasons(verdict(entities("Retain"), since=0, unreadable=another)) == ["Retain"]
+
+
+def test_what_a_resource_that_can_t_be_read_has_declared_is_no_orphan() -> None:
+    itself = (("Subscription", "shop", "billing"),)
+    assert verdict(entities(), since=0, unreadable=itself) == Orphans((), (), {})
+    of_another_cluster = verdict(entities(cluster="c2"), unreadable=itself)
+    assert reasons(of_another_cluster) == ["OtherCluster"]

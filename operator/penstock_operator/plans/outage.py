@@ -1,0 +1,62 @@
+"""When it shows in the Exchanges and Subscriptions of a Broker that the broker does not answer.
+
+A restart of a broker or of the operator is over within a grace of two minutes. Until then the Broker alone says that it
+does not answer, and what is declared on it keeps the conditions that it has: otherwise every restart would cost two
+writes for each resource. After the grace they would be a lie, so all of them say BrokerUnreachable. Pure. Source:
+docs/decisions/097-outages.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from penstock_api.resources import Broker, Condition, Exchange, Subscription
+from penstock_operator.plans.conditions import ConditionReason
+from penstock_operator.plans.decisions import BrokerView, Reach
+
+__all__ = ["GRACE", "OF_THE_BROKER", "began", "is_over_grace", "keeps_status", "ready_reason"]
+
+GRACE: Final = timedelta(minutes=2)
+"""So long a broker may not answer before its resources say so; the alert PenstockBrokerUnreachable waits as long."""
+
+OF_THE_BROKER: Final = frozenset(
+    {ConditionReason.BROKER_UNREACHABLE, ConditionReason.BROKER_STOPPED, ConditionReason.OPERATOR_TOO_OLD}
+)
+"""The reasons that all resources of a Broker get at the same time, and lose at the same time."""
+
+
+def began(broker: Broker, now: datetime) -> datetime:
+    """Since when a broker does not answer that has not done so since this operator started: as its status says, which
+    outlives the operator; else now.
+    """
+    for condition in broker.status.conditions:
+        is_away = condition.status != "True" and condition.reason != ConditionReason.SCALED_TO_ZERO
+        if condition.type == "Available" and is_away:
+            return min(condition.last_transition_time, now)
+    return now
+
+
+def is_over_grace(since: datetime, now: datetime) -> bool:
+    """Whether a broker that has not answered since then must show in its resources."""
+    return now - since >= GRACE
+
+
+def keeps_status(view: BrokerView, resource: Exchange | Subscription, kind: str) -> bool:
+    """Whether a resource keeps the conditions that it has, because its broker may answer soon.
+
+    `kind`: the condition that says whether it is declared, Bound or Declared. If the resource has none about this
+    generation, there is nothing to keep.
+    """
+    if view.reach is not Reach.UNREACHABLE or view.is_out:
+        return False
+    stored = {condition.type: condition for condition in resource.status.conditions}
+    declared = stored.get(kind)
+    is_current = declared is not None and declared.observed_generation == resource.metadata.generation
+    return is_current and "ReconciliationPaused" not in stored
+
+
+def ready_reason(conditions: Iterable[Condition]) -> str:
+    """The reason of condition Ready, empty if there is none."""
+    return next((condition.reason for condition in conditions if condition.type == "Ready"), "")

@@ -1,0 +1,120 @@
+"""A resource changes while it is reconciled: nothing is declared from its old spec, and the newest state is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from support.api_server_in_memory import ApiServerInMemory
+from support.operator_in_memory import World, resource
+
+from penstock_operator.cluster.api_server import ApiResource
+from penstock_operator.cluster.cache import ResourceKey
+from penstock_operator.manifest import Manifest
+
+ORDERS = ResourceKey("Exchange", "shop", "orders")
+
+
+@dataclass(slots=True)
+class EventfulApiServer(ApiServerInMemory):
+    """While the first object is read, something happens."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    async def get(self, kind: ApiResource, namespace: str | None, name: str) -> Manifest | None:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return await ApiServerInMemory.get(self, kind, namespace, name)
+
+
+async def begun() -> tuple[World, EventfulApiServer]:
+    api = EventfulApiServer()
+    world = World(api=api)
+    api.user_applies(resource("Broker", "main"))
+    api.user_applies(resource("Exchange", "orders"))
+    await world.calm_down()
+    assert world.broker.exchanges["orders"].persistence == "Always"
+    world.broker.wipe()
+    return world, api
+
+
+async def reconcile(world: World) -> None:
+    await world.reconciler.reconcile(ORDERS)
+
+
+async def test_a_spec_that_has_changed_meanwhile_is_not_declared() -> None:
+    world, api = await begun()
+
+    def edit() -> None:
+        api.user_applies(resource("Exchange", "orders", persistence="AsSent"))
+        world.tell(len(api.events))
+
+    api.meanwhile = edit
+    await reconcile(world)
+    assert world.broker.exchanges == {}
+    await world.reconcile_next(10)
+    assert world.broker.exchanges["orders"].persistence == "AsSent"
+
+
+async def test_a_resource_that_is_being_deleted_or_gone_is_not_declared() -> None:
+    for is_gone in (False, True):
+        world, api = await begun()
+
+        def delete(world: World = world, api: Any = api, is_gone: bool = is_gone) -> None:
+            if is_gone:
+                api.objects["Exchange", "shop", "orders"]["metadata"]["finalizers"] = []
+            api.user_deletes("Exchange", "shop", "orders")
+            world.tell(len(api.events))
+
+        api.meanwhile = delete
+        await reconcile(world)
+        assert world.broker.exchanges == {}
+
+
+async def test_children_are_not_made_from_the_old_spec_of_a_broker() -> None:
+    world, api = await begun()
+    applied: int = api.applied
+
+    def edit() -> None:
+        api.user_applies(resource("Broker", "main", replicas=0))
+        world.tell(len(api.events))
+
+    api.meanwhile = edit
+    await world.reconciler.reconcile(ResourceKey("Broker", "shop", "main"))
+    assert api.applied == applied
+    await world.reconcile_next(10)
+    stateful_set = api.objects["StatefulSet", "shop", "main"]
+    assert stateful_set["spec"]["replicas"] == 0
+
+
+async def test_a_pass_that_writes_nothing_puts_nothing_back() -> None:
+    world, api = await begun()
+    written = api.written
+
+    def touch() -> None:
+        there = api.objects["Exchange", "shop", "orders"]
+        there["metadata"]["annotations"] = {"who": "a user"}
+        there["metadata"]["resourceVersion"] = "900"
+        world.controller.resource_changed(there)
+
+    api.meanwhile = touch
+    await reconcile(world)
+    assert api.written == written
+    entry = world.controller.cache.get(ORDERS)
+    assert entry is not None
+    assert entry.version.resource_version == "900"
+
+
+async def test_the_reply_to_a_write_that_shows_a_newer_spec_is_work() -> None:
+    world, api = await begun()
+    entry = world.controller.cache.get(ORDERS)
+    assert entry is not None
+    shown: Any = entry.manifest["status"]
+    del shown["address"]
+    # The edit is not told by any event: only the reply to the write of the status shows it.
+    api.meanwhile = lambda: api.user_applies(resource("Exchange", "orders", persistence="AsSent"))
+    await reconcile(world)
+    await world.reconcile_next(10)
+    assert world.broker.exchanges["orders"].persistence == "AsSent"

@@ -1,0 +1,118 @@
+"""The writes of what all resources of a Broker say at the same time: their rate, and what happens while they wait."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections import Counter
+from dataclasses import dataclass, field
+
+from support.api_server_in_memory import ApiServerInMemory
+from support.resources import GOOD, NOW
+from support.virtual_time import run_in_virtual_time
+
+from penstock_api.resources import Subscription
+from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.plans.conditions import ConditionStatus, StatusCondition
+from penstock_operator.plans.decisions import Report
+from penstock_operator.reconcile.paced_status import PacedStatus
+
+AWAY = Report((StatusCondition("Ready", ConditionStatus.UNKNOWN, "BrokerUnreachable", "It is away."),), {})
+BACK = Report((StatusCondition("Ready", ConditionStatus.TRUE, "Ready", "It is there."),), {})
+
+
+@dataclass
+class Site:
+    """An API server and a cache with some Subscriptions, and their writer."""
+
+    api: ApiServerInMemory = field(default_factory=ApiServerInMemory)
+    cache: Cache = field(default_factory=Cache)
+    enqueued: list[ResourceKey] = field(default_factory=list[ResourceKey])
+
+    def __post_init__(self) -> None:
+        self.paced = PacedStatus(self.api, self.cache, lambda: NOW, self.enqueued.append)
+
+    def subscription(self, name: str) -> tuple[ResourceKey, Subscription]:
+        """A new Subscription, which the operator has seen."""
+        self.api.user_applies({**GOOD["Subscription"], "metadata": {"name": name, "namespace": "shop"}})
+        self.cache.put(copy.deepcopy(self.api.objects["Subscription", "shop", name]))
+        return self.seen(name)
+
+    def seen(self, name: str) -> tuple[ResourceKey, Subscription]:
+        key = ResourceKey("Subscription", "shop", name)
+        entry = self.cache.get(key)
+        assert entry is not None
+        assert isinstance(entry.resource, Subscription)
+        return key, entry.resource
+
+    def reasons(self) -> Counter[str]:
+        shown = [it.get("status", {}).get("conditions", [{"reason": ""}])[0] for it in self.api.objects.values()]
+        return Counter(str(it["reason"]) for it in shown)
+
+
+def test_twenty_a_second_without_events_and_none_for_what_is_over_before_its_turn() -> None:
+    site = Site()
+    names = [f"s{number}" for number in range(100)]
+
+    async def outage() -> None:
+        for name in names:
+            site.paced.offer(*site.subscription(name), AWAY)
+        running = asyncio.create_task(site.paced.run())
+        await asyncio.sleep(2.01)
+        assert site.reasons() == {"BrokerUnreachable": 41, "": 59}
+        for name in names:
+            key, seen = site.seen(name)
+            if seen.status.conditions:
+                site.paced.offer(key, seen, BACK)
+            else:
+                site.paced.withdraw(key)
+        await asyncio.sleep(3)
+        assert site.reasons() == {"Ready": 41, "": 59}
+        running.cancel()
+
+    run_in_virtual_time(outage())
+    assert site.api.writes == {"Subscription": 82}
+
+
+def test_what_the_status_says_already_uses_up_nothing_of_the_rate() -> None:
+    site = Site()
+
+    async def write() -> float:
+        for name in ("a", "b"):
+            site.paced.offer(*site.subscription(name), AWAY)
+        await site.paced.write_all()
+        began = asyncio.get_running_loop().time()
+        for name in ("a", "b"):
+            site.paced.offer(*site.seen(name), AWAY)
+        await site.paced.write_all()
+        return asyncio.get_running_loop().time() - began
+
+    assert run_in_virtual_time(write()) == 0
+    assert site.api.written == 2
+
+
+def test_another_resource_of_the_name_or_another_spec_does_not_get_it() -> None:
+    site = Site()
+    for name in ("again", "edited", "gone"):
+        site.paced.offer(*site.subscription(name), AWAY)
+    site.api.user_deletes("Subscription", "shop", "again")
+    site.cache.remove(ResourceKey("Subscription", "shop", "again"))
+    site.subscription("again")
+    site.cache.remove(ResourceKey("Subscription", "shop", "gone"))
+    spec = {**GOOD["Subscription"]["spec"], "persistence": "AsSent"}
+    site.api.user_applies({**GOOD["Subscription"], "metadata": {"name": "edited", "namespace": "shop"}, "spec": spec})
+    site.cache.put(copy.deepcopy(site.api.objects["Subscription", "shop", "edited"]))
+    run_in_virtual_time(site.paced.write_all())
+    assert site.api.written == 0
+
+
+def test_one_that_is_refused_does_not_stop_the_others_and_a_newer_spec_is_work() -> None:
+    site = Site()
+    for name in ("gone", "edited"):
+        site.paced.offer(*site.subscription(name), AWAY)
+    site.api.user_deletes("Subscription", "shop", "gone")
+    spec = {**GOOD["Subscription"]["spec"], "persistence": "AsSent"}
+    site.api.user_applies({**GOOD["Subscription"], "metadata": {"name": "edited", "namespace": "shop"}, "spec": spec})
+    run_in_virtual_time(site.paced.write_all())
+    assert site.reasons() == {"BrokerUnreachable": 1}
+    assert site.enqueued == [ResourceKey("Subscription", "shop", "edited")]
