@@ -53,7 +53,7 @@ async def operate(settings: OperatorSettings, connect: Connector = connect_amqp,
     kube = await HttpApiServer.connect(kubeconfig)
     metrics, cache = Metrics(), Cache()
     controller = Controller(cache, metrics, time.monotonic)
-    sessions = BrokerSessions(connect, settings.poll_seconds)
+    sessions = BrokerSessions(connect, settings.poll_seconds, _now)
     runner = await health.serve(settings, controller, metrics, time.monotonic)
     try:
         async with aiohttp.ClientSession() as http:

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
@@ -66,9 +67,13 @@ class BrokerSession:
         access: ManagementAccess,
         connect: Connector,
         poll_seconds: float,
+        clock: Callable[[], datetime],
         changed: Callable[[SessionChange], None],
+        since: datetime | None = None,
     ) -> None:
         self.access: Final = access
+        self.unreachable_since: datetime | None = since or clock()
+        """Since when the broker can't be asked; None while it can."""
         self.state: BrokerState | None = None
         """What the broker reported about itself last; kept while it is unreachable."""
         self.reach = Reach.UNREACHABLE
@@ -77,6 +82,7 @@ class BrokerSession:
         self._label = label
         self._connect = connect
         self._poll_seconds = poll_seconds
+        self._clock = clock
         self._changed = changed
         self._management: BrokerManagement | None = None
         self._lost = asyncio.Event()
@@ -95,6 +101,7 @@ class BrokerSession:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.reach, self.problem = Reach.UNREACHABLE, "the session was closed"
+        self.unreachable_since = self.unreachable_since or self._clock()
         self._fail_pending(self.problem)
         await self._disconnect()
 
@@ -224,13 +231,14 @@ class BrokerSession:
             return
         if before is not None and before.instance_id != state.instance_id:
             logger.warning("%s is a new instance with an empty volume; everything is declared again", self._label)
-        self.reach, self.problem = Reach.CONNECTED, ""
+        self.reach, self.problem, self.unreachable_since = Reach.CONNECTED, "", None
         logger.info("%s is connected: instance %s, epoch %s", self._label, state.instance_id, state.epoch)
         self._changed(SessionChange.REACH)
 
     def _connection_lost(self, problem: str, reach: Reach = Reach.UNREACHABLE) -> None:
         self._lost.set()
         self.problem = problem
+        self.unreachable_since = self.unreachable_since or self._clock()
         if self.reach is not reach:
             self.reach = reach
             logger.warning("the connection to %s is lost: %s; the operator connects again", self._label, problem)
@@ -252,14 +260,25 @@ class BrokerSession:
 class BrokerSessions:
     """The sessions of all Brokers, by Broker."""
 
-    def __init__(self, connect: Connector, poll_seconds: float):
+    def __init__(self, connect: Connector, poll_seconds: float, clock: Callable[[], datetime]):
         self._connect = connect
         self._poll_seconds = poll_seconds
+        self._clock = clock
         self._sessions: dict[str, BrokerSession] = {}
+        self._started: Final = clock()
+        self._without_session: dict[str, datetime] = {}
+        """Since when Brokers can't be asked whose sessions were ended."""
 
     def get(self, broker: str) -> BrokerSession | None:
         """The session of a Broker (`namespace/name`), None if there is none."""
         return self._sessions.get(broker)
+
+    def unreachable_since(self, broker: str) -> datetime | None:
+        """Since when a Broker (`namespace/name`) can't be asked, at the earliest the operator's start; None while it
+        can.
+        """
+        session = self._sessions.get(broker)
+        return self._without_session.get(broker, self._started) if session is None else session.unreachable_since
 
     async def ensure(
         self, broker: str, access: ManagementAccess, changed: Callable[[SessionChange], None]
@@ -268,11 +287,12 @@ class BrokerSessions:
         session = self._sessions.get(broker)
         if session is not None and session.access == access and session.is_running:
             return session
-        state = None
+        state, since = None, self._without_session.pop(broker, None)
         if session is not None:
-            state = session.state
             await session.close()
-        made = BrokerSession(f"Broker {broker}", access, self._connect, self._poll_seconds, changed)
+            state, since = session.state, session.unreachable_since
+        label = f"Broker {broker}"
+        made = BrokerSession(label, access, self._connect, self._poll_seconds, self._clock, changed, since)
         made.state = state
         self._sessions[broker] = made
         return made
@@ -282,6 +302,12 @@ class BrokerSessions:
         session = self._sessions.pop(broker, None)
         if session is not None:
             await session.close()
+            self._without_session[broker] = session.unreachable_since or self._clock()
+
+    async def forget(self, broker: str) -> None:
+        """End the session of a Broker that does not exist any more."""
+        await self.drop(broker)
+        self._without_session.pop(broker, None)
 
     async def close(self) -> None:
         """End all sessions."""

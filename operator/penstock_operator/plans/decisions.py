@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 
 from penstock_api.management import EntityType, ExchangeDeclaration, SubscriptionDeclaration
@@ -77,6 +78,10 @@ class BrokerView:
     broker: Broker | None = None
     problem: str = ""
     """Why its management can't be used; a sentence, empty if it can."""
+    unreachable_since: datetime | None = None
+    """Since when the operator knows that the broker does not answer, or that it can't understand it; at the earliest
+    the operator's start. None: until a moment ago it did.
+    """
     version: str = ""
     """The version that the broker has reported; empty if it has never answered."""
     understands: frozenset[str] | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar, assert_never, cast
 
@@ -62,6 +62,8 @@ class Reconciler:
     clock: Callable[[], datetime]
     enqueue: Callable[[ResourceKey], None]
     """Put another resource into the work queue."""
+    _unreadable_since: dict[ResourceKey, datetime] = field(default_factory=dict[ResourceKey, datetime])
+    """Since when this operator can't parse the specs of these Brokers."""
 
     async def reconcile(self, key: ResourceKey) -> Retry:
         """Reconcile one resource, and return when to reconcile it again.
@@ -73,7 +75,8 @@ class Reconciler:
         if entry is None:
             if key.kind == "Broker":
                 self.brokers.forget(key)
-                await self.sessions.drop(f"{key.namespace}/{key.name}")
+                self._unreadable_since.pop(key, None)
+                await self.sessions.forget(f"{key.namespace}/{key.name}")
             return Retry.RESYNC
         match entry.resource:
             case None:
@@ -148,11 +151,14 @@ class Reconciler:
 
     def _broker(self, resource: Exchange | Subscription) -> BrokerView:
         namespace, name = declaration.broker_key(resource)
-        broker = self.cache.broker(namespace, name)
+        key, broker = ResourceKey("Broker", namespace, name), self.cache.broker(namespace, name)
         if broker is None:
-            unreadable = self.cache.get(ResourceKey("Broker", namespace, name)) is not None
-            reach = Reach.UNREACHABLE if unreadable else Reach.ABSENT
-            return BrokerView(reach=reach, problem="This operator can't parse the Broker's spec.")
+            if self.cache.get(key) is None:
+                return BrokerView(reach=Reach.ABSENT)
+            since = self._unreadable_since.setdefault(key, self.clock())
+            problem = "This operator can't parse the Broker's spec."
+            return BrokerView(reach=Reach.UNREACHABLE, problem=problem, unreachable_since=since)
+        self._unreadable_since.pop(key, None)
         if broker.metadata.deletion_timestamp is not None:
             return BrokerView(reach=Reach.DELETING, broker=broker, problem="The Broker is being deleted.")
         if broker.spec.replicas == 0:
@@ -160,12 +166,18 @@ class Reconciler:
         session = self.sessions.get(broker.key)
         if session is None:
             problem = f"The Broker {name} is not running yet."
-            return BrokerView(reach=Reach.UNREACHABLE, broker=broker, problem=problem)
+            return BrokerView(
+                reach=Reach.UNREACHABLE,
+                broker=broker,
+                problem=problem,
+                unreachable_since=self.sessions.unreachable_since(broker.key),
+            )
         state = session.state
         return BrokerView(
             reach=session.reach,
             broker=broker,
             problem=session.problem_sentence,
+            unreachable_since=self.sessions.unreachable_since(broker.key),
             version="" if state is None else state.version,
             understands=None if state is None or state.understands is None else frozenset(state.understands),
         )

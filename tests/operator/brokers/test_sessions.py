@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import assert_never
 
 import pytest
-from support.resources import broker_state, exchange, subscription
+from support.resources import NOW, broker_state, exchange, subscription
 from support.virtual_time import run_in_virtual_time
 from support.waiting import wait_until
 
@@ -21,6 +22,11 @@ from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, Delete
 from penstock_operator.plans.orphans import MarkedEntity
 
 TARGET = ManagementAccess(host="127.0.0.1", port=1, server_name="b", ca=b"", user="u", password="p")
+
+
+def clock() -> datetime:
+    """The time of the loop, which begins at noon."""
+    return NOW + timedelta(seconds=asyncio.get_running_loop().time())
 
 
 def state(instance: str = "i1", epoch: int = 1) -> BrokerState:
@@ -106,7 +112,7 @@ class Fixture:
 @pytest.fixture
 async def made() -> AsyncIterator[Fixture]:
     script = Script()
-    fixture = Fixture(script, BrokerSessions(script.connect, 0.01))
+    fixture = Fixture(script, BrokerSessions(script.connect, 0.01, lambda: NOW))
     yield fixture
     await fixture.sessions.close()
 
@@ -225,7 +231,7 @@ def test_the_pauses_between_attempts_grow_to_ten_seconds() -> None:
     script = Script(is_up=False)
 
     async def down() -> None:
-        sessions = BrokerSessions(script.connect, 5)
+        sessions = BrokerSessions(script.connect, 5, clock)
         await sessions.ensure("shop/main", TARGET, lambda _: None)
         await asyncio.sleep(40)
         await sessions.close()
@@ -239,7 +245,7 @@ def test_a_session_that_is_told_to_hurry_connects_before_its_pause_is_over() -> 
     script = Script(is_up=False)
 
     async def comes_back() -> tuple[Reach, str]:
-        sessions = BrokerSessions(script.connect, 5)
+        sessions = BrokerSessions(script.connect, 5, clock)
         session = await sessions.ensure("shop/main", TARGET, lambda _: None)
         await asyncio.sleep(42)
         script.is_up = True
@@ -258,7 +264,7 @@ def test_after_an_attempt_in_vain_the_pauses_grow_anew() -> None:
     script = Script(is_up=False)
 
     async def down() -> None:
-        sessions = BrokerSessions(script.connect, 5)
+        sessions = BrokerSessions(script.connect, 5, clock)
         session = await sessions.ensure("shop/main", TARGET, lambda _: None)
         await asyncio.sleep(42)
         session.try_soon()
@@ -273,7 +279,7 @@ def test_hurrying_all_the_time_is_two_attempts_a_second() -> None:
     script = Script(is_up=False)
 
     async def down() -> None:
-        sessions = BrokerSessions(script.connect, 5)
+        sessions = BrokerSessions(script.connect, 5, clock)
         session = await sessions.ensure("shop/main", TARGET, lambda _: None)
         for _ in range(1000):
             session.try_soon()
