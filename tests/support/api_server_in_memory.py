@@ -34,6 +34,10 @@ class ApiServerInMemory:
     """The optional kinds that the cluster has."""
     failing: bool = False
     """Whether applying fails."""
+    refusing: dict[str, KubeError] = field(default_factory=dict[str, KubeError])
+    """What is answered instead to whoever applies an object of this kind."""
+    announced: list[Any] = field(default_factory=list[Any])
+    """Events that were created."""
     written: int = 0
     """Status writes."""
     applied: int = 0
@@ -59,6 +63,8 @@ class ApiServerInMemory:
     async def apply(self, manifest: Manifest) -> Manifest:
         if self.failing:
             raise KubeError(503, "it is away")
+        if str(manifest["kind"]) in self.refusing:
+            raise self.refusing[str(manifest["kind"])]
         self.applied += 1
         made = cast(Any, copy.deepcopy(manifest))
         if made["kind"] == "Service":
@@ -87,6 +93,7 @@ class ApiServerInMemory:
         return self._touch(there)
 
     async def create(self, manifest: Manifest) -> Manifest:
+        self.announced.append(manifest)
         return manifest
 
     async def delete(self, manifest: Manifest) -> None:

@@ -33,9 +33,8 @@ def report_broker(view: BrokerReportView) -> Report:
     further = [condition for condition in _further(view) if condition is not None]
     waits = available.status is not ConditionStatus.TRUE and available.reason != ConditionReason.SCALED_TO_ZERO
     missing = view.users_missing or view.client_ca_missing or view.token_keys_missing or view.issuer_unknown
-    retry = (
-        Retry.BACKOFF if waits or missing or view.predecessor_children or view.unconfirmed_settings else Retry.RESYNC
-    )
+    obstructed = view.predecessor_children or view.unconfirmed_settings or view.refusal is not None
+    retry = Retry.BACKOFF if waits or missing or obstructed else Retry.RESYNC
     return Report((*ready, *further), _details(view), retry)
 
 

@@ -57,6 +57,8 @@ class ChildState(Enum):
     APPLIED = "Applied"
     TAKEN = "Taken"
     """An object of that name exists and is not the operator's."""
+    REFUSED = "Refused"
+    """The API server does not take it."""
     PREDECESSOR = "Leaving"
     """It belongs to a deleted resource of the same name, and the cluster is about to delete it."""
 

@@ -6,6 +6,7 @@ docs/decisions/061-different-releases.md (settings that the image of the pods do
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -34,7 +35,7 @@ from penstock_operator.children.stateful_set import (
     running_image,
     unknown_settings,
 )
-from penstock_operator.cluster.api_server import ApiServer
+from penstock_operator.cluster.api_server import ApiServer, KubeError
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.manifest import Manifest, dig, text_at
 from penstock_operator.plans.broker_health import is_serving
@@ -42,6 +43,7 @@ from penstock_operator.plans.broker_report import report_broker
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.decisions import Reach, Report
 from penstock_operator.plans.lag_service import is_member, lag_service
+from penstock_operator.plans.refusals import Refusal
 from penstock_operator.reconcile.broker_children import (
     ObservedChildren,
     apply_children,
@@ -54,6 +56,8 @@ from penstock_operator.reconcile.shared_lag import SharedLag
 from penstock_operator.settings import OperatorSettings
 
 __all__ = ["BrokerFindings", "BrokerReconciler"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -119,15 +123,19 @@ class BrokerReconciler:
         unknown, unconfirmed = self._unknown_settings(broker, pinned, observed)
         knows_issuer = observed.issuer is not None or not cluster_issuer.is_wanted(broker)
         may_apply = not unknown and not unconfirmed and knows_issuer
+        is_paused = broker.metadata.annotations.get(names.PAUSED) == "true"
+        is_applied, refusal = False, None
         if predecessor_children:
             # A broker that answers now may be that of the deleted Broker of the same name.
             await self.sessions.drop(broker.key)
-        elif not taken_names and may_apply and broker.metadata.annotations.get(names.PAUSED) != "true":
-            await apply_children(self.kube, broker, wanted, observed, now)
+        elif not taken_names and may_apply and not is_paused:
+            refusal = await self._apply(broker, wanted, observed, now)
+            is_applied = refusal is None
+        if is_applied:
             self._offer(key, broker, keys)
-            await self._keep_session(key, broker, observed, keys)
-        elif not taken_names and self.sessions.get(broker.key) is None:
-            # The children stay as they are, but Exchanges and Subscriptions are still declared on the broker.
+        is_open = not taken_names and not predecessor_children
+        if is_applied or (is_open and self.sessions.get(broker.key) is None):
+            # Exchanges and Subscriptions are declared on the broker also while the children have to stay as they are.
             await self._keep_session(key, broker, observed, keys)
         self._hurry_session(broker, observed)
         view = await self._view(key, broker, observed, pinned, now)
@@ -138,8 +146,22 @@ class BrokerReconciler:
                 predecessor_children=predecessor_children,
                 unknown_settings=unknown,
                 unconfirmed_settings=unconfirmed,
+                refusal=refusal,
             )
         )
+
+    async def _apply(
+        self, broker: Broker, wanted: list[Manifest], observed: ObservedChildren, now: datetime
+    ) -> Refusal | None:
+        """Apply the children; the refusal if the API server does not take one. Those before it are applied then."""
+        try:
+            await apply_children(self.kube, broker, wanted, observed, now)
+        except KubeError as error:
+            if error.refusal is None:
+                raise
+            logger.warning("an object of Broker %s is refused: %s", broker.key, error)
+            return error.refusal
+        return None
 
     def forget(self, key: ResourceKey) -> None:
         """The Broker is gone, or about to go."""

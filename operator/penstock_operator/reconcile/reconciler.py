@@ -18,7 +18,7 @@ from penstock_operator import names
 from penstock_operator.brokers.management import Unreachable
 from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.children.metadata import belongs_to_predecessor, is_ours
-from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Conflict, api_resource_of
+from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Conflict, KubeError, api_resource_of
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
 from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans.conditions import ConditionStatus
@@ -37,6 +37,7 @@ from penstock_operator.plans.decisions import (
     Retry,
 )
 from penstock_operator.plans.exchange import ExchangeView, plan_exchange
+from penstock_operator.plans.refusals import Refusal, refused_conditions
 from penstock_operator.plans.subscription import SubscriptionView, plan_subscription
 from penstock_operator.reconcile import status
 from penstock_operator.reconcile.broker_reconciler import BrokerFindings, BrokerReconciler
@@ -72,6 +73,15 @@ class Reconciler:
             KubeError: the API server refused; the caller tries again later.
         """
         entry = self.cache.get(key)
+        try:
+            return await self._reconcile(key, entry)
+        except KubeError as error:
+            if error.refusal is None:
+                raise
+            logger.warning("what %s needs is refused: %s", key, error)
+            return await self._report_refusal(key, error.refusal)
+
+    async def _reconcile(self, key: ResourceKey, entry: CachedResource | None) -> Retry:
         if entry is None:
             if key.kind == "Broker":
                 self.brokers.forget(key)
@@ -129,11 +139,7 @@ class Reconciler:
                     manifest = await self._add_finalizer(manifest)
                     view = _renewed(view, manifest)
                 case ApplyChild():
-                    state = await self._apply(decision.manifest, view.resource.metadata.uid)
-                    if isinstance(view, ExchangeView):
-                        view = replace(view, service=state)
-                    else:
-                        view = replace(view, scale_secret=state)
+                    view = await self._with_child(view, decision.manifest)
                 case DeclareEntity() | DeleteEntity():
                     reply = await self._ask(view.broker, decision)
                     view = replace(view, reply=reply) if isinstance(reply, BrokerReply) else replace(view, broker=reply)
@@ -207,6 +213,20 @@ class Reconciler:
         namespace = await self.kube.get(API_RESOURCES["Namespace"], None, resource.metadata.namespace)
         return namespace is None or dig(namespace, "metadata", "deletionTimestamp") is not None
 
+    async def _with_child(self, view: ViewT, manifest: Manifest) -> ViewT:
+        """The view with what became of the child. An Exchange needs its Service, so its refusal ends the pass; a
+        Subscription works without its Secret.
+        """
+        uid = view.resource.metadata.uid
+        if isinstance(view, ExchangeView):
+            return replace(view, service=await self._apply(manifest, uid))
+        try:
+            return replace(view, scale_secret=await self._apply(manifest, uid))
+        except KubeError as error:
+            if error.refusal is None:
+                raise
+            return replace(view, scale_secret=ChildState.REFUSED, scale_refusal=error.refusal)
+
     async def _apply(self, manifest: Manifest, uid: str) -> ChildState:
         namespace, name = str(dig(manifest, "metadata", "namespace")), str(dig(manifest, "metadata", "name"))
         observed = await self.kube.get(api_resource_of(manifest), namespace, name)
@@ -239,6 +259,15 @@ class Reconciler:
         if self.cache.get(key) is not None and self.cache.put(updated) is ResourceChange.SPEC:
             self.enqueue(key)
         return report.retry
+
+    async def _report_refusal(self, key: ResourceKey, refusal: Refusal) -> Retry:
+        """The pass has ended early: of the status only Ready and Accepted change."""
+        entry = self.cache.get(key)
+        if entry is not None and entry.resource is not None:
+            found = refused_conditions(entry.resource.status.conditions, refusal)
+            details = {name: it for name, it in status.written(entry.manifest).items() if name != "observedGeneration"}
+            await self._write(key, entry.manifest, entry.resource, Report(found, details))
+        return Retry.BACKOFF
 
     async def _report_unparsable(self, key: ResourceKey, entry: CachedResource) -> Retry:
         """A resource that the API server has accepted, but this operator can't parse: the CRD has another version."""

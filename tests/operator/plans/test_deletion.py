@@ -35,6 +35,10 @@ VIEW = DeletionView(
     seconds=1,
     unanswered_seconds=0,
 )
+AWAY = replace(
+    VIEW, broker=BrokerView(reach=Reach.UNREACHABLE, problem="It is away."), seconds=30, unanswered_seconds=30
+)
+NOT_UNDERSTOOD = replace(AWAY, broker=BrokerView(reach=Reach.NOT_UNDERSTOOD, problem="It is away."))
 GONE = BrokerReply(status=204)
 BUSY = BrokerReply(status=409, reason="ConsumersActive", body={"containers": ["pod-1", "pod-2"]})
 FULL = BrokerReply(status=409, reason="NotEmpty", body={"depth": 17})
@@ -52,8 +56,8 @@ def at(reach: Reach) -> BrokerView:
         pytest.param(replace(VIEW, broker=at(Reach.ABSENT)), id="broker-gone"),
         pytest.param(replace(VIEW, broker=at(Reach.DELETING)), id="broker-being-deleted"),
         pytest.param(replace(VIEW, broker=at(Reach.STOPPED)), id="broker-scaled-to-zero"),
-        pytest.param(replace(VIEW, broker=at(Reach.UNREACHABLE), seconds=30, unanswered_seconds=30), id="broker-away-for-30-s"),
-        pytest.param(replace(VIEW, broker=at(Reach.NOT_UNDERSTOOD), seconds=30, unanswered_seconds=30), id="broker-not-understood-for-30-s"),
+        pytest.param(AWAY, id="broker-away-for-30-s"),
+        pytest.param(NOT_UNDERSTOOD, id="broker-not-understood-for-30-s"),
         pytest.param(replace(VIEW, broker=at(Reach.UNREACHABLE), is_forced=True), id="broker-away-and-forced"),
         pytest.param(replace(VIEW, policy="Retain"), id="retain"),
         pytest.param(replace(VIEW, is_duplicate=True), id="never-declared-anything"),
@@ -76,7 +80,7 @@ def test_released(view: DeletionView) -> None:
 @pytest.mark.parametrize(
     ("view", "is_removal_pending"),
     [
-        (replace(VIEW, broker=at(Reach.UNREACHABLE), seconds=30, unanswered_seconds=30), True),
+        (AWAY, True),
         (replace(VIEW, broker=at(Reach.UNREACHABLE), is_forced=True), True),
         (replace(VIEW, broker=at(Reach.STOPPED)), True),
         (replace(VIEW, namespace_terminating=True, seconds=31, reply=BUSY), True),
