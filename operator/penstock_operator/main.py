@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from datetime import UTC, datetime
 
@@ -18,8 +19,9 @@ from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.cluster import watch
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer
 from penstock_operator.cluster.api_server_http import HttpApiServer
-from penstock_operator.cluster.cache import Cache
+from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.cluster.controller import Controller
+from penstock_operator.cluster.work_queue import WorkQueue
 from penstock_operator.manifest import text_at
 from penstock_operator.metrics import Metrics
 from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
@@ -52,7 +54,7 @@ async def operate(settings: OperatorSettings, connect: Connector = connect_amqp,
     """Run the operator until SIGTERM or SIGINT; `connect` and `kubeconfig` are for tests."""
     kube = await HttpApiServer.connect(kubeconfig)
     metrics, cache = Metrics(), Cache()
-    controller = Controller(cache, metrics, time.monotonic)
+    controller = Controller(cache, metrics, time.monotonic, WorkQueue[ResourceKey](random.random))
     sessions = BrokerSessions(connect, settings.poll_seconds, _now)
     runner = await health.serve(settings, controller, metrics, time.monotonic)
     try:

@@ -35,6 +35,7 @@ __all__ = ["BrokerSession", "BrokerSessions", "SessionChange"]
 logger = logging.getLogger(__name__)
 
 _BATCH: Final = 500
+"""Commands in one request. Each waits for a worker, so a batch has at most as many as there are workers."""
 _FIRST_RECONNECT_SECONDS: Final = 0.5
 _LONGEST_RECONNECT_SECONDS: Final = 10.0
 

@@ -15,7 +15,8 @@ from typing import Final
 
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError
 from penstock_operator.cluster.cache import KIND_NAMES, Cache, ResourceChange, ResourceKey, key_of
-from penstock_operator.cluster.work_queue import Priority, WorkQueue
+from penstock_operator.cluster.server_errors import TOO_MANY_REQUESTS
+from penstock_operator.cluster.work_queue import FIRST_RETRY_SECONDS, Priority, WorkQueue
 from penstock_operator.manifest import Manifest, dig
 from penstock_operator.metrics import Metrics
 from penstock_operator.plans.decisions import Retry
@@ -44,6 +45,8 @@ class Controller:
     """The number of lists in a row that found changes although no watch event had arrived: the watches do not work."""
     listed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by the first complete list."""
+    _rest_until: float = 0.0
+    """Nothing is reconciled before, because the API server has said that it has too much to do."""
     _events: int = 0
     _added: asyncio.Event = field(default_factory=asyncio.Event)
     _resync_requested: asyncio.Event = field(default_factory=asyncio.Event)
@@ -93,10 +96,9 @@ class Controller:
             try:
                 await self.list_all(kube, namespaces)
             except KubeError as error:
-                logger.warning(
-                    "the resources can't be listed: %s; the operator tries again in %s s", error, _RELIST_SECONDS
-                )
-                await asyncio.sleep(_RELIST_SECONDS)
+                pause = max(_RELIST_SECONDS, error.retry_after_seconds or 0)
+                logger.warning("the resources can't be listed: %s; the operator tries again in %s s", error, pause)
+                await asyncio.sleep(pause)
                 continue
             for key in self.cache.all():
                 self.add(key, Priority.RESYNC)
@@ -124,8 +126,11 @@ class Controller:
                 await self._wait()
 
     async def reconcile_next(self, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> bool:
-        """Reconcile one resource that is due; False if there is none, or before the first complete list."""
-        key = self.queue.take(self.monotonic()) if self.cache.is_complete else None
+        """Reconcile one resource that is due; False if there is none, before the first complete list, and while the API
+        server wants to be left alone.
+        """
+        now = self.monotonic()
+        key = self.queue.take(now) if self.cache.is_complete and now >= self._rest_until else None
         if key is None:
             return False
         self.started[key] = self.monotonic()
@@ -140,9 +145,13 @@ class Controller:
                 retry = await reconcile(key)
             except KubeError as error:
                 # Usually another client changed the object first. A lasting error is logged at each attempt.
-                delay = self.queue.retry(key, Priority.CHANGE, self.monotonic())
+                wait = error.retry_after_seconds or 0
+                if error.status == TOO_MANY_REQUESTS:
+                    wait = wait or FIRST_RETRY_SECONDS
+                    self._rest_until = max(self._rest_until, self.monotonic() + wait)
+                delay = self.queue.retry(key, Priority.CHANGE, self.monotonic(), wait)
                 result.result = "error"
-                logger.info("%s is reconciled again in %s s: %s", key, delay, error)
+                logger.info("%s is reconciled again in %.1f s: %s", key, delay, error)
                 return
             except Exception:
                 # All exceptions end here: a bug with one resource must not stop the others.
@@ -165,7 +174,7 @@ class Controller:
         if due is None:
             await self._added.wait()
             return
-        delay = max(due - self.monotonic(), 0.001)
+        delay = max(max(due, self._rest_until) - self.monotonic(), 0.001)
         try:
             await asyncio.wait_for(self._added.wait(), delay)
         except TimeoutError:

@@ -16,7 +16,9 @@ from typing import Final, cast
 from penstock_operator.manifest import Manifest, dig, items_of, text_at
 from penstock_operator.plans.refusals import Refusal, ServerAnswer, refusal_in
 
-__all__ = ["Conflict", "Forbidden", "KubeError", "error_in"]
+__all__ = ["TOO_MANY_REQUESTS", "Conflict", "Forbidden", "KubeError", "error_in"]
+
+TOO_MANY_REQUESTS: Final = 429
 
 _LONGEST_RETRY_AFTER_SECONDS: Final = 300.0
 """A longer wait that a server asks for is cut: a proxy may be wrong, and the operator must not stop for hours."""

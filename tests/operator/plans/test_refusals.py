@@ -84,7 +84,9 @@ def test_of_the_conditions_only_ready_accepted_and_stalled_change() -> None:
     refusal = refusal_in(ServerAnswer(status=403, said=AT + QUOTA))
     assert refusal is not None
     before = [
-        Condition(type=kind, status=status, reason=reason, message="as before", lastTransitionTime=NOW)
+        Condition.model_validate(
+            {"type": kind, "status": status, "reason": reason, "message": "as before", "lastTransitionTime": NOW}
+        )
         for kind, status, reason in (
             ("Ready", "True", "Ready"),
             ("Accepted", "True", "Accepted"),

@@ -28,7 +28,7 @@ def conditions(world: World, kind: str, name: str) -> dict[str, tuple[str, str]]
 
 def message(world: World, kind: str, name: str, condition: str) -> str:
     status = world.api.objects[kind, "shop", name]["status"]
-    return next(it["message"] for it in status["conditions"] if it["type"] == condition)
+    return str(next(it["message"] for it in status["conditions"] if it["type"] == condition))
 
 
 def events(world: World, kind: str, reason: str) -> list[Any]:
