@@ -35,8 +35,6 @@ __all__ = ["operate", "run"]
 
 logger = logging.getLogger(__name__)
 
-_CHILDREN_PERIOD_SECONDS = 20.0
-
 
 def run(settings: OperatorSettings) -> int:
     """Run the operator until SIGTERM or SIGINT; return the exit code.
@@ -83,6 +81,7 @@ async def _run_tasks(
         controller.enqueue,
         controller.enqueue_with_dependents,
         controller.resync_soon,
+        controller.children,
     )
     reconciler = Reconciler(
         kube, controller.cache, sessions, settings, cluster_id, broker_reconciler, _now, controller.enqueue
@@ -94,7 +93,11 @@ async def _run_tasks(
         kube, controller.cache, http, broker_reconciler.findings, _now, controller.enqueue, settings.lag_job
     )
     tasks = [
-        asyncio.create_task(controller.resync(kube, settings.namespaces, settings.resync_seconds, collector.run)),
+        asyncio.create_task(
+            controller.resync(
+                kube, settings.namespaces, settings.resync_seconds, collector.run, broker_reconciler.begin_resync
+            )
+        ),
         asyncio.create_task(lag_reader.run(settings.lag_seconds)),
         *(asyncio.create_task(controller.run_worker(reconciler.reconcile)) for _ in range(settings.workers)),
     ]
@@ -110,7 +113,7 @@ async def _run_tasks(
         )
         tasks.append(asyncio.create_task(lag_job.run(controller.listed)))
     if settings.namespaces:
-        tasks.append(asyncio.create_task(controller.resync_children(_CHILDREN_PERIOD_SECONDS)))
+        tasks.append(asyncio.create_task(controller.resync_children(kube, settings.namespaces)))
     watcher = asyncio.create_task(_watch(controller, settings))
     try:
         done, _ = await asyncio.wait([watcher, *tasks], return_when=asyncio.FIRST_COMPLETED)

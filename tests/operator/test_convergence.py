@@ -116,6 +116,7 @@ async def play(steps: list[tuple[str, Any]], world: World) -> None:
                 await world.reconcile_next(argument)
             case "list":
                 await world.controller.list_all(cast(Any, world.api), ())
+                await world.controller.list_children(cast(Any, world.api), ())
             case "down":
                 world.broker.is_up = False
             case "up":

@@ -48,6 +48,7 @@ class World:
             self.controller.enqueue,
             self.controller.enqueue_with_dependents,
             self.controller.resync_soon,
+            self.controller.children,
         )
         self.reconciler = Reconciler(
             self.api, cache, sessions, SETTINGS, "c1", broker_reconciler, self.clock, self.controller.enqueue
@@ -84,6 +85,7 @@ class World:
         for _ in range(6):
             self.api.collect_garbage()
             await self.controller.list_all(cast(Any, self.api), ())
+            await self.controller.list_children(cast(Any, self.api), ())
             for key in self.controller.cache.all():
                 self.controller.enqueue(key)
             self.tell(len(self.api.events))

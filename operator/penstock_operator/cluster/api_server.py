@@ -68,8 +68,10 @@ class ApiServer(Protocol):
         """The object, None if there is none."""
         ...
 
-    def list(self, kind: ApiResource, namespace: str | None = None) -> AsyncIterator[Manifest]:
-        """All objects of a kind, page by page. Raises if the list expires meanwhile; the caller then starts again."""
+    def list(self, kind: ApiResource, namespace: str | None = None, labels: str = "") -> AsyncIterator[Manifest]:
+        """All objects of a kind, or those that a label selector chooses, page by page. Raises if the list expires
+        meanwhile; the caller then starts again.
+        """
         ...
 
     async def apply(self, manifest: Manifest) -> Manifest:

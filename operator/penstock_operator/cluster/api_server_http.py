@@ -71,11 +71,13 @@ class HttpApiServer:
         """The object, None if there is none."""
         return await self._request("GET", kind.path(namespace, name), missing_ok=True)
 
-    async def list(self, kind: ApiResource, namespace: str | None = None) -> AsyncIterator[Manifest]:
-        """All objects of a kind, page by page. Raises if the list expires meanwhile; the caller then starts again."""
+    async def list(self, kind: ApiResource, namespace: str | None = None, labels: str = "") -> AsyncIterator[Manifest]:
+        """All objects of a kind, or those that a label selector chooses, page by page. Raises if the list expires
+        meanwhile; the caller then starts again.
+        """
         token = ""
         while True:
-            query = {"limit": str(_PAGE)}
+            query = {"limit": str(_PAGE), **({"labelSelector": labels} if labels else {})}
             if token:
                 query["continue"] = token
             page = await self._request("GET", kind.path(namespace), query=query)

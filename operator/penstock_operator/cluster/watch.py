@@ -17,7 +17,6 @@ import kopf
 
 from penstock_api.resources import GROUP, VERSION
 from penstock_operator import names
-from penstock_operator.cluster.cache import ResourceKey
 from penstock_operator.cluster.controller import Controller
 from penstock_operator.settings import OperatorSettings
 
@@ -48,7 +47,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.watching.chunk_size = 500
     settings.networking.request_timeout = 60
     for child in _CHILDREN:
-        settings.watching.label_selectors[child] = f"app.kubernetes.io/managed-by={names.MANAGER}"
+        settings.watching.label_selectors[child] = names.MANAGED_BY
     return settings
 
 
@@ -63,10 +62,8 @@ def _registry(controller: Controller, *, children: bool) -> kopf.OperatorRegistr
         manifest = dict(event["object"])
         (controller.resource_deleted if event["type"] == "DELETED" else controller.resource_changed)(manifest)
 
-    async def child(meta: Any, **_: Any) -> None:
-        broker = meta.labels.get(names.BROKER_LABEL)
-        if broker is not None:
-            controller.child_changed(ResourceKey("Broker", meta.namespace, broker))
+    async def child(event: Any, **_: Any) -> None:
+        controller.child_changed(dict(event["object"]), is_deleted=event["type"] == "DELETED")
 
     for plural in ("brokers", "exchanges", "subscriptions"):
         kopf.on.event(GROUP, VERSION, plural, registry=registry)(resource)

@@ -37,21 +37,26 @@ from penstock_operator.children.stateful_set import (
 )
 from penstock_operator.cluster.api_server import ApiServer, KubeError
 from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.cluster.child_versions import ChildVersions
 from penstock_operator.manifest import Manifest, dig, text_at
 from penstock_operator.plans.broker_health import is_serving
 from penstock_operator.plans.broker_report import report_broker
 from penstock_operator.plans.broker_view import BrokerReportView
-from penstock_operator.plans.decisions import Reach, Report
+from penstock_operator.plans.conditions import ConditionStatus
+from penstock_operator.plans.decisions import Reach, Report, Retry
 from penstock_operator.plans.lag_service import is_member, lag_service
 from penstock_operator.plans.refusals import Refusal
 from penstock_operator.reconcile.broker_children import (
     ObservedChildren,
+    absent_for_good,
     apply_children,
     foreign_children,
     observe_children,
     own_schedule,
     token_keys_config_maps,
 )
+from penstock_operator.reconcile.cluster_facts import ClusterFacts
+from penstock_operator.reconcile.settled_brokers import SettledBrokers
 from penstock_operator.reconcile.shared_lag import SharedLag
 from penstock_operator.settings import OperatorSettings
 
@@ -98,9 +103,31 @@ class BrokerReconciler:
     """Put a Broker, and every resource that refers to it, into the work queue."""
     resync_soon: Callable[[], None]
     """List all resources, and look for orphans, now instead of at the end of the period."""
+    children: ChildVersions = field(default_factory=ChildVersions)
+    """The versions of the children, as seen and as applied."""
     findings: dict[ResourceKey, BrokerFindings] = field(default_factory=dict[ResourceKey, BrokerFindings])
     shared_lag: SharedLag = field(default_factory=SharedLag)
     """What the operator's one lag job has to know of Brokers, and what is known of it."""
+    facts: ClusterFacts = field(init=False)
+    _settled: SettledBrokers = field(default_factory=SettledBrokers)
+
+    def __post_init__(self) -> None:
+        self.facts = ClusterFacts(self.kube, self.clock)
+
+    async def begin_resync(self) -> Callable[[ResourceKey], bool]:
+        """Whether a resource has to be reconciled although nothing is known to have changed. Raises KubeError."""
+        brokers = (self.cache.broker(key.namespace, key.name) for key in self.cache.all("Broker"))
+        with_issuer = any(cluster_issuer.is_wanted(broker) for broker in brokers if broker is not None)
+        if await self.facts.changed(with_issuer=with_issuer):
+            self._settled.clear()
+        return self._is_due
+
+    def _is_due(self, key: ResourceKey) -> bool:
+        broker = self.cache.broker(key.namespace, key.name) if key.kind == "Broker" else None
+        if broker is None:
+            return True
+        counts = len(self.cache.exchanges_of(key)), len(self.cache.subscriptions_of(key))
+        return self._settled.is_due(key, broker, counts, self.clock())
 
     async def reconcile(self, key: ResourceKey, broker: Broker) -> Report | None:
         """Reconcile the Broker, and return the status to write; None if it is being deleted.
@@ -115,7 +142,8 @@ class BrokerReconciler:
             await self.sessions.drop(broker.key)
             return None
         now = self.clock()
-        observed = await observe_children(self.kube, broker)
+        absent = self._settled.begin(key, broker)
+        observed = await observe_children(self.kube, self.facts, broker, absent)
         pinned = self._pin(broker, observed)
         keys = self._credentials(key, broker, observed, now)
         wanted = self._wanted(broker, pinned, keys, observed)
@@ -139,7 +167,7 @@ class BrokerReconciler:
             await self._keep_session(key, broker, observed, keys)
         self._hurry_session(broker, observed)
         view = await self._view(key, broker, observed, pinned, now)
-        return report_broker(
+        report = report_broker(
             replace(
                 view,
                 taken_names=taken_names,
@@ -149,13 +177,16 @@ class BrokerReconciler:
                 refusal=refusal,
             )
         )
+        if report.retry is Retry.RESYNC and report.conditions[0].status is ConditionStatus.TRUE and is_applied:
+            self._settled.settle(key, broker, absent_for_good(broker, wanted, observed), now)
+        return report
 
     async def _apply(
         self, broker: Broker, wanted: list[Manifest], observed: ObservedChildren, now: datetime
     ) -> Refusal | None:
         """Apply the children; the refusal if the API server does not take one. Those before it are applied then."""
         try:
-            await apply_children(self.kube, broker, wanted, observed, now)
+            await apply_children(self.kube, self.children, broker, wanted, observed, now)
         except KubeError as error:
             if error.refusal is None:
                 raise
@@ -165,6 +196,7 @@ class BrokerReconciler:
 
     def forget(self, key: ResourceKey) -> None:
         """The Broker is gone, or about to go."""
+        self._settled.forget(key)
         self.shared_lag.withdraw(BrokerName(key.namespace, key.name))
 
     def _offer(self, key: ResourceKey, broker: Broker, keys: Credentials) -> None:

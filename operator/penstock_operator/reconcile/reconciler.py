@@ -83,6 +83,7 @@ class Reconciler:
 
     async def _reconcile(self, key: ResourceKey, entry: CachedResource | None) -> Retry:
         if entry is None:
+            self.brokers.children.forget(key)
             if key.kind == "Broker":
                 self.brokers.forget(key)
                 self._unreadable_since.pop(key, None)
@@ -228,11 +229,15 @@ class Reconciler:
             return replace(view, scale_secret=ChildState.REFUSED, scale_refusal=error.refusal)
 
     async def _apply(self, manifest: Manifest, uid: str) -> ChildState:
+        versions, now = self.brokers.children, self.clock().timestamp()
+        if versions.is_in_force(manifest, now):
+            return ChildState.APPLIED
         namespace, name = str(dig(manifest, "metadata", "namespace")), str(dig(manifest, "metadata", "name"))
         observed = await self.kube.get(api_resource_of(manifest), namespace, name)
         if observed is not None and not is_ours(observed, uid):
             return ChildState.PREDECESSOR if belongs_to_predecessor(observed, uid) else ChildState.TAKEN
-        await self.kube.apply(manifest)
+        if observed is None or not versions.confirm(manifest, observed, now):
+            versions.note_applied(manifest, await self.kube.apply(manifest), now)
         return ChildState.APPLIED
 
     async def _add_finalizer(self, manifest: Manifest) -> Manifest:
