@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from penstock_api.management import EntityType, ExchangeDeclaration, SubscriptionDeclaration
+from penstock_api.management import EntityType, ExchangeDeclaration, Owner, SubscriptionDeclaration
 from penstock_api.state_documents import BrokerState
 from penstock_core import identity
 from penstock_operator.brokers.management import ManagementAccess, Unreachable
@@ -112,7 +112,11 @@ class SessionsInMemory:
         return None if broker in self.open and self.broker.is_up else self.broker.down_since
 
     async def ensure(
-        self, broker: str, access: ManagementAccess, changed: Callable[[SessionChange], None]
+        self,
+        broker: str,
+        access: ManagementAccess,
+        changed: Callable[[SessionChange], None],
+        drifted: Callable[[Owner], None] = lambda _: None,
     ) -> SessionInMemory:
         if broker not in self.open:
             self.open[broker] = SessionInMemory(self.broker)

@@ -17,7 +17,9 @@ from datetime import datetime
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
+from penstock_api.management import Owner
 from penstock_api.state_documents import BrokerState
+from penstock_operator.brokers.declared_entities import DeclaredEntities
 from penstock_operator.brokers.management import (
     BrokerManagement,
     Connector,
@@ -70,6 +72,7 @@ class BrokerSession:
         poll_seconds: float,
         clock: Callable[[], datetime],
         changed: Callable[[SessionChange], None],
+        drifted: Callable[[Owner], None],
         since: datetime | None = None,
     ) -> None:
         self.access: Final = access
@@ -85,6 +88,12 @@ class BrokerSession:
         self._poll_seconds = poll_seconds
         self._clock = clock
         self._changed = changed
+        self._drifted = drifted
+        self.declared = DeclaredEntities()
+        """What the broker has of what this session has declared."""
+        self._life: tuple[str, int] | None = None
+        """Instance and epoch of the broker to which `declared` belongs."""
+        self._learning = asyncio.Lock()
         self._management: BrokerManagement | None = None
         self._lost = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -106,6 +115,10 @@ class BrokerSession:
         self._fail_pending(self.problem)
         await self._disconnect()
 
+    def take_over(self, before: BrokerSession) -> None:
+        """Know what an ended session to the same broker knew of it."""
+        self.state, self.declared, self._life = before.state, before.declared, before._life
+
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         """A task of a session must end only by `close`; otherwise all who wait for a reply would wait for ever."""
         if not task.cancelled():
@@ -126,8 +139,9 @@ class BrokerSession:
         return not any(task.done() for task in self._tasks)
 
     async def declare(self, command: DeclareEntity) -> BrokerReply:
-        """Send a declaration; raises Unreachable."""
-        return await self._submit(self._declarations, command)
+        """Declare an entity, unless the broker has it already as this session has declared it; raises Unreachable."""
+        known = self.declared.reply_to(command) if self.reach is Reach.CONNECTED else None
+        return known if known is not None else await self._submit(self._declarations, command)
 
     async def delete(self, command: DeleteEntity) -> BrokerReply:
         """Send a deletion; raises Unreachable."""
@@ -139,10 +153,27 @@ class BrokerSession:
         if management is None:
             raise Unreachable(self.problem)
         try:
-            return await management.marked_entities()
+            before = self.declared.revision
+            await self._learn_changes(management)
+            if before is None or before != self.declared.revision:
+                self._tell(self.declared.merge_bound(await management.bound_subscriptions()))
         except Unreachable as error:
             self._connection_lost(str(error))
             raise
+        return self.declared.marked()
+
+    async def _learn_changes(self, management: BrokerManagement) -> None:
+        """Ask the broker what changed since the last time, and have the resources reconciled that this concerns."""
+        async with self._learning:
+            is_told = self.state is not None and self.state.topology_revision is not None
+            life, since = self._life, self.declared.revision if is_told else None
+            changes = await management.changes(since)
+            if life == self._life:
+                self._tell(self.declared.merge(changes))
+
+    def _tell(self, owners: Sequence[Owner]) -> None:
+        for owner in owners:
+            self._drifted(owner)
 
     async def _submit(self, queue: list[_PendingCommand[CommandT]], command: CommandT) -> BrokerReply:
         if self._management is None or not self.is_running:
@@ -168,10 +199,17 @@ class BrokerSession:
             # Deletions go first. The sort keys declare exchanges before subscriptions, and delete them after.
             if deletions:
                 deletions.sort(key=lambda pending: pending.command.entity.value, reverse=True)
-                _set_replies(deletions, await management.delete([pending.command for pending in deletions]))
+                replies = await management.delete([pending.command for pending in deletions])
+                for pending, reply in zip(deletions, replies, strict=True):
+                    if reply.is_success:
+                        self.declared.forget(pending.command.entity, pending.command.name)
+                _set_replies(deletions, replies)
             if declarations:
                 declarations.sort(key=lambda pending: pending.command.entity.value)
-                _set_replies(declarations, await management.declare([pending.command for pending in declarations]))
+                answers = await management.declare([pending.command for pending in declarations])
+                for declaration, answer in zip(declarations, answers, strict=True):
+                    self.declared.note(declaration.command, answer)
+                _set_replies(declarations, answers)
         except Unreachable as error:
             self._connection_lost(str(error))
             _set_unreachable([*deletions], str(error))
@@ -211,7 +249,10 @@ class BrokerSession:
             try:
                 await asyncio.wait_for(self._lost.wait(), self._poll_seconds)
             except TimeoutError:
-                self._state_received(await management.state())
+                state = await management.state()
+                self._state_received(state)
+                if state.topology_revision not in (None, self.declared.revision):
+                    await self._learn_changes(management)
 
     @property
     def problem_sentence(self) -> str:
@@ -230,6 +271,9 @@ class BrokerSession:
             ):
                 self._changed(SessionChange.STATE)
             return
+        if self._life != (state.instance_id, state.epoch):
+            self._life = state.instance_id, state.epoch
+            self.declared.clear()
         if before is not None and before.instance_id != state.instance_id:
             logger.warning("%s is a new instance with an empty volume; everything is declared again", self._label)
         self.reach, self.problem, self.unreachable_since = Reach.CONNECTED, "", None
@@ -282,19 +326,26 @@ class BrokerSessions:
         return self._without_session.get(broker, self._started) if session is None else session.unreachable_since
 
     async def ensure(
-        self, broker: str, access: ManagementAccess, changed: Callable[[SessionChange], None]
+        self,
+        broker: str,
+        access: ManagementAccess,
+        changed: Callable[[SessionChange], None],
+        drifted: Callable[[Owner], None] = lambda _: None,
     ) -> BrokerSession:
-        """The session of a Broker with this access; if address or password changed, a new session replaces the old."""
+        """The session of a Broker with this access; if address or password changed, a new session replaces the old.
+        `drifted` is told the owners of entities that somebody else has changed or deleted on the broker.
+        """
         session = self._sessions.get(broker)
         if session is not None and session.access == access and session.is_running:
             return session
-        state, since = None, self._without_session.pop(broker, None)
+        since = self._without_session.pop(broker, None)
         if session is not None:
             await session.close()
-            state, since = session.state, session.unreachable_since
+            since = session.unreachable_since
         label = f"Broker {broker}"
-        made = BrokerSession(label, access, self._connect, self._poll_seconds, self._clock, changed, since)
-        made.state = state
+        made = BrokerSession(label, access, self._connect, self._poll_seconds, self._clock, changed, drifted, since)
+        if session is not None:
+            made.take_over(session)
         self._sessions[broker] = made
         return made
 

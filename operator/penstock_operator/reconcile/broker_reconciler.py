@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import assert_never
 
+from penstock_api.management import Owner
 from penstock_api.observer_tokens import FULL_TOKEN
 from penstock_api.resources import Broker
 from penstock_api.state_documents import BrokerState
@@ -299,7 +300,9 @@ class BrokerReconciler:
             user=credentials.MANAGEMENT_USER,
             password=keys.password,
         )
-        await self.sessions.ensure(broker.key, access, lambda change: self._session_changed(key, change))
+        await self.sessions.ensure(
+            broker.key, access, lambda change: self._session_changed(key, change), self._entity_drifted
+        )
 
     def _hurry_session(self, broker: Broker, observed: ObservedChildren) -> None:
         """While the broker did not answer, the pauses between two attempts have grown. Once its pod serves clients, the
@@ -309,6 +312,10 @@ class BrokerReconciler:
         serves = is_serving(observed.get("Pod", f"{broker.metadata.name}-0"))
         if session is not None and session.reach is Reach.UNREACHABLE and serves:
             session.try_soon()
+
+    def _entity_drifted(self, owner: Owner) -> None:
+        """Somebody has changed or deleted on the broker what a resource declares."""
+        self.enqueue(ResourceKey(owner.kind, owner.namespace, owner.name))
 
     def _session_changed(self, key: ResourceKey, change: SessionChange) -> None:
         match change:

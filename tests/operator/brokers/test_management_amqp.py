@@ -88,8 +88,14 @@ async def test_declare_query_and_remove(access: ManagementAccess) -> None:
     assert made[1].body["bindingKeys"] == ["#"]
     (again,) = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, wanted)])
     assert (again.status, again.body["outcome"]) == (200, "Unchanged")
-    marked_entities = {it.name: it.owner.uid for it in await management.marked_entities()}
-    assert marked_entities == {"orders": "uid-orders", QUEUE: "uid-billing"}
+    whole = await management.changes(None)
+    assert whole.is_whole
+    assert {it.name: it.owner.uid for it in whole.there if it.owner} == {"orders": "uid-orders", QUEUE: "uid-billing"}
+    revisions = {it.name: it.revision for it in whole.there}
+    assert [reply.body["revision"] for reply in made] == [revisions["orders"], revisions[QUEUE]]
+    assert (await management.bound_subscriptions())["orders"] == 1
+    nothing = await management.changes(whole.revision)
+    assert (nothing.is_whole, nothing.removed, [it for it in nothing.there if it.name == QUEUE]) == (False, [], [])
     removal = DeleteEntity(
         entity=EntityType.EXCHANGE, name="orders", if_unused=True, if_empty=False, owner_uid="uid-orders"
     )
@@ -99,7 +105,10 @@ async def test_declare_query_and_remove(access: ManagementAccess) -> None:
         [replace(removal, entity=EntityType.SUBSCRIPTION, name=QUEUE, owner_uid="uid-billing"), removal]
     )
     assert [reply.status for reply in gone] == [204, 204]
-    assert await management.marked_entities() == []
+    after = await management.changes(whole.revision)
+    assert set(after.removed) == {(EntityType.EXCHANGE, "orders"), (EntityType.SUBSCRIPTION, QUEUE)}
+    assert [it for it in after.there if it.owner] == []
+    assert (await management.changes(10**6)).is_whole, "a revision of another life of the broker"
     await management.close()
 
 

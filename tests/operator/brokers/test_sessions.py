@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import assert_never
@@ -16,10 +16,15 @@ from support.waiting import wait_until
 from penstock_api import declaration
 from penstock_api.management import EntityType
 from penstock_api.state_documents import BrokerState, ContestedContainer
-from penstock_operator.brokers.management import BrokerManagement, ManagementAccess, NotUnderstood, Unreachable
+from penstock_operator.brokers.management import (
+    BrokerManagement,
+    EntityChanges,
+    ManagementAccess,
+    NotUnderstood,
+    Unreachable,
+)
 from penstock_operator.brokers.sessions import BrokerSession, BrokerSessions, SessionChange
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
-from penstock_operator.plans.orphans import MarkedEntity
 
 TARGET = ManagementAccess(host="127.0.0.1", port=1, server_name="b", ca=b"", user="u", password="p")
 
@@ -77,9 +82,13 @@ class Scripted:
         self.script.batches.append([f"-{entry.entity.name}" for entry in entries])
         return [BrokerReply(status=204) for _ in entries]
 
-    async def marked_entities(self) -> Sequence[MarkedEntity]:
+    async def changes(self, since: int | None) -> EntityChanges:
         self._check()
-        return []
+        return EntityChanges(1, True, [])
+
+    async def bound_subscriptions(self) -> Mapping[str, int]:
+        self._check()
+        return {}
 
     async def close(self) -> None:
         return
