@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -64,7 +64,7 @@ def declare_everything(api: ApiServerInMemory, subscriptions: int) -> None:
 
 
 @contextlib.asynccontextmanager
-async def running(api: ApiServerInMemory, namespaces: tuple[str, ...]) -> AsyncIterator[Controller]:
+async def running(api: ApiServerInMemory, namespaces: tuple[str, ...]) -> AsyncGenerator[Controller]:
     """The operator's loops, without watches: the lists find out everything."""
     controller = Controller(Cache(), Metrics(), now)
     sessions = cast(BrokerSessions, SessionsInMemory(BrokerInMemory()))

@@ -58,7 +58,7 @@ class ApiServerInMemory:
         if kind.kind == "Namespace":
             return {"metadata": {"name": name, "uid": f"uid-{name}"}}
         at = (kind.kind, namespace or "", name)
-        return cast(Manifest, _copied(self.objects[at])) if at in self.objects else None
+        return _copied(self.objects[at]) if at in self.objects else None
 
     async def list(self, kind: ApiResource, namespace: str | None = None, labels: str = "") -> AsyncIterator[Manifest]:
         chosen = [
@@ -77,7 +77,7 @@ class ApiServerInMemory:
         if str(manifest["kind"]) in self.refusing:
             raise self.refusing[str(manifest["kind"])]
         self.applied += 1
-        made = cast(Any, _copied(manifest))
+        made = _copied(manifest)
         if made["kind"] == "Service":
             made["spec"].setdefault("clusterIP", "10.0.0.1")
         return self._put(made)
@@ -85,7 +85,7 @@ class ApiServerInMemory:
     async def apply_status(self, resource: Manifest, status: Manifest, manager: str) -> Manifest:
         self.requests += 1
         there = self._same(resource)
-        wanted = cast(Any, _copied(status))
+        wanted = _copied(status)
         before = there.get("status", {})
         lag = manager == "penstock-lag"
         others = [it for it in before.get("conditions", []) if (it["type"] in ("Lagging", "LagFresh")) is not lag]

@@ -87,7 +87,7 @@ async def test_a_revision_that_the_broker_has_not_reached_is_answered_with_every
 async def test_what_is_only_declared_is_told_as_with_all_figures(client: ManagementClient) -> None:
     """The shorter way, which looks at no messages, tells the same."""
     await client.create(ExchangeDeclaration(exchange_type="Topic"), "orders")
-    await client.create(named(1).model_copy(update={"selector": "a = 1", "binding_keys": ["x", "y"]}))
+    await client.create(named(1).model_copy(update={"selector": "a = 1", "binding_keys": ("x", "y")}))
     keys = sorted(entity_states.DECLARED)
     short = await client.query(EntityType.SUBSCRIPTION, attributes=keys)
     long = await client.query(EntityType.SUBSCRIPTION, attributes=[*keys, "depth"])

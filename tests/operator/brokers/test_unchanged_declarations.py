@@ -31,15 +31,17 @@ T = TypeVar("T")
 class Versioned:
     """A broker with subscriptions and their revisions. It knows all removals, and counts what it is asked."""
 
-    there: dict[str, tuple[SubscriptionDeclaration, int]] = field(default_factory=dict)
-    removed: dict[str, int] = field(default_factory=dict)
+    there: dict[str, tuple[SubscriptionDeclaration, int]] = field(
+        default_factory=dict[str, tuple[SubscriptionDeclaration, int]]
+    )
+    removed: dict[str, int] = field(default_factory=dict[str, int])
     revision: int = 1
     epoch: int = 1
     is_up: bool = True
     is_old: bool = False
     """Of a release that does not tell its revision."""
     declarations: int = 0
-    lists: list[int | None] = field(default_factory=list)
+    lists: list[int | None] = field(default_factory=list[int | None])
     """The revisions of the requests for changes."""
 
     async def connect(self, access: ManagementAccess) -> BrokerManagement:
@@ -110,7 +112,7 @@ class Place:
     """The operator's session with that broker, and whose entities it was told to look at."""
 
     broker: Versioned = field(default_factory=Versioned)
-    drifted: list[str] = field(default_factory=list)
+    drifted: list[str] = field(default_factory=list[str])
     sessions: BrokerSessions = field(init=False)
 
     def __post_init__(self) -> None:

@@ -59,7 +59,7 @@ def test_a_list_that_was_made_before_is_corrected_by_the_next() -> None:
 
 def test_another_manifest_is_not_in_force() -> None:
     made = applied()
-    other = {**WANTED, "spec": {**WANTED["spec"], "ports": [{"port": 5672}]}}
+    other: dict[str, Any] = {**WANTED, "spec": {**WANTED["spec"], "ports": [{"port": 5672}]}}
     assert not made.is_in_force(other, 1)
     assert not made.confirm(other, kept("7"), 1)
 
@@ -116,7 +116,7 @@ def test_without_a_controller_the_label_names_the_owner() -> None:
 
 
 def test_a_child_that_may_not_be_listed_is_read_again_after_a_while() -> None:
-    secret = {**WANTED, "kind": "Secret"}
+    secret: dict[str, Any] = {**WANTED, "kind": "Secret"}
     made = ChildVersions()
     made.note_applied(secret, {**kept("7"), "kind": "Secret"}, 0)
     assert made.is_in_force(secret, 1800)
