@@ -32,13 +32,15 @@ class World:
     broker: BrokerInMemory = field(default_factory=BrokerInMemory)
     controller: Controller = field(init=False)
     reconciler: Reconciler = field(init=False)
+    sessions: SessionsInMemory = field(init=False)
     told: int = 0
     """Events of the API server that the watches have told."""
 
     def __post_init__(self) -> None:
         cache = Cache()
         self.controller = Controller(cache, Metrics(), lambda: self.now, WorkQueue[ResourceKey]())
-        sessions = cast(BrokerSessions, SessionsInMemory(self.broker))
+        self.sessions = SessionsInMemory(self.broker)
+        sessions = cast(BrokerSessions, self.sessions)
         broker_reconciler = BrokerReconciler(
             self.api,
             cache,

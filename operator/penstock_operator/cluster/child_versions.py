@@ -58,6 +58,8 @@ class ChildVersions:
     """The newest version that was shown of each, and its owner."""
     _applied: dict[_Name, _Applied] = field(default_factory=dict[_Name, _Applied])
     _of: dict[ResourceKey, set[_Name]] = field(default_factory=dict[ResourceKey, set[_Name]])
+    _changed: set[ResourceKey] = field(default_factory=set[ResourceKey])
+    """Brokers that were told of a change, and have not read their children since."""
 
     def see(self, manifest: Manifest) -> ResourceKey | None:
         """A list or a watch shows this child: the owner that is to look at it, None if it is known."""
@@ -69,12 +71,13 @@ class ChildVersions:
             return None
         self._seen[name] = version, owner
         applied = self._applied.get(name)
-        return None if applied is not None and applied.version == version else owner
+        return None if applied is not None and applied.version == version else self._told(owner)
 
     def see_gone(self, manifest: Manifest) -> ResourceKey | None:
         """A watch shows that this child was deleted: the owner that is to look."""
         self._seen.pop(_name(manifest), None)
-        return _owner(manifest)
+        owner = _owner(manifest)
+        return None if owner is None else self._told(owner)
 
     def end_list(self, kind: str, namespace: str | None, listed: Iterable[Manifest]) -> set[ResourceKey]:
         """All children of a kind in a namespace (None: all): the owners of those that are not there any more."""
@@ -84,7 +87,20 @@ class ChildVersions:
             for name in self._seen
             if name.kind == kind and namespace in (None, name.namespace) and name not in there
         ]
-        return {self._seen.pop(name)[1] for name in gone}
+        return {self._told(self._seen.pop(name)[1]) for name in gone}
+
+    def has_changed(self, broker: ResourceKey) -> bool:
+        """Whether a Broker has not read its children since it was told of a change."""
+        return broker in self._changed
+
+    def begin_read(self, broker: ResourceKey) -> None:
+        """A Broker reads its children from now on; what changes after this is told again."""
+        self._changed.discard(broker)
+
+    def _told(self, owner: ResourceKey) -> ResourceKey:
+        if owner.kind == "Broker":
+            self._changed.add(owner)
+        return owner
 
     def note_applied(self, wanted: Manifest, result: Manifest, now: float) -> None:
         """The operator has applied `wanted`, and the API server has made `result` of it. `now` in seconds."""
@@ -119,6 +135,7 @@ class ChildVersions:
 
     def forget(self, owner: ResourceKey) -> None:
         """The owner does not exist any more."""
+        self._changed.discard(owner)
         for name in self._of.pop(owner, ()):
             self._applied.pop(name, None)
 

@@ -16,7 +16,6 @@ from typing import assert_never
 from penstock_api.management import Owner
 from penstock_api.observer_tokens import FULL_TOKEN
 from penstock_api.resources import Broker
-from penstock_api.state_documents import BrokerState
 from penstock_operator import names
 from penstock_operator.brokers.accepted_tokens import AcceptedTokens
 from penstock_operator.brokers.management import ManagementAccess
@@ -56,6 +55,7 @@ from penstock_operator.reconcile.broker_children import (
     own_schedule,
     token_keys_config_maps,
 )
+from penstock_operator.reconcile.broker_findings import BrokerFindings
 from penstock_operator.reconcile.cluster_facts import ClusterFacts
 from penstock_operator.reconcile.settled_brokers import SettledBrokers
 from penstock_operator.reconcile.shared_lag import SharedLag
@@ -64,29 +64,6 @@ from penstock_operator.settings import OperatorSettings
 __all__ = ["BrokerFindings", "BrokerReconciler"]
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class BrokerFindings:
-    """What the tasks for orphans and lag have found out about a Broker; its next report contains it."""
-
-    orphans: tuple[Manifest, ...] = ()
-    """`status.orphans`."""
-    lag: Manifest | None = None
-    """`status.lagAnalysis`."""
-    observer: ObserverAccess | None = None
-    """Where the lag results of this Broker can be read; None if it has no pods."""
-    accepted: AcceptedTokens | None = None
-    """What is known about the tokens that its observer accepts; None: it has not been asked."""
-    scale_access: ScaleAccess | None = None
-    """What the tokens of single subscriptions are made with; None: its Secrets have not been read yet."""
-    pending_removals: set[str] = field(default_factory=set[str])
-    """uids of deleted resources whose entities the broker could not be asked to remove."""
-
-    @property
-    def scale(self) -> ScaleAccess | None:
-        """What the tokens of single subscriptions are made with; None if its observer may not know them."""
-        return self.scale_access if self.accepted is not None and self.accepted.knows_scopes else None
 
 
 @dataclass(slots=True)
@@ -143,6 +120,10 @@ class BrokerReconciler:
             await self.sessions.drop(broker.key)
             return None
         now = self.clock()
+        again = self._report_again(key, broker, now)
+        if again is not None:
+            return again
+        self.children.begin_read(key)
         absent = self._settled.begin(key, broker)
         observed = await observe_children(self.kube, self.facts, broker, absent)
         pinned = self._pin(broker, observed)
@@ -178,9 +159,26 @@ class BrokerReconciler:
                 refusal=refusal,
             )
         )
-        if report.retry is Retry.RESYNC and report.conditions[0].status is ConditionStatus.TRUE and is_applied:
-            self._settled.settle(key, broker, absent_for_good(broker, wanted, observed), now)
+        if is_applied and _is_settled(report):
+            self._settled.settle(key, view, self._knows_scopes(key), absent_for_good(broker, wanted, observed))
         return report
+
+    def _report_again(self, key: ResourceKey, broker: Broker, now: datetime) -> Report | None:
+        """The report of a settled Broker of which only other things have changed than its spec and its children, such
+        as its lag; they need not be read for it. None: they must be.
+        """
+        view, session = self._settled.view(key, broker, self._knows_scopes(key), now), self.sessions.get(broker.key)
+        if view is None or view.state is None or session is None or session.state is None:
+            return None
+        is_restarted = (view.state.instance_id, view.state.epoch) != (session.state.instance_id, session.state.epoch)
+        if is_restarted or session.reach is not Reach.CONNECTED or self.children.has_changed(key):
+            return None
+        report = report_broker(self._with_news(view, key, broker, now))
+        return report if _is_settled(report) else None
+
+    def _knows_scopes(self, key: ResourceKey) -> bool | None:
+        accepted = self.findings.setdefault(key, BrokerFindings()).accepted
+        return None if accepted is None else accepted.knows_scopes
 
     async def _apply(
         self, broker: Broker, wanted: list[Manifest], observed: ObservedChildren, now: datetime
@@ -339,11 +337,8 @@ class BrokerReconciler:
         """What the report needs, apart from the obstacles that `reconcile` adds."""
         users = broker.spec.authentication.users_secret_ref
         ca = broker.spec.authentication.client_ca_secret_ref
-        session = self.sessions.get(broker.key)
-        state: BrokerState | None = None if session is None else session.state
-        found = self.findings.get(key, BrokerFindings())
         backend = broker.spec.lag_analysis.backend
-        return BrokerReportView(
+        seen = BrokerReportView(
             broker=broker,
             users_missing=users is not None and observed.get("Secret", users.name) is None,
             token_keys_missing=tuple(
@@ -357,11 +352,25 @@ class BrokerReconciler:
             pod=observed.get("Pod", f"{broker.metadata.name}-0"),
             pinned=pinned,
             default_image=self.settings.broker_image,
-            reach=Reach.UNREACHABLE if session is None else session.reach,
-            problem="The operator has not connected yet." if session is None else session.problem_sentence,
-            state=state,
+            reach=Reach.UNREACHABLE,
             lag_service=lag_service(broker.metadata.name, broker.spec.lag_analysis, self.settings.lag_job),
             lag_schedule=own_schedule(broker, backend, observed) if backend in KINDS else None,
+            exchanges=0,
+            subscriptions=0,
+            now=now,
+        )
+        return self._with_news(seen, key, broker, now)
+
+    def _with_news(self, view: BrokerReportView, key: ResourceKey, broker: Broker, now: datetime) -> BrokerReportView:
+        """The view with everything that is known without a look at the children."""
+        session = self.sessions.get(broker.key)
+        found = self.findings.get(key, BrokerFindings())
+        return replace(
+            view,
+            broker=broker,
+            reach=Reach.UNREACHABLE if session is None else session.reach,
+            problem="The operator has not connected yet." if session is None else session.problem_sentence,
+            state=None if session is None else session.state,
             shared_lag=self.shared_lag.view,
             exchanges=len(self.cache.exchanges_of(key)),
             subscriptions=len(self.cache.subscriptions_of(key)),
@@ -369,6 +378,10 @@ class BrokerReconciler:
             lag=found.lag if found.lag is not None else _lag_shown(broker),
             now=now,
         )
+
+
+def _is_settled(report: Report) -> bool:
+    return report.retry is Retry.RESYNC and report.conditions[0].status is ConditionStatus.TRUE
 
 
 def _lag_shown(broker: Broker) -> Manifest | None:

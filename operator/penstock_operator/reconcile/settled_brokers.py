@@ -7,13 +7,16 @@ Pure; the time comes in. Source: docs/decisions/099-unchanged-costs-nothing.md.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
 from penstock_api.resources import Broker
 from penstock_operator.children.lag_schedules import KINDS
 from penstock_operator.cluster.cache import ResourceKey
+from penstock_operator.manifest import Manifest
+from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.reconcile.broker_children import ChildName
 
 __all__ = ["SettledBrokers", "look_seconds"]
@@ -28,7 +31,10 @@ class _Settled:
     at: datetime
     uid: str
     generation: int
+    annotations: Mapping[str, str]
+    scopes: bool | None
     absent: frozenset[ChildName]
+    view: BrokerReportView
 
 
 @dataclass(slots=True)
@@ -44,9 +50,23 @@ class SettledBrokers:
             return frozenset()
         return before.absent
 
-    def settle(self, key: ResourceKey, broker: Broker, absent: frozenset[ChildName], now: datetime) -> None:
-        """The pass found the Broker Ready. `absent`: what is not there, and is not made while the spec stays."""
-        self._settled[key] = _Settled(now, broker.metadata.uid, broker.metadata.generation, absent)
+    def settle(
+        self, key: ResourceKey, view: BrokerReportView, scopes: bool | None, absent: frozenset[ChildName]
+    ) -> None:
+        """The pass found the Broker Ready. `scopes`: whether its observer knew tokens of single subscriptions, on which
+        its Secrets depend. `absent`: what is not there, and is not made while the spec stays.
+        """
+        about = view.broker.metadata
+        trimmed = replace(view, stateful_set=_status_of(view.stateful_set), pod=_status_of(view.pod))
+        self._settled[key] = _Settled(view.now, about.uid, about.generation, about.annotations, scopes, absent, trimmed)
+
+    def view(self, key: ResourceKey, broker: Broker, scopes: bool | None, now: datetime) -> BrokerReportView | None:
+        """What was found then, if nobody has touched the Broker since and its turn has not come; else None."""
+        settled, about = self._settled.get(key), broker.metadata
+        if settled is None or (now - settled.at).total_seconds() >= look_seconds(broker):
+            return None
+        before = (settled.uid, settled.generation, settled.annotations, settled.scopes)
+        return settled.view if before == (about.uid, about.generation, about.annotations, scopes) else None
 
     def forget(self, key: ResourceKey) -> None:
         """The Broker is gone, or about to go."""
@@ -62,6 +82,11 @@ class SettledBrokers:
         if settled is None or counts != (broker.status.exchanges, broker.status.subscriptions):
             return True
         return (now - settled.at).total_seconds() >= look_seconds(broker)
+
+
+def _status_of(manifest: Manifest | None) -> Manifest | None:
+    """What a report reads of an object; the rest is a hundred times as long."""
+    return None if manifest is None else {"status": manifest.get("status")}
 
 
 def look_seconds(broker: Broker) -> float:

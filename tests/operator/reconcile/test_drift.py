@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.operator_world import World
-from support.resources import GOOD
+from support.resources import GOOD, broker_state
 
 from penstock_operator.cluster.cache import ResourceKey
 
@@ -95,11 +95,13 @@ async def test_a_label_that_somebody_took_away_is_put_back() -> None:
     assert world.api.objects["Service", "shop", "orders-x"]["metadata"]["labels"] == labels
 
 
-async def test_a_secret_may_not_be_listed_and_is_repaired_when_its_broker_is_looked_at() -> None:
+async def test_a_secret_may_not_be_listed_and_is_repaired_when_somebody_asks_for_it() -> None:
     world = await begun()
     before = copy.deepcopy(world.api.objects["Secret", "shop", "main-observer-scrape"]["data"])
     changed_by_somebody(world, "Secret", "main-observer-scrape", data={})
-    world.controller.enqueue(MAIN)
+    there = world.api.objects["Broker", "shop", "main"]
+    there["metadata"].update({"annotations": {"penstock.dev/reconcile-at": "now"}, "resourceVersion": "asked"})
+    await world.controller.list_all(world.api, ())
     await world.reconcile_next(10)
     assert world.api.objects["Secret", "shop", "main-observer-scrape"]["data"] == before
 
@@ -132,3 +134,27 @@ async def test_the_spark_operator_that_is_installed_meanwhile_concerns_every_bro
     world.now += 120
     is_due = await world.reconciler.brokers.begin_resync()
     assert is_due(MAIN)
+
+
+async def test_what_does_not_concern_the_children_is_reported_without_a_request_for_them() -> None:
+    """The lag job ends a run every few minutes."""
+    world = await begun()
+    brokers = world.reconciler.brokers
+    world.sessions.open["shop/main"].state = broker_state()
+    world.now += 1200
+    world.controller.enqueue(MAIN)
+    await world.reconcile_next(10)
+    read = world.api.read
+    brokers.findings[MAIN].lag = {"lastRunName": "main-lag-18"}
+    world.controller.enqueue(MAIN)
+    await world.reconcile_next(10)
+    assert world.api.objects["Broker", "shop", "main"]["status"]["lagAnalysis"] == {"lastRunName": "main-lag-18"}
+    assert world.api.read == read
+    changed_by_somebody(world, "Service", "main-pods", spec={})
+    await what_lists_show(world)
+    assert world.api.read > read, "a change of a child is looked at"
+    read = world.api.read
+    world.sessions.open["shop/main"].state = broker_state(epoch=2)
+    world.controller.enqueue(MAIN)
+    await world.reconcile_next(10)
+    assert world.api.read > read, "a restarted broker may be of another image"

@@ -7,7 +7,12 @@ from datetime import timedelta
 import pytest
 from support.resources import NOW, broker
 
+from penstock_api.resources import Broker
+from penstock_operator.children.stateful_set import PinnedPods
 from penstock_operator.cluster.cache import ResourceKey
+from penstock_operator.plans.broker_view import BrokerReportView
+from penstock_operator.plans.decisions import Reach
+from penstock_operator.plans.lag_service import lag_service
 from penstock_operator.reconcile.settled_brokers import SettledBrokers, look_seconds
 
 MAIN = ResourceKey("Broker", "shop", "main")
@@ -17,8 +22,23 @@ ABSENT = frozenset({("CronJob", "main-lag")})
 
 def settled() -> SettledBrokers:
     made = SettledBrokers()
-    made.settle(MAIN, broker(COUNTED), ABSENT, NOW)
+    made.settle(MAIN, view_of(broker(COUNTED)), True, ABSENT)
     return made
+
+
+def view_of(made: Broker) -> BrokerReportView:
+    pod = {"metadata": {"name": "main-0"}, "status": {"containerStatuses": [{"name": "broker", "ready": True}]}}
+    return BrokerReportView(
+        broker=made,
+        pinned=PinnedPods("image:1", "image:1", 1),
+        default_image="image:1",
+        reach=Reach.CONNECTED,
+        lag_service=lag_service("main", made.spec.lag_analysis, None),
+        pod=pod,
+        exchanges=2,
+        subscriptions=5,
+        now=NOW,
+    )
 
 
 def is_due(made: SettledBrokers, seconds: float, counts: tuple[int, int] = (2, 5)) -> bool:
@@ -66,3 +86,16 @@ def test_what_is_not_there_is_not_looked_for_while_the_spec_stays() -> None:
     assert settled().begin(MAIN, broker(metadata={"generation": 4})) == frozenset()
     assert settled().begin(MAIN, broker(metadata={"uid": "another"})) == frozenset()
     assert SettledBrokers().begin(MAIN, broker()) == frozenset()
+
+
+def test_what_was_found_holds_until_somebody_touches_the_broker_or_its_turn_comes() -> None:
+    made = settled()
+    found = made.view(MAIN, broker(COUNTED), True, NOW)
+    assert found is not None
+    assert found.pod == {"status": {"containerStatuses": [{"name": "broker", "ready": True}]}}, "the rest is not kept"
+    assert made.view(MAIN, broker(COUNTED), True, NOW + timedelta(seconds=1200)) is None
+    assert made.view(MAIN, broker(COUNTED), False, NOW) is None, "other tokens"
+    for change in ({"generation": 4}, {"uid": "another"}, {"annotations": {"penstock.dev/reconcile-at": "now"}}):
+        assert made.view(MAIN, broker(COUNTED, change), True, NOW) is None
+    made.begin(MAIN, broker(COUNTED))
+    assert made.view(MAIN, broker(COUNTED), True, NOW) is None
