@@ -29,6 +29,11 @@ BUILTIN: Final = frozenset(
     "sparkapplication",
     "events",
     "messaging",
+    "resourcequota",
+    "limitrange",
+    "validatingadmissionpolicies",
+    "validatingwebhookconfigurations",
+    "mutatingwebhookconfigurations",
 }
 WITH_VALUE: Final = frozenset(
     {"-n", "--namespace", "-c", "-o", "-l", "--for", "--timeout", "--tail", "--since", "--as"}
