@@ -93,6 +93,8 @@ class BrokerSession:
         """What the broker has of what this session has declared."""
         self._life: tuple[str, int] | None = None
         """Instance and epoch of the broker to which `declared` belongs."""
+        self._bound_at: int | None = None
+        """The revision at which the bound subscriptions of the exchanges were counted last."""
         self._learning = asyncio.Lock()
         self._management: BrokerManagement | None = None
         self._lost = asyncio.Event()
@@ -153,9 +155,9 @@ class BrokerSession:
         if management is None:
             raise Unreachable(self.problem)
         try:
-            before = self.declared.revision
             await self._learn_changes(management)
-            if before is None or before != self.declared.revision:
+            if self._bound_at is None or self._bound_at != self.declared.revision:
+                self._bound_at = self.declared.revision
                 self._tell(self.declared.merge_bound(await management.bound_subscriptions()))
         except Unreachable as error:
             self._connection_lost(str(error))
@@ -274,6 +276,7 @@ class BrokerSession:
         if self._life != (state.instance_id, state.epoch):
             self._life = state.instance_id, state.epoch
             self.declared.clear()
+            self._bound_at = None
         if before is not None and before.instance_id != state.instance_id:
             logger.warning("%s is a new instance with an empty volume; everything is declared again", self._label)
         self.reach, self.problem, self.unreachable_since = Reach.CONNECTED, "", None

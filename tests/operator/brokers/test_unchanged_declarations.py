@@ -41,6 +41,8 @@ class Versioned:
     is_old: bool = False
     """Of a release that does not tell its revision."""
     declarations: int = 0
+    counted: int = 0
+    """How often it was asked how many subscriptions its exchanges have."""
     lists: list[int | None] = field(default_factory=list[int | None])
     """The revisions of the requests for changes."""
 
@@ -101,6 +103,7 @@ class Versioned:
         return EntityChanges(self.revision, since is None, rows, gone)
 
     async def bound_subscriptions(self) -> Mapping[str, int]:
+        self.counted += 1
         return {}
 
     async def close(self) -> None:
@@ -248,3 +251,20 @@ def test_what_the_operator_deletes_is_no_drift() -> None:
         return place.drifted, len(await session.marked_entities())
 
     assert play(script) == ([], 2)
+
+
+def test_bound_subscriptions_are_counted_once_per_change() -> None:
+    """Also if the change was learnt between two resyncs."""
+
+    async def script(place: Place) -> list[int]:
+        seen: list[int] = []
+        await place.resync()
+        seen.append(place.broker.counted)
+        await place.resync()
+        seen.append(place.broker.counted)
+        place.broker.changes_it("psub:durable:global:s0")
+        await asyncio.sleep(20)
+        await place.resync()
+        return [*seen, place.broker.counted]
+
+    assert play(script) == [1, 1, 2]
