@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.broker_process import BrokerProcess
 from support.resources import exchange, subscription
+from support.waiting import wait_until
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_api import declaration, release_terms
@@ -18,9 +19,10 @@ from penstock_api.resources.header_bindings import as_text
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_operator.brokers.management import ManagementAccess, NotUnderstood, Unreachable
 from penstock_operator.brokers.management_amqp import connect
+from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.children import certificates
 from penstock_operator.manifest import items_of
-from penstock_operator.plans.decisions import DeclareEntity, DeleteEntity
+from penstock_operator.plans.decisions import DeclareEntity, DeleteEntity, Reach
 
 QUEUE = "psub:durable:global:billing"
 
@@ -175,3 +177,40 @@ async def test_who_can_t_be_asked_is_unreachable(
 ) -> None:
     with pytest.raises(Unreachable, match=says):
         await connect(replace(access, **change))  # type: ignore[arg-type]  # the values fit their names
+
+
+async def test_what_somebody_deletes_on_a_real_broker_is_told_and_declared_again(access: ManagementAccess) -> None:
+    drifted: list[str] = []
+    sessions = BrokerSessions(connect, 0.2, lambda: datetime.now(UTC))
+    session = await sessions.ensure(
+        "shop/main",
+        access,
+        lambda _: None,
+        lambda owner: drifted.append(f"{owner.kind} {owner.name}"),
+    )
+    ours = DeclareEntity(EntityType.EXCHANGE, "orders", declaration.exchange_declaration(exchange(), cluster_id="c1"))
+    wanted = declaration.subscription_declaration(subscription(), exchange="orders", cluster_id="c1")
+    billing = DeclareEntity(EntityType.SUBSCRIPTION, None, wanted)
+
+    async def is_connected() -> bool:
+        return session.reach is Reach.CONNECTED
+
+    async def is_told() -> bool:
+        return bool(drifted)
+
+    await wait_until(is_connected)
+    assert [(await session.declare(entry)).body["outcome"] for entry in (ours, billing)] == ["Created", "Created"]
+    assert (await session.declare(billing)).body["outcome"] == "Unchanged"
+    assert {it.name for it in await session.marked_entities()} == {"orders", QUEUE}
+    assert drifted == ["Exchange orders"], "its number of subscriptions has changed"
+    drifted.clear()
+    somebody = await connect(access)
+    removal = DeleteEntity(
+        entity=EntityType.SUBSCRIPTION, name=QUEUE, if_unused=True, if_empty=False, owner_uid="uid-billing"
+    )
+    await somebody.delete([removal])
+    await wait_until(is_told)
+    assert drifted == ["Subscription billing"]
+    assert (await session.declare(billing)).body["outcome"] == "Created"
+    await somebody.close()
+    await sessions.close()

@@ -17,7 +17,7 @@ from penstock_operator.cluster.api_server import API_RESOURCES
 from penstock_operator.cluster.api_server_http import HttpApiServer
 from penstock_operator.cluster.server_errors import Conflict, KubeError
 
-EXCHANGE = {
+EXCHANGE: dict[str, Any] = {
     "apiVersion": "penstock.dev/v1alpha1",
     "kind": "Exchange",
     "metadata": {"name": "orders", "namespace": "shop", "uid": "u1", "resourceVersion": "7"},
