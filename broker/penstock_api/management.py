@@ -39,10 +39,10 @@ REASON = "penstock:reason"  # a penstock_core.reason value, on failures
 REVISION = "revision"  # QUERY replies: pass it back as `changedSince`
 TOTAL = "totalCount"  # QUERY replies: entities that match, before offset and count
 STATES_TOKEN = "statesToken"  # replies to `statesSince`: pass it back; it means nothing after a restart of the broker
-IS_WHOLE = "isWhole"  # replies to `statesSince`: true if this is the first part of all states, false if of the changed
+IS_WHOLE = "isWhole"  # replies to `statesSince` and `changedSince`: true if all are told, false if only what changed
 LEFT = "left"  # replies to `statesSince`: states that did not fit; ask for them with the token of this reply
 NOW_MS = "nowMs"  # replies to `statesSince`: the time of the reply, on the broker's clock
-REMOVED = "removed"  # key of the body of replies to `statesSince`: queue names of subscriptions that are gone
+REMOVED = "removed"  # key of the body of these replies: names (of subscriptions: queue names) of what is gone
 
 MAX_COUNT = 1000
 """Largest number of entities in one reply to QUERY; a request for more gets this many."""

@@ -172,6 +172,7 @@ class BrokerState(ManagementDocument):
     subscriptions: int
     exchanges: int
     queues: int
+    topology_revision: int | None = None  # grows with each change of a declaration; absent: an old release
     durable_work: str  # Ok, Full or Failed
     storage_level: str = "Ok"  # Ok, High (from 70 %), Critical (85 %), HeldBack (90 %, under 4 GiB left) or Full
     volume_bytes: int = 0  # size of the data folder's volume; 0: not known

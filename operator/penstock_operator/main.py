@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from datetime import UTC, datetime
 
@@ -18,8 +19,9 @@ from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.cluster import watch
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer
 from penstock_operator.cluster.api_server_http import HttpApiServer
-from penstock_operator.cluster.cache import Cache
+from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.cluster.controller import Controller
+from penstock_operator.cluster.work_queue import WorkQueue
 from penstock_operator.manifest import text_at
 from penstock_operator.metrics import Metrics
 from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
@@ -32,8 +34,6 @@ from penstock_operator.settings import OperatorSettings
 __all__ = ["operate", "run"]
 
 logger = logging.getLogger(__name__)
-
-_CHILDREN_PERIOD_SECONDS = 20.0
 
 
 def run(settings: OperatorSettings) -> int:
@@ -52,8 +52,8 @@ async def operate(settings: OperatorSettings, connect: Connector = connect_amqp,
     """Run the operator until SIGTERM or SIGINT; `connect` and `kubeconfig` are for tests."""
     kube = await HttpApiServer.connect(kubeconfig)
     metrics, cache = Metrics(), Cache()
-    controller = Controller(cache, metrics, time.monotonic)
-    sessions = BrokerSessions(connect, settings.poll_seconds)
+    controller = Controller(cache, metrics, time.monotonic, WorkQueue[ResourceKey](random.random))
+    sessions = BrokerSessions(connect, settings.poll_seconds, _now)
     runner = await health.serve(settings, controller, metrics, time.monotonic)
     try:
         async with aiohttp.ClientSession() as http:
@@ -81,6 +81,7 @@ async def _run_tasks(
         controller.enqueue,
         controller.enqueue_with_dependents,
         controller.resync_soon,
+        controller.children,
     )
     reconciler = Reconciler(
         kube, controller.cache, sessions, settings, cluster_id, broker_reconciler, _now, controller.enqueue
@@ -92,7 +93,11 @@ async def _run_tasks(
         kube, controller.cache, http, broker_reconciler.findings, _now, controller.enqueue, settings.lag_job
     )
     tasks = [
-        asyncio.create_task(controller.resync(kube, settings.namespaces, settings.resync_seconds, collector.run)),
+        asyncio.create_task(
+            controller.resync(
+                kube, settings.namespaces, settings.resync_seconds, collector.run, broker_reconciler.begin_resync
+            )
+        ),
         asyncio.create_task(lag_reader.run(settings.lag_seconds)),
         asyncio.create_task(reconciler.paced.run()),
         *(asyncio.create_task(controller.run_worker(reconciler.reconcile)) for _ in range(settings.workers)),
@@ -109,7 +114,7 @@ async def _run_tasks(
         )
         tasks.append(asyncio.create_task(lag_job.run(controller.listed)))
     if settings.namespaces:
-        tasks.append(asyncio.create_task(controller.resync_children(_CHILDREN_PERIOD_SECONDS)))
+        tasks.append(asyncio.create_task(controller.resync_children(kube, settings.namespaces)))
     watcher = asyncio.create_task(_watch(controller, settings))
     try:
         done, _ = await asyncio.wait([watcher, *tasks], return_when=asyncio.FIRST_COMPLETED)

@@ -19,6 +19,7 @@ __all__ = [
     "FINALIZER",
     "FORCE_DELETE",
     "LAG_MANAGER",
+    "MANAGED_BY",
     "MANAGEMENT_PORT",
     "MANAGER",
     "OBSERVER_PORT",
@@ -34,6 +35,8 @@ __all__ = [
 
 MANAGER: Final = "penstock-operator"
 """The field manager of what the operator applies, and the value of the label `app.kubernetes.io/managed-by`."""
+MANAGED_BY: Final = "app.kubernetes.io/managed-by=penstock-operator"
+"""Selects the operator's objects by their label."""
 LAG_MANAGER: Final = "penstock-lag"
 """The field manager of `status.lag` and of the conditions Lagging and LagFresh."""
 FINALIZER: Final = "penstock.dev/topology"

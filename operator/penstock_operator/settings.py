@@ -40,8 +40,10 @@ class OperatorSettings:
     """The time between two complete lists; after each, all resources are reconciled."""
     poll_seconds: float = 5
     """The time between two readings of a broker's state; its lag is read every second time."""
-    workers: int = 32
-    """The number of resources that are reconciled at the same time."""
+    workers: int = 200
+    """The number of resources that are reconciled at the same time. What so many workers declare on one broker at the
+    same time travels in one request; on the way to the API server there are at most 64 requests at once.
+    """
     log_level: str = "INFO"
     log_format: LogFormat = LogFormat.TEXT
 
@@ -85,7 +87,7 @@ class OperatorSettings:
                 liveness_port=int(values.get("liveness_port", "8080")),
                 resync_seconds=float(values.get("resync_seconds", "120")),
                 poll_seconds=float(values.get("poll_seconds", "5")),
-                workers=int(values.get("workers", "32")),
+                workers=int(values.get("workers", "200")),
                 log_level=values.get("log_level", "INFO"),
                 log_format=_log_format(values.get("log_format", "text")),
             )

@@ -110,6 +110,7 @@ async def play(steps: list[tuple[str, Any]], world: World) -> None:
                 await world.reconcile_next(argument)
             case "list":
                 await world.controller.list_all(cast(Any, world.api), ())
+                await world.controller.list_children(cast(Any, world.api), ())
             case "down":
                 world.broker.is_up = False
             case "up":
@@ -250,3 +251,19 @@ async def test_the_younger_twin_takes_over_when_the_older_goes() -> None:
     (declared,) = world.broker.subscriptions.values()
     assert declared.owner is not None
     assert declared.owner.name == "twin"
+
+
+async def test_a_start_of_the_operator_releases_no_deletion_that_waits_for_consumers() -> None:
+    """Deletions come first, when no broker is connected yet."""
+    world = World()
+    await play([*BEGUN, ("list", None), ("step", 20)], world)
+    world.api.user_deletes("Subscription", "shop", "billing")
+    again = World(now=3600, api=world.api, broker=world.broker)
+    again.broker.down_since = again.clock()
+    await play([("list", None), ("step", 1)], again)
+    status = again.api.objects["Subscription", "shop", "billing"]["status"]
+    blocked = next(it for it in status["conditions"] if it["type"] == "DeletionBlocked")
+    assert (blocked["reason"], status["conditions"][0]["reason"]) == ("BrokerUnreachable", "BrokerUnreachable")
+    await again.calm_down()
+    assert ("Subscription", "shop", "billing") not in again.api.objects
+    assert "psub:durable:global:billing" not in again.broker.subscriptions

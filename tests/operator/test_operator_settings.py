@@ -22,6 +22,7 @@ def test_the_chart_s_environment() -> None:
             "PENSTOCK_OPERATOR_RESYNC_SECONDS": "20",
             "PENSTOCK_OPERATOR_POLL_SECONDS": "2",
             "PENSTOCK_OPERATOR_LIVENESS_PORT": "9000",
+            "PENSTOCK_OPERATOR_WORKERS": "64",
         }
     )
     assert found == OperatorSettings(
@@ -34,6 +35,7 @@ def test_the_chart_s_environment() -> None:
         resync_seconds=20,
         poll_seconds=2,
         liveness_port=9000,
+        workers=64,
     )
 
 

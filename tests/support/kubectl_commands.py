@@ -37,6 +37,11 @@ BUILTIN: Final = frozenset(
     "pdb",
     "pv",
     "volumeattachment",
+    "resourcequota",
+    "limitrange",
+    "validatingadmissionpolicies",
+    "validatingwebhookconfigurations",
+    "mutatingwebhookconfigurations",
 }
 WITH_VALUE: Final = frozenset(
     {"-n", "--namespace", "-c", "-o", "-l", "--for", "--timeout", "--tail", "--since", "--as"}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
-from penstock_api.management import EntityType, ExchangeDeclaration, SubscriptionDeclaration
+from penstock_api.management import EntityType, ExchangeDeclaration, Owner, SubscriptionDeclaration
 from penstock_api.state_documents import BrokerState
 from penstock_core import identity
 from penstock_operator.brokers.management import ManagementAccess, Unreachable
@@ -24,6 +25,8 @@ class BrokerInMemory:
     exchanges: dict[str, ExchangeDeclaration] = field(default_factory=dict[str, ExchangeDeclaration])
     subscriptions: dict[str, SubscriptionDeclaration] = field(default_factory=dict[str, SubscriptionDeclaration])
     is_up: bool = True
+    down_since: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+    """While it is not up: since when."""
 
     def wipe(self) -> None:
         """The broker loses its volume."""
@@ -117,8 +120,15 @@ class SessionsInMemory:
     def get(self, broker: str) -> SessionInMemory | None:
         return self.open.get(broker)
 
+    def unreachable_since(self, broker: str) -> datetime | None:
+        return None if broker in self.open and self.broker.is_up else self.broker.down_since
+
     async def ensure(
-        self, broker: str, access: ManagementAccess, changed: Callable[[SessionChange], None]
+        self,
+        broker: str,
+        access: ManagementAccess,
+        changed: Callable[[SessionChange], None],
+        drifted: Callable[[Owner], None] = lambda _: None,
     ) -> SessionInMemory:
         if broker not in self.open:
             self.open[broker] = SessionInMemory(self.broker, has_tried=self.connects)
@@ -128,3 +138,6 @@ class SessionsInMemory:
 
     async def drop(self, broker: str) -> None:
         self.open.pop(broker, None)
+
+    async def forget(self, broker: str) -> None:
+        await self.drop(broker)

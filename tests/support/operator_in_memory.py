@@ -21,7 +21,7 @@ from penstock_operator.reconcile.reconciler import Reconciler
 from penstock_operator.reconcile.write_pace import WritePace
 from penstock_operator.settings import OperatorSettings
 
-__all__ = ["World", "resource"]
+__all__ = ["SETTINGS", "World", "resource"]
 
 SETTINGS = OperatorSettings(broker_image="b", lag_image="l")
 
@@ -60,6 +60,7 @@ class World:
             self.controller.enqueue,
             self.controller.enqueue_with_dependents,
             self.controller.resync_soon,
+            self.controller.children,
         )
         self.reconciler = Reconciler(
             self.api, cache, sessions, SETTINGS, "c1", broker_reconciler, self.clock, self.controller.enqueue
@@ -95,12 +96,19 @@ class World:
                 break
         await self.reconciler.paced.write_all()
 
+    def know_scopes(self) -> None:
+        """The observer of the Broker has shown that it knows tokens of single subscriptions."""
+        accepted = self.reconciler.brokers.findings[ResourceKey("Broker", "shop", "main")].accepted
+        assert accepted is not None
+        accepted.note(accepted=True)
+
     async def calm_down(self) -> None:
         """Everything is reachable again; lists are made and time passes."""
         self.broker.is_up = True
         for _ in range(6):
             self.api.collect_garbage()
             await self.controller.list_all(cast(Any, self.api), ())
+            await self.controller.list_children(cast(Any, self.api), ())
             for key in self.controller.cache.all():
                 self.controller.enqueue(key)
             self.tell(len(self.api.events))

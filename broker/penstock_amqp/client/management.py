@@ -89,6 +89,10 @@ class Page:
     results: list[dict[str, object]]
     total_count: int
     revision: int | None
+    is_whole: bool = True
+    """All entities are told; False: only those that changed since the revision that was asked for."""
+    removed: tuple[str, ...] = ()
+    """Names of the entities that were removed since then (of subscriptions the queue names), unless all are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +226,9 @@ class ManagementClient:
         attributes: Sequence[str] = (),
         changed_since: int | None = None,
     ) -> Page:
-        """One page of the entities of a type, each as a map of its attributes. Raises `ManagementError`."""
+        """One page of the entities of a type, each as a map of its attributes; with `changed_since` (the revision of an
+        earlier reply of the same life of the broker) only of those that changed. Raises `ManagementError`.
+        """
         properties: dict[str, object] = {management.OFFSET: offset, management.COUNT: count}
         if changed_since is not None:
             properties[management.CHANGED_SINCE] = changed_since
@@ -315,4 +321,6 @@ def _page(answer: ManagementReply) -> Page:
         results=[dict(zip(names, row, strict=True)) for row in rows],
         total_count=total if isinstance(total, int) else len(rows),
         revision=revision if isinstance(revision, int) else None,
+        is_whole=answer.properties.get(management.IS_WHOLE) is not False,
+        removed=tuple(str(name) for name in cast(list[object], body.get(management.REMOVED, []))),
     )

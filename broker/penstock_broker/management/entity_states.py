@@ -30,11 +30,14 @@ from penstock_broker.version import VERSION
 from penstock_core.header_bindings import HeaderBinding, ordered_bindings
 
 __all__ = [
+    "DECLARED",
+    "DECLARED_OF_QUEUE",
     "StateDocument",
     "broker_state",
     "connection_state",
     "counters",
     "declared",
+    "declared_queue",
     "exchange_state",
     "is_told",
     "link_id",
@@ -82,17 +85,50 @@ def declared(subscription: Subscription) -> StateDocument:
     }
 
 
+DECLARED: Final = frozenset(
+    {
+        "queueName",
+        "subscriptionName",
+        "scope",
+        "clientId",
+        "sharing",
+        "durable",
+        "expiryPolicy",
+        "exchange",
+        "bindingKeys",
+        "headerBindings",
+        "selector",
+        "noLocal",
+        "deadLetter",
+        "owner",
+        "user",
+        "incarnation",
+        "revision",
+    }
+)
+"""The keys of `declared`: whoever asks for no others needs no look at messages and deliveries."""
+DECLARED_OF_QUEUE: Final = frozenset({"name", "durable", "incarnation", "revision"})
+"""Those of `declared_queue`."""
+
+
 def _header_binding(binding: HeaderBinding) -> Value:
     return {"match": binding.match.value, "headers": dict[Value, Value](binding.headers.items())}
 
 
-def queue_state(node: PointToPointQueue, held: InFlight) -> StateDocument:
-    """A `penstock.queue`: the counters of a subscription, without its binding."""
+def declared_queue(node: PointToPointQueue) -> StateDocument:
+    """The part of a `penstock.queue` that changes only by a declaration."""
     return {
         "name": node.name,
         "durable": node.durable,
         "incarnation": node.queue.incarnation,
         "revision": node.revision,
+    }
+
+
+def queue_state(node: PointToPointQueue, held: InFlight) -> StateDocument:
+    """A `penstock.queue`: the counters of a subscription, without its binding."""
+    return {
+        **declared_queue(node),
         "examined": node.queue.backlog.examination.total,
         **counters(node.queue, held, _histogram),
     }
@@ -186,6 +222,7 @@ def broker_state(broker: Broker) -> StateDocument:
         "subscriptions": len(topology.subscriptions),
         "exchanges": len(topology.exchanges),
         "queues": len(topology.queues),
+        "topologyRevision": topology.revision,
         "durableWork": durable_work,
         "storageLevel": broker.storage.level.value,
         "volumeBytes": broker.storage.total_bytes,

@@ -29,16 +29,20 @@ from penstock_broker.management.responses import ManagementResponse, invalid_req
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
+from penstock_broker.topology.records import PointToPointQueue, Subscription
 from penstock_core.permissions import TargetKind
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ["NAMED_PER_STEP", "ROWS_PER_STEP", "QueryTask", "query", "read"]
+__all__ = ["DECLARED_ROWS_PER_STEP", "NAMED_PER_STEP", "ROWS_PER_STEP", "QueryTask", "query", "read"]
 
 NAMED_PER_STEP: Final = 500
 """Entities that are put in order in one step: about a millisecond."""
 
 ROWS_PER_STEP: Final = 10
 """Rows that are made in one step: about a millisecond."""
+
+DECLARED_ROWS_PER_STEP: Final = 50
+"""The same for rows that say only what is declared."""
 
 _MODELS: Final[dict[EntityType, type[management.ManagementDocument]]] = {
     EntityType.SUBSCRIPTION: state_documents.SubscriptionState,
@@ -47,6 +51,11 @@ _MODELS: Final[dict[EntityType, type[management.ManagementDocument]]] = {
     EntityType.CONNECTION: state_documents.ConnectionState,
     EntityType.LINK: state_documents.LinkState,
 }
+_DECLARED: Final = {
+    EntityType.SUBSCRIPTION: entity_states.DECLARED,
+    EntityType.QUEUE: entity_states.DECLARED_OF_QUEUE,
+}
+"""Keys that can be told without a look at messages and deliveries."""
 _NOT_FOUND: Final = {
     EntityType.EXCHANGE: Reason.EXCHANGE_NOT_FOUND,
     EntityType.SUBSCRIPTION: Reason.SUBSCRIPTION_NOT_FOUND,
@@ -159,10 +168,10 @@ def _alone(make: Callable[[], StateDocument | None]) -> Row:
 def query(
     broker: Broker, connection: Connection, kind: EntityType, request: Message
 ) -> ManagementResponse | QueryTask | changed_states.ChangedStatesTask:
-    """A page of the states of all entities of one kind, or what changed of them."""
+    """A page of the states of all entities of one kind, or of those that changed since a revision."""
     asked = request.application_properties
     offset, count = _number(asked.get(management.OFFSET), 0), _number(asked.get(management.COUNT), management.MAX_COUNT)
-    since = _number(asked.get(management.CHANGED_SINCE), 0)
+    since = _number(asked.get(management.CHANGED_SINCE), -1)
     if offset < 0 or count < 0:
         return invalid_request("offset and count must not be negative.")
     body = request.body if isinstance(request.body, dict) else {}
@@ -179,24 +188,48 @@ def _query(
     broker: Broker, connection: Connection, kind: EntityType, attributes: list[str], since: int, page: slice
 ) -> Steps[ManagementResponse]:
     revision = broker.topology.revision  # a change that comes meanwhile is told to who asks for what changed since
-    rows = yield from _rows(broker, connection, kind, since)
-    total = len(rows) if since == 0 else _total(broker, connection, kind, len(rows))
+    removed = _removed(broker, kind, since)
+    is_whole = removed is None
+    only_declared = _DECLARED.get(kind, frozenset[str]()).issuperset(attributes)
+    rows = yield from _rows(broker, connection, kind, 0 if is_whole else since, only_declared=only_declared)
+    total = len(rows) if is_whole else _total(broker, connection, kind, len(rows))
     held: InFlight = {}
-    if kind in (EntityType.SUBSCRIPTION, EntityType.QUEUE):
+    if kind in (EntityType.SUBSCRIPTION, EntityType.QUEUE) and not only_declared:
         held = yield from _search(broker.clients.connections.values())
     encoded: list[bytes] = []
+    per_step = DECLARED_ROWS_PER_STEP if only_declared else ROWS_PER_STEP
     for count, row in enumerate(rows[page], 1):
         state = row(held)
         if state is not None:
             encoded.append(encode([state.get(name) for name in attributes]))
-        if count % ROWS_PER_STEP == 0:
+        if count % per_step == 0:
             yield
+    told: dict[str, Value] = {} if since < 0 else {management.IS_WHOLE: is_whole}
+    gone: dict[str, Value] = {} if since < 0 else {management.REMOVED: list[Value](removed or ())}
     return ManagementResponse(
         status=int(StatusCode.OK),
         description="OK",
-        properties={management.REVISION: revision, management.TOTAL: total},
-        encoded_body=query_body(attributes, encoded),
+        properties={management.REVISION: revision, management.TOTAL: total, **told},
+        encoded_body=query_body(attributes, encoded, gone),
     )
+
+
+def _removed(broker: Broker, kind: EntityType, since: int) -> list[str] | None:
+    """The names of the entities that were removed after a revision; None if everything has to be told: because no
+    revision is asked for, because it is of another life of the broker, or too long ago.
+    """
+    topology = broker.topology
+    if since < 1 or since > topology.revision:
+        return None
+    match kind:
+        case EntityType.SUBSCRIPTION:
+            return topology.removed_subscriptions.since(since)
+        case EntityType.QUEUE:
+            return topology.removed_queues.since(since)
+        case EntityType.EXCHANGE:
+            return topology.removed_exchanges.since(since)
+        case EntityType.BROKER | EntityType.CONNECTION | EntityType.LINK:
+            return None
 
 
 def _total(broker: Broker, connection: Connection, kind: EntityType, rows: int) -> int:
@@ -213,19 +246,19 @@ def _total(broker: Broker, connection: Connection, kind: EntityType, rows: int) 
             return rows
 
 
-def _rows(broker: Broker, connection: Connection, kind: EntityType, since: int) -> Steps[list[Row]]:
+def _rows(
+    broker: Broker, connection: Connection, kind: EntityType, since: int, *, only_declared: bool
+) -> Steps[list[Row]]:
     topology = broker.topology
     match kind:
         case EntityType.SUBSCRIPTION:
+            make = _declared_row if only_declared else _state_row
             subscriptions = (each for each in list(topology.subscriptions.values()) if each.revision > since)
-            return (
-                yield from _in_order(
-                    (each.name, partial(entity_states.subscription_state, each)) for each in subscriptions
-                )
-            )
+            return (yield from _in_order((each.name, make(each)) for each in subscriptions))
         case EntityType.QUEUE:
             queues = (each for each in list(topology.queues.values()) if each.revision > since)
-            return (yield from _in_order((each.name, partial(entity_states.queue_state, each)) for each in queues))
+            row = _declared_queue_row if only_declared else _queue_row
+            return (yield from _in_order((each.name, row(each)) for each in queues))
         case EntityType.EXCHANGE:
             exchanges = (each for each in list(topology.exchanges.values()) if each.revision >= since)
             return (
@@ -239,6 +272,22 @@ def _rows(broker: Broker, connection: Connection, kind: EntityType, since: int) 
             return (yield from _connection_rows(_visible(broker, connection)))
         case EntityType.LINK:
             return (yield from _link_rows(_visible(broker, connection)))
+
+
+def _state_row(subscription: Subscription) -> Row:
+    return partial(entity_states.subscription_state, subscription)
+
+
+def _declared_row(subscription: Subscription) -> Row:
+    return _alone(partial(entity_states.declared, subscription))
+
+
+def _queue_row(node: PointToPointQueue) -> Row:
+    return partial(entity_states.queue_state, node)
+
+
+def _declared_queue_row(node: PointToPointQueue) -> Row:
+    return _alone(partial(entity_states.declared_queue, node))
 
 
 def _connection_state(connection: Connection) -> StateDocument | None:

@@ -16,6 +16,7 @@ from penstock_broker.queue.disposal import Disposal
 from penstock_broker.queue.queue import UNLIMITED_BYTES, Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, Temporary, new_router
+from penstock_broker.topology.removals import Removals
 from penstock_broker.topology.state_changes import StateChanges
 from penstock_core.address import PREDEFINED
 from penstock_core.attach import Create, Rebind
@@ -85,6 +86,9 @@ class Topology:
         """A record of this turn's block describes the topology; cleared when the block is written."""
         self.revision = 1
         """Grows with each change of a declaration."""
+        self.removed_exchanges = Removals()
+        self.removed_subscriptions = Removals()
+        self.removed_queues = Removals()
         for name, kind in DEFAULT_EXCHANGES:
             self.exchanges[name] = Exchange(name=name, type=kind, router=new_router(kind))
 
@@ -147,7 +151,7 @@ class Topology:
             self._erase(documents.EXCHANGE, name)
         exchange.router = new_router(exchange.type)
         exchange.version += 1
-        self.next_revision()
+        self.removed_exchanges.note(name, self.next_revision())
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 
@@ -231,7 +235,7 @@ class Topology:
         self.state_changes.end(subscription.name)
         del self.by_incarnation[subscription.queue.incarnation]
         self._dispose_of(subscription.queue)
-        self.next_revision()
+        self.removed_subscriptions.note(subscription.name, self.next_revision())
 
     def write(self, subscription: Subscription) -> None:
         """Write the document of a subscription that lasts."""
@@ -294,7 +298,7 @@ class Topology:
             self._erase(documents.QUEUE, name)
         del self.by_incarnation[node.queue.incarnation]
         self._dispose_of(node.queue)
-        self.next_revision()
+        self.removed_queues.note(name, self.next_revision())
         return node
 
     # -- inside -----------------------------------------------------------------------------------------------------

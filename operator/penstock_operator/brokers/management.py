@@ -6,15 +6,23 @@ docs/decisions/047-management-node.md.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from penstock_api.management import EntityType, Owner
 from penstock_api.state_documents import BrokerState
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity
-from penstock_operator.plans.orphans import MarkedEntity
 
-__all__ = ["BrokerManagement", "Connector", "ManagementAccess", "NotUnderstood", "Unreachable"]
+__all__ = [
+    "BrokerManagement",
+    "Connector",
+    "EntityChanges",
+    "EntityVersion",
+    "ManagementAccess",
+    "NotUnderstood",
+    "Unreachable",
+]
 
 
 class Unreachable(Exception):
@@ -40,6 +48,31 @@ class ManagementAccess:
     password: str = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class EntityVersion:
+    """An exchange, a subscription or a queue on the broker, and the revision of its declaration."""
+
+    entity: EntityType
+    name: str
+    """Of a subscription the name of its queue."""
+    owner: Owner | None
+    """Its owner mark."""
+    revision: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EntityChanges:
+    """Exchanges, subscriptions and queues whose declarations changed since a revision, or all of them."""
+
+    revision: int | None
+    """Up to this revision all changes are told; ask for those since it next time. None: ask for everything."""
+    is_whole: bool
+    """All are told; what is not among them is not there."""
+    there: Sequence[EntityVersion]
+    removed: Sequence[tuple[EntityType, str]] = ()
+    """Those that were removed, by type and name; one of them may be there again."""
+
+
 class BrokerManagement(Protocol):
     """One connection to a broker's management. Every method raises Unreachable when the broker does not answer."""
 
@@ -55,8 +88,12 @@ class BrokerManagement(Protocol):
         """Delete each entity, in order; one reply each."""
         ...
 
-    async def marked_entities(self) -> Sequence[MarkedEntity]:
-        """All entities that have an owner mark."""
+    async def changes(self, since: int | None) -> EntityChanges:
+        """The exchanges, subscriptions and queues whose declarations changed since a revision, or all of them."""
+        ...
+
+    async def bound_subscriptions(self) -> Mapping[str, int]:
+        """How many subscriptions are bound to each exchange, by its name."""
         ...
 
     async def close(self) -> None:

@@ -12,21 +12,28 @@ from pydantic import ValidationError
 
 from penstock_amqp.client.client import Address
 from penstock_amqp.client.errors import ManagementError, RequestRefused
-from penstock_amqp.client.management import ListedEntity, ManagementClient, ManagementReply
+from penstock_amqp.client.management import ListedEntity, ManagementClient, ManagementReply, Page
 from penstock_amqp.sasl.client import Login, NotAuthenticated
-from penstock_api.management import Deletion, EntityType, Owner
+from penstock_api.management import MAX_COUNT, Deletion, EntityType, Owner
 from penstock_api.state_documents import BrokerState
 from penstock_api.validation_messages import validation_messages
-from penstock_operator.brokers.management import ManagementAccess, NotUnderstood, Unreachable
+from penstock_operator.brokers.management import (
+    EntityChanges,
+    EntityVersion,
+    ManagementAccess,
+    NotUnderstood,
+    Unreachable,
+)
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity
-from penstock_operator.plans.orphans import MarkedEntity
 
 __all__ = ["connect"]
 
 logger = logging.getLogger(__name__)
 
 _TIMEOUT_SECONDS: Final = 10.0
-_NAME: Final = {EntityType.EXCHANGE: "name", EntityType.SUBSCRIPTION: "queueName"}
+_ATTEMPTS: Final = 3
+"""So often a list of several pages is read if the topology changes while it is read."""
+_NAME: Final = {EntityType.EXCHANGE: "name", EntityType.SUBSCRIPTION: "queueName", EntityType.QUEUE: "name"}
 
 
 async def connect(access: ManagementAccess) -> AmqpManagement:
@@ -83,16 +90,52 @@ class AmqpManagement:
         async with _mapped(self._server_name):
             return [_reply(found) for found in await self._client.delete_all(commands)]
 
-    async def marked_entities(self) -> Sequence[MarkedEntity]:
-        """All entities that have an owner mark."""
-        found: list[MarkedEntity] = []
+    async def changes(self, since: int | None) -> EntityChanges:
+        """The exchanges, subscriptions and queues whose declarations changed since a revision, or all of them."""
         async with _mapped(self._server_name):
-            for entity, name in _NAME.items():
-                for attributes in await self._client.query_all(entity, attributes=[name, "owner"]):
-                    owner = _owner(attributes)
-                    if owner is not None:
-                        found.append(MarkedEntity(str(attributes[name]), owner))
-        return found
+            changes = await self._changes(since)
+            for _ in range(_ATTEMPTS - 1):
+                if changes.revision is not None:
+                    break
+                changes = await self._changes(since)
+        return changes
+
+    async def _changes(self, since: int | None) -> EntityChanges:
+        """One attempt. If the topology changed between the pages of a list, an entity may be missing in it; then the
+        revision is None.
+        """
+        there: list[EntityVersion] = []
+        removed: list[tuple[EntityType, str]] = []
+        revisions: list[int | None] = []
+        for entity, name in _NAME.items():
+            attributes = [name] if entity is EntityType.QUEUE else [name, "owner", "revision"]
+            pages = await self._pages(entity, attributes, since)
+            if since is not None and any(page.is_whole for page in pages):
+                return await self._changes(None)
+            there += [_version(entity, name, row) for page in pages for row in page.results]
+            removed += [(entity, gone) for page in pages for gone in page.removed]
+            first, last = pages[0].revision, pages[-1].revision
+            revisions.append(first if first == last else None)
+        known = [revision for revision in revisions if revision is not None]
+        revision = min(known) if len(known) == len(revisions) else None
+        return EntityChanges(revision, since is None, there, removed)
+
+    async def _pages(self, entity: EntityType, attributes: Sequence[str], since: int | None) -> list[Page]:
+        pages: list[Page] = []
+        rows = 0
+        while True:
+            page = await self._client.query(entity, offset=rows, attributes=attributes, changed_since=since)
+            pages.append(page)
+            rows += len(page.results)
+            if len(page.results) < MAX_COUNT:
+                return pages
+
+    async def bound_subscriptions(self) -> Mapping[str, int]:
+        """How many subscriptions are bound to each exchange, by its name."""
+        async with _mapped(self._server_name):
+            pages = await self._pages(EntityType.EXCHANGE, ["name", "boundSubscriptions"], None)
+        rows = [row for page in pages for row in page.results]
+        return {str(row["name"]): bound for row in rows if isinstance(bound := row["boundSubscriptions"], int)}
 
     async def close(self) -> None:
         """Close the connection; an error while closing is ignored."""
@@ -100,6 +143,11 @@ class AmqpManagement:
             await self._client.close()
         except (OSError, TimeoutError):
             return
+
+
+def _version(entity: EntityType, name: str, row: Mapping[str, object]) -> EntityVersion:
+    revision = row.get("revision")
+    return EntityVersion(entity, str(row[name]), _owner(row), revision if isinstance(revision, int) else None)
 
 
 def _owner(attributes: Mapping[str, object]) -> Owner | None:

@@ -13,10 +13,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
+from penstock_api.management import Owner
 from penstock_api.state_documents import BrokerState
+from penstock_operator.brokers.declared_entities import DeclaredEntities
 from penstock_operator.brokers.management import (
     BrokerManagement,
     Connector,
@@ -34,6 +37,7 @@ __all__ = ["BrokerSession", "BrokerSessions", "SessionChange"]
 logger = logging.getLogger(__name__)
 
 _BATCH: Final = 500
+"""Commands in one request. Each waits for a worker, so a batch has at most as many as there are workers."""
 _FIRST_RECONNECT_SECONDS: Final = 0.5
 _LONGEST_RECONNECT_SECONDS: Final = 10.0
 
@@ -70,9 +74,14 @@ class BrokerSession:
         access: ManagementAccess,
         connect: Connector,
         poll_seconds: float,
+        clock: Callable[[], datetime],
         changed: Callable[[SessionChange], None],
+        drifted: Callable[[Owner], None],
+        since: datetime | None = None,
     ) -> None:
         self.access: Final = access
+        self.unreachable_since: datetime | None = since or clock()
+        """Since when the broker can't be asked; None while it can."""
         self.state: BrokerState | None = None
         """What the broker reported about itself last; kept while it is unreachable."""
         self.reach = Reach.UNREACHABLE
@@ -83,7 +92,16 @@ class BrokerSession:
         self._label = label
         self._connect = connect
         self._poll_seconds = poll_seconds
+        self._clock = clock
         self._changed = changed
+        self._drifted = drifted
+        self.declared = DeclaredEntities()
+        """What the broker has of what this session has declared."""
+        self._life: tuple[str, int] | None = None
+        """Instance and epoch of the broker to which `declared` belongs."""
+        self._bound_at: int | None = None
+        """The revision at which the bound subscriptions of the exchanges were counted last."""
+        self._learning = asyncio.Lock()
         self._management: BrokerManagement | None = None
         self._lost = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -101,8 +119,13 @@ class BrokerSession:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.reach, self.problem = Reach.UNREACHABLE, "the session was closed"
+        self.unreachable_since = self.unreachable_since or self._clock()
         self._fail_pending(self.problem)
         await self._disconnect()
+
+    def take_over(self, before: BrokerSession) -> None:
+        """Know what an ended session to the same broker knew of it."""
+        self.state, self.declared, self._life = before.state, before.declared, before._life
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         """A task of a session must end only by `close`; otherwise all who wait for a reply would wait for ever."""
@@ -124,8 +147,9 @@ class BrokerSession:
         return not any(task.done() for task in self._tasks)
 
     async def declare(self, command: DeclareEntity) -> BrokerReply:
-        """Send a declaration; raises Unreachable."""
-        return await self._submit(self._declarations, command)
+        """Declare an entity, unless the broker has it already as this session has declared it; raises Unreachable."""
+        known = self.declared.reply_to(command) if self.reach is Reach.CONNECTED else None
+        return known if known is not None else await self._submit(self._declarations, command)
 
     async def delete(self, command: DeleteEntity) -> BrokerReply:
         """Send a deletion; raises Unreachable."""
@@ -137,10 +161,27 @@ class BrokerSession:
         if management is None:
             raise Unreachable(self.problem)
         try:
-            return await management.marked_entities()
+            await self._learn_changes(management)
+            if self._bound_at is None or self._bound_at != self.declared.revision:
+                self._bound_at = self.declared.revision
+                self._tell(self.declared.merge_bound(await management.bound_subscriptions()))
         except Unreachable as error:
             self._connection_lost(str(error))
             raise
+        return self.declared.marked()
+
+    async def _learn_changes(self, management: BrokerManagement) -> None:
+        """Ask the broker what changed since the last time, and have the resources reconciled that this concerns."""
+        async with self._learning:
+            is_told = self.state is not None and self.state.topology_revision is not None
+            life, since = self._life, self.declared.revision if is_told else None
+            changes = await management.changes(since)
+            if life == self._life:
+                self._tell(self.declared.merge(changes))
+
+    def _tell(self, owners: Sequence[Owner]) -> None:
+        for owner in owners:
+            self._drifted(owner)
 
     async def _submit(self, queue: list[_PendingCommand[CommandT]], command: CommandT) -> BrokerReply:
         if self._management is None or not self.is_running:
@@ -166,10 +207,17 @@ class BrokerSession:
             # Deletions go first. The sort keys declare exchanges before subscriptions, and delete them after.
             if deletions:
                 deletions.sort(key=lambda pending: pending.command.entity.value, reverse=True)
-                _set_replies(deletions, await management.delete([pending.command for pending in deletions]))
+                replies = await management.delete([pending.command for pending in deletions])
+                for pending, reply in zip(deletions, replies, strict=True):
+                    if reply.is_success:
+                        self.declared.forget(pending.command.entity, pending.command.name)
+                _set_replies(deletions, replies)
             if declarations:
                 declarations.sort(key=lambda pending: pending.command.entity.value)
-                _set_replies(declarations, await management.declare([pending.command for pending in declarations]))
+                answers = await management.declare([pending.command for pending in declarations])
+                for declaration, answer in zip(declarations, answers, strict=True):
+                    self.declared.note(declaration.command, answer)
+                _set_replies(declarations, answers)
         except Unreachable as error:
             self._connection_lost(str(error))
             _set_unreachable([*deletions], str(error))
@@ -209,7 +257,10 @@ class BrokerSession:
             try:
                 await asyncio.wait_for(self._lost.wait(), self._poll_seconds)
             except TimeoutError:
-                self._state_received(await management.state())
+                state = await management.state()
+                self._state_received(state)
+                if state.topology_revision not in (None, self.declared.revision):
+                    await self._learn_changes(management)
 
     @property
     def problem_sentence(self) -> str:
@@ -228,15 +279,20 @@ class BrokerSession:
             ):
                 self._changed(SessionChange.STATE)
             return
+        if self._life != (state.instance_id, state.epoch):
+            self._life = state.instance_id, state.epoch
+            self.declared.clear()
+            self._bound_at = None
         if before is not None and before.instance_id != state.instance_id:
             logger.warning("%s is a new instance with an empty volume; everything is declared again", self._label)
-        self.reach, self.problem = Reach.CONNECTED, ""
+        self.reach, self.problem, self.unreachable_since = Reach.CONNECTED, "", None
         logger.info("%s is connected: instance %s, epoch %s", self._label, state.instance_id, state.epoch)
         self._changed(SessionChange.REACH)
 
     def _connection_lost(self, problem: str, reach: Reach = Reach.UNREACHABLE) -> None:
         self._lost.set()
         self.problem = problem
+        self.unreachable_since = self.unreachable_since or self._clock()
         if self.reach is not reach or not self.has_tried:
             self.reach, self.has_tried = reach, True
             logger.warning("there is no connection to %s: %s; the operator connects again", self._label, problem)
@@ -258,28 +314,47 @@ class BrokerSession:
 class BrokerSessions:
     """The sessions of all Brokers, by Broker."""
 
-    def __init__(self, connect: Connector, poll_seconds: float):
+    def __init__(self, connect: Connector, poll_seconds: float, clock: Callable[[], datetime]):
         self._connect = connect
         self._poll_seconds = poll_seconds
+        self._clock = clock
         self._sessions: dict[str, BrokerSession] = {}
+        self._started: Final = clock()
+        self._without_session: dict[str, datetime] = {}
+        """Since when Brokers can't be asked whose sessions were ended."""
 
     def get(self, broker: str) -> BrokerSession | None:
         """The session of a Broker (`namespace/name`), None if there is none."""
         return self._sessions.get(broker)
 
+    def unreachable_since(self, broker: str) -> datetime | None:
+        """Since when a Broker (`namespace/name`) can't be asked, at the earliest the operator's start; None while it
+        can.
+        """
+        session = self._sessions.get(broker)
+        return self._without_session.get(broker, self._started) if session is None else session.unreachable_since
+
     async def ensure(
-        self, broker: str, access: ManagementAccess, changed: Callable[[SessionChange], None]
+        self,
+        broker: str,
+        access: ManagementAccess,
+        changed: Callable[[SessionChange], None],
+        drifted: Callable[[Owner], None] = lambda _: None,
     ) -> BrokerSession:
-        """The session of a Broker with this access; if address or password changed, a new session replaces the old."""
+        """The session of a Broker with this access; if address or password changed, a new session replaces the old.
+        `drifted` is told the owners of entities that somebody else has changed or deleted on the broker.
+        """
         session = self._sessions.get(broker)
         if session is not None and session.access == access and session.is_running:
             return session
-        state = None
+        since = self._without_session.pop(broker, None)
         if session is not None:
-            state = session.state
             await session.close()
-        made = BrokerSession(f"Broker {broker}", access, self._connect, self._poll_seconds, changed)
-        made.state = state
+            since = session.unreachable_since
+        label = f"Broker {broker}"
+        made = BrokerSession(label, access, self._connect, self._poll_seconds, self._clock, changed, drifted, since)
+        if session is not None:
+            made.take_over(session)
         self._sessions[broker] = made
         return made
 
@@ -288,6 +363,12 @@ class BrokerSessions:
         session = self._sessions.pop(broker, None)
         if session is not None:
             await session.close()
+            self._without_session[broker] = session.unreachable_since or self._clock()
+
+    async def forget(self, broker: str) -> None:
+        """End the session of a Broker that does not exist any more."""
+        await self.drop(broker)
+        self._without_session.pop(broker, None)
 
     async def close(self) -> None:
         """End all sessions."""

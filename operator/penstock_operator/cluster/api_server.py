@@ -1,13 +1,7 @@
 """The operations of the Kubernetes API that the operator needs, as a Protocol; `api_server_http` implements it.
 
 Objects are plain maps. Every write is a server-side apply of the operator's own fields, or a JSON patch with a test of
-the resource version.
-
-    KubeError           the API server refused or could not be reached
-    ├─ Conflict    409  another client changed the object first, or owns the field
-    └─ Forbidden   403  the operator's role does not allow it
-
-Source: docs/decisions/058-server-side-apply.md.
+the resource version. The errors are in `server_errors`. Source: docs/decisions/058-server-side-apply.md.
 """
 
 from __future__ import annotations
@@ -16,25 +10,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from penstock_operator.cluster.server_errors import Conflict, Forbidden, KubeError
 from penstock_operator.manifest import Manifest
 
 __all__ = ["API_RESOURCES", "ApiResource", "ApiServer", "Conflict", "Forbidden", "KubeError", "api_resource_of"]
-
-
-class KubeError(Exception):
-    """The API server refused, or could not be reached (status 0)."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(f"{status}: {message}" if status else message)
-        self.status = status
-
-
-class Conflict(KubeError):
-    """Another client changed the object first, or owns the field."""
-
-
-class Forbidden(KubeError):
-    """The operator's role does not allow it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +72,10 @@ class ApiServer(Protocol):
         """The object, None if there is none."""
         ...
 
-    def list(self, kind: ApiResource, namespace: str | None = None) -> AsyncIterator[Manifest]:
-        """All objects of a kind, page by page. Raises if the list expires meanwhile; the caller then starts again."""
+    def list(self, kind: ApiResource, namespace: str | None = None, labels: str = "") -> AsyncIterator[Manifest]:
+        """All objects of a kind, or those that a label selector chooses, page by page. Raises if the list expires
+        meanwhile; the caller then starts again.
+        """
         ...
 
     async def apply(self, manifest: Manifest) -> Manifest:

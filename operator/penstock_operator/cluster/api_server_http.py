@@ -16,7 +16,8 @@ from kubernetes.aio import client, config
 
 from penstock_api.failure import CannotRun
 from penstock_operator import names
-from penstock_operator.cluster.api_server import ApiResource, Conflict, Forbidden, KubeError, api_resource_of
+from penstock_operator.cluster.api_server import ApiResource, Conflict, KubeError, api_resource_of
+from penstock_operator.cluster.server_errors import error_in
 from penstock_operator.manifest import Manifest, items_of, text_at
 
 __all__ = ["HttpApiServer"]
@@ -29,9 +30,6 @@ _JSON_PATCH: Final = "application/json-patch+json"
 _ACCEPTED: Final = "application/json, application/jwk-set+json"
 """The API server serves the public keys of its tokens only as application/jwk-set+json."""
 _UNREACHABLE: Final = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
-
-
-_ERRORS: Final[dict[int, type[KubeError]]] = {403: Forbidden, 409: Conflict}
 
 
 class HttpApiServer:
@@ -73,11 +71,13 @@ class HttpApiServer:
         """The object, None if there is none."""
         return await self._request("GET", kind.path(namespace, name), missing_ok=True)
 
-    async def list(self, kind: ApiResource, namespace: str | None = None) -> AsyncIterator[Manifest]:
-        """All objects of a kind, page by page. Raises if the list expires meanwhile; the caller then starts again."""
+    async def list(self, kind: ApiResource, namespace: str | None = None, labels: str = "") -> AsyncIterator[Manifest]:
+        """All objects of a kind, or those that a label selector chooses, page by page. Raises if the list expires
+        meanwhile; the caller then starts again.
+        """
         token = ""
         while True:
-            query = {"limit": str(_PAGE)}
+            query = {"limit": str(_PAGE), **({"labelSelector": labels} if labels else {})}
             if token:
                 query["continue"] = token
             page = await self._request("GET", kind.path(namespace), query=query)
@@ -127,8 +127,9 @@ class HttpApiServer:
         try:
             return await self._request("PATCH", path, body=patch, content=_JSON_PATCH, missing_ok=True)
         except KubeError as error:
-            # The API server answers 422 if the test of the patch fails.
-            raise Conflict(409, str(error)) if error.status == 422 else error from error
+            # The API server answers 422 if the test of the patch fails, and also if an admission policy denies it.
+            is_test = error.status == 422 and " denied " not in error.said
+            raise Conflict(409, error.said) if is_test else error from error
 
     async def create(self, manifest: Manifest) -> Manifest:
         """Create an object that is never updated, such as an Event."""
@@ -180,16 +181,9 @@ class HttpApiServer:
             return cast(Manifest, json.loads(data)) if data else {}
         if status == 404 and missing_ok:
             return None
-        raise _ERRORS.get(status, KubeError)(status, f"{method} {path}: {_message(data)}")
+        raise error_in(status, data, response.headers, f"{method} {path}")
 
 
 def _some(response: Manifest | None) -> Manifest:
     assert response is not None, "only a request with missing_ok may return nothing"
     return response
-
-
-def _message(data: bytes) -> str:
-    try:
-        return text_at(json.loads(data), "message") or data.decode(errors="replace")[:500]
-    except ValueError:
-        return data.decode(errors="replace")[:500]

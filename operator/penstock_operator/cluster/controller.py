@@ -13,20 +13,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError
+from penstock_operator import names
+from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Forbidden, KubeError
 from penstock_operator.cluster.cache import KIND_NAMES, Cache, ResourceChange, ResourceKey, key_of
+from penstock_operator.cluster.child_versions import LISTED, ChildVersions
+from penstock_operator.cluster.server_errors import TOO_MANY_REQUESTS
 from penstock_operator.cluster.versions import version_of
-from penstock_operator.cluster.work_queue import Priority, WorkQueue
+from penstock_operator.cluster.work_queue import FIRST_RETRY_SECONDS, Priority, WorkQueue
 from penstock_operator.manifest import Manifest, dig, trimmed
 from penstock_operator.metrics import Metrics
 from penstock_operator.plans.decisions import Retry
 
-__all__ = ["Controller"]
+__all__ = ["Controller", "children_period"]
 
 logger = logging.getLogger(__name__)
 
 _RELIST_SECONDS: Final = 5.0
 """The time until the next attempt after a list that failed."""
+_CHILDREN_SECONDS: Final = 20.0
+"""The time between two lists of children that are not watched."""
 
 
 @dataclass(slots=True)
@@ -39,12 +44,16 @@ class Controller:
     queue: WorkQueue[ResourceKey] = field(default_factory=WorkQueue[ResourceKey])
     last_listed: float | None = None
     """When all kinds were listed last, by `monotonic`; None before the first time."""
+    children: ChildVersions = field(default_factory=ChildVersions)
+    """The versions of what belongs to Brokers and Exchanges."""
     started: dict[ResourceKey, float] = field(default_factory=dict[ResourceKey, float])
     """The resources that are being reconciled, and since when."""
     lists_without_events: int = 0
     """The number of lists in a row that found changes although no watch event had arrived: the watches do not work."""
     listed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by the first complete list."""
+    _rest_until: float = 0.0
+    """Nothing is reconciled before, because the API server has said that it has too much to do."""
     _events: int = 0
     _added: asyncio.Event = field(default_factory=asyncio.Event)
     _resync_requested: asyncio.Event = field(default_factory=asyncio.Event)
@@ -79,29 +88,39 @@ class Controller:
             self.add(key, Priority.CHANGE)
             self._enqueue_each(affected)
 
-    def child_changed(self, broker: ResourceKey) -> None:
-        """A watch event: a child of a Broker changed."""
-        if self.cache.get(broker) is not None:
-            self.enqueue(broker)
+    def child_changed(self, manifest: Manifest, *, is_deleted: bool = False) -> None:
+        """A watch event: a child of a Broker or an Exchange changed. What the operator has applied is no news."""
+        owner = self.children.see_gone(manifest) if is_deleted else self.children.see(manifest)
+        if owner is not None and self.cache.get(owner) is not None:
+            self.enqueue(owner)
 
     async def resync(
-        self, kube: ApiServer, namespaces: tuple[str, ...], period: float, after: Callable[[], Awaitable[None]]
+        self,
+        kube: ApiServer,
+        namespaces: tuple[str, ...],
+        period: float,
+        after: Callable[[], Awaitable[None]],
+        due: Callable[[], Awaitable[Callable[[ResourceKey], bool]]] | None = None,
     ) -> None:
-        """List all resources now, every `period` seconds, and after `resync_soon`; then put all of them into the queue.
+        """List all resources now, every `period` seconds, and after `resync_soon`; then put them into the queue, apart
+        from those that are not due, as `due` says.
 
         Resources that are missing in the lists were deleted. `after` is called after each list.
         """
         while True:
             try:
                 await self.list_all(kube, namespaces)
+                if not namespaces:
+                    await self.list_children(kube, namespaces)
+                is_due = await due() if due is not None else _is_always_due
             except KubeError as error:
-                logger.warning(
-                    "the resources can't be listed: %s; the operator tries again in %s s", error, _RELIST_SECONDS
-                )
-                await asyncio.sleep(_RELIST_SECONDS)
+                pause = max(_RELIST_SECONDS, error.retry_after_seconds or 0)
+                logger.warning("the resources can't be listed: %s; the operator tries again in %s s", error, pause)
+                await asyncio.sleep(pause)
                 continue
             for key in self.cache.all():
-                self.add(key, Priority.RESYNC)
+                if is_due(key):
+                    self.add(key, Priority.RESYNC)
             await after()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._resync_requested.wait(), period)
@@ -111,23 +130,52 @@ class Controller:
         """List all resources now instead of at the end of the period."""
         self._resync_requested.set()
 
-    async def resync_children(self, period: float) -> None:
-        """Put all Brokers and Exchanges into the queue every `period` seconds; used if children are not watched."""
+    async def resync_children(self, kube: ApiServer, namespaces: tuple[str, ...]) -> None:
+        """List the children at intervals, and put their owners into the queue if one has changed; used if children are
+        not watched.
+        """
+        await self.listed.wait()
         while True:
-            await asyncio.sleep(period)
-            for kind in ("Broker", "Exchange"):
-                for key in self.cache.all(kind):
-                    self.add(key, Priority.RESYNC)
+            try:
+                await self.list_children(kube, namespaces)
+            except KubeError as error:
+                logger.warning("the children can't be listed: %s", error)
+            await asyncio.sleep(children_period(len(namespaces)))
+
+    async def list_children(self, kube: ApiServer, namespaces: tuple[str, ...]) -> None:
+        """List the children of the kinds that may be listed, and put the owners of those into the queue that are not as
+        they were applied. Raises KubeError.
+        """
+        for kind in LISTED:
+            for namespace in namespaces or (None,):
+                found: list[Manifest] = []
+                try:
+                    async for manifest in kube.list(API_RESOURCES[kind], namespace, names.MANAGED_BY):
+                        found.append(manifest)
+                except Forbidden as error:
+                    # The Role in a namespace that is being deleted goes before its resources.
+                    logger.info("the children in %s can't be listed: %s", namespace, error)
+                    continue
+                owners = {owner for manifest in found if (owner := self.children.see(manifest)) is not None}
+                for owner in owners | self.children.end_list(kind, namespace, found):
+                    if self.cache.get(owner) is not None:
+                        self.enqueue(owner)
 
     async def run_worker(self, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> None:
         """Take keys from the queue and reconcile them, for ever."""
         while True:
-            if not await self.reconcile_next(reconcile):
+            if await self.reconcile_next(reconcile):
+                # A reconcile that asks nobody does not pause, and ten thousand of them would hold up everything else.
+                await asyncio.sleep(0)
+            else:
                 await self._wait()
 
     async def reconcile_next(self, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> bool:
-        """Reconcile one resource that is due; False if there is none, or before the first complete list."""
-        key = self.queue.take(self.monotonic()) if self.cache.is_complete else None
+        """Reconcile one resource that is due; False if there is none, before the first complete list, and while the API
+        server wants to be left alone.
+        """
+        now = self.monotonic()
+        key = self.queue.take(now) if self.cache.is_complete and now >= self._rest_until else None
         if key is None:
             return False
         self.started[key] = self.monotonic()
@@ -142,9 +190,13 @@ class Controller:
                 retry = await reconcile(key)
             except KubeError as error:
                 # Usually another client changed the object first. A lasting error is logged at each attempt.
-                delay = self.queue.retry(key, Priority.CHANGE, self.monotonic())
+                wait = error.retry_after_seconds or 0
+                if error.status == TOO_MANY_REQUESTS:
+                    wait = wait or FIRST_RETRY_SECONDS
+                    self._rest_until = max(self._rest_until, self.monotonic() + wait)
+                delay = self.queue.retry(key, Priority.CHANGE, self.monotonic(), wait)
                 result.result = "error"
-                logger.info("%s is reconciled again in %s s: %s", key, delay, error)
+                logger.info("%s is reconciled again in %.1f s: %s", key, delay, error)
                 return
             except Exception:
                 # All exceptions end here: a bug with one resource must not stop the others.
@@ -167,7 +219,7 @@ class Controller:
         if due is None:
             await self._added.wait()
             return
-        delay = max(due - self.monotonic(), 0.001)
+        delay = max(max(due, self._rest_until) - self.monotonic(), 0.001)
         try:
             await asyncio.wait_for(self._added.wait(), delay)
         except TimeoutError:
@@ -204,6 +256,15 @@ class Controller:
     def _enqueue_each(self, keys: Iterable[ResourceKey]) -> None:
         for key in keys:
             self.enqueue(key)
+
+
+def children_period(namespaces: int) -> float:
+    """Seconds between two lists of the children in each of so many namespaces: at most three requests a second."""
+    return max(_CHILDREN_SECONDS, float(namespaces))
+
+
+def _is_always_due(_key: ResourceKey) -> bool:
+    return True
 
 
 async def _list_namespaces(kube: ApiServer, kind: str, namespaces: tuple[str, ...]) -> AsyncIterator[Manifest]:

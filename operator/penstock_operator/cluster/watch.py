@@ -18,7 +18,6 @@ import kopf
 
 from penstock_api.resources import GROUP, VERSION
 from penstock_operator import names
-from penstock_operator.cluster.cache import ResourceKey
 from penstock_operator.cluster.controller import Controller
 from penstock_operator.settings import OperatorSettings
 
@@ -55,7 +54,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.watching.chunk_size = 500
     settings.networking.request_timeout = 60
     for child in _CHILDREN:
-        settings.watching.label_selectors[child] = f"app.kubernetes.io/managed-by={names.MANAGER}"
+        settings.watching.label_selectors[child] = names.MANAGED_BY
     return settings
 
 
@@ -70,10 +69,8 @@ def _registry(controller: Controller, *, children: bool) -> kopf.OperatorRegistr
         manifest = dict(event["object"])
         (controller.resource_deleted if event["type"] == "DELETED" else controller.resource_changed)(manifest)
 
-    async def child(meta: Any, **_: Any) -> None:
-        broker = broker_of(meta.labels, meta.namespace)
-        if broker is not None:
-            controller.child_changed(broker)
+    async def child(event: Any, **_: Any) -> None:
+        controller.child_changed(dict(event["object"]), is_deleted=event["type"] == "DELETED")
 
     for plural in ("brokers", "exchanges", "subscriptions"):
         kopf.on.event(GROUP, VERSION, plural, registry=registry)(resource)

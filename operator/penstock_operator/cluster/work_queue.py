@@ -2,13 +2,14 @@
 
 A key that was added several times is in the queue once, with its best priority and its earliest time. A key that a
 worker has taken is handed out again only after `done` or `retry`, so that no two workers reconcile the same resource.
-Synchronous; the time is an argument, in seconds. Source: docs/decisions/057-lists-are-the-truth.md.
+Delays are spread, so that what failed together does not come back together. Synchronous; time and randomness are
+arguments, the time in seconds. Source: docs/decisions/057-lists-are-the-truth.md.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, Generic, TypeVar
@@ -43,6 +44,8 @@ class _Waiting:
 class WorkQueue(Generic[KeyT]):
     """The keys that wait, and those that workers have taken."""
 
+    spread: Callable[[], float] = lambda: 0.0
+    """A random number from 0 to 1: up to half of a delay is taken off by it. The default takes nothing off."""
     _waiting: dict[KeyT, _Waiting] = field(default_factory=dict[KeyT, _Waiting])
     _delayed: list[tuple[float, int, KeyT]] = field(default_factory=list[tuple[float, int, KeyT]])
     _ready: list[tuple[int, int, KeyT]] = field(default_factory=list[tuple[int, int, KeyT]])
@@ -95,11 +98,15 @@ class WorkQueue(Generic[KeyT]):
         self._failures.pop(key, None)
         self._release(key)
 
-    def retry(self, key: KeyT, priority: Priority, now: float) -> float:
-        """The reconcile of `key` must be repeated; return the delay in seconds, which doubles with each repetition."""
+    def retry(self, key: KeyT, priority: Priority, now: float, at_least: float = 0) -> float:
+        """The reconcile of `key` must be repeated; return the delay in seconds, which doubles with each repetition.
+
+        `at_least`: the seconds that the API server asked to wait; the delay begins after them.
+        """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        delay = min(FIRST_RETRY_SECONDS * 2.0**failures, LONGEST_RETRY_SECONDS)
+        longest = min(FIRST_RETRY_SECONDS * 2.0**failures, LONGEST_RETRY_SECONDS)
+        delay = at_least + longest * (1 - self.spread() / 2)
         self._release(key)
         self.add(key, priority, now, delay)
         return delay

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from penstock_operator.children import cluster_issuer
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
+from penstock_operator.plans.refusals import not_applied
 from penstock_operator.plans.server_certificate import certificate_obstacle
 
 __all__ = ["accepted"]
@@ -30,6 +31,8 @@ def accepted(view: BrokerReportView) -> StatusCondition:
             f"{', '.join(view.predecessor_children)}. This Broker is set up after that."
         )
         return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.PREDECESSOR_LEAVING, message)
+    if view.refusal is not None:
+        return not_applied(view.refusal)
     users = view.broker.spec.authentication.users_secret_ref
     if view.users_missing and users is not None:
         message = f"There is no Secret {users.name}. Create it: each key is a user name, its value the password."

@@ -36,9 +36,8 @@ def report_broker(view: BrokerReportView) -> Report:
     waits = available.status is not ConditionStatus.TRUE and available.reason != ConditionReason.SCALED_TO_ZERO
     missing = view.users_missing or view.client_ca_missing or view.token_keys_missing or view.issuer_unknown
     missing = missing or certificate_obstacle(view.server_certificate) is not None
-    retry = (
-        Retry.BACKOFF if waits or missing or view.predecessor_children or view.unconfirmed_settings else Retry.RESYNC
-    )
+    obstructed = view.predecessor_children or view.unconfirmed_settings or view.refusal is not None
+    retry = Retry.BACKOFF if waits or missing or obstructed else Retry.RESYNC
     return Report((*ready, *further), _details(view), retry)
 
 

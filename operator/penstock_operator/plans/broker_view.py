@@ -12,6 +12,7 @@ from penstock_operator.manifest import Manifest
 from penstock_operator.plans.decisions import Reach
 from penstock_operator.plans.lag_schedule import ScheduleView, SharedJobView
 from penstock_operator.plans.lag_service import LagService
+from penstock_operator.plans.refusals import Refusal
 from penstock_operator.plans.server_certificate import ServerCertificateView
 
 __all__ = ["BrokerReportView"]
@@ -38,6 +39,8 @@ class BrokerReportView:
     """Settings that the broker's image doesn't know; nothing of the spec is applied."""
     unconfirmed_settings: tuple[str, ...] = ()
     """Settings of which it is not known yet whether the running broker knows them; nothing is applied until it is."""
+    refusal: Refusal | None = None
+    """What the API server refused while the children were applied."""
     stateful_set: Manifest | None = None
     pod: Manifest | None = None
     """The pod of ordinal 0."""

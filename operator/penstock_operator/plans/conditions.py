@@ -131,6 +131,12 @@ class ConditionReason(StrEnum):
     NAME_TAKEN = "NameTaken"
     PREDECESSOR_LEAVING = "PredecessorLeaving"
     REFUSED = "Refused"
+    # Why a resource is not accepted: the API server refuses an object that belongs to it
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    DENIED_BY_ADMISSION = "DeniedByAdmission"
+    OPERATOR_NOT_ALLOWED = "OperatorNotAllowed"
+    FIELD_IMMUTABLE = "FieldImmutable"
+    REFUSED_BY_API_SERVER = "RefusedByApiServer"
     # ReconciliationPaused, DeletionBlocked
     PAUSED_BY_ANNOTATION = "PausedByAnnotation"
     PROTECTED_BY_ANNOTATION = "ProtectedByAnnotation"
@@ -202,6 +208,11 @@ NEEDS_A_PERSON: Final[frozenset[str]] = frozenset(
         ConditionReason.CLUSTER_ISSUER_UNKNOWN,
         ConditionReason.SERVER_CERTIFICATE_NOT_FOUND,
         ConditionReason.CERT_MANAGER_NOT_INSTALLED,
+        ConditionReason.QUOTA_EXCEEDED,
+        ConditionReason.DENIED_BY_ADMISSION,
+        ConditionReason.OPERATOR_NOT_ALLOWED,
+        ConditionReason.FIELD_IMMUTABLE,
+        ConditionReason.REFUSED_BY_API_SERVER,
         BrokerReason.EXCLUSIVITY_MISMATCH.value,
         BrokerReason.MANAGED.value,
         BrokerReason.INVALID_SELECTOR.value,

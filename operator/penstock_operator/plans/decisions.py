@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 
 from penstock_api.management import EntityType, ExchangeDeclaration, SubscriptionDeclaration
@@ -59,6 +60,8 @@ class ChildState(Enum):
     APPLIED = "Applied"
     TAKEN = "Taken"
     """An object of that name exists and is not the operator's."""
+    REFUSED = "Refused"
+    """The API server does not take it."""
     PREDECESSOR = "Leaving"
     """It belongs to a deleted resource of the same name, and the cluster is about to delete it."""
 
@@ -82,6 +85,10 @@ class BrokerView:
     """Why its management can't be used; a sentence, empty if it can."""
     is_out: bool = False
     """It has not answered for longer than a restart takes."""
+    unreachable_since: datetime | None = None
+    """Since when the operator knows that the broker does not answer, or that it can't understand it; at the earliest
+    the operator's start. None: until a moment ago it did.
+    """
     version: str = ""
     """The version that the broker has reported; empty if it has never answered."""
     understands: frozenset[str] | None = None

@@ -2,7 +2,11 @@
 
 Two rules must both hold. No message is lost unless the `deletionPolicy` allows it; and no deletion waits for ever for a
 broker or a namespace that is gone. If the finalizer is removed before the broker has deleted the entity, the entity
-keeps its owner mark, and `orphans` finds and deletes it under the same policy when the broker is back. Source:
+keeps its owner mark, and `orphans` finds and deletes it under the same policy when the broker is back.
+
+The grace for a broker counts from the later of two moments: the deletion's request, and the one since which the broker
+does not answer. A deletion may have waited for hours for consumers of a broker that works; that this broker is not
+there for five seconds, or that the operator has just started and is not connected yet, must not end the wait. Source:
 docs/decisions/055-deletion.md.
 """
 
@@ -33,7 +37,7 @@ from penstock_operator.plans.decisions import (
 __all__ = ["GRACE_SECONDS", "DeletionView", "plan_deletion", "view_of"]
 
 GRACE_SECONDS: Final = 30
-"""How long a deletion waits in a terminating namespace, or for a broker that does not answer."""
+"""Seconds for which a deletion waits in a terminating namespace, or for a broker that does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,8 @@ class DeletionView:
     namespace_terminating: bool
     seconds: float
     """Seconds since the deletion was requested."""
+    unanswered_seconds: float = 0
+    """Seconds of these for which the broker has not answered until now; 0 if it did a moment ago."""
     reply: BrokerReply | None = None
 
 
@@ -68,6 +74,7 @@ def view_of(
     """The view of a resource that has a deletionTimestamp."""
     metadata = resource.metadata
     assert metadata.deletion_timestamp is not None
+    since = max(metadata.deletion_timestamp, broker.unreachable_since or now)
     match resource:
         case Exchange():
             entity, name = EntityType.EXCHANGE, declaration.exchange_name(resource)
@@ -86,6 +93,7 @@ def view_of(
         is_duplicate=is_duplicate,
         namespace_terminating=namespace_terminating,
         seconds=(now - metadata.deletion_timestamp).total_seconds(),
+        unanswered_seconds=(now - since).total_seconds(),
         reply=reply,
     )
 
@@ -131,7 +139,7 @@ def _waits_for_users(view: DeletionView) -> bool:
 
 
 def _unreachable(view: DeletionView) -> RemoveFinalizer | Report:
-    if view.is_forced or view.seconds >= GRACE_SECONDS:
+    if view.is_forced or view.unanswered_seconds >= GRACE_SECONDS:
         return RemoveFinalizer(
             "its broker does not answer; the entity is deleted when the broker is back", is_removal_pending=True
         )

@@ -48,6 +48,7 @@ from penstock_operator.plans.decisions import (
     Report,
     Retry,
 )
+from penstock_operator.plans.refusals import Refusal
 
 __all__ = ["SubscriptionView", "plan_subscription"]
 
@@ -73,6 +74,8 @@ class SubscriptionView:
     """What the token of a subscription is made with; None if the Broker's observer may not know such tokens."""
     scale_secret: ChildState = ChildState.UNKNOWN
     """The Secret with the token of this Subscription."""
+    scale_refusal: Refusal | None = None
+    """Why the API server does not take that Secret."""
 
     @property
     def is_duplicate(self) -> bool:
@@ -132,6 +135,10 @@ def _scale_token(view: SubscriptionView) -> StatusCondition:
         case ChildState.PREDECESSOR:
             status, reason = ConditionStatus.FALSE, ConditionReason.PREDECESSOR_LEAVING
             said = f"The Secret {name} of a deleted Subscription is being removed."
+        case ChildState.REFUSED:
+            assert view.scale_refusal is not None
+            status, reason = ConditionStatus.FALSE, view.scale_refusal.reason
+            said = view.scale_refusal.message
         case ChildState.UNKNOWN:
             status, reason = ConditionStatus.UNKNOWN, ConditionReason.PENDING
             said = (

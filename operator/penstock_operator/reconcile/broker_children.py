@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from penstock_api.resources import Broker
 from penstock_operator.children import cluster_issuer, lag_job, lag_schedules, page_account, server_certificate
@@ -20,12 +20,16 @@ from penstock_operator.children.cluster_issuer import ClusterIssuer
 from penstock_operator.children.credentials import SECRETS
 from penstock_operator.children.metadata import belongs_to_predecessor, is_ours
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError, api_resource_of
+from penstock_operator.cluster.child_versions import ChildVersions
 from penstock_operator.manifest import Manifest, text_at
 from penstock_operator.plans import node_loss
 from penstock_operator.plans.lag_schedule import ScheduleView, has_active_run
+from penstock_operator.reconcile.cluster_facts import ClusterFacts
 
 __all__ = [
+    "ChildName",
     "ObservedChildren",
+    "absent_for_good",
     "apply_child",
     "apply_children",
     "foreign_children",
@@ -35,6 +39,9 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+ChildName: TypeAlias = tuple[str, str]
+"""Kind and name, in the namespace of the Broker."""
 
 _OF_CHOICES: Final = (
     ("Secret", "-observer-messages"),
@@ -50,8 +57,8 @@ _OF_CHOICES: Final = (
 class ObservedChildren:
     """The children of one Broker, and the other objects that its pods need, as they were found."""
 
-    found: dict[tuple[str, str], Manifest | None]
-    """By kind and name; None: there is no such object."""
+    found: dict[ChildName, Manifest | None]
+    """None: there is no such object."""
     spark_installed: bool
     """Whether the cluster has the CRD ScheduledSparkApplication."""
     last_run: Manifest | None = None
@@ -70,14 +77,17 @@ class ObservedChildren:
         return self.found.get((kind, name))
 
 
-async def observe_children(kube: ApiServer, broker: Broker) -> ObservedChildren:
-    """Read every object that the Broker may have, and the objects that its spec refers to.
+async def observe_children(
+    kube: ApiServer, facts: ClusterFacts, broker: Broker, absent: Set[ChildName] = frozenset()
+) -> ObservedChildren:
+    """Read every object that the Broker may have, apart from those that are known to be `absent`, and the objects that
+    its spec refers to.
 
     Raises:
         KubeError: the API server refused.
     """
     name, namespace = broker.metadata.name, broker.metadata.namespace
-    spark_installed = await kube.serves(API_RESOURCES["ScheduledSparkApplication"])
+    spark_installed = await facts.spark_installed()
     wanted = [
         ("StatefulSet", name),
         *(("Secret", f"{name}-{stem}") for stem in SECRETS),
@@ -99,13 +109,15 @@ async def observe_children(kube: ApiServer, broker: Broker) -> ObservedChildren:
     issuer = None
     if cluster_issuer.is_wanted(broker):
         wanted.append(("ConfigMap", cluster_issuer.config_map_name(broker)))
-        issuer = await _cluster_issuer(kube)
+        issuer = await facts.issuer()
     if spark_installed:
         wanted.append(("ScheduledSparkApplication", f"{name}-lag"))
-    objects = await asyncio.gather(*(kube.get(API_RESOURCES[kind], namespace, child) for kind, child in wanted))
-    found = dict(zip(wanted, objects, strict=True))
+    read = [each for each in wanted if each not in absent]
+    objects = await asyncio.gather(*(kube.get(API_RESOURCES[kind], namespace, child) for kind, child in read))
+    found: dict[ChildName, Manifest | None] = {**dict.fromkeys(wanted), **dict(zip(read, objects, strict=True))}
     for kind in ("PodDisruptionBudget", "NetworkPolicy"):
-        found[kind, name] = await _if_allowed(kube, kind, namespace, name)
+        is_absent = (kind, name) in absent
+        found[kind, name] = None if is_absent else await _if_allowed(kube, kind, namespace, name)
     run = text_at(found.get(("ScheduledSparkApplication", f"{name}-lag")), "status", "lastRunName")
     last_run = await kube.get(API_RESOURCES["SparkApplication"], namespace, run) if run else None
     observed = ObservedChildren(found, spark_installed, last_run, issuer)
@@ -149,18 +161,15 @@ async def _observe_node(kube: ApiServer, observed: ObservedChildren, pod: Manife
         observed.is_node_known = False
 
 
-async def _cluster_issuer(kube: ApiServer) -> ClusterIssuer | None:
-    """What the API server publishes about itself as an issuer; None if it publishes nothing, or the operator may not
-    read it.
+def absent_for_good(broker: Broker, wanted: Sequence[Manifest], observed: ObservedChildren) -> frozenset[ChildName]:
+    """What only some specs need, and this one does not, and is not there: while the spec stays as it is the operator
+    does not make it, so it need not look for it again to delete it.
     """
-    try:
-        documents = [await kube.document(path) for path in (cluster_issuer.DISCOVERY, cluster_issuer.KEYS)]
-    except KubeError as error:
-        if error.status == 0 or error.status >= 500:
-            raise  # A failure that may be over in a moment; the reconcile is repeated.
-        logger.warning("the issuer of the cluster's ServiceAccount tokens can't be read: %s", error)
-        return None
-    return cluster_issuer.read(*documents)
+    name = broker.metadata.name
+    optional = [(kind, f"{name}{ending}") for kind, ending in _OF_CHOICES]
+    optional += [(kind, f"{name}-lag") for kind in (*lag_schedules.KINDS, "ServiceAccount")]
+    made = {(str(manifest["kind"]), text_at(manifest, "metadata", "name") or "") for manifest in wanted}
+    return frozenset(each for each in optional if each not in made and observed.get(*each) is None)
 
 
 def token_keys_config_maps(broker: Broker) -> list[str]:
@@ -189,10 +198,16 @@ def foreign_children(
 
 
 async def apply_children(
-    kube: ApiServer, broker: Broker, wanted: Sequence[Manifest], observed: ObservedChildren, now: datetime
+    kube: ApiServer,
+    versions: ChildVersions,
+    broker: Broker,
+    wanted: Sequence[Manifest],
+    observed: ObservedChildren,
+    now: datetime,
 ) -> None:
-    """Apply the children in this order, and delete those that are not wanted any more: what a choice of the spec needed
-    that was taken back, and a lag schedule, unless a run of it is under way. Updates `observed`.
+    """Apply the children in this order, apart from those that are as they were after they were applied last, and delete
+    those that are not wanted any more: what a choice of the spec needed that was taken back, and a lag schedule, unless a
+    run of it is under way. Updates `observed`.
 
     Raises:
         KubeError: the API server refused.
@@ -209,7 +224,8 @@ async def apply_children(
         if before is not None and lag_schedules.must_be_recreated(manifest, before):
             logger.info("%s %s/%s is deleted and created again", kind, broker.metadata.namespace, name)
             await kube.delete(before)
-        await apply_child(kube, manifest, observed)
+            observed.found[kind, name] = None
+        await apply_child(kube, versions, manifest, observed, now)
         applied.add((kind, name))
     for kind, name in _OF_CHOICES:
         full_name = f"{broker.metadata.name}{name}"
@@ -230,14 +246,19 @@ async def apply_children(
             observed.found[kind, f"{broker.metadata.name}-lag"] = None
 
 
-async def apply_child(kube: ApiServer, manifest: Manifest, observed: ObservedChildren) -> None:
-    """Apply one child. Updates `observed`.
+async def apply_child(
+    kube: ApiServer, versions: ChildVersions, manifest: Manifest, observed: ObservedChildren, now: datetime
+) -> None:
+    """Apply one child, unless it is as it was after it was applied last. Updates `observed`.
 
     Raises:
         KubeError: the API server refused.
     """
-    name = text_at(manifest, "metadata", "name") or ""
-    observed.found[str(manifest["kind"]), name] = await kube.apply(manifest)
+    kind, name = str(manifest["kind"]), text_at(manifest, "metadata", "name") or ""
+    before = observed.get(kind, name)
+    if before is None or not versions.confirm(manifest, before, now.timestamp()):
+        observed.found[kind, name] = result = await kube.apply(manifest)
+        versions.note_applied(manifest, result, now.timestamp())
 
 
 async def _delete(kube: ApiServer, unwanted: Manifest) -> None:

@@ -6,15 +6,16 @@ docs/decisions/061-different-releases.md (settings that the image of the pods do
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import assert_never
 
+from penstock_api.management import Owner
 from penstock_api.observer_tokens import FULL_TOKEN
 from penstock_api.resources import Broker, Exchange, Subscription
-from penstock_api.state_documents import BrokerState
 from penstock_operator import names
 from penstock_operator.brokers.accepted_tokens import AcceptedTokens
 from penstock_operator.brokers.management import ManagementAccess
@@ -43,18 +44,22 @@ from penstock_operator.children.stateful_set import (
     unknown_settings,
 )
 from penstock_operator.children.tenant_trust import tenants
-from penstock_operator.cluster.api_server import ApiServer
+from penstock_operator.cluster.api_server import ApiServer, KubeError
 from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.cluster.child_versions import ChildVersions
 from penstock_operator.manifest import Manifest, dig, text_at
 from penstock_operator.plans import outage
 from penstock_operator.plans.broker_health import is_serving
 from penstock_operator.plans.broker_report import report_broker
 from penstock_operator.plans.broker_view import BrokerReportView
-from penstock_operator.plans.decisions import Reach, Report
+from penstock_operator.plans.conditions import ConditionStatus
+from penstock_operator.plans.decisions import Reach, Report, Retry
 from penstock_operator.plans.lag_service import is_member, lag_service
+from penstock_operator.plans.refusals import Refusal
 from penstock_operator.plans.server_certificate import ServerCertificateView, certificate_obstacle
 from penstock_operator.reconcile.broker_children import (
     ObservedChildren,
+    absent_for_good,
     apply_child,
     apply_children,
     foreign_children,
@@ -62,45 +67,17 @@ from penstock_operator.reconcile.broker_children import (
     own_schedule,
     token_keys_config_maps,
 )
+from penstock_operator.reconcile.broker_findings import BrokerFindings
 from penstock_operator.reconcile.certificates_of_clients import certificate_view
+from penstock_operator.reconcile.cluster_facts import ClusterFacts
+from penstock_operator.reconcile.settled_brokers import SettledBrokers
 from penstock_operator.reconcile.shared_lag import SharedLag
 from penstock_operator.reconcile.tenant_trust import publish_trust
 from penstock_operator.settings import OperatorSettings
 
 __all__ = ["BrokerFindings", "BrokerReconciler"]
 
-
-@dataclass(slots=True)
-class BrokerFindings:
-    """What the tasks for orphans and lag have found out about a Broker; its next report contains it."""
-
-    orphans: tuple[Manifest, ...] = ()
-    """`status.orphans`."""
-    lag: Manifest | None = None
-    """`status.lagAnalysis`."""
-    observer: ObserverAccess | None = None
-    """Where the lag results of this Broker can be read; None if it has no pods."""
-    accepted: AcceptedTokens | None = None
-    """What is known about the tokens that its observer accepts; None: it has not been asked."""
-    scale_access: ScaleAccess | None = None
-    """What the tokens of single subscriptions are made with; None: its Secrets have not been read yet."""
-    unreachable_since: datetime | None = None
-    """Since when the broker does not answer; None: it does, or it is not known yet."""
-    has_answered: bool = False
-    """Whether it has answered since this operator started."""
-    is_out: bool = False
-    """Whether it has not answered for so long that all its resources must say so."""
-    pending_removals: set[str] = field(default_factory=set[str])
-    """uids of deleted resources whose entities the broker could not be asked to remove."""
-
-    def answers(self) -> None:
-        """The broker answers."""
-        self.has_answered, self.unreachable_since, self.is_out = True, None, False
-
-    @property
-    def scale(self) -> ScaleAccess | None:
-        """What the tokens of single subscriptions are made with; None if its observer may not know them."""
-        return self.scale_access if self.accepted is not None and self.accepted.knows_scopes else None
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -118,9 +95,36 @@ class BrokerReconciler:
     """Put a Broker, and every resource that refers to it, into the work queue."""
     resync_soon: Callable[[], None]
     """List all resources, and look for orphans, now instead of at the end of the period."""
+    children: ChildVersions = field(default_factory=ChildVersions)
+    """The versions of the children, as seen and as applied."""
     findings: dict[ResourceKey, BrokerFindings] = field(default_factory=dict[ResourceKey, BrokerFindings])
     shared_lag: SharedLag = field(default_factory=SharedLag)
     """What the operator's one lag job has to know of Brokers, and what is known of it."""
+    facts: ClusterFacts = field(init=False)
+    _settled: SettledBrokers = field(default_factory=SettledBrokers)
+
+    def __post_init__(self) -> None:
+        self.facts = ClusterFacts(self.kube, self.clock)
+
+    async def begin_resync(self) -> Callable[[ResourceKey], bool]:
+        """Whether a resource has to be reconciled although nothing is known to have changed. Raises KubeError."""
+        brokers = (self.cache.broker(key.namespace, key.name) for key in self.cache.all("Broker"))
+        with_issuer = any(cluster_issuer.is_wanted(broker) for broker in brokers if broker is not None)
+        if await self.facts.changed(with_issuer=with_issuer):
+            self._settled.clear()
+        return self._is_due
+
+    def _is_due(self, key: ResourceKey) -> bool:
+        broker = self.cache.broker(key.namespace, key.name) if key.kind == "Broker" else None
+        if broker is None:
+            return True
+        counts = len(self.cache.exchanges_of(key)), len(self.cache.subscriptions_of(key))
+        return self._settled.is_due(key, broker, counts, self._namespaces(key), self.clock())
+
+    def _namespaces(self, key: ResourceKey) -> frozenset[str]:
+        """Where the resources that use the Broker are: some of them get its CA."""
+        users = (*self.cache.exchanges_of(key), *self.cache.subscriptions_of(key))
+        return frozenset(each.metadata.namespace for each in users)
 
     async def reconcile(self, key: ResourceKey, broker: Broker) -> Report | None:
         """Reconcile the Broker, and return the status to write; None if it is being deleted or has just changed, or if
@@ -143,7 +147,12 @@ class BrokerReconciler:
             self._note_outage(key, broker, now)
 
     async def _reconcile(self, key: ResourceKey, broker: Broker, now: datetime) -> Report | None:
-        observed = await observe_children(self.kube, broker)
+        again = self._report_again(key, broker, now)
+        if again is not None:
+            return again
+        self.children.begin_read(key)
+        absent = self._settled.begin(key, broker)
+        observed = await observe_children(self.kube, self.facts, broker, absent)
         if self._is_outdated(key, broker):
             # Another pass begins with the newer spec.
             self.enqueue(key)
@@ -158,26 +167,29 @@ class BrokerReconciler:
         knows_issuer = observed.issuer is not None or not cluster_issuer.is_wanted(broker)
         may_apply = not unknown and not unconfirmed and knows_issuer and certificate_obstacle(certificate) is None
         is_paused = broker.metadata.annotations.get(names.PAUSED) == "true"
+        is_applied, refusal = False, None
+        is_open = not taken_names and not predecessor_children
         if predecessor_children:
             # A broker that answers now may be that of the deleted Broker of the same name.
             await self.sessions.drop(broker.key)
         elif not taken_names and may_apply and not is_paused:
-            await apply_children(self.kube, broker, wanted, observed, now)
+            refusal = await self._apply(broker, wanted, observed, now)
+            is_applied = refusal is None
+        elif is_open and not is_paused:
+            for child in wanted:
+                if child["kind"] == "Certificate":  # What the others may be waiting for.
+                    await apply_child(self.kube, self.children, child, observed, now)
+        if is_applied:
             await publish_trust(self.kube, broker, self._tenants(key, broker), _client_trust(keys, certificate))
             self._offer(key, broker, keys)
+        if is_applied or (is_open and self.sessions.get(broker.key) is None):
+            # Exchanges and Subscriptions are declared on the broker also while the children have to stay as they are.
             await self._keep_session(key, broker, observed, keys)
-        elif not taken_names:
-            # The children stay as they are, but Exchanges and Subscriptions are still declared on the broker.
-            if self.sessions.get(broker.key) is None:
-                await self._keep_session(key, broker, observed, keys)
-            for child in wanted if not is_paused else ():
-                if child["kind"] == "Certificate":  # What the others may be waiting for.
-                    await apply_child(self.kube, child, observed)
         self._hurry_session(broker, observed)
         if self._is_connecting(broker):
             return None
         view = await self._view(key, broker, observed, pinned, now)
-        return report_broker(
+        report = report_broker(
             replace(
                 view,
                 taken_names=taken_names,
@@ -185,12 +197,49 @@ class BrokerReconciler:
                 server_certificate=certificate_view(broker, observed),
                 unknown_settings=unknown,
                 unconfirmed_settings=unconfirmed,
+                refusal=refusal,
             )
         )
+        # Nothing tells of a change of a certificate that others renew, so such a Broker is looked at again and again.
+        if is_applied and certificate is None and _is_settled(report):
+            absent = absent_for_good(broker, wanted, observed)
+            self._settled.settle(key, view, self._knows_scopes(key), absent, self._namespaces(key))
+        return report
+
+    def _report_again(self, key: ResourceKey, broker: Broker, now: datetime) -> Report | None:
+        """The report of a settled Broker of which only other things have changed than its spec and its children, such
+        as its lag; they need not be read for it. None: they must be.
+        """
+        view, session = self._settled.view(key, broker, self._knows_scopes(key), now), self.sessions.get(broker.key)
+        if view is None or view.state is None or session is None or session.state is None:
+            return None
+        is_restarted = (view.state.instance_id, view.state.epoch) != (session.state.instance_id, session.state.epoch)
+        if is_restarted or session.reach is not Reach.CONNECTED or self.children.has_changed(key):
+            return None
+        report = report_broker(self._with_news(view, key, broker, now))
+        return report if _is_settled(report) else None
+
+    def _knows_scopes(self, key: ResourceKey) -> bool | None:
+        accepted = self.findings.setdefault(key, BrokerFindings()).accepted
+        return None if accepted is None else accepted.knows_scopes
+
+    async def _apply(
+        self, broker: Broker, wanted: list[Manifest], observed: ObservedChildren, now: datetime
+    ) -> Refusal | None:
+        """Apply the children; the refusal if the API server does not take one. Those before it are applied then."""
+        try:
+            await apply_children(self.kube, self.children, broker, wanted, observed, now)
+        except KubeError as error:
+            if error.refusal is None:
+                raise
+            logger.warning("an object of Broker %s is refused: %s", broker.key, error)
+            return error.refusal
+        return None
 
     def forget(self, key: ResourceKey) -> None:
         """The Broker is gone, or about to go; its session has ended."""
         self.findings.pop(key, None)
+        self._settled.forget(key)
         self.shared_lag.withdraw(BrokerName(key.namespace, key.name))
 
     def _offer(self, key: ResourceKey, broker: Broker, keys: Credentials) -> None:
@@ -316,7 +365,9 @@ class BrokerReconciler:
             user=credentials.MANAGEMENT_USER,
             password=keys.password,
         )
-        await self.sessions.ensure(broker.key, access, lambda change: self._session_changed(key, change))
+        await self.sessions.ensure(
+            broker.key, access, lambda change: self._session_changed(key, change), self._entity_drifted
+        )
 
     def _hurry_session(self, broker: Broker, observed: ObservedChildren) -> None:
         """While the broker did not answer, the pauses between two attempts have grown. Once its pod serves clients, the
@@ -356,6 +407,10 @@ class BrokerReconciler:
         is_current = any(it.observed_generation == broker.metadata.generation for it in shown)
         return session is not None and not session.has_tried and is_current
 
+    def _entity_drifted(self, owner: Owner) -> None:
+        """Somebody has changed or deleted on the broker what a resource declares."""
+        self.enqueue(ResourceKey(owner.kind, owner.namespace, owner.name))
+
     def _session_changed(self, key: ResourceKey, change: SessionChange) -> None:
         match change:
             case SessionChange.LOST:
@@ -383,11 +438,8 @@ class BrokerReconciler:
         """What the report needs, apart from the obstacles that `reconcile` adds."""
         users = broker.spec.authentication.users_secret_ref
         ca = broker.spec.authentication.client_ca_secret_ref
-        session = self.sessions.get(broker.key)
-        state: BrokerState | None = None if session is None else session.state
-        found = self.findings.get(key, BrokerFindings())
         backend = broker.spec.lag_analysis.backend
-        return BrokerReportView(
+        seen = BrokerReportView(
             broker=broker,
             users_missing=users is not None and observed.get("Secret", users.name) is None,
             token_keys_missing=tuple(
@@ -404,11 +456,25 @@ class BrokerReconciler:
             external_address=external_address(broker, observed.get("Service", service_name(broker))),
             pinned=pinned,
             default_image=self.settings.broker_image,
-            reach=Reach.UNREACHABLE if session is None else session.reach,
-            problem="The operator has not connected yet." if session is None else session.problem_sentence,
-            state=state,
+            reach=Reach.UNREACHABLE,
             lag_service=lag_service(broker.metadata.name, broker.spec.lag_analysis, self.settings.lag_job),
             lag_schedule=own_schedule(broker, backend, observed) if backend in KINDS else None,
+            exchanges=0,
+            subscriptions=0,
+            now=now,
+        )
+        return self._with_news(seen, key, broker, now)
+
+    def _with_news(self, view: BrokerReportView, key: ResourceKey, broker: Broker, now: datetime) -> BrokerReportView:
+        """The view with everything that is known without a look at the children."""
+        session = self.sessions.get(broker.key)
+        found = self.findings.get(key, BrokerFindings())
+        return replace(
+            view,
+            broker=broker,
+            reach=Reach.UNREACHABLE if session is None else session.reach,
+            problem="The operator has not connected yet." if session is None else session.problem_sentence,
+            state=None if session is None else session.state,
             shared_lag=self.shared_lag.view,
             exchanges=len(self.cache.exchanges_of(key)),
             subscriptions=len(self.cache.subscriptions_of(key)),
@@ -427,6 +493,10 @@ def _client_trust(keys: Credentials, certificate: ServerCertificateView | None) 
     """What clients are to trust: the operator's CA, and who signed a certificate that is not the operator's."""
     found = None if certificate is None else certificate.found
     return keys.trusted + (b"" if found is None else found.authorities)
+
+
+def _is_settled(report: Report) -> bool:
+    return report.retry is Retry.RESYNC and report.conditions[0].status is ConditionStatus.TRUE
 
 
 def _lag_shown(broker: Broker) -> Manifest | None:

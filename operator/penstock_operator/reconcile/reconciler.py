@@ -18,7 +18,7 @@ from penstock_operator import names
 from penstock_operator.brokers.management import Unreachable
 from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.children.metadata import belongs_to_predecessor, is_ours
-from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Conflict, api_resource_of
+from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Conflict, KubeError, api_resource_of
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
 from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans import outage
@@ -39,6 +39,7 @@ from penstock_operator.plans.decisions import (
     Retry,
 )
 from penstock_operator.plans.exchange import ExchangeView, plan_exchange
+from penstock_operator.plans.refusals import Refusal, refused_conditions
 from penstock_operator.plans.subscription import SubscriptionView, plan_subscription
 from penstock_operator.plans.unreadable import UnreadableView, plan_unreadable
 from penstock_operator.reconcile import status
@@ -66,6 +67,8 @@ class Reconciler:
     clock: Callable[[], datetime]
     enqueue: Callable[[ResourceKey], None]
     """Put another resource into the work queue."""
+    _unreadable_since: dict[ResourceKey, datetime] = field(default_factory=dict[ResourceKey, datetime])
+    """Since when this operator can't parse the specs of these Brokers."""
     paced: PacedStatus = field(init=False)
     """Writes what changes in all resources of a Broker at the same time."""
 
@@ -80,10 +83,21 @@ class Reconciler:
             KubeError: the API server refused; the caller tries again later.
         """
         entry = self.cache.get(key)
+        try:
+            return await self._reconcile(key, entry)
+        except KubeError as error:
+            if error.refusal is None:
+                raise
+            logger.warning("what %s needs is refused: %s", key, error)
+            return await self._report_refusal(key, error.refusal)
+
+    async def _reconcile(self, key: ResourceKey, entry: CachedResource | None) -> Retry:
         if entry is None:
+            self.brokers.children.forget(key)
             if key.kind == "Broker":
-                await self.sessions.drop(f"{key.namespace}/{key.name}")
+                await self.sessions.forget(f"{key.namespace}/{key.name}")
                 self.brokers.forget(key)
+                self._unreadable_since.pop(key, None)
             return Retry.RESYNC
         match entry.resource:
             case None:
@@ -145,11 +159,7 @@ class Reconciler:
                     manifest = await self._add_finalizer(manifest)
                     view = _renewed(view, manifest)
                 case ApplyChild():
-                    state = await self._apply(decision.manifest, view.resource.metadata.uid)
-                    if isinstance(view, ExchangeView):
-                        view = replace(view, service=state)
-                    else:
-                        view = replace(view, scale_secret=state)
+                    view = await self._with_child(view, decision.manifest)
                 case DeclareEntity() | DeleteEntity():
                     reply = await self._ask(view.broker, decision)
                     view = replace(view, reply=reply) if isinstance(reply, BrokerReply) else replace(view, broker=reply)
@@ -183,11 +193,16 @@ class Reconciler:
 
     def _broker(self, resource: Exchange | Subscription) -> BrokerView:
         namespace, name = declaration.broker_key(resource)
-        broker = self.cache.broker(namespace, name)
+        key, broker = ResourceKey("Broker", namespace, name), self.cache.broker(namespace, name)
         if broker is None:
-            unreadable = self.cache.is_unreadable(ResourceKey("Broker", namespace, name))
-            reach = Reach.UNREADABLE if unreadable else Reach.ABSENT
-            return BrokerView(reach=reach, problem="This operator can't parse the Broker's spec.")
+            if not self.cache.is_unreadable(key):
+                return BrokerView(reach=Reach.ABSENT)
+            return BrokerView(
+                reach=Reach.UNREADABLE,
+                problem="This operator can't parse the Broker's spec.",
+                unreachable_since=self._unreadable_since.setdefault(key, self.clock()),
+            )
+        self._unreadable_since.pop(key, None)
         if broker.metadata.deletion_timestamp is not None:
             return BrokerView(reach=Reach.DELETING, broker=broker, problem="The Broker is being deleted.")
         if broker.spec.replicas == 0:
@@ -196,13 +211,20 @@ class Reconciler:
         found = self.brokers.findings.get(ResourceKey("Broker", namespace, name), BrokerFindings())
         if session is None:
             problem = f"The Broker {name} is not running yet."
-            return BrokerView(reach=Reach.UNREACHABLE, broker=broker, problem=problem, is_out=found.is_out)
+            return BrokerView(
+                reach=Reach.UNREACHABLE,
+                broker=broker,
+                problem=problem,
+                is_out=found.is_out,
+                unreachable_since=self.sessions.unreachable_since(broker.key),
+            )
         state = session.state
         return BrokerView(
             reach=session.reach,
             broker=broker,
             problem=session.problem_sentence,
             is_out=found.is_out,
+            unreachable_since=self.sessions.unreachable_since(broker.key),
             version="" if state is None else state.version,
             understands=None if state is None or state.understands is None else frozenset(state.understands),
         )
@@ -232,12 +254,30 @@ class Reconciler:
         namespace = await self.kube.get(API_RESOURCES["Namespace"], None, resource.metadata.namespace)
         return namespace is None or dig(namespace, "metadata", "deletionTimestamp") is not None
 
+    async def _with_child(self, view: ViewT, manifest: Manifest) -> ViewT:
+        """The view with what became of the child. An Exchange needs its Service, so its refusal ends the pass; a
+        Subscription works without its Secret.
+        """
+        uid = view.resource.metadata.uid
+        if isinstance(view, ExchangeView):
+            return replace(view, service=await self._apply(manifest, uid))
+        try:
+            return replace(view, scale_secret=await self._apply(manifest, uid))
+        except KubeError as error:
+            if error.refusal is None:
+                raise
+            return replace(view, scale_secret=ChildState.REFUSED, scale_refusal=error.refusal)
+
     async def _apply(self, manifest: Manifest, uid: str) -> ChildState:
+        versions, now = self.brokers.children, self.clock().timestamp()
+        if versions.is_in_force(manifest, now):
+            return ChildState.APPLIED
         namespace, name = str(dig(manifest, "metadata", "namespace")), str(dig(manifest, "metadata", "name"))
         observed = await self.kube.get(api_resource_of(manifest), namespace, name)
         if observed is not None and not is_ours(observed, uid):
             return ChildState.PREDECESSOR if belongs_to_predecessor(observed, uid) else ChildState.TAKEN
-        await self.kube.apply(manifest)
+        if observed is None or not versions.confirm(manifest, observed, now):
+            versions.note_applied(manifest, await self.kube.apply(manifest), now)
         return ChildState.APPLIED
 
     async def _add_finalizer(self, manifest: Manifest) -> Manifest:
@@ -264,6 +304,15 @@ class Reconciler:
         if updated is not None:
             self._keep(key, updated)
         return report.retry
+
+    async def _report_refusal(self, key: ResourceKey, refusal: Refusal) -> Retry:
+        """The pass has ended early: of the status only Ready and Accepted change."""
+        entry = self.cache.get(key)
+        if entry is not None and entry.resource is not None:
+            found = refused_conditions(entry.resource.status.conditions, refusal)
+            details = {name: it for name, it in status.written(entry.manifest).items() if name != "observedGeneration"}
+            await self._write(key, entry.manifest, entry.resource, Report(found, details))
+        return Retry.BACKOFF
 
     def _keep(self, key: ResourceKey, updated: Manifest) -> None:
         """Store what the API server has answered to a write. It may already show a change by somebody else."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.broker_process import BrokerProcess
 from support.resources import exchange, subscription
+from support.waiting import wait_until
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_api import declaration, release_terms
@@ -18,9 +19,10 @@ from penstock_api.resources.header_bindings import as_text
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_operator.brokers.management import ManagementAccess, NotUnderstood, Unreachable
 from penstock_operator.brokers.management_amqp import connect
+from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.children import certificates
 from penstock_operator.manifest import items_of
-from penstock_operator.plans.decisions import DeclareEntity, DeleteEntity
+from penstock_operator.plans.decisions import DeclareEntity, DeleteEntity, Reach
 
 QUEUE = "psub:durable:global:billing"
 
@@ -88,8 +90,14 @@ async def test_declare_query_and_remove(access: ManagementAccess) -> None:
     assert made[1].body["bindingKeys"] == ["#"]
     (again,) = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, wanted)])
     assert (again.status, again.body["outcome"]) == (200, "Unchanged")
-    marked_entities = {it.name: it.owner.uid for it in await management.marked_entities()}
-    assert marked_entities == {"orders": "uid-orders", QUEUE: "uid-billing"}
+    whole = await management.changes(None)
+    assert whole.is_whole
+    assert {it.name: it.owner.uid for it in whole.there if it.owner} == {"orders": "uid-orders", QUEUE: "uid-billing"}
+    revisions = {it.name: it.revision for it in whole.there}
+    assert [reply.body["revision"] for reply in made] == [revisions["orders"], revisions[QUEUE]]
+    assert (await management.bound_subscriptions())["orders"] == 1
+    nothing = await management.changes(whole.revision)
+    assert (nothing.is_whole, nothing.removed, [it for it in nothing.there if it.name == QUEUE]) == (False, [], [])
     removal = DeleteEntity(
         entity=EntityType.EXCHANGE, name="orders", if_unused=True, if_empty=False, owner_uid="uid-orders"
     )
@@ -99,7 +107,10 @@ async def test_declare_query_and_remove(access: ManagementAccess) -> None:
         [replace(removal, entity=EntityType.SUBSCRIPTION, name=QUEUE, owner_uid="uid-billing"), removal]
     )
     assert [reply.status for reply in gone] == [204, 204]
-    assert await management.marked_entities() == []
+    after = await management.changes(whole.revision)
+    assert set(after.removed) == {(EntityType.EXCHANGE, "orders"), (EntityType.SUBSCRIPTION, QUEUE)}
+    assert [it for it in after.there if it.owner] == []
+    assert (await management.changes(10**6)).is_whole, "a revision of another life of the broker"
     await management.close()
 
 
@@ -166,3 +177,40 @@ async def test_who_can_t_be_asked_is_unreachable(
 ) -> None:
     with pytest.raises(Unreachable, match=says):
         await connect(replace(access, **change))  # type: ignore[arg-type]  # the values fit their names
+
+
+async def test_what_somebody_deletes_on_a_real_broker_is_told_and_declared_again(access: ManagementAccess) -> None:
+    drifted: list[str] = []
+    sessions = BrokerSessions(connect, 0.2, lambda: datetime.now(UTC))
+    session = await sessions.ensure(
+        "shop/main",
+        access,
+        lambda _: None,
+        lambda owner: drifted.append(f"{owner.kind} {owner.name}"),
+    )
+    ours = DeclareEntity(EntityType.EXCHANGE, "orders", declaration.exchange_declaration(exchange(), cluster_id="c1"))
+    wanted = declaration.subscription_declaration(subscription(), exchange="orders", cluster_id="c1")
+    billing = DeclareEntity(EntityType.SUBSCRIPTION, None, wanted)
+
+    async def is_connected() -> bool:
+        return session.reach is Reach.CONNECTED
+
+    async def is_told() -> bool:
+        return bool(drifted)
+
+    await wait_until(is_connected)
+    assert [(await session.declare(entry)).body["outcome"] for entry in (ours, billing)] == ["Created", "Created"]
+    assert (await session.declare(billing)).body["outcome"] == "Unchanged"
+    assert {it.name for it in await session.marked_entities()} == {"orders", QUEUE}
+    assert drifted == ["Exchange orders"], "its number of subscriptions has changed"
+    drifted.clear()
+    somebody = await connect(access)
+    removal = DeleteEntity(
+        entity=EntityType.SUBSCRIPTION, name=QUEUE, if_unused=True, if_empty=False, owner_uid="uid-billing"
+    )
+    await somebody.delete([removal])
+    await wait_until(is_told)
+    assert drifted == ["Subscription billing"]
+    assert (await session.declare(billing)).body["outcome"] == "Created"
+    await somebody.close()
+    await sessions.close()

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import assert_never
 
 import pytest
-from support.resources import broker_state, exchange, subscription
+from support.resources import NOW, broker_state, exchange, subscription
 from support.virtual_time import run_in_virtual_time
 from support.waiting import wait_until
 
 from penstock_api import declaration
 from penstock_api.management import EntityType
 from penstock_api.state_documents import BrokerState, ContestedContainer
-from penstock_operator.brokers.management import BrokerManagement, ManagementAccess, NotUnderstood, Unreachable
+from penstock_operator.brokers.management import (
+    BrokerManagement,
+    EntityChanges,
+    ManagementAccess,
+    NotUnderstood,
+    Unreachable,
+)
 from penstock_operator.brokers.sessions import BrokerSession, BrokerSessions, SessionChange
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
-from penstock_operator.plans.orphans import MarkedEntity
 
 TARGET = ManagementAccess(host="127.0.0.1", port=1, server_name="b", ca=b"", user="u", password="p")
+
+
+def clock() -> datetime:
+    """The time of the loop, which begins at noon."""
+    return NOW + timedelta(seconds=asyncio.get_running_loop().time())
 
 
 def state(instance: str = "i1", epoch: int = 1) -> BrokerState:
@@ -71,9 +82,13 @@ class Scripted:
         self.script.batches.append([f"-{entry.entity.name}" for entry in entries])
         return [BrokerReply(status=204) for _ in entries]
 
-    async def marked_entities(self) -> Sequence[MarkedEntity]:
+    async def changes(self, since: int | None) -> EntityChanges:
         self._check()
-        return []
+        return EntityChanges(1, True, [])
+
+    async def bound_subscriptions(self) -> Mapping[str, int]:
+        self._check()
+        return {}
 
     async def close(self) -> None:
         return
@@ -109,7 +124,7 @@ class Fixture:
 @pytest.fixture
 async def made() -> AsyncIterator[Fixture]:
     script = Script()
-    fixture = Fixture(script, BrokerSessions(script.connect, 0.01))
+    fixture = Fixture(script, BrokerSessions(script.connect, 0.01, lambda: NOW))
     yield fixture
     await fixture.sessions.close()
 
@@ -240,7 +255,7 @@ def test_the_pauses_between_attempts_grow_to_ten_seconds() -> None:
     script = Script(is_up=False)
 
     async def down() -> None:
-        sessions = BrokerSessions(script.connect, 5)
+        sessions = BrokerSessions(script.connect, 5, clock)
         await sessions.ensure("shop/main", TARGET, lambda _: None)
         await asyncio.sleep(40)
         await sessions.close()
@@ -254,7 +269,7 @@ def test_a_session_that_is_told_to_hurry_connects_before_its_pause_is_over() -> 
     script = Script(is_up=False)
 
     async def comes_back() -> tuple[Reach, str]:
-        sessions = BrokerSessions(script.connect, 5)
+        sessions = BrokerSessions(script.connect, 5, clock)
         session = await sessions.ensure("shop/main", TARGET, lambda _: None)
         await asyncio.sleep(42)
         script.is_up = True
@@ -273,7 +288,7 @@ def test_after_an_attempt_in_vain_the_pauses_grow_anew() -> None:
     script = Script(is_up=False)
 
     async def down() -> None:
-        sessions = BrokerSessions(script.connect, 5)
+        sessions = BrokerSessions(script.connect, 5, clock)
         session = await sessions.ensure("shop/main", TARGET, lambda _: None)
         await asyncio.sleep(42)
         session.try_soon()
@@ -288,7 +303,7 @@ def test_hurrying_all_the_time_is_two_attempts_a_second() -> None:
     script = Script(is_up=False)
 
     async def down() -> None:
-        sessions = BrokerSessions(script.connect, 5)
+        sessions = BrokerSessions(script.connect, 5, clock)
         session = await sessions.ensure("shop/main", TARGET, lambda _: None)
         for _ in range(1000):
             session.try_soon()

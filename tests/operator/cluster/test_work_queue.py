@@ -76,6 +76,23 @@ def test_failures_wait_longer_and_longer_up_to_half_a_minute() -> None:
     assert delays == [1, 2, 4, 8, 16, 30, 30]
 
 
+def test_up_to_half_of_a_delay_is_taken_off_at_random() -> None:
+    """So that what failed together does not come back together."""
+    numbers = iter([0.0, 1.0, 0.5, 0.0])
+    queue = WorkQueue[str](lambda: next(numbers))
+    for key in "abcd":
+        queue.add(key, CHANGE, 0)
+        queue.take(0)
+    assert [queue.retry(key, CHANGE, 0) for key in "abcd"] == [1, 0.5, 0.75, 1]
+
+
+def test_a_delay_begins_after_what_the_server_asks_to_wait() -> None:
+    queue = WorkQueue[str](lambda: 0.5)
+    queue.add("a", CHANGE, 0)
+    queue.take(0)
+    assert queue.retry("a", CHANGE, 0, at_least=7) == 7.75
+
+
 def test_success_forgets_failures() -> None:
     queue = WorkQueue[str]()
     queue.add("a", CHANGE, 0)

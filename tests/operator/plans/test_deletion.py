@@ -5,8 +5,10 @@ by hand.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
+from support.resources import NOW, subscription
 
 from penstock_api.management import EntityType
 from penstock_operator.plans.decisions import (
@@ -18,7 +20,7 @@ from penstock_operator.plans.decisions import (
     Report,
     Retry,
 )
-from penstock_operator.plans.deletion import DeletionView, plan_deletion
+from penstock_operator.plans.deletion import DeletionView, plan_deletion, view_of
 
 VIEW = DeletionView(
     entity=EntityType.SUBSCRIPTION,
@@ -31,7 +33,12 @@ VIEW = DeletionView(
     is_duplicate=False,
     namespace_terminating=False,
     seconds=1,
+    unanswered_seconds=0,
 )
+AWAY = replace(
+    VIEW, broker=BrokerView(reach=Reach.UNREACHABLE, problem="It is away."), seconds=30, unanswered_seconds=30
+)
+NOT_UNDERSTOOD = replace(AWAY, broker=BrokerView(reach=Reach.NOT_UNDERSTOOD, problem="It is away."))
 GONE = BrokerReply(status=204)
 BUSY = BrokerReply(status=409, reason="ConsumersActive", body={"containers": ["pod-1", "pod-2"]})
 FULL = BrokerReply(status=409, reason="NotEmpty", body={"depth": 17})
@@ -49,8 +56,8 @@ def at(reach: Reach) -> BrokerView:
         pytest.param(replace(VIEW, broker=at(Reach.ABSENT)), id="broker-gone"),
         pytest.param(replace(VIEW, broker=at(Reach.DELETING)), id="broker-being-deleted"),
         pytest.param(replace(VIEW, broker=at(Reach.STOPPED)), id="broker-scaled-to-zero"),
-        pytest.param(replace(VIEW, broker=at(Reach.UNREACHABLE), seconds=30), id="broker-away-for-30-s"),
-        pytest.param(replace(VIEW, broker=at(Reach.NOT_UNDERSTOOD), seconds=30), id="broker-not-understood-for-30-s"),
+        pytest.param(AWAY, id="broker-away-for-30-s"),
+        pytest.param(NOT_UNDERSTOOD, id="broker-not-understood-for-30-s"),
         pytest.param(replace(VIEW, broker=at(Reach.UNREACHABLE), is_forced=True), id="broker-away-and-forced"),
         pytest.param(replace(VIEW, policy="Retain"), id="retain"),
         pytest.param(replace(VIEW, is_duplicate=True), id="never-declared-anything"),
@@ -73,13 +80,13 @@ def test_released(view: DeletionView) -> None:
 @pytest.mark.parametrize(
     ("view", "is_removal_pending"),
     [
-        (replace(VIEW, broker=at(Reach.UNREACHABLE), seconds=30), True),
+        (AWAY, True),
         (replace(VIEW, broker=at(Reach.UNREACHABLE), is_forced=True), True),
         (replace(VIEW, broker=at(Reach.STOPPED)), True),
         (replace(VIEW, namespace_terminating=True, seconds=31, reply=BUSY), True),
         (replace(VIEW, reply=GONE), False),
         (replace(VIEW, reply=ANOTHERS), False),
-        (replace(VIEW, policy="Retain", broker=at(Reach.UNREACHABLE), seconds=30), False),
+        (replace(VIEW, policy="Retain", broker=at(Reach.UNREACHABLE), seconds=30, unanswered_seconds=30), False),
         (replace(VIEW, is_duplicate=True), False),
         (replace(VIEW, broker=at(Reach.DELETING)), False),
     ],
@@ -99,6 +106,12 @@ def test_what_the_broker_was_not_asked_is_owed(view: DeletionView, is_removal_pe
             replace(VIEW, entity=EntityType.EXCHANGE, reply=BOUND), "BindingsExist", ["Delete them"], id="bound"
         ),
         pytest.param(replace(VIEW, broker=at(Reach.UNREACHABLE)), "BrokerUnreachable", ["It is away."], id="away"),
+        pytest.param(
+            replace(VIEW, broker=at(Reach.UNREACHABLE), seconds=86400, unanswered_seconds=29.9),
+            "BrokerUnreachable",
+            ["It is away."],
+            id="waited-for-a-day-and-away-for-29.9-s",
+        ),
         pytest.param(
             replace(VIEW, namespace_terminating=True, seconds=29, reply=BUSY),
             "ConsumersActive",
@@ -151,3 +164,27 @@ def test_what_the_broker_is_asked(
         if_empty=if_empty,
         owner_uid="u1",
     )
+
+
+@pytest.mark.parametrize(
+    ("requested", "away_since", "waited"),
+    [
+        pytest.param(3600, 5, 5, id="an-old-deletion-and-a-blip"),
+        pytest.param(5, 3600, 5, id="a-new-deletion-and-a-broker-that-is-down-for-long"),
+        pytest.param(3600, None, 0, id="the-connection-is-lost-in-this-moment"),
+    ],
+)
+def test_the_wait_for_a_broker_begins_with_the_later_of_both(
+    requested: int, away_since: int | None, waited: float
+) -> None:
+    """`requested` and `away_since` in seconds before now."""
+    since = None if away_since is None else NOW - timedelta(seconds=away_since)
+    made = view_of(
+        subscription(metadata={"deletionTimestamp": (NOW - timedelta(seconds=requested)).isoformat()}),
+        broker=BrokerView(reach=Reach.UNREACHABLE, unreachable_since=since),
+        is_duplicate=False,
+        namespace_terminating=False,
+        now=NOW,
+        reply=None,
+    )
+    assert (made.seconds, made.unanswered_seconds) == (requested, waited)

@@ -1,0 +1,111 @@
+"""The Brokers that are as they should be, and when each is looked at again although nothing is known to have changed.
+
+What can be listed or watched of a Broker's children is; for the rest, such as its Secrets, it is looked at in turn.
+Pure; the time comes in. Source: docs/decisions/099-unchanged-costs-nothing.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+
+from penstock_api.resources import Broker
+from penstock_operator.children.lag_schedules import KINDS
+from penstock_operator.cluster.cache import ResourceKey
+from penstock_operator.manifest import Manifest
+from penstock_operator.plans.broker_view import BrokerReportView
+from penstock_operator.reconcile.broker_children import ChildName
+
+__all__ = ["SettledBrokers", "look_seconds"]
+
+_LOOK_SECONDS: Final = 900.0
+_LOOK_SECONDS_OWN_JOB: Final = 300.0
+"""For a Broker with a lag job of its own, whose condition says when a run is overdue."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    at: datetime
+    uid: str
+    generation: int
+    annotations: Mapping[str, str]
+    scopes: bool | None
+    absent: frozenset[ChildName]
+    namespaces: frozenset[str]
+    view: BrokerReportView
+
+
+@dataclass(slots=True)
+class SettledBrokers:
+    """What was found when each Broker was Ready, with all children applied, at its last pass."""
+
+    _settled: dict[ResourceKey, _Settled] = field(default_factory=dict[ResourceKey, _Settled])
+
+    def begin(self, key: ResourceKey, broker: Broker) -> frozenset[ChildName]:
+        """A pass begins, so how the Broker is will be known after it. Return what this pass need not look for."""
+        before = self._settled.pop(key, None)
+        if before is None or (before.uid, before.generation) != (broker.metadata.uid, broker.metadata.generation):
+            return frozenset()
+        return before.absent
+
+    def settle(
+        self,
+        key: ResourceKey,
+        view: BrokerReportView,
+        scopes: bool | None,
+        absent: frozenset[ChildName],
+        namespaces: frozenset[str] = frozenset(),
+    ) -> None:
+        """The pass found the Broker Ready. `scopes`: whether its observer knew tokens of single subscriptions, on which
+        its Secrets depend. `absent`: what is not there, and is not made while the spec stays. `namespaces`: where the
+        resources are that use it, since these get its CA.
+        """
+        about = view.broker.metadata
+        trimmed = replace(view, stateful_set=_status_of(view.stateful_set), pod=_status_of(view.pod))
+        self._settled[key] = _Settled(view.now, about.uid, about.generation, about.annotations, scopes, absent, namespaces, trimmed)
+
+    def view(self, key: ResourceKey, broker: Broker, scopes: bool | None, now: datetime) -> BrokerReportView | None:
+        """What was found then, if nobody has touched the Broker since and its turn has not come; else None."""
+        settled, about = self._settled.get(key), broker.metadata
+        if settled is None or (now - settled.at).total_seconds() >= look_seconds(broker):
+            return None
+        before = (settled.uid, settled.generation, settled.annotations, settled.scopes)
+        return settled.view if before == (about.uid, about.generation, about.annotations, scopes) else None
+
+    def forget(self, key: ResourceKey) -> None:
+        """The Broker is gone, or about to go."""
+        self._settled.pop(key, None)
+
+    def clear(self) -> None:
+        """Something has changed that concerns all of them."""
+        self._settled.clear()
+
+    def is_due(
+        self, key: ResourceKey, broker: Broker, counts: tuple[int, int], namespaces: frozenset[str], now: datetime
+    ) -> bool:
+        """Whether the Broker is to be looked at. `counts`: the Exchanges and Subscriptions that name it, which are in
+        `namespaces`.
+        """
+        settled = self._settled.get(key)
+        if settled is None or counts != (broker.status.exchanges, broker.status.subscriptions):
+            return True
+        if namespaces != settled.namespaces:
+            return True
+        return (now - settled.at).total_seconds() >= look_seconds(broker)
+
+
+def _status_of(manifest: Manifest | None) -> Manifest | None:
+    """What a report reads of an object; the rest is a hundred times as long."""
+    return None if manifest is None else {"status": manifest.get("status")}
+
+
+def look_seconds(broker: Broker) -> float:
+    """Seconds after which a settled Broker is looked at again. Its uid decides between two and four thirds of the mean,
+    so that the Brokers of an operator are not looked at all at once. The longest time is not more than twice the
+    shortest: no Broker has its second turn in the same minutes in which others still have their first.
+    """
+    mean = _LOOK_SECONDS_OWN_JOB if broker.spec.lag_analysis.backend in KINDS else _LOOK_SECONDS
+    return mean * (2 + 2 * int(hashlib.sha256(broker.metadata.uid.encode()).hexdigest()[:4], 16) / 0x10000) / 3

@@ -1,0 +1,100 @@
+"""The client of the API server against an HTTP server in this process: selectors, errors, how long it asks to wait."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+from aiohttp import web
+
+from penstock_operator import names
+from penstock_operator.cluster.api_server import API_RESOURCES
+from penstock_operator.cluster.api_server_http import HttpApiServer
+from penstock_operator.cluster.server_errors import Conflict, KubeError
+
+EXCHANGE: dict[str, Any] = {
+    "apiVersion": "penstock.dev/v1alpha1",
+    "kind": "Exchange",
+    "metadata": {"name": "orders", "namespace": "shop", "uid": "u1", "resourceVersion": "7"},
+}
+
+
+@dataclass
+class Server:
+    """Answers everything in the same way, and remembers the queries."""
+
+    status: int = 200
+    body: dict[str, Any] = field(default_factory=dict[str, Any])
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    queries: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.queries.append(dict(request.query))
+        return web.json_response(self.body, status=self.status, headers=self.headers)
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest_asyncio.fixture
+async def api(server: Server, tmp_path: Path) -> AsyncIterator[HttpApiServer]:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", server.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+        "clusters": [{"name": "here", "cluster": {"server": f"http://{host}:{port}"}}],
+        "users": [{"name": "me", "user": {}}],
+    }
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+    made = await HttpApiServer.connect(str(tmp_path / "kubeconfig"))
+    yield made
+    await made.close()
+    await runner.cleanup()
+
+
+async def test_children_are_listed_by_their_label(api: HttpApiServer, server: Server) -> None:
+    server.body = {"items": [{"metadata": {"name": "orders-x"}}]}
+    found = [each async for each in api.list(API_RESOURCES["Service"], "shop", names.MANAGED_BY)]
+    assert found == [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "orders-x"}}]
+    assert server.queries == [{"limit": "500", "labelSelector": "app.kubernetes.io/managed-by=penstock-operator"}]
+    _ = [each async for each in api.list(API_RESOURCES["Exchange"])]
+    assert server.queries[1] == {"limit": "500"}
+
+
+async def test_the_server_says_how_long_to_wait(api: HttpApiServer, server: Server) -> None:
+    server.status, server.headers, server.body = 429, {"Retry-After": "7"}, {"message": "Too many requests"}
+    with pytest.raises(KubeError) as raised:
+        await api.get(API_RESOURCES["Service"], "shop", "orders-x")
+    assert (raised.value.status, raised.value.retry_after_seconds) == (429, 7)
+    assert str(raised.value) == "429: GET /api/v1/namespaces/shop/services/orders-x: Too many requests"
+
+
+async def test_a_change_by_somebody_else_meanwhile_is_a_conflict(api: HttpApiServer, server: Server) -> None:
+    server.status, server.body = 422, {"message": "the server rejected our request due to an error in our request"}
+    with pytest.raises(Conflict) as raised:
+        await api.set_finalizers(EXCHANGE, ["penstock.dev/topology"])
+    assert raised.value.refusal is None
+
+
+async def test_a_policy_that_denies_the_finalizer_is_a_refusal(api: HttpApiServer, server: Server) -> None:
+    server.status = 422
+    server.body = {"message": "exchanges \"orders\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no"}
+    with pytest.raises(KubeError) as raised:
+        await api.set_finalizers(EXCHANGE, ["penstock.dev/topology"])
+    assert raised.value.refusal is not None
+    assert str(raised.value.refusal.reason) == "DeniedByAdmission"

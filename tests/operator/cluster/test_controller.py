@@ -1,0 +1,90 @@
+"""What the controller does when the API server says that it has too much to do, or can't list."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import cast
+
+from support.resources import GOOD
+from support.virtual_time import run_in_virtual_time
+
+from penstock_operator.cluster.api_server import ApiResource, ApiServer
+from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.cluster.controller import Controller
+from penstock_operator.cluster.server_errors import KubeError
+from penstock_operator.cluster.work_queue import Priority
+from penstock_operator.manifest import Manifest
+from penstock_operator.metrics import Metrics
+from penstock_operator.plans.decisions import Retry
+
+A, B = ResourceKey("Exchange", "shop", "a"), ResourceKey("Exchange", "shop", "b")
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def passes(answer: KubeError, seconds: float) -> list[tuple[float, str]]:
+    """When which resource was reconciled; the first pass of all gets this answer. B comes 1 s later."""
+    controller = Controller(Cache(is_complete=True), Metrics(), now)
+    done: list[tuple[float, str]] = []
+
+    async def reconcile(key: ResourceKey) -> Retry:
+        done.append((now(), key.name))
+        if len(done) == 1:
+            raise answer
+        return Retry.RESYNC
+
+    worker = asyncio.create_task(controller.run_worker(reconcile))
+    controller.add(A, Priority.CHANGE)
+    await asyncio.sleep(1)
+    controller.add(B, Priority.CHANGE)
+    await asyncio.sleep(seconds)
+    worker.cancel()
+    return done
+
+
+def test_after_too_many_requests_nothing_is_asked_until_the_time_that_the_server_named() -> None:
+    answer = KubeError(429, "Too many requests", retry_after_seconds=5)
+    assert run_in_virtual_time(passes(answer, 20)) == [(0, "a"), (5, "b"), (6, "a")]
+
+
+def test_after_too_many_requests_without_a_time_it_is_a_second() -> None:
+    assert run_in_virtual_time(passes(KubeError(429, "Too many requests"), 20)) == [(0, "a"), (1, "b"), (2, "a")]
+
+
+def test_another_error_that_names_a_time_concerns_one_resource() -> None:
+    answer = KubeError(503, "starting", retry_after_seconds=5)
+    assert run_in_virtual_time(passes(answer, 20)) == [(0, "a"), (1, "b"), (6, "a")]
+
+
+class Overloaded:
+    """Its first list fails."""
+
+    def __init__(self) -> None:
+        self.asked: list[float] = []
+
+    async def list(self, kind: ApiResource, namespace: str | None = None, labels: str = "") -> AsyncIterator[Manifest]:
+        if kind.kind == "Broker":
+            self.asked.append(now())
+            if len(self.asked) == 1:
+                raise KubeError(429, "Too many requests", retry_after_seconds=30)
+        for manifest in [GOOD[kind.kind]] if kind.kind in GOOD else []:
+            yield manifest
+
+
+def test_a_list_waits_as_long_as_the_server_asks() -> None:
+    async def listed() -> list[float]:
+        api = Overloaded()
+        controller = Controller(Cache(), Metrics(), now)
+
+        async def nothing() -> None:
+            return
+
+        task = asyncio.create_task(controller.resync(cast(ApiServer, api), (), 120, nothing))
+        await asyncio.sleep(100)
+        task.cancel()
+        return api.asked
+
+    assert run_in_virtual_time(listed()) == [0, 30]

@@ -1,0 +1,138 @@
+"""A refusal of the API server is a condition of the resource, with one Event, and goes away when the server agrees.
+
+The whole operator runs against an API server and a broker in memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.api_server_in_memory import ApiServerInMemory
+from support.operator_in_memory import World
+from support.resources import GOOD
+
+from penstock_operator.cluster.server_errors import Forbidden, KubeError
+
+QUOTA = Forbidden(403, 'PATCH /x: services "orders-x" is forbidden: exceeded quota: small')
+WEBHOOK = KubeError(400, 'PATCH /x: admission webhook "rules.example.com" denied the request: no team')
+IMMUTABLE = KubeError(422, "PATCH /x: spec: Forbidden: updates to statefulset spec for fields other than 'replicas'")
+RIGHT = Forbidden(403, 'GET /x: secrets "main-ca" is forbidden: User "op" cannot get resource "secrets"')
+"""Answers as `server_errors` reads them."""
+
+
+def conditions(world: World, kind: str, name: str) -> dict[str, tuple[str, str]]:
+    status = world.api.objects[kind, "shop", name]["status"]
+    return {it["type"]: (it["status"], it["reason"]) for it in status["conditions"]}
+
+
+def message(world: World, kind: str, name: str, condition: str) -> str:
+    status = world.api.objects[kind, "shop", name]["status"]
+    return str(next(it["message"] for it in status["conditions"] if it["type"] == condition))
+
+
+def events(world: World, kind: str, reason: str) -> list[Any]:
+    return [it for it in world.api.announced if it["involvedObject"]["kind"] == kind and it["reason"] == reason]
+
+
+async def begun(**refusing: KubeError) -> World:
+    world = World(api=ApiServerInMemory(refusing=refusing))
+    world.api.user_applies(GOOD["Broker"])
+    world.api.user_applies(GOOD["Exchange"])
+    subscription = {**GOOD["Subscription"]}
+    subscription["metadata"] = {**subscription["metadata"], "annotations": {"penstock.dev/scale-token": "true"}}
+    world.api.user_applies(subscription)
+    await world.calm_down()
+    return world
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "reason"),
+    [("Secret", QUOTA, "QuotaExceeded"), ("StatefulSet", IMMUTABLE, "FieldImmutable")],
+)
+async def test_a_broker_whose_object_is_refused_says_so_until_it_is_taken(
+    kind: str, answer: KubeError, reason: str
+) -> None:
+    world = await begun(**{kind: answer})
+    found = conditions(world, "Broker", "main")
+    assert {kind: found[kind] for kind in ("Ready", "Accepted", "Stalled")} == {
+        "Ready": ("False", reason),
+        "Accepted": ("False", reason),
+        "Stalled": ("True", reason),
+    }
+    assert found["Available"] == ("False", "PodNotReady"), "the other conditions go on"
+    assert answer.said in message(world, "Broker", "main", "Accepted")
+    assert len(events(world, "Broker", reason)) == 1, "six passes, one Event"
+    world.api.refusing.clear()
+    await world.calm_down()
+    found = conditions(world, "Broker", "main")
+    assert (found["Accepted"], "Stalled" in found) == (("True", "Accepted"), False)
+
+
+async def test_an_exchange_whose_service_is_refused_says_so_until_it_is_taken() -> None:
+    world = await begun()
+    world.api.refusing["Service"] = WEBHOOK
+    del world.api.objects["Service", "shop", "orders-x"]
+    await world.calm_down()
+    found = conditions(world, "Exchange", "orders")
+    assert found["Ready"] == found["Accepted"] == ("False", "DeniedByAdmission")
+    assert found["Stalled"] == ("True", "DeniedByAdmission")
+    assert found["Declared"] == ("True", "Declared"), "the broker has it nevertheless"
+    status = world.api.objects["Exchange", "shop", "orders"]["status"]
+    assert status["address"] == "amqps://orders-x.shop.svc:5671/orders"
+    assert len(events(world, "Exchange", "DeniedByAdmission")) == 1
+    world.api.refusing.clear()
+    await world.calm_down()
+    assert conditions(world, "Exchange", "orders") == {
+        "Ready": ("True", "Ready"),
+        "Accepted": ("True", "Accepted"),
+        "Declared": ("True", "Declared"),
+    }
+
+
+async def test_a_subscription_whose_secret_is_refused_is_ready_nevertheless() -> None:
+    world = await begun()
+    world.know_scopes()
+    world.api.refusing["Secret"] = QUOTA
+    await world.calm_down()
+    found = conditions(world, "Subscription", "billing")
+    assert (found["Ready"], found["ScaleToken"]) == (("True", "Ready"), ("False", "QuotaExceeded"))
+    assert QUOTA.said in message(world, "Subscription", "billing", "ScaleToken")
+    world.api.refusing.clear()
+    await world.calm_down()
+    assert conditions(world, "Subscription", "billing")["ScaleToken"] == ("True", "Written")
+
+
+async def test_what_may_not_be_read_is_said_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = await begun()
+    before = conditions(world, "Broker", "main")
+
+    async def forbidden(*_: object) -> None:
+        raise RIGHT
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ApiServerInMemory, "get", forbidden)
+        await world.calm_down()
+        found = conditions(world, "Broker", "main")
+        assert found["Ready"] == ("False", "OperatorNotAllowed")
+        assert found["Available"] == before["Available"]
+    await world.calm_down()
+    assert conditions(world, "Broker", "main") == before
+
+
+async def test_a_declaration_goes_on_while_the_broker_s_object_is_refused() -> None:
+    """An operator that has just started has to connect first."""
+    world = await begun()
+    again = World(api=world.api, broker=world.broker)
+    again.broker.wipe()
+    again.api.refusing["StatefulSet"] = IMMUTABLE
+    await again.calm_down()
+    assert set(again.broker.exchanges) == {"orders"}
+
+
+async def test_an_overload_changes_no_condition() -> None:
+    world = await begun()
+    before = conditions(world, "Broker", "main")
+    world.api.refusing["StatefulSet"] = KubeError(429, "Too many requests")
+    await world.calm_down()
+    assert conditions(world, "Broker", "main") == before

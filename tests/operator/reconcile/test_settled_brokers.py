@@ -1,0 +1,101 @@
+"""When a Broker that is Ready is looked at again although nothing is known to have changed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from support.resources import NOW, broker
+
+from penstock_api.resources import Broker
+from penstock_operator.children.stateful_set import PinnedPods
+from penstock_operator.cluster.cache import ResourceKey
+from penstock_operator.plans.broker_view import BrokerReportView
+from penstock_operator.plans.decisions import Reach
+from penstock_operator.plans.lag_service import lag_service
+from penstock_operator.reconcile.settled_brokers import SettledBrokers, look_seconds
+
+MAIN = ResourceKey("Broker", "shop", "main")
+COUNTED = {"exchanges": 2, "subscriptions": 5}
+ABSENT = frozenset({("CronJob", "main-lag")})
+
+
+def settled() -> SettledBrokers:
+    made = SettledBrokers()
+    made.settle(MAIN, view_of(broker(COUNTED)), True, ABSENT)
+    return made
+
+
+def view_of(made: Broker) -> BrokerReportView:
+    pod = {"metadata": {"name": "main-0"}, "status": {"containerStatuses": [{"name": "broker", "ready": True}]}}
+    return BrokerReportView(
+        broker=made,
+        pinned=PinnedPods("image:1", "image:1", 1),
+        default_image="image:1",
+        reach=Reach.CONNECTED,
+        lag_service=lag_service("main", made.spec.lag_analysis, None),
+        pod=pod,
+        exchanges=2,
+        subscriptions=5,
+        now=NOW,
+    )
+
+
+def is_due(made: SettledBrokers, seconds: float, counts: tuple[int, int] = (2, 5)) -> bool:
+    return made.is_due(MAIN, broker(COUNTED), counts, frozenset(), NOW + timedelta(seconds=seconds))
+
+
+def test_it_is_left_alone_for_ten_minutes_at_least_and_twenty_at_most() -> None:
+    made = settled()
+    assert not is_due(made, 599)
+    assert is_due(made, 1200)
+
+
+def test_what_is_not_settled_is_due() -> None:
+    made = settled()
+    made.begin(MAIN, broker(COUNTED))
+    assert is_due(made, 1)
+    assert is_due(SettledBrokers(), 1)
+
+
+@pytest.mark.parametrize("counts", [(3, 5), (2, 4)])
+def test_a_status_with_other_figures_makes_it_due(counts: tuple[int, int]) -> None:
+    assert is_due(settled(), 1, counts)
+
+
+def test_what_concerns_all_makes_each_due() -> None:
+    made = settled()
+    made.clear()
+    assert is_due(made, 1)
+
+
+def test_the_times_of_two_hundred_are_spread_evenly() -> None:
+    times = [look_seconds(broker(metadata={"uid": f"uid-{number}"})) for number in range(200)]
+    assert 600 <= min(times) < 620
+    assert 1180 < max(times) <= 1200
+    assert all(20 <= sum(start <= time < start + 120 for time in times) <= 60 for start in range(600, 1200, 120))
+
+
+def test_a_lag_job_of_its_own_is_looked_at_within_minutes() -> None:
+    own = broker(lagAnalysis={"backend": "CronJob"})
+    assert 200 <= look_seconds(own) <= 400
+
+
+def test_what_is_not_there_is_not_looked_for_while_the_spec_stays() -> None:
+    assert settled().begin(MAIN, broker()) == ABSENT
+    assert settled().begin(MAIN, broker(metadata={"generation": 4})) == frozenset()
+    assert settled().begin(MAIN, broker(metadata={"uid": "another"})) == frozenset()
+    assert SettledBrokers().begin(MAIN, broker()) == frozenset()
+
+
+def test_what_was_found_holds_until_somebody_touches_the_broker_or_its_turn_comes() -> None:
+    made = settled()
+    found = made.view(MAIN, broker(COUNTED), True, NOW)
+    assert found is not None
+    assert found.pod == {"status": {"containerStatuses": [{"name": "broker", "ready": True}]}}, "the rest is not kept"
+    assert made.view(MAIN, broker(COUNTED), True, NOW + timedelta(seconds=1200)) is None
+    assert made.view(MAIN, broker(COUNTED), False, NOW) is None, "other tokens"
+    for change in ({"generation": 4}, {"uid": "another"}, {"annotations": {"penstock.dev/reconcile-at": "now"}}):
+        assert made.view(MAIN, broker(COUNTED, change), True, NOW) is None
+    made.begin(MAIN, broker(COUNTED))
+    assert made.view(MAIN, broker(COUNTED), True, NOW) is None
