@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import gc
 import json
@@ -9,13 +10,17 @@ import tracemalloc
 from collections.abc import Sized
 from typing import Any, cast
 
+import aiohttp
 import pytest
+from support.api_server_in_memory import ApiServerInMemory
 from support.operator_in_memory import World, resource
-from support.resources import GOOD
+from support.resources import GOOD, NOW
+from support.virtual_time import run_in_virtual_time
 
 from penstock_operator.cluster import cache as cache_module
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.manifest import Manifest, text_at, trimmed
+from penstock_operator.reconcile.lag_reader import LagReader
 
 MAIN = ResourceKey("Broker", "shop", "main")
 CONDITION = {
@@ -195,6 +200,9 @@ async def test_nothing_is_kept_of_what_is_gone() -> None:
     await world.collector.run()
     assert sizes(world.collector) == {"findings": 0, "_missing_since": 0}
     assert sizes(world.reconciler.brokers) == {"findings": 0}
+    assert sizes(world.reconciler.brokers.shared_lag) == {"_offers": 0}
+    assert sizes(world.reconciler.paced) == {"_waiting": 0}
+    assert world.sessions.open == {}
     assert sizes(world.controller) == {"queue": 0, "started": 0}
     kept = {"_removed", "_listed_until"}
     assert {name: size for name, size in sizes(world.controller.cache).items() if name not in kept} == {
@@ -214,3 +222,25 @@ async def test_a_broker_that_is_gone_is_forgotten_at_once() -> None:
     world.tell(len(world.api.events))
     await world.reconcile_next(10)
     assert world.reconciler.brokers.findings == {}
+
+
+def test_the_lag_of_what_is_gone_is_forgotten() -> None:
+    cache, api = Cache(), ApiServerInMemory()
+    for manifest in (resource("Broker", "main"), resource("Subscription", "billing")):
+        api.user_applies(manifest)
+    reader = LagReader(api, cache, cast(aiohttp.ClientSession, None), {}, lambda: NOW, lambda key: None)
+
+    async def look() -> None:
+        task = asyncio.create_task(reader.run(10))
+        for manifest in api.objects.values():
+            cache.put(manifest)
+        await asyncio.sleep(25)
+        assert sizes(reader)["_readings"] == 1
+        for key in cache.all():
+            cache.remove(key)
+        await asyncio.sleep(25)
+        task.cancel()
+
+    run_in_virtual_time(look())
+    assert sizes(reader) == {"findings": 0, "_readings": 0, "_logged": 0}
+    assert sizes(reader.writer) == {"_verdicts": 0, "_writes": 0}
