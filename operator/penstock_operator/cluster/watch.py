@@ -11,7 +11,6 @@ docs/decisions/057-lists-are-the-truth.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any, Final
 
 import kopf
@@ -21,7 +20,7 @@ from penstock_operator import names
 from penstock_operator.cluster.controller import Controller
 from penstock_operator.settings import OperatorSettings
 
-__all__ = ["broker_of", "watch"]
+__all__ = ["watch"]
 
 _CHILDREN: Final = (("apps", "v1", "statefulsets"), ("", "v1", "services"), ("", "v1", "configmaps"))
 _SERVER_TIMEOUT_SECONDS: Final = 300
@@ -36,12 +35,6 @@ async def watch(controller: Controller, settings: OperatorSettings) -> None:
         clusterwide=not settings.namespaces,
         namespaces=settings.namespaces,
     )
-
-
-def broker_of(labels: Mapping[str, str], namespace: str) -> ResourceKey | None:
-    """The Broker for which an object was made, by its labels; None if it was made for none."""
-    name = labels.get(names.BROKER_LABEL)
-    return None if name is None else ResourceKey("Broker", labels.get(names.BROKER_NAMESPACE_LABEL, namespace), name)
 
 
 def _settings() -> kopf.OperatorSettings:

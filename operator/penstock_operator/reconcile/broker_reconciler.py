@@ -108,7 +108,9 @@ class BrokerReconciler:
 
     async def begin_resync(self) -> Callable[[ResourceKey], bool]:
         """Whether a resource has to be reconciled although nothing is known to have changed. Raises KubeError."""
-        brokers = (self.cache.broker(key.namespace, key.name) for key in self.cache.all("Broker"))
+        keys = self.cache.all("Broker")
+        self._settled.brokers = len(keys)
+        brokers = (self.cache.broker(key.namespace, key.name) for key in keys)
         with_issuer = any(cluster_issuer.is_wanted(broker) for broker in brokers if broker is not None)
         if await self.facts.changed(with_issuer=with_issuer):
             self._settled.clear()

@@ -21,8 +21,10 @@ from penstock_operator.reconcile.broker_children import ChildName
 
 __all__ = ["SettledBrokers", "look_seconds"]
 
-_LOOK_SECONDS: Final = 900.0
-_LOOK_SECONDS_OWN_JOB: Final = 300.0
+_SECONDS_PER_BROKER: Final = 4.5
+"""A look is about 14 requests, so all looks together cost three requests a second."""
+_LONGEST_SECONDS: Final = 3600.0
+_LONGEST_SECONDS_OWN_JOB: Final = 300.0
 """For a Broker with a lag job of its own, whose condition says when a run is overdue."""
 
 
@@ -42,6 +44,8 @@ class _Settled:
 class SettledBrokers:
     """What was found when each Broker was Ready, with all children applied, at its last pass."""
 
+    brokers: int = 1
+    """How many Brokers the operator has: the fewer, the more often each of them is looked at."""
     _settled: dict[ResourceKey, _Settled] = field(default_factory=dict[ResourceKey, _Settled])
 
     def begin(self, key: ResourceKey, broker: Broker) -> frozenset[ChildName]:
@@ -70,7 +74,7 @@ class SettledBrokers:
     def view(self, key: ResourceKey, broker: Broker, scopes: bool | None, now: datetime) -> BrokerReportView | None:
         """What was found then, if nobody has touched the Broker since and its turn has not come; else None."""
         settled, about = self._settled.get(key), broker.metadata
-        if settled is None or (now - settled.at).total_seconds() >= look_seconds(broker):
+        if settled is None or (now - settled.at).total_seconds() >= look_seconds(broker, self.brokers):
             return None
         before = (settled.uid, settled.generation, settled.annotations, settled.scopes)
         return settled.view if before == (about.uid, about.generation, about.annotations, scopes) else None
@@ -94,7 +98,7 @@ class SettledBrokers:
             return True
         if namespaces != settled.namespaces:
             return True
-        return (now - settled.at).total_seconds() >= look_seconds(broker)
+        return (now - settled.at).total_seconds() >= look_seconds(broker, self.brokers)
 
 
 def _status_of(manifest: Manifest | None) -> Manifest | None:
@@ -102,10 +106,11 @@ def _status_of(manifest: Manifest | None) -> Manifest | None:
     return None if manifest is None else {"status": manifest.get("status")}
 
 
-def look_seconds(broker: Broker) -> float:
-    """Seconds after which a settled Broker is looked at again. Its uid decides between two and four thirds of the mean,
-    so that the Brokers of an operator are not looked at all at once. The longest time is not more than twice the
+def look_seconds(broker: Broker, brokers: int) -> float:
+    """Seconds after which a settled Broker is looked at again, if the operator has so many. Its uid decides between two
+    and four thirds of the mean, so that they are not looked at all at once. The longest time is not more than twice the
     shortest: no Broker has its second turn in the same minutes in which others still have their first.
     """
-    mean = _LOOK_SECONDS_OWN_JOB if broker.spec.lag_analysis.backend in KINDS else _LOOK_SECONDS
-    return mean * (2 + 2 * int(hashlib.sha256(broker.metadata.uid.encode()).hexdigest()[:4], 16) / 0x10000) / 3
+    longest = _LONGEST_SECONDS_OWN_JOB if broker.spec.lag_analysis.backend in KINDS else _LONGEST_SECONDS
+    share = int(hashlib.sha256(broker.metadata.uid.encode()).hexdigest()[:4], 16) / 0x10000
+    return min(_SECONDS_PER_BROKER * brokers, longest) * (2 + 2 * share) / 3

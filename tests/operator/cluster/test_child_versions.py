@@ -115,6 +115,15 @@ def test_without_a_controller_the_label_names_the_owner() -> None:
     assert ChildVersions().see(lone) is None
 
 
+def test_a_child_in_another_namespace_names_that_of_its_broker() -> None:
+    """The CA of a Broker in the namespace of a resource that uses it: the resource owns it, and controls nothing."""
+    labels = {"penstock.dev/broker": "main", "penstock.dev/broker-namespace": "hub"}
+    owner = {"kind": "Exchange", "name": "orders", "uid": "u1"}
+    about = {"name": "hub.main-ca", "namespace": "shop", "resourceVersion": "3", "labels": labels}
+    trust = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**about, "ownerReferences": [owner]}}
+    assert ChildVersions().see(trust) == ResourceKey("Broker", "hub", "main")
+
+
 def test_a_child_that_may_not_be_listed_is_read_again_after_a_while() -> None:
     secret: dict[str, Any] = {**WANTED, "kind": "Secret"}
     made = ChildVersions()

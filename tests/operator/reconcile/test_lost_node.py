@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from support.resources import broker
 
 from penstock_operator.cluster.api_server import ApiResource, Forbidden, KubeError
 from penstock_operator.manifest import Manifest
-from penstock_operator.reconcile.broker_children import observe_children
+from penstock_operator.reconcile.broker_children import ObservedChildren, observe_children
+from penstock_operator.reconcile.cluster_facts import ClusterFacts
 
 
 def with_pod(ready: str) -> ApiServerInMemory:
@@ -25,10 +27,15 @@ def with_pod(ready: str) -> ApiServerInMemory:
     return made
 
 
+async def observed(ready: str) -> ObservedChildren:
+    kube = with_pod(ready)
+    return await observe_children(kube, ClusterFacts(kube, lambda: datetime(2026, 3, 1, tzinfo=UTC)), broker())
+
+
 async def test_the_node_is_read_while_the_pod_is_not_ready_and_not_else() -> None:
-    lost = await observe_children(with_pod("Unknown"), broker())
+    lost = await observed("Unknown")
     assert (lost.node, lost.is_node_known) == ({"metadata": {"name": "n7"}}, True)
-    assert (await observe_children(with_pod("True"), broker())).node is None
+    assert (await observed("True")).node is None
 
 
 @pytest.mark.parametrize("error", [Forbidden(403, "no"), KubeError(503, "away")])
@@ -44,8 +51,8 @@ async def test_a_role_without_the_right_to_read_nodes_stops_nothing(
 
     monkeypatch.setattr(ApiServerInMemory, "get", get)
     if error.status == 403:
-        found: Any = await observe_children(with_pod("Unknown"), broker())
+        found: Any = await observed("Unknown")
         assert (found.node, found.is_node_known) == (None, False)
     else:
         with pytest.raises(KubeError):
-            await observe_children(with_pod("Unknown"), broker())
+            await observed("Unknown")

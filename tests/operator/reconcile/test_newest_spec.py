@@ -37,6 +37,7 @@ async def begun() -> tuple[World, EventfulApiServer]:
     await world.calm_down()
     assert world.broker.exchanges["orders"].persistence == "Always"
     world.broker.wipe()
+    world.controller.children.forget(ORDERS)  # the pass reads the Service of the Exchange again
     return world, api
 
 

@@ -21,8 +21,8 @@ ABSENT = frozenset({("CronJob", "main-lag")})
 
 
 def settled() -> SettledBrokers:
-    made = SettledBrokers()
-    made.settle(MAIN, view_of(broker(COUNTED)), True, ABSENT)
+    made = SettledBrokers(brokers=200)
+    made.settle(MAIN, view_of(broker(COUNTED)), True, ABSENT, frozenset({"a"}))
     return made
 
 
@@ -41,11 +41,13 @@ def view_of(made: Broker) -> BrokerReportView:
     )
 
 
-def is_due(made: SettledBrokers, seconds: float, counts: tuple[int, int] = (2, 5)) -> bool:
-    return made.is_due(MAIN, broker(COUNTED), counts, frozenset(), NOW + timedelta(seconds=seconds))
+def is_due(
+    made: SettledBrokers, seconds: float, counts: tuple[int, int] = (2, 5), namespaces: frozenset[str] = frozenset({"a"})
+) -> bool:
+    return made.is_due(MAIN, broker(COUNTED), counts, namespaces, NOW + timedelta(seconds=seconds))
 
 
-def test_it_is_left_alone_for_ten_minutes_at_least_and_twenty_at_most() -> None:
+def test_of_two_hundred_it_is_left_alone_for_ten_minutes_at_least_and_twenty_at_most() -> None:
     made = settled()
     assert not is_due(made, 599)
     assert is_due(made, 1200)
@@ -63,6 +65,11 @@ def test_a_status_with_other_figures_makes_it_due(counts: tuple[int, int]) -> No
     assert is_due(settled(), 1, counts)
 
 
+def test_a_resource_of_another_namespace_makes_it_due() -> None:
+    """That namespace gets the Broker's CA, and its name gets into the certificate."""
+    assert is_due(settled(), 1, namespaces=frozenset({"b"}))
+
+
 def test_what_concerns_all_makes_each_due() -> None:
     made = settled()
     made.clear()
@@ -70,15 +77,22 @@ def test_what_concerns_all_makes_each_due() -> None:
 
 
 def test_the_times_of_two_hundred_are_spread_evenly() -> None:
-    times = [look_seconds(broker(metadata={"uid": f"uid-{number}"})) for number in range(200)]
+    times = [look_seconds(broker(metadata={"uid": f"uid-{number}"}), 200) for number in range(200)]
     assert 600 <= min(times) < 620
     assert 1180 < max(times) <= 1200
     assert all(20 <= sum(start <= time < start + 120 for time in times) <= 60 for start in range(600, 1200, 120))
 
 
+@pytest.mark.parametrize(("brokers", "shortest", "longest"), [(1, 3, 6), (20, 60, 120), (10_000, 2400, 4800)])
+def test_the_fewer_there_are_the_more_often_each_is_looked_at(brokers: int, shortest: float, longest: float) -> None:
+    """With twenty it is at each resync, with very many every 40 to 80 minutes."""
+    times = [look_seconds(broker(metadata={"uid": f"uid-{number}"}), brokers) for number in range(200)]
+    assert shortest <= min(times) < max(times) <= longest
+
+
 def test_a_lag_job_of_its_own_is_looked_at_within_minutes() -> None:
     own = broker(lagAnalysis={"backend": "CronJob"})
-    assert 200 <= look_seconds(own) <= 400
+    assert 200 <= look_seconds(own, 200) <= 400
 
 
 def test_what_is_not_there_is_not_looked_for_while_the_spec_stays() -> None:
