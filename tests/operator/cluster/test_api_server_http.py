@@ -52,7 +52,7 @@ async def api(server: Server, tmp_path: Path) -> AsyncIterator[HttpApiServer]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     host, port = runner.addresses[0][:2]
-    config = {
+    config: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "here",

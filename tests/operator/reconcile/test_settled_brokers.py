@@ -10,6 +10,7 @@ from support.resources import NOW, broker
 from penstock_api.resources import Broker
 from penstock_operator.children.stateful_set import PinnedPods
 from penstock_operator.cluster.cache import ResourceKey
+from penstock_operator.manifest import Manifest
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.decisions import Reach
 from penstock_operator.plans.lag_service import lag_service
@@ -27,7 +28,10 @@ def settled() -> SettledBrokers:
 
 
 def view_of(made: Broker) -> BrokerReportView:
-    pod = {"metadata": {"name": "main-0"}, "status": {"containerStatuses": [{"name": "broker", "ready": True}]}}
+    pod: Manifest = {
+        "metadata": {"name": "main-0"},
+        "status": {"containerStatuses": [{"name": "broker", "ready": True}]},
+    }
     return BrokerReportView(
         broker=made,
         pinned=PinnedPods("image:1", "image:1", 1),
