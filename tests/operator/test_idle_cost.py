@@ -92,6 +92,7 @@ async def running(api: ApiServerInMemory, namespaces: tuple[str, ...]) -> AsyncG
     tasks = [
         asyncio.create_task(controller.resync(kube, namespaces, PERIOD, nothing, brokers.begin_resync)),
         *(asyncio.create_task(controller.run_worker(whole.reconcile)) for _ in range(32)),
+        asyncio.create_task(whole.paced.run()),
     ]
     if namespaces:
         tasks.append(asyncio.create_task(controller.resync_children(kube, namespaces)))

@@ -26,7 +26,7 @@ __all__ = ["PacedStatus"]
 
 logger = logging.getLogger(__name__)
 
-_WRITES_PER_SECOND: Final = 20
+_WRITES_PER_SECOND: Final = 100
 
 
 class _Waiting(NamedTuple):
