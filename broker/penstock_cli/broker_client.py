@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock_amqp.client.client import Address
-from penstock_amqp.client.errors import ManagementError, RequestRefused
+from penstock_amqp.client.errors import ManagementError, RequestRefused, TransportError
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.errors import WireError
 from penstock_amqp.sasl.client import Login, NotAuthenticated
+from penstock_api.connection_failures import connection_failure
 from penstock_api.failure import Failure, Misuse
 from penstock_api.management import EntityType
 from penstock_cli.broker_options import BrokerAccess
@@ -36,7 +37,7 @@ def ask(site: BrokerAccess, question: Callable[[ManagementClient], Awaitable[T]]
     try:
         address = Address.parse(site.broker, _tls(site.ca_file))
     except ValueError as error:
-        raise Misuse(f"the broker can't be asked: {error}.", "See --broker.") from error
+        raise Misuse(f"the broker can't be asked: {error}.", _way_to_write(site.broker)) from error
     try:
         return asyncio.run(_asked(address, login, question))
     except ManagementError as error:
@@ -47,11 +48,19 @@ def ask(site: BrokerAccess, question: Callable[[ManagementClient], Awaitable[T]]
         raise Failure(
             f"the broker refused the login of {site.user or 'anonymous'}.", "See --user and --password-file."
         ) from error
-    except (OSError, TimeoutError, WireError, RequestRefused) as error:
+    except (OSError, WireError, RequestRefused) as error:  # a TimeoutError is an OSError
+        why = str(error) if not isinstance(error, OSError) or isinstance(error, TransportError) else None
         raise Failure(
-            f"the broker at {site.broker} can't be asked: {error}.",
-            "Is it running, and is this its management listener?",
+            f"the broker at {site.broker} can't be asked: {why or connection_failure(error)}.",
+            "Check that it is running, and that --broker is its management listener.",
         ) from error
+
+
+def _way_to_write(broker: str) -> str:
+    scheme, slashes, rest = broker.partition("://")
+    if slashes:
+        return f"Leave out {scheme}://: --broker {rest.rstrip('/')}"
+    return "Give --broker HOST:PORT, such as 127.0.0.1:5670, or --broker unix:PATH."
 
 
 def _login(site: BrokerAccess) -> Login | None:
@@ -60,9 +69,16 @@ def _login(site: BrokerAccess) -> Login | None:
     if site.password_file is None:
         raise Misuse(f"there is no password for {site.user}.", "Give the file that holds it with --password-file.")
     try:
-        return Login(site.user, site.password_file.read_text().rstrip("\n"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise Misuse(f"{site.password_file} can't be read: {error}.", "See --password-file.") from error
+        password = site.password_file.read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        raise Misuse(f"{site.password_file} can't be read: {error.strerror}.", "See --password-file.") from error
+    except UnicodeDecodeError as error:
+        raise Misuse(f"{site.password_file} is not text in UTF-8.", "See --password-file.") from error
+    if not password:
+        raise Misuse(
+            f"{site.password_file} is empty: there is no password for {site.user}.", "Write the password into the file."
+        )
+    return Login(site.user, password)
 
 
 def _tls(ca_file: Path | None) -> ssl.SSLContext | None:

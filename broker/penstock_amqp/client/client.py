@@ -30,6 +30,7 @@ from penstock_amqp.errors import WireError
 from penstock_amqp.messages.message_codec import Message, Properties
 from penstock_amqp.sasl.client import ClientMechanism, Login, NotAuthenticated, SaslClient
 from penstock_amqp.types.values import Value
+from penstock_api.connection_failures import connection_failure
 
 __all__ = ["Address", "Client"]
 
@@ -116,7 +117,7 @@ class Client:
             if isinstance(error, NotAuthenticated | TransportError | TimeoutError):
                 raise
             if isinstance(error, OSError | WireError):
-                raise TransportError(f"no connection to {address}: {error}") from error
+                raise TransportError(f"no connection to {address}: {connection_failure(error)}") from error
             raise
 
     async def _begin(self, rest: bytes) -> None:
@@ -194,7 +195,7 @@ class Client:
         except TimeoutError:
             error = TransportError(f"nothing came from the broker for {2 * self._idle_seconds:g} seconds")
         except OSError as reason:
-            error = TransportError(f"the connection to the broker broke: {reason}")
+            error = TransportError(f"the connection to the broker broke: {connection_failure(reason)}")
         finally:
             self._end(error)
 

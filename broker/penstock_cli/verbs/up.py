@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from penstock_api.failure import Misuse
 from penstock_cli.extras import needs_extra
 from penstock_cli.verbs.host_port import HOST_PORT, split
 
@@ -13,7 +14,7 @@ __all__ = ["up"]
 
 
 @click.command(short_help="Run a Broker and its topology from a folder of manifests.")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
@@ -90,6 +91,9 @@ def up(
 
     Queues and topics that do not exist are created when a client names them, unless spec.autoCreate says otherwise.
     """
+    if not folder.is_dir():
+        problem = "is not a folder" if folder.exists() else "does not exist"
+        raise Misuse(f"{folder} {problem}.", "Give the folder that holds the manifests; examples/local is one.")
     with needs_extra("broker"):
         from penstock_cli.up.commands import Pace
         from penstock_cli.up.run import Options, run
