@@ -27,10 +27,10 @@ def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_names_every_verb_in_order_and_the_exit_codes() -> None:
     said = penstock("--help")
     assert said.returncode == 0
-    lines = said.stdout.partition("Commands:\n")[2].splitlines()
+    lines = said.stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     verbs = [line.split()[0] for line in lines if line.startswith("  ") and line[2].isalpha()]
-    asking = ["queues", "subscriptions", "peek", "purge", "move", "redrive"]
-    assert verbs[:13] == ["up", *asking, "broker", "log", "observer", "lag", "operator", "version"]
+    asking = ["status", "queues", "exchanges", "subscriptions", "connections", "peek", "purge", "move", "redrive"]
+    assert verbs == ["up", *asking, "broker", "log", "observer", "lag", "operator", "version"]
     assert "3 this machine lacks something" in " ".join(said.stdout.split())
 
 
@@ -72,7 +72,24 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["up", "peek", "purge", "move", "redrive", "broker", "log", "observer", "lag", "operator"]
+    "verb",
+    [
+        "up",
+        "status",
+        "queues",
+        "exchanges",
+        "subscriptions",
+        "connections",
+        "peek",
+        "purge",
+        "move",
+        "redrive",
+        "broker",
+        "log",
+        "observer",
+        "lag",
+        "operator",
+    ],
 )
 def test_each_verb_has_help(verb: str) -> None:
     said = penstock(verb, "--help")

@@ -11,6 +11,7 @@ import click
 
 from penstock_api.failure import Failure
 from penstock_cli.broker_options import BrokerAccess, on_broker
+from penstock_cli.output import with_output
 
 if TYPE_CHECKING:
     from penstock_amqp.client.management import ManagementClient
@@ -58,7 +59,7 @@ def selecting(verb: Callable[..., int]) -> Callable[..., int]:
     show_default=True,
     help="Largest number of bytes to show of each message body.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print all properties of the messages, one JSON object per line.")
+@with_output
 @on_broker
 def peek(
     site: BrokerAccess, *, address: str, offset: int, count: int, selector: str | None, body_bytes: int, as_json: bool
