@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from penstock_amqp.client.client import Address
 from penstock_amqp.client.errors import ManagementError, RequestRefused, TransportError
@@ -21,9 +22,10 @@ from penstock_api.failure import Failure, Misuse
 from penstock_api.management import EntityType
 from penstock_cli.broker_options import BrokerAccess
 
-__all__ = ["ask", "find"]
+__all__ = ["ask", "ask_beside", "find"]
 
 T = TypeVar("T")
+_Connect: TypeAlias = Callable[[], Awaitable[ManagementClient]]
 
 
 def ask(site: BrokerAccess, question: Callable[[ManagementClient], Awaitable[T]]) -> T:
@@ -33,13 +35,32 @@ def ask(site: BrokerAccess, question: Callable[[ManagementClient], Awaitable[T]]
         Misuse: the address, or a file that the options name, can't be used.
         Failure: the broker can't be reached, or refuses.
     """
+
+    async def with_one(connect: _Connect) -> T:
+        async with _connected(connect) as client:
+            return await question(client)
+
+    return _run(site, with_one)
+
+
+def ask_beside(site: BrokerAccess, question: Callable[[ManagementClient, ManagementClient], Awaitable[T]]) -> T:
+    """The same with two connections: answers come in order on each, so the second one asks while the first waits."""
+
+    async def with_two(connect: _Connect) -> T:
+        async with _connected(connect) as client, _connected(connect) as beside:
+            return await question(client, beside)
+
+    return _run(site, with_two)
+
+
+def _run(site: BrokerAccess, work: Callable[[_Connect], Coroutine[Any, Any, T]]) -> T:
     login = _login(site)
     try:
         address = Address.parse(site.broker, _tls(site.ca_file))
     except ValueError as error:
         raise Misuse(f"the broker can't be asked: {error}.", _way_to_write(site.broker)) from error
     try:
-        return asyncio.run(_asked(address, login, question))
+        return asyncio.run(work(lambda: ManagementClient.connect(address, login=login)))
     except ManagementError as error:
         raise Failure(
             f"the broker refuses: {error.description}", f"Reason: {error.reason}" if error.reason else ""
@@ -90,10 +111,11 @@ def _tls(ca_file: Path | None) -> ssl.SSLContext | None:
         raise Misuse(f"{ca_file} holds no certificates that can be read: {error}.", "Give a PEM file.") from error
 
 
-async def _asked(address: Address, login: Login | None, question: Callable[[ManagementClient], Awaitable[T]]) -> T:
-    client = await ManagementClient.connect(address, login=login)
+@asynccontextmanager
+async def _connected(connect: _Connect) -> AsyncGenerator[ManagementClient]:
+    client = await connect()
     try:
-        return await question(client)
+        yield client
     finally:
         await client.close()
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 from observer.samples import a_subscription
-from proton.utils import BlockingConnection
 from support.broker_process import BrokerProcess
 from support.proton_client import Subscribed, connected, publish
 from support.resources import broker_state
@@ -59,17 +58,13 @@ def test_exchanges_are_listed_without_the_word_list(broker: BrokerProcess) -> No
 
 
 def test_connections_are_listed(broker: BrokerProcess) -> None:
-    connection = BlockingConnection(broker.url)
-    connection.create_sender("orders")
-    container = connection.container.container_id
-    try:
+    with connected(broker.url, container="till-7") as connection:
+        connection.create_sender("orders")
         listed = [json.loads(line) for line in penstock(broker, "connections", "-o", "json").stdout.splitlines()]
-        (mine,) = [each for each in listed if each["containerId"] == container]
+        (mine,) = [each for each in listed if each["containerId"] == "till-7"]
         assert (mine["user"], mine["links"]) == ("anonymous", 1)
-        row = next(line for line in penstock(broker, "connections").stdout.splitlines() if container in line)
+        row = next(line for line in penstock(broker, "connections").stdout.splitlines() if "till-7" in line)
         assert row.endswith(" UTC")
-    finally:
-        connection.close()
 
 
 def test_a_group_still_has_help() -> None:
