@@ -8,9 +8,10 @@ settings and requests know fields. Values are never repeated, because they may b
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 __all__ = ["validation_messages"]
@@ -60,8 +61,20 @@ def validation_messages(error: ValidationError, *, whole: str = "document", leav
     return [f"{_path(each, leave_out) or whole}: {_sentence(each)}" for each in details]
 
 
+@cache
+def _alternatives() -> frozenset[str]:
+    """What pydantic puts into a path where a field may be of several types: the name of each of these types."""
+    found: set[type[BaseModel]] = set()
+    further = BaseModel.__subclasses__()
+    while further:
+        model = further.pop()
+        found.add(model)
+        further += model.__subclasses__()
+    return frozenset({"bool", "int", "float", "str", *(model.__name__ for model in found)})
+
+
 def _path(detail: ErrorDetails, leave_out: object) -> str:
-    return ".".join(str(step) for step in detail["loc"] if step != leave_out)
+    return ".".join(str(step) for step in detail["loc"] if step != leave_out and step not in _alternatives())
 
 
 def _sentence(detail: ErrorDetails) -> str:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -16,13 +16,14 @@ from penstock_amqp.client.client import Address
 from penstock_amqp.client.errors import ManagementError, RequestRefused, TransportError
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.errors import WireError
-from penstock_amqp.sasl.client import Login, NotAuthenticated
+from penstock_amqp.sasl.client import NotAuthenticated
+from penstock_amqp.sasl.password_login import PasswordLogin
 from penstock_api.connection_failures import connection_failure
 from penstock_api.failure import Failure, Misuse
 from penstock_api.management import EntityType
 from penstock_cli.broker_options import BrokerAccess
 
-__all__ = ["ask", "ask_beside", "find"]
+__all__ = ["ask", "ask_beside", "find", "login_of", "tls_of", "told_to_a_person"]
 
 T = TypeVar("T")
 _Connect: TypeAlias = Callable[[], Awaitable[ManagementClient]]
@@ -54,26 +55,40 @@ def ask_beside(site: BrokerAccess, question: Callable[[ManagementClient, Managem
 
 
 def _run(site: BrokerAccess, work: Callable[[_Connect], Coroutine[Any, Any, T]]) -> T:
-    login = _login(site)
+    login = login_of(site)
     try:
-        address = Address.parse(site.broker, _tls(site.ca_file))
+        address = Address.parse(site.broker, tls_of(site.ca_file))
     except ValueError as error:
         raise Misuse(f"the broker can't be asked: {error}.", _way_to_write(site.broker)) from error
-    try:
+    with told_to_a_person(site, "Check that it is running, and that --broker is its management listener."):
         return asyncio.run(work(lambda: ManagementClient.connect(address, login=login)))
+
+
+@contextmanager
+def told_to_a_person(site: BrokerAccess, cure: str) -> Generator[None]:
+    """Turn the errors of a client into a `Failure`; `cure`: what to do if the broker can't be reached."""
+    try:
+        yield
     except ManagementError as error:
         raise Failure(
             f"the broker refuses: {error.description}", f"Reason: {error.reason}" if error.reason else ""
         ) from error
     except NotAuthenticated as error:
         raise Failure(
-            f"the broker refused the login of {site.user or 'anonymous'}.", "See --user and --password-file."
+            f"the broker refused the login of {site.user or 'anonymous'}: {error}.",
+            "Check --user and --password-file.",
         ) from error
-    except (OSError, WireError, RequestRefused) as error:  # a TimeoutError is an OSError
+    except RequestRefused as error:
+        raise Failure(
+            f"the broker did not take the message: {error.description}.", f"Condition: {error.condition}"
+        ) from error
+    except (OSError, WireError) as error:  # a TimeoutError is an OSError
+        if isinstance(error, TransportError) and error.condition is not None:
+            raise Failure(f"the broker refuses: {error.reason}", f"Condition: {error.condition}") from error
         why = str(error) if not isinstance(error, OSError) or isinstance(error, TransportError) else None
         raise Failure(
             f"the broker at {site.broker} can't be asked: {why or connection_failure(error)}.",
-            "Check that it is running, and that --broker is its management listener.",
+            cure,
         ) from error
 
 
@@ -84,7 +99,8 @@ def _way_to_write(broker: str) -> str:
     return "Give --broker HOST:PORT, such as 127.0.0.1:5670, or --broker unix:PATH."
 
 
-def _login(site: BrokerAccess) -> Login | None:
+def login_of(site: BrokerAccess) -> PasswordLogin | None:
+    """User and password of the options; None without a user. Raises `Misuse`."""
     if site.user is None:
         return None
     if site.password_file is None:
@@ -99,10 +115,11 @@ def _login(site: BrokerAccess) -> Login | None:
         raise Misuse(
             f"{site.password_file} is empty: there is no password for {site.user}.", "Write the password into the file."
         )
-    return Login(site.user, password)
+    return PasswordLogin(site.user, password)
 
 
-def _tls(ca_file: Path | None) -> ssl.SSLContext | None:
+def tls_of(ca_file: Path | None) -> ssl.SSLContext | None:
+    """Trust in the CA certificates of a file; None without a file. Raises `Misuse`."""
     if ca_file is None:
         return None
     try:

@@ -29,8 +29,10 @@ def test_help_names_every_verb_in_order_and_the_exit_codes() -> None:
     assert said.returncode == 0
     lines = said.stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     verbs = [line.split()[0] for line in lines if line.startswith("  ") and line[2].isalpha()]
-    asking = ["status", "queues", "exchanges", "subscriptions", "connections", "peek", "purge", "move", "redrive"]
-    assert verbs == ["up", *asking, "broker", "log", "observer", "lag", "operator", "version"]
+    asking = ["status", "queues", "exchanges", "subscriptions", "connections"]
+    handling = ["declare", "send", "receive", "peek", "purge", "move", "redrive"]
+    processes = ["broker", "log", "observer", "lag", "operator"]
+    assert verbs == ["up", *asking, *handling, *processes, "completion", "version"]
     assert "3 this machine lacks something" in " ".join(said.stdout.split())
 
 
@@ -145,6 +147,7 @@ def test_bad_settings_are_exit_code_2_and_name_the_key(tmp_path: Path) -> None:
         ("maxMessageBytes: 1Ki2", "such as 512Mi or 10Gi"),
         ("idleTimeoutSeconds: soon", "idleTimeoutSeconds: must be a whole number."),
         ("idleTimeoutSeconds: -1", "idleTimeoutSeconds: must be at least 0."),
+        ("autoCreate: {queues: 7}", "autoCreate.queues: must be true or false; autoCreate.queues: a map of fields"),
         ("queueOverflow: Never", "queueOverflow: must be 'DropOldest', 'DropNewest' or 'Reject'."),
     ],
 )
