@@ -42,6 +42,7 @@ STATES_TOKEN = "statesToken"  # replies to `statesSince`: pass it back; it means
 IS_WHOLE = "isWhole"  # replies to `statesSince`: true if this is the first part of all states, false if of the changed
 LEFT = "left"  # replies to `statesSince`: states that did not fit; ask for them with the token of this reply
 NOW_MS = "nowMs"  # replies to `statesSince`: the time of the reply, on the broker's clock
+DECLARATION = "declaration"  # key of replies to READ of an exchange or subscription: what it is declared as
 REMOVED = "removed"  # key of the body of replies to `statesSince`: queue names of subscriptions that are gone
 
 MAX_COUNT = 1000

@@ -17,6 +17,7 @@ from penstock_api.failure import Failure
 from penstock_cli.verbs.broker import broker
 from penstock_cli.verbs.completion import completion
 from penstock_cli.verbs.declare import declare
+from penstock_cli.verbs.export import export
 from penstock_cli.verbs.lag import lag
 from penstock_cli.verbs.listings import connections, exchanges, queues, subscriptions
 from penstock_cli.verbs.log import log
@@ -59,7 +60,7 @@ def show_version() -> None:
 
 
 ASKING = (status, queues, exchanges, subscriptions, connections)
-HANDLING = (declare, send, receive, peek, purge, move, redrive)
+HANDLING = (declare, export, send, receive, peek, purge, move, redrive)
 for verb in (up, *ASKING, *HANDLING, broker, log, observer, lag, operator, completion):
     penstock.add_command(verb)
 penstock.add_command(penstock.commands.pop("version"))  # last

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.message_codec import Message, decode_message
@@ -85,15 +85,13 @@ def _plain(value: Value) -> object:
 
 
 def _without_bytes(value: object) -> object:
-    match value:
-        case bytes():
-            return _text_or_hex(value)
-        case list():
-            return [_without_bytes(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-        case dict():
-            return {str(key): _without_bytes(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        case _:
-            return value
+    if isinstance(value, bytes):
+        return _text_or_hex(value)
+    if isinstance(value, list):
+        return [_without_bytes(item) for item in cast("list[object]", value)]
+    if isinstance(value, dict):
+        return {key: _without_bytes(item) for key, item in cast("dict[str, object]", value).items()}
+    return value
 
 
 def _text_or_hex(data: bytes) -> str:

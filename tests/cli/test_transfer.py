@@ -118,7 +118,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         {"name": "amqp", "address": "127.0.0.1:0", "saslMechanisms": ["SCRAM-SHA-256"]},
         {"name": "amqps", "address": "localhost:0", "tls": tls},
     ]
-    settings = {
+    settings: dict[str, object] = {
         "authentication": {"users": {"ann": "secret"}, "scramIterations": 4096},
         "listeners": listeners,
         "autoCreate": {"queues": {"names": ["q*"]}},

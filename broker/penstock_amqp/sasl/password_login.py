@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, Final
 
 from penstock_amqp.errors import SaslError
@@ -70,8 +71,5 @@ class ScramLogin:
 
 
 def _has_scram() -> bool:
-    try:
-        import scramp  # noqa: F401 - it belongs to the extra `broker`
-    except ModuleNotFoundError:
-        return False
-    return True
+    """The library belongs to the extra `broker`."""
+    return find_spec("scramp") is not None

@@ -185,7 +185,7 @@ def _in_thread(read: Callable[[], str]) -> Awaitable[str]:
     def work() -> None:
         line = read()
         with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(lambda: answer.done() or answer.set_result(line))
+            loop.call_soon_threadsafe(answer.set_result, line)
 
     threading.Thread(target=work, daemon=True).start()
     return answer
