@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import ssl
 from typing import Final
 
@@ -33,7 +32,7 @@ def connection_failure(error: BaseException) -> str:
         case ssl.SSLError():
             reason = (error.reason or "unknown reason").replace("_", " ").lower()
             return f"TLS could not be agreed on ({reason}); check that this port speaks TLS"
-        case socket.gaierror():
+        case OSError() if error.errno is not None and error.errno < 0:  # a code of getaddrinfo
             return "no address is known for this name"
         case TimeoutError():
             return "nothing answered in time"
