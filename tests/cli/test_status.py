@@ -74,7 +74,9 @@ def test_a_group_still_has_help() -> None:
 
 
 def test_a_healthy_broker_is_said_to_be_well() -> None:
-    assert report_lines(BrokerReport(broker_state(), ()))[-1] == "All is well."
+    busy = a_subscription(ready=5, depth=5, consumers=1)
+    idle = a_subscription("idle", consumers=0)
+    assert report_lines(BrokerReport(broker_state(), (busy, idle)))[-1] == "All is well."
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,5 @@ def _declare(site: BrokerAccess, what: str, body: ManagementDocument, name: str 
     from penstock_cli.broker_client import ask
 
     reply = ask(site, lambda client: client.create(body, name)).attributes
-    outcome, blocked = reply.get("outcome"), reply.get("blockedBy")
-    click.echo(f"{what}: {outcome}" + (f" by {blocked}" if blocked is not None else ""))
-    return 0 if blocked is None else 1
+    click.echo(f"{what}: {reply.get('outcome')}")
+    return 0
