@@ -170,6 +170,12 @@ class DeliveryPolicy(ManagementDocument):
     """Only one link at a time gets the messages; when it detaches, the one that attached next takes over."""
 
 
+Adoption = Literal["OtherCluster", "Orphans"]
+"""What a declaration with an owner mark may take over beside its own and what has no mark: that of the resource of the
+same name in another cluster; that of any other resource, which the sender has seen to be gone.
+"""
+
+
 class ExchangeDeclaration(Request):
     """Body of CREATE and UPDATE of a `penstock.exchange`; the request's `name` is the exchange's name."""
 
@@ -179,6 +185,7 @@ class ExchangeDeclaration(Request):
     alternate_exchange: Name | None = None
     persistence: Literal["AsSent", "Always"] | None = None  # absent: Always when owned, else AsSent
     owner: Owner | None = None
+    adoption: Adoption | None = None
 
 
 class HeaderBindingDocument(ManagementDocument):
@@ -215,6 +222,7 @@ class SubscriptionDeclaration(Request):
     limits: QueueLimits = QueueLimits()
     delivery: DeliveryPolicy = DeliveryPolicy()
     owner: Owner | None = None
+    adoption: Adoption | None = None
 
 
 class QueueDeclaration(Request):

@@ -2,7 +2,7 @@
 
 A resource made from such a manifest declares exactly what is there, so the broker marks it with its owner and changes
 nothing else (outcome `Adopted`). What no resource can declare is refused with the reason.
-Source: docs/decisions/102-export-for-adoption.md.
+Source: docs/decisions/102-adoption.md.
 """
 
 from __future__ import annotations
