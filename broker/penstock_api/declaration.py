@@ -90,8 +90,13 @@ def owner_of(resource: Exchange | Subscription, cluster_id: str = LOCAL_CLUSTER)
 
 def adoption_of(broker: Broker | None) -> Adoption | None:
     """What the resources of a Broker may take over, by its annotation; a word that is not known allows nothing."""
-    asked = None if broker is None else broker.metadata.annotations.get(ADOPTION)
-    return asked if asked == "OtherCluster" or asked == "Orphans" else None
+    match None if broker is None else broker.metadata.annotations.get(ADOPTION):
+        case "OtherCluster":
+            return "OtherCluster"
+        case "Orphans":
+            return "Orphans"
+        case _:
+            return None
 
 
 def exchange_declaration(
