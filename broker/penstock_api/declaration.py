@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from penstock_api.management import ExchangeDeclaration, Owner, QueueLimits, SubscriptionDeclaration
-from penstock_api.resources import Exchange, Subscription, quantity_bytes
+from penstock_api.management import Adoption, ExchangeDeclaration, Owner, QueueLimits, SubscriptionDeclaration
+from penstock_api.resources import Broker, Exchange, Subscription, quantity_bytes
 from penstock_api.resources.delivery import delivery_policy
 from penstock_api.resources.header_bindings import as_declared
 from penstock_api.resources.subscription import SubscriptionLimits
 from penstock_core import identity
 
 __all__ = [
+    "ADOPTION",
     "LOCAL_CLUSTER",
+    "adoption_of",
     "broker_key",
     "exchange_declaration",
     "exchange_key",
@@ -29,6 +31,8 @@ __all__ = [
     "subscription_name",
 ]
 
+ADOPTION: Final = "penstock.dev/adoption"
+"""Annotation of a Broker: what its resources may take over (docs/decisions/102-adoption.md)."""
 LOCAL_CLUSTER: Final = "local"
 """`clusterId` of owner marks made without Kubernetes."""
 
@@ -84,8 +88,23 @@ def owner_of(resource: Exchange | Subscription, cluster_id: str = LOCAL_CLUSTER)
     )
 
 
+def adoption_of(broker: Broker | None) -> Adoption | None:
+    """What the resources of a Broker may take over, by its annotation; a word that is not known allows nothing."""
+    match None if broker is None else broker.metadata.annotations.get(ADOPTION):
+        case "OtherCluster":
+            return "OtherCluster"
+        case "Orphans":
+            return "Orphans"
+        case _:
+            return None
+
+
 def exchange_declaration(
-    exchange: Exchange, *, alternate: str | None = None, cluster_id: str = LOCAL_CLUSTER
+    exchange: Exchange,
+    *,
+    alternate: str | None = None,
+    cluster_id: str = LOCAL_CLUSTER,
+    adoption: Adoption | None = None,
 ) -> ExchangeDeclaration:
     """Body of CREATE; `alternate` is the name on the broker of the Exchange that `alternateExchangeRef` names."""
     spec = exchange.spec
@@ -96,11 +115,12 @@ def exchange_declaration(
         alternate_exchange=alternate,
         persistence=spec.persistence,
         owner=owner_of(exchange, cluster_id),
+        adoption=adoption,
     )
 
 
 def subscription_declaration(
-    subscription: Subscription, *, exchange: str, cluster_id: str = LOCAL_CLUSTER
+    subscription: Subscription, *, exchange: str, cluster_id: str = LOCAL_CLUSTER, adoption: Adoption | None = None
 ) -> SubscriptionDeclaration:
     """Body of CREATE; `exchange` is the name on the broker of the Exchange that `exchangeRef` names."""
     spec = subscription.spec
@@ -122,6 +142,7 @@ def subscription_declaration(
         limits=_limits(spec.limits),
         delivery=delivery_policy(spec.delivery),
         owner=owner_of(subscription, cluster_id),
+        adoption=adoption,
     )
 
 

@@ -42,6 +42,7 @@ STATES_TOKEN = "statesToken"  # replies to `statesSince`: pass it back; it means
 IS_WHOLE = "isWhole"  # replies to `statesSince` and `changedSince`: true if all are told, false if only what changed
 LEFT = "left"  # replies to `statesSince`: states that did not fit; ask for them with the token of this reply
 NOW_MS = "nowMs"  # replies to `statesSince`: the time of the reply, on the broker's clock
+DECLARATION = "declaration"  # key of replies to READ of an exchange or subscription: what it is declared as
 REMOVED = "removed"  # key of the body of these replies: names (of subscriptions: queue names) of what is gone
 
 MAX_COUNT = 1000
@@ -169,6 +170,12 @@ class DeliveryPolicy(ManagementDocument):
     """Only one link at a time gets the messages; when it detaches, the one that attached next takes over."""
 
 
+Adoption = Literal["OtherCluster", "Orphans"]
+"""What a declaration with an owner mark may take over beside its own and what has no mark: that of the resource of the
+same name in another cluster; that of any other resource, which the sender has seen to be gone.
+"""
+
+
 class ExchangeDeclaration(Request):
     """Body of CREATE and UPDATE of a `penstock.exchange`; the request's `name` is the exchange's name."""
 
@@ -178,6 +185,7 @@ class ExchangeDeclaration(Request):
     alternate_exchange: Name | None = None
     persistence: Literal["AsSent", "Always"] | None = None  # absent: Always when owned, else AsSent
     owner: Owner | None = None
+    adoption: Adoption | None = None
 
 
 class HeaderBindingDocument(ManagementDocument):
@@ -214,6 +222,7 @@ class SubscriptionDeclaration(Request):
     limits: QueueLimits = QueueLimits()
     delivery: DeliveryPolicy = DeliveryPolicy()
     owner: Owner | None = None
+    adoption: Adoption | None = None
 
 
 class QueueDeclaration(Request):

@@ -11,12 +11,20 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.config import JsonDict
 
 from penstock_api.schema import cel, validations
 
-__all__ = ["IS_QUANTITY", "Quantity", "bounded_quantity", "bounds_of_quantity", "parse_quantity", "quantity_bytes"]
+__all__ = [
+    "IS_QUANTITY",
+    "Quantity",
+    "SizeBytes",
+    "bounded_quantity",
+    "bounds_of_quantity",
+    "parse_quantity",
+    "quantity_bytes",
+]
 
 _QUANTITY: Final = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]+))?")
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -47,6 +55,14 @@ def quantity_bytes(text: str) -> int:
         ValueError: the text isn't a quantity.
     """
     return math.ceil(parse_quantity(text))
+
+
+def _as_bytes(value: object) -> object:
+    return quantity_bytes(value) if isinstance(value, str) else value
+
+
+SizeBytes = Annotated[int, BeforeValidator(_as_bytes)]
+"""Bytes in a file of settings: a number, or a size as Kubernetes writes it, such as `16Mi`."""
 
 
 def _check_quantity(text: str) -> str:

@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from penstock_amqp.client.client import Address
-from penstock_amqp.client.errors import ManagementError, RequestRefused
+from penstock_amqp.client.errors import ManagementError, RequestRefused, TransportError
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.errors import WireError
-from penstock_amqp.sasl.client import Login, NotAuthenticated
+from penstock_amqp.sasl.client import NotAuthenticated
+from penstock_amqp.sasl.password_login import PasswordLogin
+from penstock_api.connection_failures import connection_failure
 from penstock_api.failure import Failure, Misuse
 from penstock_api.management import EntityType
 from penstock_cli.broker_options import BrokerAccess
 
-__all__ = ["ask", "find"]
+__all__ = ["ask", "ask_beside", "find", "login_of", "tls_of", "told_to_a_person"]
 
 T = TypeVar("T")
+_Connect: TypeAlias = Callable[[], Awaitable[ManagementClient]]
 
 
 def ask(site: BrokerAccess, question: Callable[[ManagementClient], Awaitable[T]]) -> T:
@@ -32,40 +36,90 @@ def ask(site: BrokerAccess, question: Callable[[ManagementClient], Awaitable[T]]
         Misuse: the address, or a file that the options name, can't be used.
         Failure: the broker can't be reached, or refuses.
     """
-    login = _login(site)
+
+    async def with_one(connect: _Connect) -> T:
+        async with _connected(connect) as client:
+            return await question(client)
+
+    return _run(site, with_one)
+
+
+def ask_beside(site: BrokerAccess, question: Callable[[ManagementClient, ManagementClient], Awaitable[T]]) -> T:
+    """The same with two connections: answers come in order on each, so the second one asks while the first waits."""
+
+    async def with_two(connect: _Connect) -> T:
+        async with _connected(connect) as client, _connected(connect) as beside:
+            return await question(client, beside)
+
+    return _run(site, with_two)
+
+
+def _run(site: BrokerAccess, work: Callable[[_Connect], Coroutine[Any, Any, T]]) -> T:
+    login = login_of(site)
     try:
-        address = Address.parse(site.broker, _tls(site.ca_file))
+        address = Address.parse(site.broker, tls_of(site.ca_file))
     except ValueError as error:
-        raise Misuse(f"the broker can't be asked: {error}.", "See --broker.") from error
+        raise Misuse(f"the broker can't be asked: {error}.", _way_to_write(site.broker)) from error
+    with told_to_a_person(site, "Check that it is running, and that --broker is its management listener."):
+        return asyncio.run(work(lambda: ManagementClient.connect(address, login=login)))
+
+
+@contextmanager
+def told_to_a_person(site: BrokerAccess, cure: str) -> Generator[None]:
+    """Turn the errors of a client into a `Failure`; `cure`: what to do if the broker can't be reached."""
     try:
-        return asyncio.run(_asked(address, login, question))
+        yield
     except ManagementError as error:
         raise Failure(
             f"the broker refuses: {error.description}", f"Reason: {error.reason}" if error.reason else ""
         ) from error
     except NotAuthenticated as error:
         raise Failure(
-            f"the broker refused the login of {site.user or 'anonymous'}.", "See --user and --password-file."
+            f"the broker refused the login of {site.user or 'anonymous'}: {error}.",
+            "Check --user and --password-file.",
         ) from error
-    except (OSError, TimeoutError, WireError, RequestRefused) as error:
+    except RequestRefused as error:
         raise Failure(
-            f"the broker at {site.broker} can't be asked: {error}.",
-            "Is it running, and is this its management listener?",
+            f"the broker did not take the message: {error.description}.", f"Condition: {error.condition}"
+        ) from error
+    except (OSError, WireError) as error:  # a TimeoutError is an OSError
+        if isinstance(error, TransportError) and error.condition is not None:
+            raise Failure(f"the broker refuses: {error.reason}", f"Condition: {error.condition}") from error
+        why = str(error) if not isinstance(error, OSError) or isinstance(error, TransportError) else None
+        raise Failure(
+            f"the broker at {site.broker} can't be asked: {why or connection_failure(error)}.",
+            cure,
         ) from error
 
 
-def _login(site: BrokerAccess) -> Login | None:
+def _way_to_write(broker: str) -> str:
+    scheme, slashes, rest = broker.partition("://")
+    if slashes:
+        return f"Leave out {scheme}://: --broker {rest.rstrip('/')}"
+    return "Give --broker HOST:PORT, such as 127.0.0.1:5670, or --broker unix:PATH."
+
+
+def login_of(site: BrokerAccess) -> PasswordLogin | None:
+    """User and password of the options; None without a user. Raises `Misuse`."""
     if site.user is None:
         return None
     if site.password_file is None:
         raise Misuse(f"there is no password for {site.user}.", "Give the file that holds it with --password-file.")
     try:
-        return Login(site.user, site.password_file.read_text().rstrip("\n"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise Misuse(f"{site.password_file} can't be read: {error}.", "See --password-file.") from error
+        password = site.password_file.read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        raise Misuse(f"{site.password_file} can't be read: {error.strerror}.", "See --password-file.") from error
+    except UnicodeDecodeError as error:
+        raise Misuse(f"{site.password_file} is not text in UTF-8.", "See --password-file.") from error
+    if not password:
+        raise Misuse(
+            f"{site.password_file} is empty: there is no password for {site.user}.", "Write the password into the file."
+        )
+    return PasswordLogin(site.user, password)
 
 
-def _tls(ca_file: Path | None) -> ssl.SSLContext | None:
+def tls_of(ca_file: Path | None) -> ssl.SSLContext | None:
+    """Trust in the CA certificates of a file; None without a file. Raises `Misuse`."""
     if ca_file is None:
         return None
     try:
@@ -74,10 +128,11 @@ def _tls(ca_file: Path | None) -> ssl.SSLContext | None:
         raise Misuse(f"{ca_file} holds no certificates that can be read: {error}.", "Give a PEM file.") from error
 
 
-async def _asked(address: Address, login: Login | None, question: Callable[[ManagementClient], Awaitable[T]]) -> T:
-    client = await ManagementClient.connect(address, login=login)
+@asynccontextmanager
+async def _connected(connect: _Connect) -> AsyncGenerator[ManagementClient]:
+    client = await connect()
     try:
-        return await question(client)
+        yield client
     finally:
         await client.close()
 

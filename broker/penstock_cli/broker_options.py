@@ -1,4 +1,6 @@
-"""The options of every verb that sends a request to a broker: the address of its `$management`, and the login."""
+"""The options of every verb that connects to a broker: the address of its `$management`, or of a listener for clients,
+and the login.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Any
 
 import click
 
-__all__ = ["BrokerAccess", "on_broker"]
+__all__ = ["BrokerAccess", "on_broker", "on_clients"]
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -26,15 +28,29 @@ class BrokerAccess:
 
 
 def on_broker(verb: Callable[..., int]) -> Callable[..., int]:
-    """Add these options to a verb, which gets them as its first argument, a `BrokerAccess`."""
+    """Add these options to a verb that asks `$management`, which gets them as its first argument, a `BrokerAccess`."""
+    return _with_access(
+        verb, "PENSTOCK_BROKER", "unix:PATH|HOST:PORT", "Address of the broker's management listener.", required=True
+    )
 
+
+def on_clients(verb: Callable[..., int]) -> Callable[..., int]:
+    """The same for a verb that is a client, which sends or receives messages."""
+    told = "Address of a listener for clients. amqps:// connects with TLS. Default: amqp://localhost."
+    return _with_access(verb, "PENSTOCK_URL", "[amqp[s]://]HOST[:PORT]", told, required=False)
+
+
+def _with_access(
+    verb: Callable[..., int], variable: str, metavar: str, told: str, *, required: bool
+) -> Callable[..., int]:
     @click.option(
         "--broker",
-        required=True,
-        envvar="PENSTOCK_BROKER",
+        required=required,
+        default=None if required else "amqp://localhost",
+        envvar=variable,
         show_envvar=True,
-        metavar="unix:PATH|HOST:PORT",
-        help="Address of the broker's management listener.",
+        metavar=metavar,
+        help=told,
     )
     @click.option(
         "--user", envvar="PENSTOCK_USER", show_envvar=True, help="User to log in as. Not needed on a Unix socket."

@@ -4,7 +4,7 @@ Resources and administrators declare; clients attach. A declaration is idempoten
 change the binding of a subscription in use: how far, its rebind policy says. A declaration never drops messages unless
 its policy says so. It must not know Kubernetes: a resource is known by its owner mark. Source: decisions 4, 6 and 14;
 docs/decisions/018-addresses.md, docs/decisions/053-rebind-policy.md, docs/decisions/054-owner-mark.md,
-docs/decisions/055-deletion.md; docs/reference/management.md.
+docs/decisions/055-deletion.md, docs/decisions/102-adoption.md; docs/reference/management.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock_core.binding import Binding, check_binding
 from penstock_core.existing_subscription import ExistingSubscription, OwnerMark
 from penstock_core.identity import Identity, subscription_name
 from penstock_core.reason import Reason, Refuse
-from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, RebindPolicy
+from penstock_core.terms import Adoption, ExchangeType, Exclusivity, Lifetime, RebindPolicy
 
 __all__ = [
     "DeclaredSubscription",
@@ -49,6 +49,7 @@ class DeclaredSubscription:
     rebind_policy: RebindPolicy
     managed: OwnerMark | None
     """The owner mark of the resource; None if an administrator declares."""
+    adoption: Adoption = Adoption.UNMARKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Keep:
     """The subscription exists: set owner mark, lifetime and limits as declared; the binding as ``rebinding`` says."""
 
     adopts: bool
-    """It had no owner mark; from now on it belongs to the resource and no longer to a user."""
+    """It had no owner mark, or that of another resource; from now on it belongs to this one and no longer to a user."""
     rebinding: Rebinding
 
 
@@ -107,7 +108,9 @@ def decide_declaration(
             Reason.EXCLUSIVITY_MISMATCH,
             f"The {existing.identity} is there and is {existing.exclusivity.value}; declare the same, or end it first.",
         )
-    adopts = declared.managed is not None and existing.managed is None
+    adopts = declared.managed is not None and not (
+        existing.managed is not None and declared.managed.is_same_resource(existing.managed)
+    )
     if declared.binding.means(existing.binding):
         return Keep(adopts, SameBinding())
     return Keep(adopts, decide_rebind(declared.rebind_policy, existing.consumers, depth))
@@ -205,6 +208,14 @@ def _check_mark(declared: DeclaredSubscription, existing: ExistingSubscription) 
         )
     if declared.managed.is_same_resource(existing.managed):
         return None
+    if declared.managed.may_take_over(existing.managed, declared.adoption):
+        return None
+    if declared.managed.may_take_over(existing.managed, Adoption.OTHER_CLUSTER):
+        return Refuse(
+            Reason.DUPLICATE_SUBSCRIPTION,
+            f"The {existing.identity} was declared in another cluster; allow the adoption of OtherCluster to take it "
+            "over.",
+        )
     # The other resource may be in a namespace that this one's reader can't see: it isn't named.
     return Refuse(
         Reason.DUPLICATE_SUBSCRIPTION,

@@ -6,10 +6,11 @@ Decisions about attaching, detaching and declaring start from these facts.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from penstock_core.binding import Binding
 from penstock_core.identity import Identity, LinkKey
-from penstock_core.terms import ClientOverrides, ExchangeType, Exclusivity, Lifetime
+from penstock_core.terms import Adoption, ClientOverrides, ExchangeType, Exclusivity, Lifetime
 
 __all__ = ["ExistingSubscription", "LinkKind", "LiveLink", "OwnerMark", "QueueLink", "TopicLink"]
 
@@ -28,6 +29,18 @@ class OwnerMark:
     def is_same_resource(self, other: OwnerMark) -> bool:
         """True if both marks name one resource, whatever its uid."""
         return self.resource == other.resource and self.cluster_id == other.cluster_id
+
+    def may_take_over(self, other: OwnerMark, adoption: Adoption) -> bool:
+        """True if a declaration with this mark may replace `other`, that of another resource."""
+        match adoption:
+            case Adoption.UNMARKED:
+                return False
+            case Adoption.OTHER_CLUSTER:
+                return self.resource == other.resource and self.cluster_id != other.cluster_id
+            case Adoption.ORPHANS:
+                return True
+            case _:
+                assert_never(adoption)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

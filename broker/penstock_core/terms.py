@@ -10,6 +10,7 @@ import enum
 from typing import Final
 
 __all__ = [
+    "Adoption",
     "ClientOverrides",
     "DeletionPolicy",
     "DistributionMode",
@@ -87,6 +88,17 @@ class NodeKind(enum.Enum):
 
     TOPIC = "topic"
     QUEUE = "queue"
+
+
+class Adoption(enum.Enum):
+    """Whose entity a declaration may take over, beside its own and one without an owner mark."""
+
+    UNMARKED = "Unmarked"
+    """Nobody else's."""
+    OTHER_CLUSTER = "OtherCluster"
+    """That of a resource of the same kind, namespace and name in another cluster: its volume was restored here."""
+    ORPHANS = "Orphans"
+    """Anybody's: the declaring side has seen that the resource of the mark is not there."""
 
 
 class Persistence(enum.Enum):

@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from penstock_api.connection_failures import connection_failure
 from penstock_api.observer_api import Problem
 
 __all__ = ["Observer", "ObserverError"]
@@ -76,9 +77,11 @@ class Observer:
             with error:
                 raise ObserverError(f"{request.full_url} answered {error.code}: {_told(error)}", error.code) from error
         except urllib.error.URLError as error:
-            raise ObserverError(f"{request.full_url} can't be reached: {error.reason}") from error
+            reason = error.reason
+            why = connection_failure(reason) if isinstance(reason, OSError) else reason
+            raise ObserverError(f"{request.full_url} can't be reached: {why}") from error
         except (OSError, http.client.HTTPException) as error:
-            raise ObserverError(f"{request.full_url} did not answer: {error or type(error).__name__}") from error
+            raise ObserverError(f"{request.full_url} did not answer: {connection_failure(error)}") from error
         if len(body) > MAX_BYTES:
             raise ObserverError(f"{request.full_url} answered more than {MAX_BYTES} bytes")
         return body

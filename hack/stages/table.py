@@ -163,10 +163,10 @@ STAGES = (
     ),
     Stage(
         "clients",
-        "the examples in Python, Node and Go against a broker; the page in a browser",
+        "the examples in Python, Node, Go and Java against a broker; the page in a browser",
         f"{PYTEST} -m 'clients or browser' tests",
-        ("node", "npm", "go", "chromium"),
-        quiet_minutes=20,  # npm and Go download in silence
+        ("node", "npm", "go", "chromium", *JAVA),
+        quiet_minutes=20,  # npm, Go and Maven download in silence
         beside=True,
         whole=True,
     ),

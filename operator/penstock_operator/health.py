@@ -11,6 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from penstock_operator.cluster.controller import Controller
+from penstock_operator.condition_metrics import ConditionCollector
 from penstock_operator.metrics import Metrics
 from penstock_operator.settings import OperatorSettings
 
@@ -42,6 +43,7 @@ async def serve(
 ) -> web.AppRunner:
     """Serve the three paths until the returned runner is cleaned up."""
     began = monotonic()
+    metrics.registry.register(ConditionCollector(controller.cache))
 
     async def live(_: web.Request) -> web.Response:
         problem = problem_of(controller, began, settings.resync_seconds, monotonic())

@@ -1,4 +1,4 @@
-"""Asks a real Prometheus, which scraped a real observer, what each variable and panel of the dashboard asks."""
+"""Asks a real Prometheus, which scraped a real observer, what each variable and panel of the dashboards asks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from penstock_cli.up.layout import free_endpoint
 
 __all__ = ["play"]
 
-DASHBOARD: Final = ROOT / "helm/penstock-operator/files/dashboard.json"
+FOLDER: Final = ROOT / "helm/penstock-operator/files/dashboards"
+DASHBOARDS: Final = ("subscriptions", "broker")
+"""Those that a broker and its observer feed; that of the operator needs a cluster."""
 SCRAPE_SECONDS: Final = 5
 START_SECONDS: Final = 120.0
 LABELS: Final = {"broker": "main", "broker_namespace": "shop"}
@@ -61,7 +63,7 @@ def play(work: Path, seconds: float, say: Say) -> list[str]:
                 time.sleep(seconds)
                 _put_a_result(site)
                 time.sleep(3 * SCRAPE_SECONDS)
-                return list(_empty(address, seconds, say))
+                return [fault for name in DASHBOARDS for fault in _empty(name, address, seconds, say)]
             finally:
                 stop.set()
                 for thread in threads:
@@ -125,8 +127,8 @@ def _is_ready(address: str) -> bool:
     return True
 
 
-def _empty(address: str, seconds: float, say: Say) -> Iterator[str]:
-    dashboard: dict[str, Any] = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+def _empty(name: str, address: str, seconds: float, say: Say) -> Iterator[str]:
+    dashboard: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":
             inner, _, label = variable["definition"].removeprefix("label_values(").removesuffix(")").rpartition(",")

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from charts.expressions import ROOT
 
-__all__ = ["DASHBOARD", "compared", "faults", "program"]
+__all__ = ["DASHBOARDS", "compared", "faults", "program"]
 
-DASHBOARD: Final = ROOT / "helm/penstock-operator/files/dashboard.json"
+DASHBOARDS: Final = sorted((ROOT / "helm/penstock-operator/files/dashboards").glob("*.json"))
 VERSIONS: Final = ("@grafana/schema@13.2.2", "typescript@5.9.3")
 ENUM: Final = re.compile(r"export declare enum (\w+) \{(.*?)\n\}", re.DOTALL)
 COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
@@ -47,7 +47,11 @@ def faults(work: Path) -> list[str]:
         plain.parent.mkdir(parents=True, exist_ok=True)
         plain.write_text(ENUM.sub(_union, path.read_text(encoding="utf-8")), encoding="utf-8")
     (work / "tsconfig.json").write_text(json.dumps(SETTINGS))
-    return compared(work, json.loads(DASHBOARD.read_text(encoding="utf-8")))
+    found: list[str] = []
+    for path in DASHBOARDS:
+        said = compared(work, json.loads(path.read_text(encoding="utf-8")))
+        found += [f"{path.name}: {line}" for line in said]
+    return found
 
 
 def compared(work: Path, dashboard: dict[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Final
 
 import promql_parser
 
-__all__ = ["RECORDED", "ROOT", "Selector", "documented_metrics", "selectors"]
+__all__ = ["RECORDED", "ROOT", "Selector", "documented_metrics", "operator_metrics", "selectors"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RECORDED: Final = "penstock:subscription_lost_messages:rate5m"
@@ -52,6 +52,12 @@ def documented_metrics() -> set[str]:
     section = page.partition("\n## Metrics\n")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("|")]
     return {name for row in rows for name in _written_out(row.split("|")[1])}
+
+
+def operator_metrics() -> set[str]:
+    """The names in the table of docs/reference/operator.md."""
+    page = (ROOT / "docs/reference/operator.md").read_text(encoding="utf-8")
+    return set(re.findall(r"^\| `(penstock_[a-z_]+)`", page, re.MULTILINE))
 
 
 def _written_out(cell: str) -> Iterator[str]:

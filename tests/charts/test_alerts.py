@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from charts.expressions import RECORDED, ROOT, documented_metrics, selectors
+from charts.expressions import RECORDED, ROOT, documented_metrics, operator_metrics, selectors
 
 from penstock_api.lag_result import LagState
 
@@ -37,8 +37,7 @@ def page_of(alert: dict[str, Any]) -> str:
 @pytest.mark.parametrize("name", [*ALERTS, *RECORDS])
 def test_every_expression_parses_and_names_what_exists(name: str) -> None:
     found = selectors((ALERTS | RECORDS)[name]["expr"])
-    operator = (ROOT / "docs/reference/operator.md").read_text(encoding="utf-8")
-    known = documented_metrics() | {"up", RECORDED} | set(re.findall(r"`(penstock_operator_[a-z_]+)", operator))
+    known = documented_metrics() | {"up", RECORDED} | operator_metrics()
     assert found
     assert {selector.metric for selector in found} <= known
 

@@ -1,4 +1,4 @@
-"""The dashboard: expressions that parse and name metrics that the observer exposes, in panels that Grafana can show."""
+"""The dashboards: expressions that parse and name metrics that exist, in panels that Grafana can show."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
-from charts.expressions import ROOT, documented_metrics, selectors
+from charts.expressions import ROOT, documented_metrics, operator_metrics, selectors
 from observer.samples import START_MS, a_poll, a_result, a_subscription
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -27,66 +27,103 @@ from penstock_observer.secrets import TokenFile
 
 TestServer.__test__ = False  # pytest would collect it by its name
 
-DASHBOARD = json.loads((ROOT / "helm/penstock-operator/files/dashboard.json").read_text(encoding="utf-8"))
-PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
-VARIABLES: dict[str, Any] = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
-LABELS = {"broker", "broker_namespace", "namespace", "exchange", "subscription", "state"}
+FOLDER = ROOT / "helm/penstock-operator/files/dashboards"
+DASHBOARDS: dict[str, Any] = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in FOLDER.glob("*.json")}
+PANELS: list[tuple[str, dict[str, Any]]] = [
+    (name, panel)
+    for name, dashboard in sorted(DASHBOARDS.items())
+    for panel in dashboard["panels"]
+    if panel["type"] != "row"
+]
+PER_PANEL = pytest.mark.parametrize(("name", "panel"), PANELS, ids=[f"{name}: {it['title']}" for name, it in PANELS])
+OF_BROKERS = {"broker", "broker_namespace", "namespace", "exchange", "subscription", "state"}
+OF_THE_OPERATOR = {"kind", "type", "status", "result"}
+CHOICES = {
+    "broker": {"datasource", "broker_namespace", "broker"},
+    "subscriptions": {"datasource", "broker_namespace", "broker", "namespace", "subscription"},
+    "operator": {"datasource", "kind"},
+}
 
 
 def expressions(panel: dict[str, Any]) -> list[str]:
     return [target["expr"] for target in panel["targets"]]
 
 
-@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
-def test_a_panel_shows_metrics_that_exist(panel: dict[str, Any]) -> None:
+def known_metrics() -> set[str]:
+    """Those that the pages of observer and operator list; the series of a histogram have names of their own."""
+    listed = documented_metrics() | operator_metrics()
+    return listed | {f"{name}_bucket" for name in listed if name.endswith("_seconds")}
+
+
+def test_there_are_three() -> None:
+    assert set(DASHBOARDS) == set(CHOICES)
+    assert len({dashboard["uid"] for dashboard in DASHBOARDS.values()}) == 3
+
+
+@PER_PANEL
+def test_a_panel_shows_metrics_that_exist(name: str, panel: dict[str, Any]) -> None:
     for expression in expressions(panel):
         found = selectors(expression)
         assert found
         for selector in found:
-            assert selector.metric in documented_metrics()
-            assert {label for label, _, _ in selector.matchers} <= LABELS
+            assert selector.metric in known_metrics()
+            labels = OF_THE_OPERATOR if name == "operator" else OF_BROKERS
+            assert {label for label, _, _ in selector.matchers} <= labels
             states = [value.split("|") for label, _, value in selector.matchers if label == "state"]
             assert {state for words in states for state in words} <= set(LagState)
     assert panel["title"]
     assert panel["description"].endswith(".")
     assert panel["fieldConfig"]["defaults"]["unit"]
+    assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
 
 
-def test_every_panel_obeys_the_choices_above_it() -> None:
-    """Of brokers at least; of subscriptions wherever one is shown."""
-    for panel in PANELS:
-        for expression in expressions(panel):
-            for selector in selectors(expression):
-                chosen = {value for _, _, value in selector.matchers if value.startswith("$")}
-                wanted = {"$broker", "$broker_namespace"}
-                if selector.metric.startswith("penstock_subscription_"):
-                    wanted |= {"$namespace", "$subscription"}
-                assert chosen == wanted, (panel["title"], selector)
-        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+@PER_PANEL
+def test_every_panel_obeys_the_choices_above_it(name: str, panel: dict[str, Any]) -> None:
+    """Of brokers at least; of subscriptions wherever one is shown; of the operator wherever a kind is."""
+    for expression in expressions(panel):
+        for selector in selectors(expression):
+            chosen = {value for _, _, value in selector.matchers if value.startswith("$")}
+            if name == "operator":
+                asks_for_one = any(label == "kind" and value == "Subscription" for label, _, value in selector.matchers)
+                has_kinds = selector.metric not in WITHOUT_KIND and not asks_for_one
+                assert chosen == ({"$kind"} if has_kinds else set())
+                continue
+            wanted = {"$broker", "$broker_namespace"}
+            if name == "subscriptions" and selector.metric.startswith("penstock_subscription_"):
+                wanted |= {"$namespace", "$subscription"}
+            assert chosen == wanted, selector
 
 
-def test_variables_come_from_metrics_that_exist() -> None:
-    assert set(VARIABLES) == {"datasource", "broker_namespace", "broker", "namespace", "subscription"}
-    for variable in VARIABLES.values():
+WITHOUT_KIND = {"penstock_operator_list_timestamp_seconds", "penstock_operator_queue_keys"}
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_variables_come_from_metrics_that_exist(name: str) -> None:
+    variables = {variable["name"]: variable for variable in DASHBOARDS[name]["templating"]["list"]}
+    assert set(variables) == CHOICES[name]
+    for variable in variables.values():
         if variable["type"] == "query":
             inner = variable["definition"].removeprefix("label_values(").rpartition(",")[0]
-            assert {selector.metric for selector in selectors(inner)} <= documented_metrics()
+            assert {selector.metric for selector in selectors(inner)} <= known_metrics()
 
 
-def test_ten_thousand_subscriptions_are_no_ten_thousand_lines() -> None:
+@PER_PANEL
+def test_ten_thousand_subscriptions_are_no_ten_thousand_lines(name: str, panel: dict[str, Any]) -> None:
     """A graph of single subscriptions shows the largest ones; the others add up."""
-    for panel in PANELS:
-        if panel["type"] == "timeseries":
-            for expression in expressions(panel):
-                if "penstock_subscription_" in expression:
-                    assert expression.startswith(("topk(20,", "sum(", "count by (state)"))
+    if panel["type"] == "timeseries":
+        for expression in expressions(panel):
+            if "penstock_subscription_" in expression or "penstock_resource_condition{" in expression:
+                adds = ("topk(20,", "sum(", "count by (state)", "sum by (broker_namespace, broker)", "count by (type)")
+                assert expression.startswith(adds), name
 
 
-def test_panels_have_a_place_of_their_own() -> None:
-    numbers = [panel["id"] for panel in DASHBOARD["panels"]]
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_panels_have_a_place_of_their_own(name: str) -> None:
+    panels = DASHBOARDS[name]["panels"]
+    numbers = [panel["id"] for panel in panels]
     assert len(set(numbers)) == len(numbers)
     taken = set[tuple[int, int]]()
-    for panel in DASHBOARD["panels"]:
+    for panel in panels:
         place = panel["gridPos"]
         cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
         assert max(x for x, _ in cells) < 24

@@ -1,4 +1,4 @@
-"""The dashboard has the types that Grafana's own package gives it."""
+"""The dashboards have the types that Grafana's own package gives it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from charts import dashboard_types
 
 
 @pytest.mark.clients
-def test_the_dashboard_has_grafanas_types(tmp_path: Path) -> None:
+def test_the_dashboards_have_grafanas_types(tmp_path: Path) -> None:
     """And one without a title at a panel's place in the grid, or with a made-up way to draw, has not."""
     assert dashboard_types.faults(tmp_path) == []
-    wrong = json.loads(dashboard_types.DASHBOARD.read_text(encoding="utf-8"))
+    wrong = json.loads(dashboard_types.DASHBOARDS[-1].read_text(encoding="utf-8"))
     wrong["panels"][1]["gridPos"].pop("h")
     wrong["panels"][4]["fieldConfig"]["defaults"]["custom"]["drawStyle"] = "dots"
     said = dashboard_types.compared(tmp_path, wrong)

@@ -13,6 +13,7 @@ from penstock_api.failure import CannotRun, Failure, Misuse
 from penstock_cli import main
 from penstock_cli.extras import needs_extra
 from penstock_cli.verbs.observer import observer
+from penstock_cli.verbs.size import SIZE
 from penstock_observer.settings import ObserverSettings
 from penstock_operator.settings import OperatorSettings as OperatorSettings
 
@@ -26,10 +27,12 @@ def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_names_every_verb_in_order_and_the_exit_codes() -> None:
     said = penstock("--help")
     assert said.returncode == 0
-    lines = said.stdout.partition("Commands:\n")[2].splitlines()
+    lines = said.stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     verbs = [line.split()[0] for line in lines if line.startswith("  ") and line[2].isalpha()]
-    asking = ["queues", "subscriptions", "peek", "purge", "move", "redrive"]
-    assert verbs[:13] == ["up", *asking, "broker", "log", "observer", "lag", "operator", "version"]
+    asking = ["status", "queues", "exchanges", "subscriptions", "connections"]
+    handling = ["declare", "export", "send", "receive", "peek", "purge", "move", "redrive"]
+    processes = ["broker", "log", "observer", "lag", "operator"]
+    assert verbs == ["up", *asking, *handling, *processes, "completion", "version"]
     assert "3 this machine lacks something" in " ".join(said.stdout.split())
 
 
@@ -71,7 +74,24 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["up", "peek", "purge", "move", "redrive", "broker", "log", "observer", "lag", "operator"]
+    "verb",
+    [
+        "up",
+        "status",
+        "queues",
+        "exchanges",
+        "subscriptions",
+        "connections",
+        "peek",
+        "purge",
+        "move",
+        "redrive",
+        "broker",
+        "log",
+        "observer",
+        "lag",
+        "operator",
+    ],
 )
 def test_each_verb_has_help(verb: str) -> None:
     said = penstock(verb, "--help")
@@ -86,9 +106,20 @@ def test_each_verb_has_help(verb: str) -> None:
         pytest.param(["broker"], "Missing option '--data'", id="missing option"),
         pytest.param(["broker", "--data", "d", "--listen", "5672"], "'5672' is not HOST:PORT", id="no host"),
         pytest.param(["broker", "--data", "d", "--listen", "h:66666"], "'h:66666' is not HOST:PORT", id="no port"),
+        pytest.param(
+            ["broker", "--data", "d", "--listen", "amqp://h:5672"], "leave out amqp://: h:5672", id="URL as a listener"
+        ),
+        pytest.param(
+            ["lag", "--watch", "--observer", "127.0.0.1:8080"], "It must begin with http:// or https://", id="no URL"
+        ),
         pytest.param(["broker", "--data", "d", "--management", "m.sock"], "'m.sock' is not an address", id="no socket"),
-        pytest.param(["up", "/nonexistent"], "Directory '/nonexistent' does not exist", id="no folder"),
+        pytest.param(["up", "/nonexistent"], "/nonexistent does not exist.\nGive the folder", id="no folder"),
         pytest.param(["operator", "--lag-image", "l", "--broker-image", ""], "setting broker-image", id="image"),
+        pytest.param(
+            ["observer", "--broker-socket", "s", "--ledger", "l", "--token-file", __file__, "--segment-bytes", "16Mx"],
+            "'16Mx' is not a size; write bytes, or a number with a unit, such as 16Mi",
+            id="no size",
+        ),
         pytest.param(["lag", "--nonsense"], "unrecognized arguments: --nonsense", id="the job's own parser"),
     ],
 )
@@ -106,6 +137,31 @@ def test_bad_settings_are_exit_code_2_and_name_the_key(tmp_path: Path) -> None:
     assert said.returncode == 2
     assert "colour" in said.stderr
     assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("listeners: [{address: 'amqp://127.0.0.1:0'}]", "listeners.0.address: 'amqp://127.0.0.1:0' is a URL, not an"),
+        ("maxMessageBytes: sixteen", "maxMessageBytes: 'sixteen' is not a quantity; write a number with an optional"),
+        ("maxMessageBytes: 1Ki2", "such as 512Mi or 10Gi"),
+        ("idleTimeoutSeconds: soon", "idleTimeoutSeconds: must be a whole number."),
+        ("idleTimeoutSeconds: -1", "idleTimeoutSeconds: must be at least 0."),
+        ("autoCreate: {queues: 7}", "autoCreate.queues: must be true or false; autoCreate.queues: a map of fields"),
+        ("queueOverflow: Never", "queueOverflow: must be 'DropOldest', 'DropNewest' or 'Reject'."),
+    ],
+)
+def test_bad_settings_are_told_in_words_of_the_field(line: str, complaint: str, tmp_path: Path) -> None:
+    config = tmp_path / "broker.yaml"
+    config.write_text(line)
+    said = penstock("broker", "--data", str(tmp_path / "data"), "--config", str(config))
+    assert (said.returncode, complaint in said.stderr) == (2, True), said.stderr
+    assert "Input" not in said.stderr
+
+
+@pytest.mark.parametrize(("size", "bytes_"), [("16Mi", 16_777_216), ("1500k", 1_500_000), ("7", 7), (7, 7)])
+def test_a_size_is_bytes_or_a_quantity(size: str | int, bytes_: int) -> None:
+    assert SIZE.convert(size, None, None) == bytes_
 
 
 @pytest.mark.parametrize("arguments", [["--data", "/proc/data"], ["--listen", "203.0.113.1:0"]])

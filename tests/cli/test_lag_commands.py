@@ -149,6 +149,11 @@ async def test_a_report_of_an_earlier_end_judges_then(site: Site) -> None:
         (["report"], 1, "has no finished segment yet"),
         (["report", "--day", "2023-11-14", "--window", "60"], 2, "--day can't be used together"),
         (["report", "--day", "yesterday"], 2, "does not match the format"),
+        (
+            ["--watch", "--observer", "http://127.0.0.1:1"],
+            1,
+            "can't be reached: nothing listens there.\nIs the observer",
+        ),
         (["report", "--observer", "main:8080"], 2, "'main:8080' is not an address of an observer"),
         (["--watch", "--interval", "0"], 2, "is not in the range"),
         (["--watch"], 1, "the broker has not answered yet"),

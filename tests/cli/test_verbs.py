@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -96,6 +97,7 @@ def test_what_can_not_go_back_is_told_and_exits_with_1(broker: BrokerProcess) ->
         (["peek", "graves", "--count", "0"], 2, "0 is not in the range"),
         (["purge", "graves"], 1, "Give --yes where nobody can confirm"),
         (["peek", "graves", "--user", "ann"], 2, "there is no password for ann"),
+        (["peek", "graves", "--user", "ann", "--password-file", os.devnull], 2, "/dev/null is empty: there is no pass"),
         (["peek", "graves", "--ca-file", __file__], 2, "holds no certificates"),
     ],
 )
@@ -109,9 +111,10 @@ def test_refusals(broker: BrokerProcess, arguments: list[str], code: int, compla
 @pytest.mark.parametrize(
     ("address", "code", "complaint"),
     [
-        ("unix:/nonexistent", 1, "can't be asked"),
-        ("nonsense", 2, "neither unix:PATH nor HOST:PORT"),
-        ("amqp://localhost:5672", 2, "neither unix:PATH nor HOST:PORT"),
+        ("unix:/nonexistent", 1, "there is no such socket.\nCheck that it is running"),
+        ("127.0.0.1:1", 1, "can't be asked: no connection to 127.0.0.1:1: nothing listens there."),
+        ("nonsense", 2, "neither unix:PATH nor HOST:PORT.\nGive --broker HOST:PORT"),
+        ("amqp://localhost:5672", 2, "Leave out amqp://: --broker localhost:5672"),
     ],
 )
 def test_a_broker_that_is_not_there(address: str, code: int, complaint: str) -> None:

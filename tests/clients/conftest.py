@@ -13,7 +13,7 @@ from clients.example_clients import BUILD_SECONDS, EXAMPLES, Client, declare_exa
 from support.broker_process import BrokerProcess
 
 
-@pytest.fixture(scope="session", params=("python", "node", "go"))
+@pytest.fixture(scope="session", params=("python", "node", "go", "maven"))
 def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Client:
     """The examples of one language, with what they need installed outside the repository."""
     folder = tmp_path_factory.mktemp("client")
@@ -24,6 +24,12 @@ def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         shutil.copytree(EXAMPLES / "node", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("node_modules"))
         subprocess.run([npm, "ci", "--silent"], cwd=folder, check=True, timeout=BUILD_SECONDS)
         return Client((program("node", "apt-get install -y nodejs"),), ".mjs", folder, tells=True)
+    if request.param == "maven":
+        mvn = program("mvn", "apt-get install -y maven default-jdk-headless")
+        shutil.copytree(EXAMPLES / "maven", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("target"))
+        subprocess.run([mvn, "-q", "-B", "process-classes"], cwd=folder, check=True, timeout=BUILD_SECONDS)
+        java = program("java", "apt-get install -y default-jdk-headless")
+        return Client((java, "-cp", "target/classes:target/lib/*", "orders.Main"), "", folder, tells=True)
     go = program("go", "Go 1.25 or newer, from go.dev/dl")
     binary = folder / "client"
     subprocess.run([go, "build", "-o", str(binary), "."], cwd=EXAMPLES / "go", check=True, timeout=BUILD_SECONDS)

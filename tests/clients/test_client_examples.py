@@ -99,3 +99,15 @@ def test_nobody_unsubscribes_what_a_resource_declares(client: Client, broker: Br
 def test_the_python_examples_run_on_the_version_they_name() -> None:
     assert (EXAMPLES / "python" / "requirements.txt").read_text() == "python-qpid-proton==0.40.0\n"
     assert metadata.version("python-qpid-proton") == "0.40.0"
+
+
+@pytest.mark.parametrize("arguments", [("publish", "1"), ("consume", "1")], ids=lambda each: each[0])
+def test_a_login_that_is_refused_is_told_in_a_sentence_and_by_the_exit_code(
+    client: Client, broker: BrokerProcess, arguments: tuple[str, str]
+) -> None:
+    name, count = arguments
+    with client.start(name, url(broker).replace("guest@", "wrong@"), count) as run:
+        lines = finished(run)
+        assert run.returncode == 1
+    assert len(lines) == 1
+    assert lines[0].startswith("refused: ")

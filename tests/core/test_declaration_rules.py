@@ -25,7 +25,7 @@ from penstock_core.declaration_rules import (
 from penstock_core.existing_subscription import OwnerMark
 from penstock_core.identity import LinkKey
 from penstock_core.reason import Reason, Refuse
-from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, RebindPolicy
+from penstock_core.terms import Adoption, ExchangeType, Exclusivity, Lifetime, RebindPolicy
 
 
 def declared(
@@ -38,6 +38,7 @@ def declared(
     filter: Filter = Filter(),  # noqa: B008 - a frozen value
     rebind_policy: RebindPolicy = RebindPolicy.IN_PLACE,
     managed: OwnerMark | None = None,
+    adoption: Adoption = Adoption.UNMARKED,
 ) -> DeclaredSubscription:
     return DeclaredSubscription(
         identity=identity(name, container_id=container_id, durable=durable),
@@ -46,6 +47,7 @@ def declared(
         binding=Binding("orders", keys, filter),
         rebind_policy=rebind_policy,
         managed=managed or resource(),
+        adoption=adoption,
     )
 
 
@@ -83,6 +85,42 @@ def test_of_two_resources_the_first_wins_and_is_not_named(other: OwnerMark) -> N
     assert reason(decision) is Reason.DUPLICATE_SUBSCRIPTION
     assert isinstance(decision, Refuse)
     assert "hidden" not in decision.description
+
+
+OTHER_NAME = OwnerMark("hidden/other", uid="u2", cluster_id="c1")
+OTHER_CLUSTER = OwnerMark("shop/orders-eu", uid="u1", cluster_id="c2")
+BOTH = OwnerMark("hidden/other", uid="u2", cluster_id="c2")
+
+
+@pytest.mark.parametrize(
+    ("other", "adoption", "taken"),
+    [
+        (OTHER_NAME, Adoption.UNMARKED, False),
+        (OTHER_CLUSTER, Adoption.UNMARKED, False),
+        (OTHER_NAME, Adoption.OTHER_CLUSTER, False),
+        (OTHER_CLUSTER, Adoption.OTHER_CLUSTER, True),
+        (BOTH, Adoption.OTHER_CLUSTER, False),
+        (OTHER_NAME, Adoption.ORPHANS, True),
+        (OTHER_CLUSTER, Adoption.ORPHANS, True),
+        (BOTH, Adoption.ORPHANS, True),
+    ],
+)
+def test_what_another_resource_declared_is_taken_over_as_far_as_it_is_allowed(
+    other: OwnerMark, adoption: Adoption, taken: bool
+) -> None:
+    """With its backlog and its consumers."""
+    existing = there(identity(), consumers=2, user=None, managed=other)
+    decision = decide_declaration(declared(adoption=adoption), existing, 5)
+    if taken:
+        assert decision == Keep(adopts=True, rebinding=SameBinding())
+    else:
+        assert reason(decision) is Reason.DUPLICATE_SUBSCRIPTION
+
+
+def test_what_the_same_name_in_another_cluster_declared_is_refused_with_the_cure() -> None:
+    decision = decide_declaration(declared(), there(identity(), user=None, managed=OTHER_CLUSTER), 0)
+    assert isinstance(decision, Refuse)
+    assert "allow the adoption of OtherCluster" in decision.description
 
 
 def test_an_administrator_does_not_change_what_a_resource_declares() -> None:

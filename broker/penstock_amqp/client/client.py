@@ -28,10 +28,11 @@ from penstock_amqp.client.request_session import (
 )
 from penstock_amqp.errors import WireError
 from penstock_amqp.messages.message_codec import Message, Properties
-from penstock_amqp.sasl.client import ClientMechanism, Login, NotAuthenticated, SaslClient
+from penstock_amqp.sasl.client import ClientMechanism, Credentials, Login, NotAuthenticated, SaslClient
 from penstock_amqp.types.values import Value
+from penstock_api.connection_failures import connection_failure
 
-__all__ = ["Address", "Client"]
+__all__ = ["Address", "Client", "authenticate"]
 
 _READ_BYTES = 256 * 1024
 _FAREWELL_SECONDS = 2.0
@@ -94,7 +95,7 @@ class Client:
         address: Address,
         settings: SessionSettings,
         *,
-        login: ClientMechanism | None = None,
+        login: ClientMechanism | Credentials | None = None,
         timeout_seconds: float,
     ) -> Client:
         """Connect, authenticate (anonymous without `login`) and attach both links.
@@ -106,7 +107,7 @@ class Client:
         try:
             async with asyncio.timeout(timeout_seconds):
                 reader, writer = await address.connect()
-                rest = await _authenticate(reader, writer, login or Login(), settings.hostname)
+                rest = await authenticate(reader, writer, login or Login(), settings.hostname)
                 client = cls(reader, writer, RequestSession(settings), settings.idle_time_out_ms / 1000)
                 await client._begin(rest)
                 return client
@@ -116,7 +117,7 @@ class Client:
             if isinstance(error, NotAuthenticated | TransportError | TimeoutError):
                 raise
             if isinstance(error, OSError | WireError):
-                raise TransportError(f"no connection to {address}: {error}") from error
+                raise TransportError(f"no connection to {address}: {connection_failure(error)}") from error
             raise
 
     async def _begin(self, rest: bytes) -> None:
@@ -194,7 +195,7 @@ class Client:
         except TimeoutError:
             error = TransportError(f"nothing came from the broker for {2 * self._idle_seconds:g} seconds")
         except OSError as reason:
-            error = TransportError(f"the connection to the broker broke: {reason}")
+            error = TransportError(f"the connection to the broker broke: {connection_failure(reason)}")
         finally:
             self._end(error)
 
@@ -246,10 +247,16 @@ class Client:
                 answer.set_exception(error.again())
 
 
-async def _authenticate(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, login: ClientMechanism, hostname: str | None
+async def authenticate(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    login: ClientMechanism | Credentials,
+    hostname: str | None,
 ) -> bytes:
-    """Run the SASL dialogue; return the bytes that came after it."""
+    """Run the SASL dialogue; return the bytes that came after it.
+
+    Raises `NotAuthenticated`, `WireError`, `OSError`.
+    """
     dialogue = SaslClient(login, hostname)
     while True:
         writer.write(dialogue.output())

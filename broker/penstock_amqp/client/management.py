@@ -15,7 +15,7 @@ from penstock_amqp.client.client import Address, Client
 from penstock_amqp.client.errors import ManagementError, TransportError
 from penstock_amqp.client.request_session import SessionSettings
 from penstock_amqp.messages.message_codec import Message
-from penstock_amqp.sasl.client import ClientMechanism
+from penstock_amqp.sasl.client import ClientMechanism, Credentials
 from penstock_amqp.types.plain_values import to_plain, to_wire
 from penstock_amqp.types.values import Value
 from penstock_api import management, state_documents
@@ -124,7 +124,7 @@ class ManagementClient:
         cls,
         address: Address | str,
         *,
-        login: ClientMechanism | None = None,
+        login: ClientMechanism | Credentials | None = None,
         timeout_seconds: float = 10.0,
         container_id: str = "penstock-management",
     ) -> ManagementClient:

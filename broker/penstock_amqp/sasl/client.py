@@ -1,14 +1,15 @@
-"""The client's side of the SASL dialogue: ANONYMOUS and PLAIN, for the management client. Sans-I/O.
+"""The client's side of the SASL dialogue, with ANONYMOUS and PLAIN, for our own clients. Sans-I/O.
 
-Tests and measurements bring other mechanisms as further kinds of `ClientMechanism`.
+SCRAM is in `sasl.password_login`. Tests and measurements bring other mechanisms as further kinds of `ClientMechanism`.
 
 Source: AMQP 1.0 part 5, section 5.3; RFC 4505, RFC 4616.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from penstock_amqp.errors import DecodeError, SaslError
 from penstock_amqp.frames.frames import SASL_FRAME, SASL_HEADER, Frame, FrameReader, read_body
@@ -24,7 +25,7 @@ from penstock_amqp.sasl.frames import (
 )
 from penstock_amqp.types.values import Symbol
 
-__all__ = ["ClientMechanism", "Login", "NotAuthenticated", "SaslClient"]
+__all__ = ["ClientMechanism", "Credentials", "Login", "NotAuthenticated", "SaslClient"]
 
 _MAX_FRAME = 16 * 1024
 
@@ -50,6 +51,15 @@ class ClientMechanism(Protocol):
         ...
 
 
+@runtime_checkable
+class Credentials(Protocol):
+    """What a client can log in with by more than one mechanism."""
+
+    def among(self, offered: Sequence[str]) -> ClientMechanism:
+        """The client's side of one of the mechanisms that the server offers."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Login:
     """A user and password for PLAIN; without a user the mechanism is ANONYMOUS."""
@@ -71,9 +81,10 @@ class Login:
 class SaslClient:
     """One dialogue: send `output` and feed the received bytes until `feed` returns the first bytes of AMQP."""
 
-    def __init__(self, login: ClientMechanism, hostname: str | None = None) -> None:
-        self._login = login
-        self._init = login.init(hostname)
+    def __init__(self, login: ClientMechanism | Credentials, hostname: str | None = None) -> None:
+        self._given = login
+        self._login: ClientMechanism = Login()
+        self._hostname = hostname
         self._reader = FrameReader(_MAX_FRAME)
         self._start: bytes | None = b""
         self._output = bytearray(SASL_HEADER)
@@ -111,10 +122,12 @@ class SaslClient:
         performative, _ = read_body(frame.body, SaslPerformative)
         match performative:
             case Mechanisms():
-                if self._init.mechanism not in performative.sasl_server_mechanisms:
-                    offered = ", ".join(performative.sasl_server_mechanisms)
-                    raise NotAuthenticated(f"{self._init.mechanism} is not offered ({offered})", SaslCode.AUTH)
-                self._output += sasl_frame(self._init)
+                offered = performative.sasl_server_mechanisms
+                self._login = self._given.among(offered) if isinstance(self._given, Credentials) else self._given
+                init = self._login.init(self._hostname)
+                if init.mechanism not in offered:
+                    raise NotAuthenticated(f"{init.mechanism} is not offered ({', '.join(offered)})", SaslCode.AUTH)
+                self._output += sasl_frame(init)
                 return False
             case Challenge():
                 response = self._login.respond(performative.challenge)

@@ -20,7 +20,7 @@ _BOUNDS: Final = ("must be at least 16Mi", "16Mi")
 class MemorySettings(schema.Spec):
     """What messages may take; beyond it producers are held back, and messages spilled to disk or refused."""
 
-    max_bytes: int | None = Field(default=None, ge=LEAST_BYTES)
+    max_bytes: quantity.SizeBytes | None = Field(default=None, ge=LEAST_BYTES)
     """Bytes that messages take in memory, with what belongs to them; absent: half of the container's memory limit (or
     of the machine's memory) without 64 MiB.
     """

@@ -24,13 +24,13 @@ class TransactionSettings(schema.Spec):
 
     max_messages: int = Field(default=100_000, ge=1)
     """Messages sent and deliveries settled in one transaction; fewer if log segments are small."""
-    max_bytes: int | None = Field(default=None, ge=1024)
+    max_bytes: quantity.SizeBytes | None = Field(default=None, ge=1024)
     """Bytes of messages sent in one transaction; absent: a quarter of a log segment, or the size of the largest message
     that is accepted, if that is more.
     """
-    max_bytes_per_connection: int = Field(default=256 * 1024 * 1024, ge=1024)
+    max_bytes_per_connection: quantity.SizeBytes = Field(default=256 * 1024 * 1024, ge=1024)
     """Bytes of messages sent in all open transactions of a connection."""
-    max_bytes_in_memory: int = Field(default=512 * 1024 * 1024, ge=1024)
+    max_bytes_in_memory: quantity.SizeBytes = Field(default=512 * 1024 * 1024, ge=1024)
     """Bytes of messages sent in all open transactions of all connections that are not in the log yet."""
     max_open_per_connection: int = Field(default=256, ge=1)
     max_age_seconds: int = Field(default=600, ge=0)

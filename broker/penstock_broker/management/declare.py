@@ -40,7 +40,7 @@ from penstock_core.identity import GLOBAL, Identity, Scope, queue_name
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import compile_selector
 from penstock_core.subscription_lifetime import outlives_process
-from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, RebindPolicy, Unroutable
+from penstock_core.terms import Adoption, ExchangeType, Exclusivity, Lifetime, Persistence, RebindPolicy, Unroutable
 
 __all__ = ["declare"]
 
@@ -94,12 +94,12 @@ def _exchange(
     kind = ExchangeType(wanted.exchange_type)
     refused = decide_exchange_declaration(name, kind, existing.type if existing is not None else None)
     if refused is None and existing is not None:
-        refused = _other_owner(existing.owner, wanted.owner, f"exchange {name!r}")
+        refused = _other_owner(existing.owner, wanted, f"exchange {name!r}")
     if refused is not None:
         return refusal(refused)
     exchange = existing if existing is not None else Exchange(name=name, type=kind, router=new_router(kind))
     before = None if existing is None else _exchange_policies(existing)
-    adopted = existing is not None and existing.owner is None and wanted.owner is not None
+    adopted = existing is not None and wanted.owner is not None and not _is_same(existing.owner, wanted.owner)
     exchange.unroutable = Unroutable(wanted.unroutable)
     exchange.alternate = wanted.alternate_exchange
     exchange.persistence = _persistence(wanted.persistence, wanted.owner)
@@ -135,16 +135,39 @@ def _persistence(asked: str | None, owner: management.Owner | None) -> Persisten
     return Persistence.ALWAYS if owner is not None else None
 
 
-def _other_owner(existing: management.Owner | None, wanted: management.Owner | None, what: str) -> Refuse | None:
-    """None if the declaration has the same owner as the existing one, or none exists."""
+def _adoption(asked: management.Adoption | None) -> Adoption:
+    return Adoption.UNMARKED if asked is None else Adoption(asked)
+
+
+def _is_same(one: management.Owner | None, other: management.Owner) -> bool:
+    """Whether both marks name one resource, whatever its uid."""
+    if one is None:
+        return False
+    mark, others = managed_of(one, "Refuse"), managed_of(other, "Refuse")
+    return one.kind == other.kind and mark is not None and others is not None and mark.is_same_resource(others)
+
+
+def _other_owner(
+    existing: management.Owner | None, declaration: management.ExchangeDeclaration, what: str
+) -> Refuse | None:
+    """None if the declaration has the same owner as the existing one, may take it over, or none exists."""
     if existing is None:
         return None
+    wanted = declaration.owner
     if wanted is None:
         resource = f"{existing.namespace}/{existing.name}"
         return Refuse(Reason.MANAGED, f"The {what} is declared by {existing.kind} {resource}; change the resource.")
-    same = (existing.cluster_id, existing.kind, existing.namespace, existing.name)
-    if same == (wanted.cluster_id, wanted.kind, wanted.namespace, wanted.name):
+    if _is_same(existing, wanted):
         return None
+    there, mark = managed_of(existing, "Refuse"), managed_of(wanted, "Refuse")
+    assert there is not None and mark is not None
+    if existing.kind == wanted.kind and mark.may_take_over(there, _adoption(declaration.adoption)):
+        return None
+    if existing.kind == wanted.kind and mark.may_take_over(there, Adoption.OTHER_CLUSTER):
+        return Refuse(
+            Reason.DUPLICATE_SUBSCRIPTION,
+            f"The {what} was declared in another cluster; allow the adoption of OtherCluster to take it over.",
+        )
     return Refuse(Reason.DUPLICATE_SUBSCRIPTION, f"Another resource declared the {what} before; choose another name.")
 
 
@@ -217,6 +240,7 @@ def _declared(
         binding=binding,
         rebind_policy=RebindPolicy(wanted.rebind_policy),
         managed=managed_of(wanted.owner, wanted.client_overrides),
+        adoption=_adoption(wanted.adoption),
     )
 
 

@@ -22,7 +22,7 @@ from penstock_amqp.types.values import Value
 from penstock_api import management, state_documents
 from penstock_api.management import EntityType, StatusCode
 from penstock_broker.access.connection import Connection, Phase
-from penstock_broker.management import changed_states, entity_states
+from penstock_broker.management import changed_states, declared_as, entity_states
 from penstock_broker.management.entity_states import StateDocument
 from penstock_broker.management.in_flight import InFlight, InFlightSearch, connections_of
 from penstock_broker.management.responses import ManagementResponse, invalid_request, query_body, refusal
@@ -105,7 +105,21 @@ def _read(broker: Broker, connection: Connection, kind: EntityType, name: str | 
         reason = _NOT_FOUND.get(kind, Reason.ADDRESS_NOT_FOUND)
         return refusal(Refuse(reason, f"There is no {kind.value} {name!r}."))
     body: StateDocument = {key: value for key, value in state.items() if value is not None}
+    declaration = _declaration(broker, kind, name or "")
+    if declaration is not None:
+        body[management.DECLARATION] = cast(Value, declaration)
     return ManagementResponse(status=int(StatusCode.OK), description="OK", body=body)
+
+
+def _declaration(broker: Broker, kind: EntityType, name: str) -> StateDocument | None:
+    if kind is EntityType.SUBSCRIPTION:
+        subscription = broker.topology.subscription_of_queue(name)
+        if subscription is not None:
+            return declared_as.subscription_declaration(subscription, broker.settings.delivery)
+    exchange = broker.topology.exchanges.get(name) if kind is EntityType.EXCHANGE else None
+    if exchange is None or exchange.temporary is not None:
+        return None
+    return declared_as.exchange_declaration(exchange)
 
 
 def _named(broker: Broker, connection: Connection, kind: EntityType, name: str | None) -> Steps[Row | None]:

@@ -13,8 +13,11 @@ UNIX: Final = "unix:"
 
 def split(address: str) -> tuple[str, int]:
     """Host (without brackets; 0.0.0.0 if there is none) and port. Raises `ValueError`."""
+    scheme, slashes, rest = address.partition("://")
+    if slashes:
+        raise ValueError(f"{address!r} is a URL, not an address: leave out {scheme}://, as in {rest.rstrip('/')}")
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+    if not colon or "/" in host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise ValueError(f"{address!r} is not an address: write HOST:PORT, such as 0.0.0.0:5672 or [::1]:5672")
     return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
 

@@ -1,7 +1,7 @@
 """A broker's settings: the configuration file (YAML), whose values the options of the command line override.
 
-Keys are camelCase in the file. Times are seconds, sizes bytes. `--dev` is a shorthand for `BrokerSettings.for_dev`.
-Source: docs/reference/configuration.md.
+Keys are camelCase in the file. Times are seconds; sizes are bytes, or quantities such as 16Mi. `--dev` is a shorthand
+for `BrokerSettings.for_dev`. Source: docs/reference/configuration.md.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from penstock_amqp.transports.origins import normal_origin
 from penstock_amqp.types.values import Symbol, Value
 from penstock_api.failure import Misuse
 from penstock_api.management import DeliveryPolicy
+from penstock_api.quantity import SizeBytes
 from penstock_api.schema import Spec
 from penstock_api.settings.announcements import Announcements, FailoverServer
 from penstock_api.settings.auto_creation import AutoCreate
@@ -87,7 +88,7 @@ class ListenerSettings(Spec):
     sasl_mechanisms: tuple[str, ...] | None = None
     """Names in the order of preference; absent: all that `authentication` allows."""
     role: Role = Role.CLIENT
-    max_message_bytes: int | None = Field(default=None, ge=1024)
+    max_message_bytes: SizeBytes | None = Field(default=None, ge=1024)
     """Absent: that of the broker."""
     idle_timeout_seconds: int | None = Field(default=None, ge=0)
     """A peer that is silent for longer than this is disconnected; 0: never. Absent: that of the broker."""
@@ -134,8 +135,8 @@ class DeliverySettings(DeliveryPolicy):
 class LogSettings(Spec):
     """The log's files."""
 
-    segment_bytes: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
-    max_unsynced_bytes: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
+    segment_bytes: SizeBytes = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
+    max_unsynced_bytes: SizeBytes = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
     """While more bytes of large messages than this are written and not synced, nothing is read from their senders."""
 
 
@@ -165,10 +166,10 @@ class BrokerSettings(Spec):
     """What the broker's Open announces to clients."""
     temporary_per_connection: int = Field(default=1000, ge=0)
     """Temporary queues and topics that one connection may have at a time."""
-    max_message_bytes: int = Field(default=16 * 1024 * 1024, ge=1024)
-    max_frame_bytes: Annotated[int, Field(ge=4096, le=65_536)] = 65_536
+    max_message_bytes: SizeBytes = Field(default=16 * 1024 * 1024, ge=1024)
+    max_frame_bytes: Annotated[SizeBytes, Field(ge=4096, le=65_536)] = 65_536
     idle_timeout_seconds: int = Field(default=60, ge=0)
-    queue_max_bytes: int | None = Field(default=None, ge=1)
+    queue_max_bytes: SizeBytes | None = Field(default=None, ge=1)
     """Largest size of a queue without `maxBytes` of its own; absent: nothing but the volume limits it."""
     queue_overflow: Overflow = Overflow.REJECT
     """What a queue without limits of its own does at `queue_max_bytes`."""

@@ -15,20 +15,21 @@ import tempfile
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import yaml
 
 from penstock_api import observer_api
-from penstock_api.failure import Failure
+from penstock_api.failure import Failure, Misuse
 from penstock_api.resources import Broker
 from penstock_cli.up import commands, declarations, observer_client
 from penstock_cli.up.children import keep_running, run_once, tail
 from penstock_cli.up.commands import Endpoints, Pace
 from penstock_cli.up.layout import Layout, free_endpoint
 from penstock_cli.up.manifest_folder import Manifests, read
+from penstock_cli.up.manifest_watch import Look, changes, look_at
 from penstock_cli.up.security import is_open
 from penstock_cli.up.tls_listener import HOST, trusted, wants_tls
 from penstock_cli.up.topology import declared
@@ -56,6 +57,8 @@ class Options:
     """Run the lag job as `spec.lagAnalysis` says."""
     prune: bool
     """Remove from the broker what a manifest declared once and none does now, as its deletion policy allows."""
+    watch: bool = False
+    """Declare again when a manifest has changed."""
 
 
 def run(options: Options, say: Callable[[str], None]) -> int:
@@ -123,6 +126,7 @@ class _Up:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
+        first = look_at(self._options.folder)
         observer = commands.observer_child(self._broker, self._endpoints, self._layout, self._options.pace)
         if self._options.shows_messages:
             observer = commands.showing_messages(observer, self._layout)
@@ -133,21 +137,46 @@ class _Up:
                 )
             )
             tasks.create_task(keep_running(observer, self._stop, self._say, self._observer_started))
+            if self._options.watch:
+                tasks.create_task(self._follow(first))
             if self._options.scheduled:
                 tasks.create_task(self._analyse_on_schedule())
 
     async def _broker_started(self, pid: int) -> None:
         """Declare the topology, then report that clients can connect."""
+        await self._declare()
+        self._note("broker", pid)
+        if not self._told:
+            self._told = True
+            self._tell_clients()
+
+    async def _declare(self) -> None:
+        """Declare what the manifests say now; tell what is new."""
         topology = declared(self._manifests)
         prune = self._options.prune
         outcomes = await declarations.declare(self._layout.management, topology, READY_SECONDS, prune=prune)
         for outcome in outcomes:
             if outcome.is_news or not self._told:
                 self._say(str(outcome))
-        self._note("broker", pid)
-        if not self._told:
-            self._told = True
-            self._tell_clients()
+
+    async def _follow(self, first: Look) -> None:
+        """Declare again whenever the manifests have changed; what is wrong in them changes nothing."""
+        folder = self._options.folder
+        async for _ in changes(lambda: look_at(folder), first, self._stop):
+            try:
+                manifests = read(folder)
+            except Misuse as wrong:
+                self._say(f"{wrong.cause}\nThe broker keeps what it has.")
+                continue
+            if manifests.broker.spec != self._broker.spec:
+                self._say(f"Broker {self._broker.key} has changed: end this command and start it again to apply that.")
+            self._manifests = replace(manifests, broker=self._broker)
+            try:
+                await self._declare()
+            except Failure as failure:  # the broker has died: its next start declares them
+                self._say(str(failure))
+            else:
+                self._say("the manifests have changed and are declared")
 
     def _tell_clients(self) -> None:
         who = "guest/guest, or without a name" if is_open(self._broker) else "as spec.authentication says"

@@ -14,8 +14,11 @@ class HostPort(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The text, after checking it; a wrong one is reported as wrong usage."""
+        scheme, slashes, rest = value.partition("://")
+        if slashes:
+            self.fail(f"{value!r} is a URL; leave out {scheme}://: {rest.rstrip('/') or '127.0.0.1:5672'}", param, ctx)
         host, colon, port = value.rpartition(":")
-        if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        if not colon or not host or "/" in host or not port.isascii() or not port.isdigit() or int(port) > 65535:
             self.fail(f"{value!r} is not HOST:PORT, such as 127.0.0.1:5672 or [::1]:5672", param, ctx)
         return value
 

@@ -4,21 +4,28 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
 from penstock_api.failure import Failure
 from penstock_cli.broker_options import BrokerAccess, on_broker
+from penstock_cli.output import with_output
+from penstock_cli.progress import with_progress
 
 if TYPE_CHECKING:
     from penstock_amqp.client.management import ManagementClient
     from penstock_api.management import ManagementDocument
+    from penstock_api.message_operations import HandledMessages, MessageSelection
 
 __all__ = ["move", "peek", "purge", "redrive"]
 
 COUNT = click.IntRange(min=1)
+LONGEST_SECONDS: Final = 24 * 3600.0
+"""An operation lasts as long as it has to; a broker that is lost ends it at once."""
 COLUMNS: Final = {
     "number": "NUMBER",
     "state": "STATE",
@@ -58,12 +65,17 @@ def selecting(verb: Callable[..., int]) -> Callable[..., int]:
     show_default=True,
     help="Largest number of bytes to show of each message body.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print all properties of the messages, one JSON object per line.")
+@with_output
 @on_broker
 def peek(
     site: BrokerAccess, *, address: str, offset: int, count: int, selector: str | None, body_bytes: int, as_json: bool
 ) -> int:
-    """Show messages that wait in ADDRESS, the name of a queue or subscription. The messages stay where they are."""
+    """Show messages that wait in ADDRESS, the name of a queue or subscription. The messages stay where they are.
+
+    \b
+    Example:
+      penstock peek billing --selector "JMSPriority > 4" --count 3
+    """
     from penstock_api.message_operations import PeekRequest
     from penstock_cli.tables import as_lines, as_table
 
@@ -80,31 +92,68 @@ def peek(
 @click.argument("address")
 @selecting
 @click.option("--yes", is_flag=True, help="Delete without asking for confirmation.")
+@with_progress
 @on_broker
-def purge(site: BrokerAccess, *, address: str, count: int | None, selector: str | None, yes: bool) -> int:
-    """Delete messages that wait in ADDRESS, the name of a queue or subscription. They can't be brought back."""
+def purge(
+    site: BrokerAccess, *, address: str, count: int | None, selector: str | None, yes: bool, progress: bool | None
+) -> int:
+    """Delete messages that wait in ADDRESS, the name of a queue or subscription. They can't be brought back.
+
+    \b
+    Example:
+      penstock purge billing --selector "region = 'test'"
+    """
+    from penstock_api.message_operations import MessageSelection
+
     if not yes:
         _be_sure(address)
-    return _handled(site, "PURGE", address, "dropped", count=count, selector=selector)
+    wanted = _Handling("PURGE", "dropped", "dropped", MessageSelection(count=count, selector=selector))
+    return _handled(site, address, wanted, progress)
 
 
 @click.command(short_help="Move waiting messages to another queue or exchange.")
 @click.argument("address")
 @click.argument("destination")
 @selecting
+@with_progress
 @on_broker
-def move(site: BrokerAccess, *, address: str, destination: str, count: int | None, selector: str | None) -> int:
-    """Move messages that wait in ADDRESS, a queue or subscription, to DESTINATION, a queue or EXCHANGE/KEY."""
-    return _handled(site, "MOVE", address, "moved", count=count, selector=selector, destination=destination)
+def move(
+    site: BrokerAccess,
+    *,
+    address: str,
+    destination: str,
+    count: int | None,
+    selector: str | None,
+    progress: bool | None,
+) -> int:
+    """Move messages that wait in ADDRESS, a queue or subscription, to DESTINATION, a queue or EXCHANGE/KEY.
+
+    \b
+    Example:
+      penstock move billing parked --count 100
+    """
+    from penstock_api.message_operations import MessageSelection
+
+    selection = MessageSelection(count=count, selector=selector, destination=destination)
+    return _handled(site, address, _Handling("MOVE", "moved", "moved", selection), progress)
 
 
 @click.command(short_help="Move dead letters back to the queues from which they came.")
 @click.argument("address")
 @selecting
+@with_progress
 @on_broker
-def redrive(site: BrokerAccess, *, address: str, count: int | None, selector: str | None) -> int:
-    """Move dead letters that wait in ADDRESS back to the queues or subscriptions from which they came."""
-    return _handled(site, "REDRIVE", address, "redriven", count=count, selector=selector)
+def redrive(site: BrokerAccess, *, address: str, count: int | None, selector: str | None, progress: bool | None) -> int:
+    """Move dead letters that wait in ADDRESS back to the queues or subscriptions from which they came.
+
+    \b
+    Example:
+      penstock redrive billing-dead
+    """
+    from penstock_api.message_operations import MessageSelection
+
+    wanted = _Handling("REDRIVE", "redriven", "moved", MessageSelection(count=count, selector=selector))
+    return _handled(site, address, wanted, progress)
 
 
 def _be_sure(address: str) -> None:
@@ -115,12 +164,54 @@ def _be_sure(address: str) -> None:
         raise Failure("nothing was dropped.", "Give --yes where nobody can confirm.") from None
 
 
-def _handled(site: BrokerAccess, operation: str, address: str, done: str, **selection: Any) -> int:
-    """Send the request and print what it did; exit code 1 if some messages could not be handled."""
-    from penstock_api.message_operations import HandledMessages, MessageSelection
+@dataclass(frozen=True, slots=True)
+class _Handling:
+    """One operation on messages."""
 
-    handled = HandledMessages.read(_asked(site, operation, address, MessageSelection(**selection)))
-    click.echo(f"{handled.messages} {done}")
+    operation: str
+    """Name of an `Operation`."""
+    verb: str
+    """What happens to a message, for people."""
+    total: str
+    """The total of the queue that the operation raises."""
+    selection: MessageSelection
+
+
+def _handled(site: BrokerAccess, address: str, wanted: _Handling, progress: bool | None) -> int:
+    """Send the request and print what it did; exit code 1 if some messages could not be handled."""
+    from penstock_api.management import Operation
+    from penstock_api.message_operations import HandledMessages
+    from penstock_cli.broker_client import ask_beside, find
+    from penstock_cli.progress import Progress, followed, shown_on_terminal
+
+    shows = sys.stderr.isatty() if progress is None else progress
+    show = shown_on_terminal(wanted.verb)
+    selection = wanted.selection
+
+    async def question(client: ManagementClient, beside: ManagementClient) -> HandledMessages:
+        kind, name = await find(client, address)
+        before = await beside.read(kind, name)
+
+        async def look() -> Progress:
+            now = await beside.read(kind, name)
+            return Progress.between(before, now, wanted.total, selection.count, selects=selection.selector is not None)
+
+        async def work() -> HandledMessages:
+            answer = await client.request(
+                Operation[wanted.operation], kind, name, selection, timeout_seconds=LONGEST_SECONDS
+            )
+            return HandledMessages.read(answer.check().attributes)
+
+        if not shows:
+            return await work()
+        handled = await followed(work(), look, show)
+        show(await look())
+        return handled
+
+    handled = ask_beside(site, question)
+    if shows and sys.stderr.isatty():
+        click.echo(err=True)
+    click.echo(f"{handled.messages} {wanted.verb}")
     if handled.left:
         click.echo(f"penstock: {handled.left} could not be moved and stay in the queue: {handled.why}", err=True)
     return 1 if handled.left else 0
@@ -132,7 +223,6 @@ def _asked(site: BrokerAccess, operation: str, address: str, body: ManagementDoc
 
     async def question(client: ManagementClient) -> dict[str, object]:
         kind, name = await find(client, address)
-        answer = await client.request(Operation[operation], kind, name, body, timeout_seconds=600)
-        return answer.check().attributes
+        return (await client.request(Operation[operation], kind, name, body)).check().attributes
 
     return ask(site, question)

@@ -10,6 +10,7 @@ import click
 from penstock_cli.extras import needs_extra
 from penstock_cli.logs import log_options
 from penstock_cli.verbs.host_port import HOST_PORT, split
+from penstock_cli.verbs.size import SIZE
 
 __all__ = ["observer"]
 
@@ -79,7 +80,7 @@ def _own_api_server() -> str:
 )
 @click.option(
     "--segment-bytes",
-    type=int,
+    type=SIZE,
     default=128 * MIB,
     show_default="128 MiB",
     help="Bytes of memory at which a ledger segment is finished.",
@@ -93,7 +94,7 @@ def _own_api_server() -> str:
 )
 @click.option(
     "--retain-bytes",
-    type=int,
+    type=SIZE,
     default=1024 * MIB,
     show_default="1 GiB",
     help="Bytes of ledger segments beyond which the oldest are deleted; less if the volume offers less.",
@@ -101,21 +102,21 @@ def _own_api_server() -> str:
 @click.option("--results-kept", type=int, default=20, show_default=True, help="Number of lag results to keep.")
 @click.option(
     "--results-bytes",
-    type=int,
+    type=SIZE,
     default=128 * MIB,
     show_default="128 MiB",
     help="Bytes of lag results to keep; at most a quarter of the volume.",
 )
 @click.option(
     "--rollups-bytes",
-    type=int,
+    type=SIZE,
     default=256 * MIB,
     show_default="256 MiB",
     help="Bytes of rollups of hours and days to keep; at most an eighth of the volume.",
 )
 @click.option(
     "--audit-bytes",
-    type=int,
+    type=SIZE,
     default=256 * MIB,
     show_default="256 MiB",
     help="Bytes of the records of audits to keep; at most a quarter of the volume.",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from penstock_api.failure import Misuse
 from penstock_cli.extras import needs_extra
 from penstock_cli.verbs.host_port import HOST_PORT, split
 
@@ -13,7 +14,7 @@ __all__ = ["up"]
 
 
 @click.command(short_help="Run a Broker and its topology from a folder of manifests.")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
@@ -69,6 +70,7 @@ __all__ = ["up"]
     is_flag=True,
     help="Delete from the broker what an earlier DIR declared and this one does not, as far as deletionPolicy allows.",
 )
+@click.option("--watch", is_flag=True, help="Declare Exchanges and Subscriptions again when a file in DIR changes.")
 def up(
     folder: Path,
     data: Path,
@@ -80,6 +82,7 @@ def up(
     show_messages: bool,
     lag: bool,
     prune: bool,
+    watch: bool,
 ) -> int:
     """Run the Broker that DIR describes, with its Exchanges and Subscriptions, until Ctrl-C or SIGTERM.
 
@@ -88,8 +91,18 @@ def up(
     If the Broker allows anonymous clients and has no permissions, clients can also log in as guest with password guest.
     Otherwise its users, token issuers and permissions apply; DIR must hold the Secrets and ConfigMaps that they name.
 
+    With --watch a change of the manifests is declared within a few seconds; a change of the Broker itself needs a new
+    start. Together with --prune, a Subscription whose file is deleted ends.
+
+    \b
+    Example:
+      penstock up examples/local --watch --prune
+
     Queues and topics that do not exist are created when a client names them, unless spec.autoCreate says otherwise.
     """
+    if not folder.is_dir():
+        problem = "is not a folder" if folder.exists() else "does not exist"
+        raise Misuse(f"{folder} {problem}.", "Give the folder that holds the manifests; examples/local is one.")
     with needs_extra("broker"):
         from penstock_cli.up.commands import Pace
         from penstock_cli.up.run import Options, run
@@ -103,5 +116,6 @@ def up(
         shows_messages=show_messages,
         scheduled=lag,
         prune=prune,
+        watch=watch,
     )
     return run(options, lambda line: click.echo(line))

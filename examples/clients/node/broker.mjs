@@ -9,7 +9,10 @@ export const EXCHANGE = "orders";
  * takes over TLS, and reconnects by itself if the connection breaks.
  */
 export function connect(url) {
-  rhea.on("connection_error", ({ error }) => refused(error)); // a wrong password, for one
+  rhea.on("connection_error", ({ error }) => {
+    refused(error); // a wrong password, for one
+    process.exitCode = 1;
+  });
   const { protocol, hostname: host, port, username, password } = new URL(url);
   if (protocol === "ws:" || protocol === "wss:") {
     const webSocket = rhea.websocket_connect(WebSocket);

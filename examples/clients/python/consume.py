@@ -6,14 +6,12 @@ Usage: python3 consume.py amqp://USER:PASSWORD@HOST:PORT [HOW_MANY]
 import sys
 
 from proton import Event
-from proton.handlers import MessagingHandler
-from proton.reactor import Container
-from subscription import EXCHANGE, SharedDurable
+from subscription import EXCHANGE, Command, SharedDurable
 
 SUBSCRIPTION = "billing"
 
 
-class Consumer(MessagingHandler):
+class Consumer(Command):
     """Accepts each message after it has been handled, so that a crash means another consumer gets it."""
 
     def __init__(self, url: str, limit: int) -> None:
@@ -41,4 +39,4 @@ class Consumer(MessagingHandler):
 
 
 if __name__ == "__main__":
-    Container(Consumer(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0)).run()
+    Consumer(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0).run()

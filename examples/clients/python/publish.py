@@ -7,12 +7,10 @@ KEY is the routing key, such as eu.fr.paris.
 import sys
 
 from proton import Event, Message
-from proton.handlers import MessagingHandler
-from proton.reactor import Container
-from subscription import EXCHANGE
+from subscription import EXCHANGE, Command
 
 
-class Publisher(MessagingHandler):
+class Publisher(Command):
     """Sends as fast as the broker gives credit; an accepted message is on its disk."""
 
     def __init__(self, url: str, count: int, key: str | None) -> None:
@@ -42,4 +40,4 @@ class Publisher(MessagingHandler):
 
 
 if __name__ == "__main__":
-    Container(Publisher(sys.argv[1], int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else None)).run()
+    Publisher(sys.argv[1], int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else None).run()

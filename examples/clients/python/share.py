@@ -7,14 +7,12 @@ Prints `ready`, then `RECEIVER BODY` per message; leaves after HOW_MANY, and the
 import sys
 
 from proton import Event
-from proton.handlers import MessagingHandler
-from proton.reactor import Container
-from subscription import EXCHANGE, SharedDurable
+from subscription import EXCHANGE, Command, SharedDurable
 
 RECEIVERS = 2
 
 
-class Sharing(MessagingHandler):
+class Sharing(Command):
     """Two links of one subscription: their names differ behind `|`. They could as well be in two processes."""
 
     def __init__(self, url: str, subscription: str, count: int) -> None:
@@ -48,4 +46,4 @@ class Sharing(MessagingHandler):
 
 
 if __name__ == "__main__":
-    Container(Sharing(sys.argv[1], sys.argv[2], int(sys.argv[3]))).run()
+    Sharing(sys.argv[1], sys.argv[2], int(sys.argv[3])).run()

@@ -1,9 +1,33 @@
-"""The two sources that a shared durable subscription needs, as options for proton's `create_receiver`."""
+"""What the commands share: the two sources that a shared durable subscription needs, as options for proton's
+`create_receiver`, and how a command ends.
+"""
 
-from proton import Data, Link, Terminus
-from proton.reactor import LinkOption
+import sys
+
+from proton import Data, Event, Link, Terminus
+from proton.handlers import MessagingHandler
+from proton.reactor import Container, LinkOption
 
 EXCHANGE = "orders"
+
+
+class Command(MessagingHandler):
+    """A command says in a sentence if the broker does not let it in, and ends with exit code 1."""
+
+    failed = False
+
+    def on_transport_error(self, event: Event) -> None:
+        condition = event.transport.condition
+        if condition is None or condition.name != "amqp:unauthorized-access":
+            super().on_transport_error(event)  # proton connects again
+            return
+        print(f"refused: {condition.description}", flush=True)
+        self.failed = True
+        event.connection.close()
+
+    def run(self) -> None:
+        Container(self).run()
+        sys.exit(1 if self.failed else 0)
 
 
 class SharedDurable(LinkOption):

@@ -7,12 +7,10 @@ Prints `ended`, or `refused: ` and why.
 import sys
 
 from proton import Event, Terminus
-from proton.handlers import MessagingHandler
-from proton.reactor import Container
-from subscription import NullSource
+from subscription import Command, NullSource
 
 
-class Unsubscribing(MessagingHandler):
+class Unsubscribing(Command):
     """Looks the subscription up by a link without a source, and closes that link."""
 
     def __init__(self, url: str, subscription: str) -> None:
@@ -39,4 +37,4 @@ class Unsubscribing(MessagingHandler):
 
 
 if __name__ == "__main__":
-    Container(Unsubscribing(sys.argv[1], sys.argv[2])).run()
+    Unsubscribing(sys.argv[1], sys.argv[2]).run()

@@ -120,7 +120,10 @@ def plan_exchange(view: ExchangeView) -> Decision:
 def wanted(view: ExchangeView) -> ExchangeDeclaration:
     """The declaration that is sent to the broker."""
     alternate = None if view.alternate is None else declaration.exchange_name(view.alternate)
-    return declaration.exchange_declaration(view.resource, alternate=alternate, cluster_id=view.cluster_id)
+    adoption = declaration.adoption_of(view.broker.broker)
+    return declaration.exchange_declaration(
+        view.resource, alternate=alternate, cluster_id=view.cluster_id, adoption=adoption
+    )
 
 
 def _delete(view: ExchangeView) -> Decision:

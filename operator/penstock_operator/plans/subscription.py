@@ -152,7 +152,10 @@ def wanted(view: SubscriptionView) -> SubscriptionDeclaration:
     """The declaration that is sent to the broker. The references must have been found."""
     assert view.exchange is not None
     return declaration.subscription_declaration(
-        view.resource, exchange=declaration.exchange_name(view.exchange), cluster_id=view.cluster_id
+        view.resource,
+        exchange=declaration.exchange_name(view.exchange),
+        cluster_id=view.cluster_id,
+        adoption=declaration.adoption_of(view.broker.broker),
     )
 
 

@@ -115,6 +115,41 @@ async def test_another_resource_can_not_take_a_declared_name(client: ManagementC
     assert same.attributes["outcome"] == "Updated"
 
 
+async def test_what_another_cluster_declared_is_adopted_if_that_is_allowed(
+    client: ManagementClient, broker_process: BrokerProcess
+) -> None:
+    """As after a restore: exchange, subscription and the message in it stay, and both have the new mark."""
+    of_exchange = OWNER.model_copy(update={"kind": "Exchange", "name": "orders"})
+    await client.create(ORDERS.model_copy(update={"owner": of_exchange}), "orders")
+    await client.create(BILLING)
+    with connected(broker_process.url) as connection:
+        publish(connection.create_sender("orders/eu"), ["waits"])
+    here = {"cluster_id": "new", "uid": "u2"}
+    exchange = ORDERS.model_copy(update={"owner": of_exchange.model_copy(update=here)})
+    subscription = BILLING.model_copy(update={"owner": OWNER.model_copy(update=here)})
+    refused = await client.request(Operation.CREATE, EntityType.EXCHANGE, "orders", exchange)
+    assert (refused.status, refused.reason) == (409, "DuplicateSubscription")
+    assert "allow the adoption of OtherCluster" in refused.description
+    assert (await ask(client, subscription)).reason == "DuplicateSubscription"
+    taken = await client.create(exchange.model_copy(update={"adoption": "OtherCluster"}), "orders")
+    assert taken.attributes["outcome"] == "Adopted"
+    taken = await client.create(subscription.model_copy(update={"adoption": "OtherCluster"}))
+    assert taken.attributes["outcome"] == "Adopted"
+    state = await client.read_state(SubscriptionState, NAME)
+    assert state.owner is not None
+    assert (state.owner.cluster_id, state.owner.uid, state.depth) == ("new", "u2", 1)
+    again = await client.create(subscription.model_copy(update={"adoption": "OtherCluster"}))
+    assert again.attributes["outcome"] == "Unchanged"
+
+
+async def test_an_orphan_of_another_name_is_adopted_only_as_an_orphan(client: ManagementClient) -> None:
+    await declare(client)
+    other = BILLING.model_copy(update={"owner": OWNER.model_copy(update={"name": "invoices", "uid": "u9"})})
+    assert (await ask(client, other.model_copy(update={"adoption": "OtherCluster"}))).reason == "DuplicateSubscription"
+    taken = await client.create(other.model_copy(update={"adoption": "Orphans"}))
+    assert taken.attributes["outcome"] == "Adopted"
+
+
 async def test_counters_follow_a_message_through_its_life(
     client: ManagementClient, broker_process: BrokerProcess
 ) -> None:

@@ -61,6 +61,18 @@ def test_what_is_no_map_is_refused_in_words(tmp_path: Path, text: str) -> None:
         load(write(tmp_path, text))
 
 
+def test_sizes_may_have_units(tmp_path: Path) -> None:
+    path = tmp_path / "broker.yaml"
+    path.write_text(
+        "{maxMessageBytes: 8Mi, queueMaxBytes: 1G, memory: {maxBytes: 64Mi}, log: {segmentBytes: 32Mi},"
+        " transactions: {maxBytes: 1Mi}, listeners: [{address: 'h:1', maxMessageBytes: 4Ki}]}"
+    )
+    found = load(path)
+    assert (found.max_message_bytes, found.queue_max_bytes, found.memory.max_bytes) == (8388608, 10**9, 67108864)
+    assert (found.log.segment_bytes, found.transactions.max_bytes) == (33554432, 1048576)
+    assert found.listeners[0].max_message_bytes == 4096
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(Misuse, match=r"absent\.yaml"):
         load(tmp_path / "absent.yaml")

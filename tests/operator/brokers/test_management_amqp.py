@@ -67,9 +67,8 @@ async def test_a_later_broker_is_told_from_one_that_does_not_answer(
     with pytest.raises(NotUnderstood) as raised:
         await management.state()
     assert str(raised.value) == (
-        "The broker, version 9.1, reports a state that this operator doesn't understand (epoch: Input should be a "
-        "valid integer, unable to parse string as an integer; turns: is required). Upgrade the CRDs and the "
-        "operator; until then the broker keeps what it has."
+        "The broker, version 9.1, reports a state that this operator doesn't understand (epoch: must be a "
+        "whole number; turns: is required). Upgrade the CRDs and the operator; until then the broker keeps what it has."
     )
     await management.close()
 

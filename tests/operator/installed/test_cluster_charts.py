@@ -237,14 +237,17 @@ def test_a_change_of_an_alert_that_does_not_exist_is_refused(kube: Kube) -> None
         rendered(kube, OPERATOR, "prometheusRule.enabled=Always", "prometheusRule.alerts.PenstockNothing.for=1m")
 
 
-def test_the_dashboard_is_made_on_request_as_it_is_in_the_file(kube: Kube) -> None:
+def test_the_dashboards_are_made_on_request_as_they_are_in_the_files(kube: Kube) -> None:
     assert not [it for it in rendered(kube, OPERATOR) if it["metadata"]["name"].endswith("-dashboard")]
     documents = rendered(kube, OPERATOR, "dashboard.enabled=true", "dashboard.namespace=grafana")
     (made,) = (it for it in documents if it["kind"] == "ConfigMap")
     assert made["metadata"]["namespace"] == "grafana"
     assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
-    file = ROOT / "helm/penstock-operator/files/dashboard.json"
-    assert made["data"] == {"penstock.json": file.read_text(encoding="utf-8")}
+    folder = ROOT / "helm/penstock-operator/files/dashboards"
+    names = ("broker", "operator", "subscriptions")
+    assert made["data"] == {
+        f"penstock-{name}.json": (folder / f"{name}.json").read_text(encoding="utf-8") for name in names
+    }
 
 
 @pytest.mark.parametrize(

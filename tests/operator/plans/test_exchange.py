@@ -83,6 +83,13 @@ def test_finalizer_then_service_then_declaration() -> None:
     assert (decision.entity, decision.name) == (EntityType.EXCHANGE, "orders")
 
 
+def test_the_broker_says_what_its_exchanges_may_take_over() -> None:
+    annotations = {"penstock.dev/adoption": "OtherCluster"}
+    decision = plan_exchange(view(of=broker(metadata={"annotations": annotations})))
+    assert isinstance(decision, DeclareEntity)
+    assert decision.body.to_wire()["adoption"] == "OtherCluster"
+
+
 def test_its_service_selects_the_broker_s_pods() -> None:
     assert plan_exchange(view(service=ChildState.UNKNOWN)) == ApplyChild(
         {

@@ -165,6 +165,17 @@ def test_an_exchange_is_declared_by_its_name_on_the_broker() -> None:
     assert decision.body.to_wire()["exchange"] == "Orders EU"
 
 
+@pytest.mark.parametrize(
+    ("annotation", "adoption"),
+    [("OtherCluster", "OtherCluster"), ("Orphans", "Orphans"), ("everything", None), (None, None)],
+)
+def test_the_broker_says_what_its_subscriptions_may_take_over(annotation: str | None, adoption: str | None) -> None:
+    annotations = {} if annotation is None else {"penstock.dev/adoption": annotation}
+    decision = plan_subscription(view(of=broker(metadata={"annotations": annotations})))
+    assert isinstance(decision, DeclareEntity)
+    assert decision.body.to_wire().get("adoption") == adoption
+
+
 def test_declared_is_ready() -> None:
     decision = plan_subscription(view(reply=BrokerReply(status=201, body=DECLARED)))
     assert told(decision) == [

@@ -1,0 +1,163 @@
+"""`penstock export`: what of a broker is exported, under which names, and what is left out and why.
+
+Exchanges come first, because a Subscription that the operator sees before its Exchange has to wait. What a resource has
+declared already is left out; a Subscription may name such an Exchange. An exchange that every broker has (`amq.topic`)
+is exported only if a Subscription needs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock_amqp.client.management import ManagementClient
+from penstock_api import management
+from penstock_api.failure import Failure
+from penstock_api.management import EntityType, ExchangeDeclaration, Owner, SubscriptionDeclaration
+from penstock_api.manifest_export import (
+    Manifest,
+    NotExported,
+    ResourcePlace,
+    exchange_manifest,
+    resource_name,
+    subscription_manifest,
+)
+from penstock_core.address import PREDEFINED
+
+__all__ = ["Export", "Found", "exported", "found_on"]
+
+AT_ONCE: Final = 100
+"""Requests that are under way at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a broker has: declarations of exchanges by name, and of subscriptions."""
+
+    exchanges: dict[str, ExchangeDeclaration]
+    subscriptions: tuple[SubscriptionDeclaration, ...]
+    unreadable: tuple[str, ...] = ()
+    """What the broker can't tell as a declaration."""
+
+
+@dataclass(slots=True)
+class Export:
+    """Manifests in the order in which they can be applied, and a sentence for each thing that has none."""
+
+    manifests: list[Manifest] = field(default_factory=list[Manifest])
+    left_out: list[str] = field(default_factory=list[str])
+    fleeting: int = 0
+    """Subscriptions that end with their client, so that there is nothing to adopt."""
+
+
+async def found_on(client: ManagementClient) -> Found:
+    """Everything that the broker has. Raises `Failure` if it is of a release that tells no declarations."""
+    exchanges = await _names(client, EntityType.EXCHANGE, "name")
+    subscriptions = await _names(client, EntityType.SUBSCRIPTION, "queueName")
+    of_exchanges = await _declarations(client, EntityType.EXCHANGE, exchanges)
+    of_subscriptions = await _declarations(client, EntityType.SUBSCRIPTION, subscriptions)
+    if (exchanges or subscriptions) and not (of_exchanges or of_subscriptions):
+        raise Failure("this broker can't tell what its exchanges are declared as.", "Give it a newer image.")
+    # An exchange without a declaration is a temporary topic.
+    unreadable = [f"subscription {name!r}" for name in subscriptions if name not in of_subscriptions]
+    return Found(
+        {name: ExchangeDeclaration.read(body) for name, body in of_exchanges.items()},
+        tuple(SubscriptionDeclaration.read(body) for body in of_subscriptions.values()),
+        tuple(unreadable),
+    )
+
+
+def exported(found: Found, place: ResourcePlace) -> Export:
+    """The manifests of everything that no resource has declared."""
+    export = Export(left_out=[f"{each}: its values fit no declaration." for each in found.unreadable])
+    used = {each.exchange for each in found.subscriptions if each.owner is None and not _is_fleeting(each)}
+    unmanaged = {
+        name: each
+        for name, each in sorted(found.exchanges.items())
+        if each.owner is None and (name not in PREDEFINED or name in used)
+    }
+    names: dict[str, str] = {}
+    for name in unmanaged:
+        names[name] = resource_name(name, set(names.values()))
+    written: set[str] = set()
+    for name in _alternates_first(unmanaged):
+        try:
+            export.manifests.append(exchange_manifest(name, unmanaged[name], names[name], place, names))
+            written.add(name)
+        except NotExported as reason:
+            export.left_out.append(f"exchange {name!r}: {reason}")
+    taken: set[str] = set()
+    for each in sorted(found.subscriptions, key=lambda each: (each.subscription_name, each.client_id or "")):
+        if each.owner is not None:
+            continue
+        if _is_fleeting(each):
+            export.fleeting += 1
+            continue
+        try:
+            exchange = _exchange_ref(each.exchange, found.exchanges, names, written, place)
+            resource = resource_name(each.subscription_name, taken)
+            export.manifests.append(subscription_manifest(each, resource, place, exchange))
+            taken.add(resource)
+        except NotExported as reason:
+            export.left_out.append(f"subscription {each.subscription_name!r}: {reason}")
+    return export
+
+
+def _is_fleeting(subscription: SubscriptionDeclaration) -> bool:
+    return not subscription.durable and subscription.expiry_policy != "Never"
+
+
+def _exchange_ref(
+    name: str,
+    exchanges: dict[str, ExchangeDeclaration],
+    names: dict[str, str],
+    written: set[str],
+    place: ResourcePlace,
+) -> dict[str, str]:
+    """The reference to the Exchange: one that is exported too, or the resource that has declared it."""
+    if name in written:
+        return {"name": names[name]}
+    declared = exchanges.get(name)
+    owner: Owner | None = None if declared is None else declared.owner
+    if owner is None:
+        raise NotExported(f"Its exchange {name!r} is not exported.")
+    return (
+        {"name": owner.name}
+        if owner.namespace == place.namespace
+        else {
+            "name": owner.name,
+            "namespace": owner.namespace,
+        }
+    )
+
+
+def _alternates_first(exchanges: dict[str, ExchangeDeclaration]) -> list[str]:
+    """Names in an order in which each alternate exchange comes before those that name it; a cycle keeps its order."""
+    ordered: list[str] = []
+    waiting = list(exchanges)
+    while waiting:
+        free = [name for name in waiting if exchanges[name].alternate_exchange not in waiting] or waiting
+        ordered += free
+        waiting = [name for name in waiting if name not in free]
+    return ordered
+
+
+async def _names(client: ManagementClient, kind: EntityType, key: str) -> list[str]:
+    return [str(row[key]) for row in await client.query_all(kind, attributes=(key,))]
+
+
+async def _declarations(client: ManagementClient, kind: EntityType, names: Sequence[str]) -> dict[str, object]:
+    """Those that the broker tells; what has ended since it was listed is not among them."""
+    found: dict[str, object] = {}
+    for part in _parts(names):
+        replies = await asyncio.gather(*(client.request(management.Operation.READ, kind, name) for name in part))
+        for name, reply in zip(part, replies, strict=True):
+            if reply.is_success and management.DECLARATION in reply.attributes:
+                found[name] = reply.attributes[management.DECLARATION]
+    return found
+
+
+def _parts(names: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (names[at : at + AT_ONCE] for at in range(0, len(names), AT_ONCE))

@@ -1,0 +1,65 @@
+"""Where `penstock send` and `penstock receive` connect, and how: as a client of the broker, not as its manager."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from penstock_amqp.client.client import Address
+from penstock_amqp.client.message_client import MessageClient
+from penstock_amqp.client.message_session import Sender, Subscriber
+from penstock_api.failure import Misuse
+from penstock_cli.broker_client import login_of, tls_of, told_to_a_person
+from penstock_cli.broker_options import BrokerAccess
+
+__all__ = ["as_client", "client_address"]
+
+PORTS: Final = {"amqp": 5672, "amqps": 5671}
+CURE: Final = "Check that it is running, and that --broker is a listener for clients."
+
+T = TypeVar("T")
+
+
+def as_client(site: BrokerAccess, link: Sender | Subscriber, work: Callable[[MessageClient], Awaitable[T]]) -> T:
+    """Connect with this link, call `work`, close the connection, and return the result.
+
+    Raises:
+        Misuse: the address, or a file that the options name, can't be used.
+        Failure: the broker can't be reached, or refuses the login, the link or a message.
+    """
+    login = login_of(site)
+    address = client_address(site.broker, tls_of(site.ca_file))
+
+    async def worked() -> T:
+        client = await MessageClient.connect(address, link, login=login)
+        try:
+            return await work(client)
+        finally:
+            await client.close()
+
+    with told_to_a_person(site, CURE):
+        return asyncio.run(worked())
+
+
+def client_address(text: str, tls: ssl.SSLContext | None) -> Address:
+    """Read amqp://HOST, amqps://HOST, HOST:PORT or unix:PATH. amqps without a CA of its own trusts the system's.
+
+    Raises:
+        Misuse: it is none of these.
+    """
+    scheme, slashes, rest = text.partition("://")
+    if not slashes:
+        scheme, rest = "amqp", text
+    if scheme not in PORTS:
+        raise Misuse(f"{text!r} is not an address of a broker.", "Write amqp://HOST:PORT or amqps://HOST:PORT.")
+    if scheme == "amqps" and tls is None:
+        tls = ssl.create_default_context()
+    where = rest.rstrip("/")
+    if not where.startswith("unix:") and ":" not in where.rpartition("]")[2]:
+        where = f"{where}:{PORTS[scheme]}"
+    try:
+        return Address.parse(where, tls)
+    except ValueError as error:
+        raise Misuse(f"{text!r} is not an address of a broker.", "Write amqp://HOST:PORT, or HOST:PORT.") from error

@@ -1,0 +1,88 @@
+"""How far a long operation on messages is: asked beside it on a second connection, and told on standard error.
+
+The broker answers PURGE, MOVE and REDRIVE only when all is done and synced. Meanwhile the totals of the queue tell how
+many messages have left it (docs/reference/management.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import click
+
+__all__ = ["Progress", "followed", "shown_on_terminal", "with_progress"]
+
+LOOK_SECONDS: Final = 1.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What an operation has done of what it was asked to do."""
+
+    done: int
+    wanted: int | None
+    """None: it is not known, because a selector chooses."""
+
+    @classmethod
+    def between(
+        cls, before: Mapping[str, object], now: Mapping[str, object], total: str, count: int | None, *, selects: bool
+    ) -> Progress:
+        """From two states of the queue; `total` names the total that the operation raises."""
+        waiting = _number(before, "ready") + _number(before, "scheduled")
+        wanted = None if selects else min(waiting, waiting if count is None else count)
+        return cls(max(_number(now, total) - _number(before, total), 0), wanted)
+
+    def sentence(self, verb: str) -> str:
+        """Such as `1,200 of 5,000 moved (24 %)`; `verb` is what happens to a message."""
+        if not self.wanted:
+            return f"{self.done:,} {verb}"
+        return f"{self.done:,} of {self.wanted:,} {verb} ({100 * self.done // self.wanted} %)"
+
+
+async def followed(
+    work: Awaitable[T],
+    look: Callable[[], Awaitable[Progress]],
+    show: Callable[[Progress], None],
+    seconds: float = LOOK_SECONDS,
+) -> T:
+    """The result of `work`; while it lasts, `show` what `look` finds, `seconds` apart."""
+    working = asyncio.ensure_future(work)
+    try:
+        while True:
+            done, _ = await asyncio.wait({working}, timeout=seconds)
+            if done:
+                return working.result()
+            show(await look())
+    finally:
+        working.cancel()
+
+
+def with_progress(verb: Callable[..., int]) -> Callable[..., int]:
+    """Add `--progress` to a verb."""
+    return click.option(
+        "--progress/--no-progress",
+        default=None,
+        help="Say on standard error each second how far it is. Default: only in a terminal.",
+    )(verb)
+
+
+def shown_on_terminal(verb: str) -> Callable[[Progress], None]:
+    """Writes progress to standard error: over the same line in a terminal, else line by line."""
+
+    def show(progress: Progress) -> None:
+        is_terminal = sys.stderr.isatty()
+        start, end = ("\r\x1b[K", "") if is_terminal else ("", "\n")
+        click.echo(f"{start}{progress.sentence(verb)}{end}", nl=False, err=True)
+
+    return show
+
+
+def _number(state: Mapping[str, object], key: str) -> int:
+    value = state.get(key)
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,191 @@
+"""`penstock send` and `penstock receive`: a client for a look and for scripts (docs/reference/command-line.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from penstock_api.failure import Failure, Misuse
+from penstock_cli.broker_options import BrokerAccess, on_clients
+from penstock_cli.output import with_output
+
+if TYPE_CHECKING:
+    from penstock_amqp.client.message_client import MessageClient
+    from penstock_amqp.types.values import Value
+
+__all__ = ["receive", "send"]
+
+AHEAD: Final = 100
+"""Messages that the broker may send before the next one is printed."""
+
+
+@click.command(short_help="Send messages to a queue or an exchange.")
+@click.argument("address")
+@click.argument("bodies", metavar="[BODY]...", nargs=-1)
+@click.option("--subject", help="Subject of the messages; an exchange routes by it, unless ADDRESS has a key.")
+@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="An application property.")
+@click.option("--durable/--not-durable", default=True, help="Whether they outlive the broker. Default: durable.")
+@click.option("--priority", type=click.IntRange(0, 9), default=4, show_default=True, help="Priority of the messages.")
+@click.option("--ttl", type=click.FloatRange(min=0.001), help="Seconds after which the messages expire.")
+@click.option("--id", "message_id", help="Message-id, for a single message.")
+@on_clients
+def send(
+    site: BrokerAccess,
+    *,
+    address: str,
+    bodies: tuple[str, ...],
+    subject: str | None,
+    properties: tuple[str, ...],
+    durable: bool,
+    priority: int,
+    ttl: float | None,
+    message_id: str | None,
+) -> int:
+    """Send each BODY as a text message to ADDRESS, a queue or EXCHANGE/KEY. Without any, each line of the input is one.
+
+    The command ends once the broker has accepted all of them. Exit code 1: it did not take one.
+
+    \b
+    Examples:
+      penstock send orders/eu.fr '{"id": 4711}' --property region=eu
+      tail -f orders.log | penstock send orders --broker amqps://main.shop.svc --ca-file ca.crt \\
+          --user ann --password-file password
+    """
+    from penstock_amqp.client.message_session import Sender
+    from penstock_amqp.messages.message_codec import Message, Properties, encode_message
+    from penstock_amqp.messages.message_head import Header
+    from penstock_cli.message_access import as_client
+
+    if message_id is not None and len(bodies) != 1:
+        raise Misuse("--id is for a single message.", "Give one BODY, or leave out --id.")
+    applied = _pairs(properties)
+    header = Header(durable=durable or None, priority=priority, ttl=None if ttl is None else round(ttl * 1000))
+
+    async def work(client: MessageClient) -> int:
+        sent = 0
+        async for body in _typed(bodies):
+            about = Properties(message_id=message_id, subject=subject)
+            await client.send(
+                encode_message(Message(header=header, properties=about, application_properties=applied, body=body))
+            )
+            sent += 1
+        return sent
+
+    click.echo(f"{as_client(site, Sender(address), work)} sent")
+    return 0
+
+
+@click.command(short_help="Receive messages from a queue or a subscription.")
+@click.argument("address")
+@click.option("--subscription", help="Receive from this shared durable subscription of the exchange ADDRESS.")
+@click.option("--count", type=click.IntRange(min=1), help="End after so many messages.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    show_default=True,
+    help="End when nothing has come for so many seconds.",
+)
+@click.option("--follow", is_flag=True, help="Wait for ever, until Ctrl-C.")
+@click.option("--browse", is_flag=True, help="Leave the messages in the queue.")
+@click.option("--selector", help="Only messages that match this JMS selector.")
+@with_output
+@on_clients
+def receive(
+    site: BrokerAccess,
+    *,
+    address: str,
+    subscription: str | None,
+    count: int | None,
+    wait: float,
+    follow: bool,
+    browse: bool,
+    selector: str | None,
+    as_json: bool,
+) -> int:
+    """Receive messages from ADDRESS, a queue or an exchange, print their bodies, and accept them.
+
+    A message is accepted after it was printed: one that was printed may come again, none is lost. Exit code 1: fewer
+    than --count messages came.
+
+    \b
+    Examples:
+      penstock receive invoices --count 1
+      penstock receive orders --subscription billing --follow --output json
+    """
+    from penstock_amqp.client.message_session import Subscriber
+    from penstock_cli.message_access import as_client
+    from penstock_cli.received_message import read_message
+
+    link = Subscriber(address=address, subscription=subscription, selector=selector, copies=browse)
+    pause = None if follow else wait
+
+    async def work(client: MessageClient) -> int:
+        received = 0
+        ahead = 0
+        while count is None or received < count:
+            if ahead == 0:
+                ahead = AHEAD if count is None else min(AHEAD, count - received)
+                client.ask_for(ahead)
+            encoded = await client.receive(pause)
+            if encoded is None:
+                break
+            found = read_message(encoded)
+            click.echo(json.dumps(found.document(), ensure_ascii=False) if as_json else found.line())
+            client.accept()
+            received, ahead = received + 1, ahead - 1
+        return received
+
+    try:
+        received = as_client(site, link, work)
+    except KeyboardInterrupt:
+        return 0
+    if count is not None and received < count:
+        raise Failure(
+            f"{received} of {count} messages came within {wait:g} s of each other.", "Wait for longer with --wait."
+        )
+    return 0
+
+
+def _pairs(texts: Iterable[str]) -> dict[str, Value]:
+    """NAME=VALUE as application properties; whole numbers are sent as numbers, so that selectors can compare them."""
+    found: dict[str, Value] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise Misuse(f"{text!r} is not a property.", "Write NAME=VALUE, such as --property region=eu.")
+        digits = value.removeprefix("-")
+        found[name] = int(value) if digits.isascii() and digits.isdigit() and len(digits) < 19 else value
+    return found
+
+
+async def _typed(bodies: Sequence[str]) -> AsyncIterator[str]:
+    """The bodies of the command line; without any, the lines of the input. Heartbeats go on while a line is awaited."""
+    for body in bodies:
+        yield body
+    while not bodies:
+        line = await _in_thread(sys.stdin.readline)
+        if not line:
+            return
+        yield line.rstrip("\r\n")
+
+
+def _in_thread(read: Callable[[], str]) -> Awaitable[str]:
+    """The result of a call that blocks. Its thread doesn't hold up the end of the program, unlike those of asyncio."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[str] = loop.create_future()
+
+    def work() -> None:
+        line = read()
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(answer.set_result, line)
+
+    threading.Thread(target=work, daemon=True).start()
+    return answer

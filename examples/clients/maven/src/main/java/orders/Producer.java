@@ -1,0 +1,21 @@
+package orders;
+
+import jakarta.jms.JMSContext;
+import jakarta.jms.JMSProducer;
+import jakarta.jms.Topic;
+
+/** Publishes to the exchange "orders". */
+final class Producer {
+    private Producer() {}
+
+    /** Durable messages, the default of JMS: when send returns, the message is on the broker's disk. */
+    static void publish(JMSContext context, int count, String key) {
+        // A key, such as eu.fr.paris, is a part of the address: "orders/eu.fr.paris".
+        Topic orders = context.createTopic(key == null ? "orders" : "orders/" + key);
+        JMSProducer producer = context.createProducer();
+        for (int number = 0; number < count; number++) {
+            producer.send(orders, "order " + number);
+        }
+        System.out.println(count + " accepted");
+    }
+}

@@ -1,0 +1,93 @@
+"""`penstock declare`, as a user types it, against a broker process; and the scripts of `penstock completion`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.broker_process import BrokerProcess
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as broker:
+        yield broker
+
+
+def penstock(broker: BrokerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "penstock_cli", *arguments, "--broker", broker.management]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def listed(broker: BrokerProcess, kind: str, key: str, name: str) -> dict[str, object]:
+    lines = penstock(broker, kind, "-o", "json").stdout.splitlines()
+    (found,) = [each for each in map(json.loads, lines) if each[key] == name]
+    return dict(found)
+
+
+def test_what_is_declared_is_there_and_the_second_time_nothing_changes(broker: BrokerProcess) -> None:
+    made = penstock(broker, "declare", "exchange", "orders", "--type", "Direct")
+    assert (made.returncode, made.stdout) == (0, "Exchange orders: Created\n"), made.stderr
+    assert penstock(broker, "declare", "exchange", "orders", "--type", "Direct").stdout.endswith(": Unchanged\n")
+    assert listed(broker, "exchanges", "name", "orders")["exchangeType"] == "Direct"
+    keys = ("--binding-key", "uk", "--binding-key", "eu", "--dead-letter", "dead", "--max-deliveries", "3")
+    made = penstock(broker, "declare", "subscription", "billing", "--exchange", "orders", *keys, "--max-bytes", "16Mi")
+    assert (made.returncode, made.stdout) == (0, "Subscription billing: Created\n"), made.stderr
+    found = listed(broker, "subscriptions", "subscriptionName", "billing")
+    assert (found["bindingKeys"], found["deadLetter"], found["sharing"]) == (["eu", "uk"], "dead", "Shared")
+    assert "owner" not in found or found["owner"] is None
+    own = penstock(broker, "declare", "subscription", "own", "--exchange", "orders", "--client-id", "c1", "--exclusive")
+    assert own.returncode == 0, own.stderr
+    found = listed(broker, "subscriptions", "subscriptionName", "own")
+    assert (found["scope"], found["clientId"], found["sharing"]) == ("Container", "c1", "Exclusive")
+    assert penstock(broker, "declare", "queue", "invoices", "--max-bytes", "1Mi").stdout == "Queue invoices: Created\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (["subscription", "x", "--exchange", "nowhere"], 1, "Reason: ExchangeNotFound"),
+        (["subscription", "x"], 2, "Missing option '--exchange'"),
+        (["queue", "x", "--max-bytes", "lots"], 2, "'lots' is not a size; write bytes, or a number with a unit"),
+        (["queue", "x", "--max-deliveries", "3"], 2, "--max-deliveries needs --dead-letter."),
+    ],
+)
+def test_what_can_not_be_declared_is_told(
+    broker: BrokerProcess, arguments: list[str], code: int, complaint: str
+) -> None:
+    said = penstock(broker, "declare", *arguments)
+    assert (said.returncode, complaint in said.stderr) == (code, True), said.stderr
+    assert "Traceback" not in said.stderr
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_verbs_and_options(tmp_path: Path) -> None:
+    """The script that the command prints, in a real bash, for a line that is typed in part."""
+    folder = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    script = """
+        source <(penstock completion bash)
+        COMP_WORDS=($1); COMP_CWORD=$2; _penstock_completion penstock; echo "${COMPREPLY[@]}"
+    """
+
+    def completed(line: str, at: int) -> list[str]:
+        command = ["bash", "-c", script, "bash", line, str(at)]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=True)
+        assert ran.stderr == ""
+        return ran.stdout.split()
+
+    assert completed("penstock sta", 1) == ["status"]
+    assert completed("penstock declare sub", 2) == ["subscription"]
+    assert completed("penstock status --output j", 3) == ["json"]
+
+
+@pytest.mark.parametrize(("shell", "word"), [("zsh", "#compdef penstock"), ("fish", "complete --no-files")])
+def test_other_shells_have_a_script_too(shell: str, word: str) -> None:
+    command = [sys.executable, "-m", "penstock_cli", "completion", shell]
+    assert word in subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout

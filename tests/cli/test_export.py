@@ -1,0 +1,187 @@
+"""`penstock export`: the manifests of a real broker declare what is there, and the broker adopts it unchanged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.broker_process import BrokerProcess
+from support.proton_client import Subscribed, connected, publish
+
+from penstock_api.management import ExchangeDeclaration, Owner, SubscriptionDeclaration
+from penstock_api.manifest_export import ResourcePlace, resource_name
+from penstock_cli.export import Found, exported
+from penstock_cli.up import declarations
+from penstock_cli.up.manifest_folder import read
+from penstock_cli.up.topology import declared
+
+SETTINGS: dict[str, object] = {"delivery": {"maxDeliveries": 4, "deadLetter": "dead"}, "autoCreate": True}
+BROKER = """
+apiVersion: penstock.dev/v1alpha1
+kind: Broker
+metadata: {name: main, namespace: shop}
+spec: {authentication: {anonymous: true}}
+"""
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "data", settings=SETTINGS) as process:
+        yield process
+
+
+def penstock(broker: BrokerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "penstock_cli", *arguments, "--broker", broker.management]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def fill(broker: BrokerProcess) -> None:
+    """A client's subscription with a message, one that a person declared, one of a client-id, and a volatile one."""
+    for line in (
+        "exchange Orders.V1 --type Topic",
+        "subscription fraud --exchange Orders.V1 --selector a>1 --max-bytes 16Mi --dead-letter graves",
+        "subscription Own.Name --exchange Orders.V1 --binding-key b.# --binding-key a --client-id c1 --exclusive",
+    ):
+        made = penstock(broker, "declare", *line.split())
+        assert made.returncode == 0, made.stderr
+    with connected(broker.url) as connection:
+        connection.create_receiver("Orders.V1/eu.#", name="billing", credit=0, options=Subscribed())
+        connection.create_receiver("Orders.V1", name="brief", credit=0, options=Subscribed(durable=False))
+        publish(connection.create_sender("Orders.V1/eu.fr"), ["waits"], properties={"a": 0})
+        said = penstock(broker, "export", "--namespace", "shop")
+        assert said.returncode == 0, said.stderr
+        assert said.stderr == "4 exported, 0 left out; 1 subscriptions end with their client\n"
+
+
+def manifests(broker: BrokerProcess) -> list[dict[str, Any]]:
+    said = penstock(broker, "export", "--namespace", "shop")
+    return list(yaml.safe_load_all(said.stdout))
+
+
+def test_the_manifests_say_what_is_there(broker: BrokerProcess) -> None:
+    fill(broker)
+    exchange, own, billing, fraud = manifests(broker)
+    common = {"brokerRef": {"name": "main"}, "exchangeRef": {"name": "orders-v1"}}
+    assert exchange["metadata"] == {"name": "orders-v1", "namespace": "shop"}
+    assert exchange["spec"] == {
+        "brokerRef": {"name": "main"},
+        "type": "Topic",
+        "exchangeName": "Orders.V1",
+        "persistence": "AsSent",
+    }
+    assert billing["spec"] == {
+        **common,
+        "bindingKeys": ["eu.#"],
+        "persistence": "AsSent",
+        "delivery": {"maxDeliveries": 4, "deadLetter": "dead"},
+    }
+    assert fraud["spec"] == {
+        **common,
+        "persistence": "AsSent",
+        "bindingKeys": ["#"],
+        "filter": {"selector": "a > 1"},
+        "limits": {"maxBytes": "16Mi", "overflow": "Reject"},
+        "delivery": {"deadLetter": "graves"},
+    }
+    assert own["metadata"]["name"] == "own-name"
+    assert own["spec"] == {
+        **common,
+        "subscriptionName": "Own.Name",
+        "scope": "Container",
+        "clientId": "c1",
+        "sharing": "Exclusive",
+        "bindingKeys": ["a", "b.#"],
+        "persistence": "AsSent",
+    }
+
+
+async def test_the_broker_adopts_what_they_declare_and_loses_nothing(broker: BrokerProcess, tmp_path: Path) -> None:
+    fill(broker)
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    (folder / "broker.yaml").write_text(BROKER)
+    (folder / "adopted.yaml").write_text(penstock(broker, "export", "--namespace", "shop").stdout)
+    before = {each["subscriptionName"]: each for each in states(broker)}
+    socket = Path(broker.management.removeprefix("unix:"))
+    lines = [str(line) for line in await declarations.declare(socket, declared(read(folder)), 60)]
+    assert lines == [
+        "Exchange shop/orders-v1: Adopted",
+        "Subscription shop/own-name: Adopted",
+        "Subscription shop/billing: Adopted",
+        "Subscription shop/fraud: Adopted",
+    ]
+    after = {each["subscriptionName"]: each for each in states(broker) if each["owner"] is not None}
+    assert set(after) == {"billing", "fraud", "Own.Name"}
+    for name, state in after.items():
+        for key in ("incarnation", "depth", "bindingKeys", "selector", "deadLetter", "enqueued"):
+            assert state[key] == before[name][key], (name, key)
+    assert after["billing"]["depth"] == 1
+    again = penstock(broker, "export")
+    assert (again.returncode, again.stdout) == (0, "")
+
+
+def states(broker: BrokerProcess) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in penstock(broker, "subscriptions", "--json").stdout.splitlines()]
+
+
+def test_what_no_resource_can_declare_is_left_out_with_the_reason() -> None:
+    owner = Owner(cluster_id="c", kind="Exchange", namespace="other", name="news", uid="u")
+    found = Found(
+        {
+            "events": ExchangeDeclaration(exchange_type="Topic", owner=owner),
+            "gone": ExchangeDeclaration(exchange_type="Fanout", unroutable="Alternate", alternate_exchange="events"),
+        },
+        (
+            SubscriptionDeclaration(subscription_name="a", exchange="events"),
+            SubscriptionDeclaration(subscription_name="b", exchange="gone"),
+            SubscriptionDeclaration(subscription_name="c", exchange="events", sharing="Exclusive", durable=False),
+        ),
+        ("subscription 'd'",),
+    )
+    export = exported(found, ResourcePlace("shop", "main"))
+    (manifest,) = export.manifests
+    assert manifest["spec"] == {
+        "brokerRef": {"name": "main"},
+        "exchangeRef": {"name": "news", "namespace": "other"},
+    }
+    assert export.left_out == [
+        "subscription 'd': its values fit no declaration.",
+        "exchange 'gone': Its alternate exchange 'events' has no resource beside it.",
+        "subscription 'b': Its exchange 'gone' is not exported.",
+        "subscription 'c': Subscription c: spec: an `Exclusive` `NonDurable` subscription ends with its link and can't "
+        "be declared.",
+    ]
+
+
+def test_what_every_broker_has_is_exported_only_where_it_is_needed() -> None:
+    topic = ExchangeDeclaration(exchange_type="Topic")
+    exchanges = {"amq.topic": topic, "amq.direct": ExchangeDeclaration(exchange_type="Direct")}
+    found = Found(exchanges, (SubscriptionDeclaration(subscription_name="a", exchange="amq.topic"),))
+    export = exported(found, ResourcePlace("shop", "main"))
+    assert [each["metadata"] for each in export.manifests] == [
+        {"name": "amq-topic", "namespace": "shop"},
+        {"name": "a", "namespace": "shop"},
+    ]
+    assert exported(Found(exchanges, ()), ResourcePlace("shop", "main")).manifests == []
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "resource"),
+    [
+        ("billing", set[str](), "billing"),
+        ("Billing.EU_1", set[str](), "billing-eu-1"),
+        ("billing", {"billing"}, "billing-2"),
+        ("billing", {"billing", "billing-2"}, "billing-3"),
+        ("4711", set[str](), "x-4711"),
+        ("…", set[str](), "unnamed"),
+        ("n" * 200, set[str](), "n" * 57),
+    ],
+)
+def test_names_of_resources(name: str, taken: set[str], resource: str) -> None:
+    assert resource_name(name, taken) == resource

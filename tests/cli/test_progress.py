@@ -1,0 +1,70 @@
+"""Progress of PURGE, MOVE and REDRIVE: what is told, when, and that it is asked beside the operation."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.broker_process import BrokerProcess
+from support.proton_client import connected, publish
+
+from penstock_cli.progress import Progress, followed
+
+
+@pytest.mark.parametrize(
+    ("now", "count", "selects", "sentence"),
+    [
+        ({"moved": 7}, None, False, "0 of 40 moved (0 %)"),
+        ({"moved": 17}, None, False, "10 of 40 moved (25 %)"),
+        ({"moved": 17}, 20, False, "10 of 20 moved (50 %)"),
+        ({"moved": 17}, 4000, False, "10 of 40 moved (25 %)"),
+        ({"moved": 17}, 20, True, "10 moved"),
+        ({}, None, False, "0 of 40 moved (0 %)"),
+    ],
+)
+def test_what_is_told(now: dict[str, object], count: int | None, selects: bool, sentence: str) -> None:
+    before: dict[str, object] = {"moved": 7, "ready": 30, "scheduled": 10, "inFlight": 5}
+    assert Progress.between(before, now, "moved", count, selects=selects).sentence("moved") == sentence
+
+
+async def test_progress_is_told_until_the_work_is_done() -> None:
+    told: list[int] = []
+    done = asyncio.Event()
+
+    async def look() -> Progress:
+        if len(told) == 2:
+            done.set()
+        return Progress(len(told), None)
+
+    async def work() -> str:
+        await done.wait()
+        return "done"
+
+    assert await followed(work(), look, lambda progress: told.append(progress.done), seconds=0.001) == "done"
+    assert told[:3] == [0, 1, 2]
+
+
+async def test_a_failure_of_the_work_is_its_own() -> None:
+    async def work() -> str:
+        raise ConnectionError("lost")
+
+    async def look() -> Progress:
+        return Progress(0, None)
+
+    with pytest.raises(ConnectionError, match="lost"):
+        await followed(work(), look, lambda _: None, seconds=10)
+
+
+def test_a_purge_tells_what_it_has_done(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        with connected(broker.url) as connection:
+            publish(connection.create_sender("many"), [str(n) for n in range(30)])
+        command = [sys.executable, "-m", "penstock_cli", "purge", "many", "--yes", "--broker", broker.management]
+        quiet = subprocess.run([*command, "--count", "10"], capture_output=True, text=True, timeout=300)
+        assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "10 dropped\n", "")
+        told = subprocess.run([*command, "--progress"], capture_output=True, text=True, timeout=300)
+        assert (told.returncode, told.stdout) == (0, "20 dropped\n")
+        assert told.stderr.splitlines()[-1] == "20 of 20 dropped (100 %)"

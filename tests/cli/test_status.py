@@ -1,0 +1,108 @@
+"""`penstock status` and the listings, as a user types them, against a broker process; and the report's sentences."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from observer.samples import a_subscription
+from support.broker_process import BrokerProcess
+from support.proton_client import Subscribed, connected, publish
+from support.resources import broker_state
+
+from penstock_cli.status_report import BrokerReport, report_lines
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker with one subscription `billing` on `orders`, in which two messages wait, and one consumer of another."""
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as broker:
+        with connected(broker.url) as connection:
+            connection.create_receiver("orders", name="billing", credit=0, options=Subscribed())
+            publish(connection.create_sender("orders"), ["one", "two"])
+        yield broker
+
+
+def penstock(broker: BrokerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "penstock_cli", *arguments, "--broker", broker.management]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def test_status_says_what_waits_for_nobody(broker: BrokerProcess) -> None:
+    said = penstock(broker, "status")
+    assert said.returncode == 0, said.stderr
+    assert "Durable work:  Ok\n" in said.stdout
+    assert "Subscriptions: 1, with 2 messages\n" in said.stdout
+    assert said.stdout.endswith("! Messages wait and nobody consumes: psub:durable:global:billing.\n")
+
+
+def test_status_can_be_a_check(broker: BrokerProcess) -> None:
+    assert penstock(broker, "status", "--check").returncode == 1
+
+
+def test_status_for_programs(broker: BrokerProcess) -> None:
+    found = json.loads(penstock(broker, "status", "--output", "json").stdout)
+    assert found["broker"]["durableWork"] == "Ok"
+    assert (found["messages"], found["unconsumed"]) == (2, ["psub:durable:global:billing"])
+
+
+def test_exchanges_are_listed_without_the_word_list(broker: BrokerProcess) -> None:
+    said = penstock(broker, "exchanges")
+    assert said.returncode == 0, said.stderr
+    heading, *rows = said.stdout.splitlines()
+    assert heading.split() == ["EXCHANGE", "TYPE", "SUBSCRIPTIONS", "RECEIVED", "UNROUTABLE", "MANAGED", "BY"]
+    assert [row.split() for row in rows if row.startswith("orders")] == [["orders", "Topic", "1", "2", "0", "-"]]
+
+
+def test_connections_are_listed(broker: BrokerProcess) -> None:
+    with connected(broker.url, container="till-7") as connection:
+        connection.create_sender("orders")
+        listed = [json.loads(line) for line in penstock(broker, "connections", "-o", "json").stdout.splitlines()]
+        (mine,) = [each for each in listed if each["containerId"] == "till-7"]
+        assert (mine["user"], mine["links"]) == ("anonymous", 1)
+        row = next(line for line in penstock(broker, "connections").stdout.splitlines() if "till-7" in line)
+        assert row.endswith(" UTC")
+
+
+def test_a_group_still_has_help() -> None:
+    command = [sys.executable, "-m", "penstock_cli", "subscriptions", "--help"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert "Usage: penstock subscriptions [OPTIONS] COMMAND" in said.stdout
+
+
+def test_a_healthy_broker_is_said_to_be_well() -> None:
+    busy = a_subscription(ready=5, depth=5, consumers=1)
+    idle = a_subscription("idle", consumers=0)
+    assert report_lines(BrokerReport(broker_state(), (busy, idle)))[-1] == "All is well."
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        (
+            {"durable_work": "Full"},
+            "Durable messages are refused: the log is Full. See runbooks/storage-refuses-work.md.",
+        ),
+        ({"storage_level": "High"}, "The volume is filling (High)."),
+        ({"memory_level": "HeldBack"}, "Messages take much of the memory (HeldBack): producers are slowed down."),
+    ],
+)
+def test_what_the_broker_lacks_is_said_first(changed: dict[str, object], sentence: str) -> None:
+    waiting = a_subscription(ready=1, depth=1, consumers=0)
+    report = BrokerReport(broker_state(**changed), (waiting,))
+    assert report.concerns()[0] == sentence
+    assert report.concerns()[1] == f"Messages wait and nobody consumes: {waiting.queue_name}."
+
+
+def test_of_many_subscriptions_the_deepest_are_named() -> None:
+    waiting = [a_subscription(f"s{n}", ready=n, depth=n, consumers=0) for n in range(1, 6)]
+    (sentence,) = BrokerReport(broker_state(), waiting).concerns()
+    assert sentence.endswith("s5, psub:durable:global:s4, psub:durable:global:s3 and 2 more.")
+
+
+def test_stranded_messages_are_named() -> None:
+    report = BrokerReport(broker_state(), (a_subscription(stranded=2, scheduled=2, depth=2, consumers=1),))
+    assert "can't go to their dead-letter or expiry destination: psub:" in report.concerns()[0]

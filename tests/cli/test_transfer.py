@@ -1,0 +1,173 @@
+"""`penstock send` and `penstock receive`, as a user types them, against a broker process: also with SCRAM and TLS."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from support.broker_process import BrokerProcess
+from support.certificates import Authority
+from support.proton_client import connected, publish, take
+
+from penstock_amqp.messages.message_codec import Message, encode_message
+from penstock_cli.received_message import read_message
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as broker:
+        yield broker
+
+
+def penstock(*arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "penstock_cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, input=typed)
+
+
+def test_what_is_sent_is_received(broker: BrokerProcess) -> None:
+    at = ("--broker", broker.url)
+    sent = penstock("send", "letters", "one", "two", "--subject", "s", "--property", "n=7", "--property", "r=eu", *at)
+    assert (sent.returncode, sent.stdout) == (0, "2 sent\n"), sent.stderr
+    first = penstock("receive", "letters", "--count", "1", "--selector", "n > 6 AND r = 'eu'", *at)
+    assert (first.returncode, first.stdout) == (0, "one\n"), first.stderr
+    second = json.loads(penstock("receive", "letters", "--count", "1", "-o", "json", *at).stdout)
+    assert second == {
+        "subject": "s",
+        "durable": True,
+        "priority": 4,
+        "deliveryCount": 0,
+        "applicationProperties": {"n": 7, "r": "eu"},
+        "body": "two",
+    }
+    nothing = penstock("receive", "letters", "--wait", "0.1", *at)
+    assert (nothing.returncode, nothing.stdout) == (0, "")
+
+
+def test_lines_of_the_input_are_sent_and_a_browser_leaves_them(broker: BrokerProcess) -> None:
+    at = ("--broker", broker.url)
+    assert penstock("send", "lines", *at, typed="a\nb\nc\n").stdout == "3 sent\n"
+    for _ in range(2):
+        assert penstock("receive", "lines", "--browse", "--count", "3", *at).stdout == "a\nb\nc\n"
+    few = penstock("receive", "lines", "--count", "4", "--wait", "0.2", *at)
+    assert (few.returncode, few.stdout) == (1, "a\nb\nc\n")
+    assert "3 of 4 messages came" in few.stderr
+
+
+def test_more_messages_than_are_asked_for_at_once(broker: BrokerProcess) -> None:
+    at = ("--broker", broker.url)
+    bodies = [str(number) for number in range(250)]
+    assert penstock("send", "many", *at, typed="\n".join(bodies)).stdout == "250 sent\n"
+    assert penstock("receive", "many", "--wait", "1", *at).stdout.split() == bodies
+
+
+def test_a_subscription_keeps_what_is_published_to_its_exchange(broker: BrokerProcess) -> None:
+    at = ("--broker", broker.url)
+    penstock("receive", "topic://news", "--subscription", "desk", "--wait", "0.1", *at)
+    assert penstock("send", "topic://news/eu", "fire", *at).stdout == "1 sent\n"
+    got = penstock("receive", "topic://news", "--subscription", "desk", "--count", "1", *at)
+    assert (got.returncode, got.stdout) == (0, "fire\n"), got.stderr
+
+
+def test_a_long_message_goes_in_parts(broker: BrokerProcess) -> None:
+    text = "x" * 300_000
+    assert penstock("send", "long", "--broker", broker.url, typed=text).returncode == 0
+    assert penstock("receive", "long", "--count", "1", "--broker", broker.url).stdout == f"{text}\n"
+
+
+def test_other_clients_understand_it(broker: BrokerProcess) -> None:
+    penstock("send", "foreign", "hello", "--id", "m1", "--priority", "7", "--broker", broker.url)
+    with connected(broker.url) as connection:
+        receiver = connection.create_receiver("foreign")
+        assert take(receiver, 1) == [("hello", 0)]
+        publish(connection.create_sender("foreign"), [17])
+    assert penstock("receive", "foreign", "--count", "1", "--broker", broker.url).stdout == "17\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (["send", "a", "b", "--property", "n"], 2, "'n' is not a property.\nWrite NAME=VALUE"),
+        (["send", "a", "b", "c", "--id", "m"], 2, "--id is for a single message."),
+        (["send", "a", "b", "--broker", "http://h:1"], 2, "'http://h:1' is not an address of a broker.\nWrite amqp://"),
+        (["send", "a", "b", "--broker", "amqp://h:x"], 2, "'amqp://h:x' is not an address of a broker."),
+        (
+            ["send", "a", "b", "--broker", "127.0.0.1:1"],
+            1,
+            "nothing listens there.\nCheck that it is running, and that",
+        ),
+    ],
+)
+def test_what_can_not_be_done_is_told(arguments: list[str], code: int, complaint: str) -> None:
+    said = penstock(*arguments)
+    assert (said.returncode, complaint in said.stderr) == (code, True), said.stderr
+    assert "Traceback" not in said.stderr
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker that lets in `ann` alone, by SCRAM without TLS, and by every mechanism with TLS. It makes no queues."""
+    folder = tmp_path_factory.mktemp("closed")
+    authority = Authority(folder)
+    issued = authority.issue("localhost")
+    authority.ca.rename(folder / "ca.crt")
+    tls = {"certificate": str(issued.certificate), "key": str(issued.key)}
+    listeners = [
+        {"name": "amqp", "address": "127.0.0.1:0", "saslMechanisms": ["SCRAM-SHA-256"]},
+        {"name": "amqps", "address": "localhost:0", "tls": tls},
+    ]
+    settings: dict[str, object] = {
+        "authentication": {"users": {"ann": "secret"}, "scramIterations": 4096},
+        "listeners": listeners,
+        "autoCreate": {"queues": {"names": ["q*"]}},
+    }
+    (folder / "password").write_text("secret\n")
+    (folder / "wrong").write_text("wrong\n")
+    with BrokerProcess(folder / "data", dev=False, listen=(), settings=settings) as broker:
+        yield broker
+
+
+def login(broker: BrokerProcess, password: str = "password") -> list[str]:
+    return ["--user", "ann", "--password-file", str(broker.data.parent / password)]
+
+
+def test_scram_lets_in_without_tls(closed: BrokerProcess) -> None:
+    sent = penstock("send", "q1", "one", "--broker", closed.url, *login(closed))
+    assert (sent.returncode, sent.stdout) == (0, "1 sent\n"), sent.stderr
+    wrong = penstock("send", "q1", "one", "--broker", closed.url, *login(closed, "wrong"))
+    assert (wrong.returncode, "the broker refused the login of ann" in wrong.stderr) == (1, True), wrong.stderr
+    nobody = penstock("send", "q1", "one", "--broker", closed.url)
+    assert (nobody.returncode, "the broker refused the login of anonymous" in nobody.stderr) == (1, True)
+
+
+def test_tls_wants_the_ca(closed: BrokerProcess) -> None:
+    port = closed.addresses["amqps"].rpartition(":")[2]
+    at = ("--broker", f"amqps://localhost:{port}")
+    ca = ("--ca-file", str(closed.data.parent / "ca.crt"))
+    sent = penstock("send", "q2", "one", *at, *ca, *login(closed))
+    assert (sent.returncode, sent.stdout) == (0, "1 sent\n"), sent.stderr
+    untrusted = penstock("send", "q2", "one", *at, *login(closed))
+    assert (untrusted.returncode, "its certificate is not trusted: " in untrusted.stderr) == (1, True)
+
+
+def test_a_refused_link_names_the_brokers_reason(closed: BrokerProcess) -> None:
+    said = penstock("receive", "nowhere", "--broker", closed.url, *login(closed))
+    assert said.returncode == 1
+    assert "the broker refuses: " in said.stderr
+    assert "Condition: amqp:not-found" in said.stderr
+
+
+def test_a_body_can_not_trick_a_terminal() -> None:
+    assert read_message(encode_message(Message(body="a\x1b[2Jb\nc"))).line() == "a [2Jb c"
+
+
+def test_data_sections_are_one_body() -> None:
+    encoded = bytes.fromhex("005375a003") + b"abc" + bytes.fromhex("005375a003") + b"def"
+    assert read_message(encoded).body == "abcdef"
+    assert read_message(bytes.fromhex("005375a002fffe")).body == "fffe"
+
+
+def test_what_is_no_message_is_shown_in_hexadecimal() -> None:
+    assert read_message(bytes.fromhex("00537f01")).body == "00537f01"
