@@ -107,7 +107,7 @@ def measured(printed: str) -> Measured:
 
 
 def compiled(source: Path = SOURCE) -> Path:
-    """The client, or another program, compiled anew if its source is newer. Raises SystemExit if there is no compiler."""
+    """The client, or another program, compiled anew if its source is newer. Raises SystemExit without a compiler."""
     program = BUILD / source.stem
     sources = [source, *source.parent.glob("*.h")]
     if program.exists() and program.stat().st_mtime > max(source.stat().st_mtime for source in sources):
@@ -140,7 +140,7 @@ def synced_echoes(file: Path, connections: int, seconds: float) -> dict[str, flo
     """How many messages of 1 KiB a second a server answers that does nothing but sync them, if each of `connections`
     clients waits for its answer before it sends the next: as `Measured.answers`. `file` is written, and removed.
     """
-    command = [compiled(ECHO), file, str(connections), str(seconds)]
+    command = [str(compiled(ECHO)), str(file), str(connections), str(seconds)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS)
     if ran.returncode:
         raise LoadFailed(ran.stderr.strip()[-500:])

@@ -1,8 +1,8 @@
 """`hack/bench sync`: producers that each wait for the accept of a durable message of 1 KiB before they send the next.
 
 What the disk allows is measured in the same round: if every producer waits, so many messages can at best be in one
-fdatasync, and nothing is accepted before it is over. So is what disk and sockets allow together: a server in C that does
-nothing but receive, sync and answer (sync_echo.c).
+fdatasync, and nothing is accepted before it is over. So is what disk and sockets allow together: a server in C that
+does nothing but receive, sync and answer (sync_echo.c).
 """
 
 from __future__ import annotations

@@ -61,11 +61,14 @@ class _NoPart:
         raise EndpointFreed(f"The connection is freed: {name} can't be used any more.")
 
 
+_NO_PART: Final[Any] = _NoPart()
+
+
 def _freed(*_: object) -> NoReturn:
     raise EndpointFreed("The connection is freed: nothing can be read or sent any more.")
 
 
-_NO_PART: Final[Any] = _NoPart()
+_FREED: Final[Any] = _freed
 MANY_LINKS: Final = 200
 """To free so many takes half a millisecond."""
 
@@ -215,7 +218,7 @@ class Endpoint:
         self._engine.free()
         self._engine = self._settlement = self._replies = self._outgoing = self._flows = self._input = _NO_PART
         self._withdrawals = _NO_PART
-        self.receive = self.accept = self.output = _freed
+        self.receive = self.accept = self.output = _FREED
         release = self._connection.let_go()
         if later is not None and (takes_long or always):
             later(release)

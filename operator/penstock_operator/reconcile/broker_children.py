@@ -206,8 +206,8 @@ async def apply_children(
     now: datetime,
 ) -> None:
     """Apply the children in this order, apart from those that are as they were after they were applied last, and delete
-    those that are not wanted any more: what a choice of the spec needed that was taken back, and a lag schedule, unless a
-    run of it is under way. Updates `observed`.
+    those that are not wanted any more: what a choice of the spec needed that was taken back, and a lag schedule, unless
+    a run of it is under way. Updates `observed`.
 
     Raises:
         KubeError: the API server refused.

@@ -1,6 +1,7 @@
 """What tasks beside the reconcile of a Broker have found out about it, and what it lets them know.
 
-Source: docs/decisions/054-owner-mark.md (orphans), docs/decisions/070-observer-tokens.md, docs/decisions/097-outages.md.
+Source: docs/decisions/054-owner-mark.md (orphans), docs/decisions/070-observer-tokens.md,
+docs/decisions/097-outages.md.
 """
 
 from __future__ import annotations

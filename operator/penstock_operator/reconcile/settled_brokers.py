@@ -69,7 +69,9 @@ class SettledBrokers:
         """
         about = view.broker.metadata
         trimmed = replace(view, stateful_set=_status_of(view.stateful_set), pod=_status_of(view.pod))
-        self._settled[key] = _Settled(view.now, about.uid, about.generation, about.annotations, scopes, absent, namespaces, trimmed)
+        self._settled[key] = _Settled(
+            view.now, about.uid, about.generation, about.annotations, scopes, absent, namespaces, trimmed
+        )
 
     def view(self, key: ResourceKey, broker: Broker, scopes: bool | None, now: datetime) -> BrokerReportView | None:
         """What was found then, if nobody has touched the Broker since and its turn has not come; else None."""

@@ -120,7 +120,7 @@ def test_a_child_in_another_namespace_names_that_of_its_broker() -> None:
     labels = {"penstock.dev/broker": "main", "penstock.dev/broker-namespace": "hub"}
     owner = {"kind": "Exchange", "name": "orders", "uid": "u1"}
     about = {"name": "hub.main-ca", "namespace": "shop", "resourceVersion": "3", "labels": labels}
-    trust = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**about, "ownerReferences": [owner]}}
+    trust: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**about, "ownerReferences": [owner]}}
     assert ChildVersions().see(trust) == ResourceKey("Broker", "hub", "main")
 
 

@@ -46,7 +46,10 @@ def view_of(made: Broker) -> BrokerReportView:
 
 
 def is_due(
-    made: SettledBrokers, seconds: float, counts: tuple[int, int] = (2, 5), namespaces: frozenset[str] = frozenset({"a"})
+    made: SettledBrokers,
+    seconds: float,
+    counts: tuple[int, int] = (2, 5),
+    namespaces: frozenset[str] = frozenset({"a"}),
 ) -> bool:
     return made.is_due(MAIN, broker(COUNTED), counts, namespaces, NOW + timedelta(seconds=seconds))
 
