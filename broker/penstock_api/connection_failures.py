@@ -36,6 +36,8 @@ def connection_failure(error: BaseException) -> str:
             return "no address is known for this name"
         case TimeoutError():
             return "nothing answered in time"
+        case OSError() if error.filename is not None and error.errno is not None:  # a file that the connection needs
+            return f"{error.filename} can't be read ({os.strerror(error.errno)})"
         case OSError() if error.errno in _WORDS:
             return _WORDS[error.errno]
         case OSError() if error.errno is not None:

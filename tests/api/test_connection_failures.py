@@ -21,6 +21,7 @@ PLAIN.reason = "WRONG_VERSION_NUMBER"
     [
         (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"), "nothing listens there"),
         (FileNotFoundError(errno.ENOENT, "No such file or directory"), "there is no such socket"),
+        (FileNotFoundError(errno.ENOENT, "x", "/ca.crt"), "/ca.crt can't be read (No such file or directory)"),
         (socket.gaierror(-2, "Name or service not known"), "no address is known for this name"),
         (TimeoutError(), "nothing answered in time"),
         (OSError(errno.EMFILE, "x"), "Too many open files"),

@@ -83,7 +83,7 @@ def test_every_condition_that_warns_is_on_the_page_of_the_operator() -> None:
     rows = [line for line in page.splitlines() if line.startswith("| ") and line.count("|") == 5]
     listed = {row.split("|")[2].strip().strip("`"): row for row in rows if row.split("|")[2].strip().startswith("`")}
     absent = {name for name, row in listed.items() if "the condition is absent" in row}
-    assert absent <= WARNINGS
+    assert absent - {"ServerCertificate"} <= WARNINGS  # True is good: it is absent for a certificate of the operator's
     assert WARNINGS - absent <= {"Lagging", "NodeLost"}
 
 

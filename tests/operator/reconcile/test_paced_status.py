@@ -71,7 +71,7 @@ def test_a_hundred_a_second_without_events_and_none_for_what_is_over_before_its_
         running.cancel()
 
     run_in_virtual_time(outage())
-    assert site.api.writes == {"Subscription": 82}
+    assert site.api.writes == {"Subscription": 402}
 
 
 def test_what_the_status_says_already_uses_up_nothing_of_the_rate() -> None:
