@@ -33,6 +33,8 @@ SUBSCRIPTIONS: Final = ("billing", "shipping-eu", "fraud")
 READY_SECONDS: Final = 600.0
 AMQPS: Final = 5671
 WARNING: Final = "The browser warns, because the certificate is signed by the Broker's own authority."
+CONNECTING: Final = "transport.connectTimeout=2000"
+"""The address of a deleted pod does not answer: docs/how-to/jms.md."""
 FAILOVER: Final = "failover.reconnectDelay=100&failover.useReconnectBackOff=false&failover.maxReconnectAttempts=-1"
 
 
@@ -93,7 +95,7 @@ class ClusterSite:
     def access(self, *, failover: bool) -> list[str]:
         """Options of the Java clients."""
         # The certificate names the Service; clients here come by its address.
-        amqps = f"amqps://{self._amqps}?transport.verifyHost=false"
+        amqps = f"amqps://{self._amqps}?transport.verifyHost=false&{CONNECTING}"
         prefetch = "jms.prefetchPolicy.all=100"
         uri = f"failover:({amqps})?{prefetch}&{FAILOVER}" if failover else f"{amqps}&{prefetch}"
         return ["--uri", uri, "--ca", str(self._ca)]

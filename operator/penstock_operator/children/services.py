@@ -1,7 +1,9 @@
 """The Services of a Broker, and the Service of an Exchange.
 
 They publish pods that are not ready (`publishNotReadyAddresses`): a client that reconnects finds the name while the pod
-starts. Source: docs/decisions/050-names-of-children.md, docs/decisions/051-broker-pods.md.
+starts, and new clients are served while the observer crash-loops. They also publish a pod that ends, for a moment
+longer than it has a network; what clients do about that is in docs/decisions/107-addresses-of-deleted-pods.md. Source:
+docs/decisions/050-names-of-children.md, docs/decisions/051-broker-pods.md.
 """
 
 from __future__ import annotations
