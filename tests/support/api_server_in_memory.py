@@ -92,7 +92,7 @@ class ApiServerInMemory:
     async def create(self, manifest: Manifest) -> Manifest:
         return manifest
 
-    async def delete(self, manifest: Manifest) -> None:
+    async def delete(self, manifest: Manifest, *, orphan: bool = False) -> None:
         self.deleted.append(_name(manifest))
         self.objects.pop(_name(manifest), None)
 

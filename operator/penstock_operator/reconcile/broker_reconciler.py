@@ -52,6 +52,7 @@ from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.decisions import Reach, Report
 from penstock_operator.plans.lag_service import is_member, lag_service
 from penstock_operator.plans.server_certificate import ServerCertificateView, certificate_obstacle
+from penstock_operator.plans.volume_growth import VolumesView, sizes_for_a_new_stateful_set
 from penstock_operator.reconcile.broker_children import (
     ObservedChildren,
     apply_child,
@@ -64,6 +65,7 @@ from penstock_operator.reconcile.broker_children import (
 from penstock_operator.reconcile.certificates_of_clients import certificate_view
 from penstock_operator.reconcile.shared_lag import SharedLag
 from penstock_operator.reconcile.tenant_trust import publish_trust
+from penstock_operator.reconcile.volumes import grow_volumes, observe_volumes
 from penstock_operator.settings import OperatorSettings
 
 __all__ = ["BrokerFindings", "BrokerReconciler"]
@@ -129,7 +131,8 @@ class BrokerReconciler:
         hosts = self._hosts(key, broker, observed)
         keys = self._credentials(key, broker, observed, hosts, now)
         certificate = certificate_view(broker, observed)
-        wanted = self._wanted(broker, pinned, keys, observed, hosts)
+        volumes = await self._volumes(broker, observed)
+        wanted = self._wanted(broker, pinned, keys, observed, hosts, volumes)
         taken_names, predecessor_children = foreign_children(broker, wanted, observed)
         unknown, unconfirmed = self._unknown_settings(broker, pinned, observed)
         knows_issuer = observed.issuer is not None or not cluster_issuer.is_wanted(broker)
@@ -140,6 +143,7 @@ class BrokerReconciler:
             await self.sessions.drop(broker.key)
         elif not taken_names and may_apply and not is_paused:
             await apply_children(self.kube, broker, wanted, observed, now)
+            volumes = await self._grow(broker, observed, volumes)
             await publish_trust(self.kube, broker, self._tenants(key, broker), _client_trust(keys, certificate))
             self._offer(key, broker, keys)
             await self._keep_session(key, broker, observed, keys)
@@ -158,6 +162,7 @@ class BrokerReconciler:
                 taken_names=taken_names,
                 predecessor_children=predecessor_children,
                 server_certificate=certificate_view(broker, observed),
+                volumes=volumes,
                 unknown_settings=unknown,
                 unconfirmed_settings=unconfirmed,
             )
@@ -183,7 +188,8 @@ class BrokerReconciler:
     def _pin(self, broker: Broker, observed: ObservedChildren) -> PinnedPods:
         """What the pods are made with, and the settings that this image knows: as its broker says now, or said last."""
         name = broker.metadata.name
-        pinned = pin(broker, observed.get("StatefulSet", name), self.settings.broker_image)
+        config_map = observed.get("ConfigMap", f"{name}-config")
+        pinned = pin(broker, observed.get("StatefulSet", name), self.settings.broker_image, config_map)
         session = self.sessions.get(broker.key)
         state = None if session is None or session.reach is not Reach.CONNECTED else session.state
         image = image_of(observed.get("Pod", f"{name}-0"))
@@ -200,9 +206,9 @@ class BrokerReconciler:
         as soon as the session connects.
         """
         stateful_set = observed.get("StatefulSet", broker.metadata.name)
-        if running_image(stateful_set) != pinned.image:
-            return (), ()
         running = observed.get("ConfigMap", f"{broker.metadata.name}-config")
+        if running_image(stateful_set, running) != pinned.image:
+            return (), ()
         found = unknown_settings(broker, pinned, running)
         if pinned.understood is not None:
             return found, ()
@@ -210,6 +216,24 @@ class BrokerReconciler:
         is_awaited = session is None or session.reach is Reach.UNREACHABLE
         serves = is_serving(observed.get("Pod", f"{broker.metadata.name}-0"))
         return (), found if serves and is_awaited else ()
+
+    async def _volumes(self, broker: Broker, observed: ObservedChildren) -> VolumesView | None:
+        stateful_set = observed.get("StatefulSet", broker.metadata.name)
+        serves = is_serving(observed.get("Pod", f"{broker.metadata.name}-0"))
+        return await observe_volumes(self.kube, broker, stateful_set, is_serving=serves)
+
+    async def _grow(
+        self, broker: Broker, observed: ObservedChildren, volumes: VolumesView | None
+    ) -> VolumesView | None:
+        """Let the volumes grow, once all children are applied: the ConfigMap then has the record of the StatefulSet."""
+        name = broker.metadata.name
+        if volumes is None:
+            return None
+        if volumes.template is None:
+            # The StatefulSet was made in this pass.
+            volumes = replace(volumes, template=sizes_for_a_new_stateful_set(volumes))
+        children = observed.get("StatefulSet", name), observed.get("ConfigMap", f"{name}-config")
+        return await grow_volumes(self.kube, broker, volumes, *children)
 
     def _tenants(self, key: ResourceKey, broker: Broker) -> Mapping[str, Exchange | Subscription]:
         """The other namespaces whose resources use the Broker."""
@@ -240,10 +264,12 @@ class BrokerReconciler:
         keys: Credentials,
         observed: ObservedChildren,
         hosts: tuple[str, ...],
+        volumes: VolumesView | None,
     ) -> list[Manifest]:
         """All children, in the order in which they are applied: what the pods mount comes before the pods."""
         issuer = observed.issuer
-        stateful_set, config_map = broker_stateful_set(broker, pinned, "" if issuer is None else issuer.issuer)
+        sizes = None if volumes is None else sizes_for_a_new_stateful_set(volumes)
+        stateful_set, config_map = broker_stateful_set(broker, pinned, "" if issuer is None else issuer.issuer, sizes)
         return [
             *credentials.manifests(broker, keys, _client_trust(keys, certificate_view(broker, observed))),
             *(_asked_of_cert_manager(broker, hosts) if observed.has_cert_manager else ()),
@@ -254,7 +280,7 @@ class BrokerReconciler:
             *network_policies(broker, self.settings.own_namespace),
             *disruption_budgets(broker),
             *page_account.manifests(broker),
-            stateful_set,
+            *([] if volumes is not None and volumes.is_leaving else [stateful_set]),
             *lag_job.manifests(broker, self.settings.lag_image, spark_installed=observed.spark_installed),
         ]
 
