@@ -98,7 +98,9 @@ def is_recorded(stateful_set: Manifest | None, config_map: Manifest | None) -> b
     """Whether the ConfigMap says of the pods all that the StatefulSet does, so that this one can be made again."""
     if stateful_set is None or config_map is None:
         return False
-    here, there = ([text_at(it, "metadata", "annotations", key) for key in _RECORD] for it in (stateful_set, config_map))
+    here, there = (
+        [text_at(it, "metadata", "annotations", key) for key in _RECORD] for it in (stateful_set, config_map)
+    )
     return here == there and running_image(stateful_set) == running_image(None, config_map)
 
 
