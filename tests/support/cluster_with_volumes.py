@@ -47,9 +47,8 @@ class ClusterWithVolumes(ApiServerInMemory):
         if made["kind"] == "PersistentVolumeClaim":
             result = self._resize(there, made)
         else:
-            if made["kind"] == "StatefulSet" and there is not None:
-                if there["spec"]["volumeClaimTemplates"] != made["spec"]["volumeClaimTemplates"]:
-                    raise KubeError(422, "updates to statefulset spec for fields other than ... are forbidden")
+            if made["kind"] == "StatefulSet" and _other_templates(there, made):
+                raise KubeError(422, "updates to statefulset spec for fields other than ... are forbidden")
             result = await ApiServerInMemory.apply(self, manifest)
             if made["kind"] == "StatefulSet":
                 kept = {"uid": f"uid-{self._version}"} if there is None else there["metadata"]
@@ -142,3 +141,8 @@ class ClusterWithVolumes(ApiServerInMemory):
         claim = self.objects["PersistentVolumeClaim", "shop", f"{volume}-main-0"]
         requests = (asked[volume]["resources"]["requests"], claim["spec"]["resources"]["requests"])
         return requests[0]["storage"], requests[1]["storage"], claim["status"]["capacity"]["storage"]
+
+
+def _other_templates(there: Any, made: Any) -> bool:
+    """Whether a StatefulSet that exists is to get other templates of claims."""
+    return there is not None and there["spec"]["volumeClaimTemplates"] != made["spec"]["volumeClaimTemplates"]

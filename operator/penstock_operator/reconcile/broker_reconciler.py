@@ -131,7 +131,7 @@ class BrokerReconciler:
         hosts = self._hosts(key, broker, observed)
         keys = self._credentials(key, broker, observed, hosts, now)
         certificate = certificate_view(broker, observed)
-        volumes = await self._volumes(broker, observed)
+        volumes = await observe_volumes(self.kube, broker, observed)
         wanted = self._wanted(broker, pinned, keys, observed, hosts, volumes)
         taken_names, predecessor_children = foreign_children(broker, wanted, observed)
         unknown, unconfirmed = self._unknown_settings(broker, pinned, observed)
@@ -143,7 +143,7 @@ class BrokerReconciler:
             await self.sessions.drop(broker.key)
         elif not taken_names and may_apply and not is_paused:
             await apply_children(self.kube, broker, wanted, observed, now)
-            volumes = await self._grow(broker, observed, volumes)
+            volumes = await grow_volumes(self.kube, broker, observed, volumes)
             await publish_trust(self.kube, broker, self._tenants(key, broker), _client_trust(keys, certificate))
             self._offer(key, broker, keys)
             await self._keep_session(key, broker, observed, keys)
@@ -216,24 +216,6 @@ class BrokerReconciler:
         is_awaited = session is None or session.reach is Reach.UNREACHABLE
         serves = is_serving(observed.get("Pod", f"{broker.metadata.name}-0"))
         return (), found if serves and is_awaited else ()
-
-    async def _volumes(self, broker: Broker, observed: ObservedChildren) -> VolumesView | None:
-        stateful_set = observed.get("StatefulSet", broker.metadata.name)
-        serves = is_serving(observed.get("Pod", f"{broker.metadata.name}-0"))
-        return await observe_volumes(self.kube, broker, stateful_set, is_serving=serves)
-
-    async def _grow(
-        self, broker: Broker, observed: ObservedChildren, volumes: VolumesView | None
-    ) -> VolumesView | None:
-        """Let the volumes grow, once all children are applied: the ConfigMap then has the record of the StatefulSet."""
-        name = broker.metadata.name
-        if volumes is None:
-            return None
-        if volumes.template is None:
-            # The StatefulSet was made in this pass.
-            volumes = replace(volumes, template=sizes_for_a_new_stateful_set(volumes))
-        children = observed.get("StatefulSet", name), observed.get("ConfigMap", f"{name}-config")
-        return await grow_volumes(self.kube, broker, volumes, *children)
 
     def _tenants(self, key: ResourceKey, broker: Broker) -> Mapping[str, Exchange | Subscription]:
         """The other namespaces whose resources use the Broker."""

@@ -23,6 +23,7 @@ from penstock_operator.children.volume_claims import (
 )
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError
 from penstock_operator.manifest import Manifest, dig
+from penstock_operator.plans.broker_health import is_serving
 from penstock_operator.plans.volume_growth import (
     Expansion,
     LookUpClass,
@@ -31,25 +32,27 @@ from penstock_operator.plans.volume_growth import (
     ResizeClaim,
     VolumesView,
     next_step,
+    sizes_for_a_new_stateful_set,
 )
+from penstock_operator.reconcile.broker_children import ObservedChildren
 
-__all__ = ["grow_volumes", "is_leaving", "observe_volumes"]
+__all__ = ["grow_volumes", "observe_volumes"]
 
 logger = logging.getLogger(__name__)
 
 
-async def observe_volumes(
-    kube: ApiServer, broker: Broker, stateful_set: Manifest | None, *, is_serving: bool
-) -> VolumesView | None:
+async def observe_volumes(kube: ApiServer, broker: Broker, observed: ObservedChildren) -> VolumesView | None:
     """The volumes, None if they need not be looked at: they had the sizes of the spec when they were read last, and
-    since then neither the spec nor the StatefulSet asks for others. `is_serving`: of the pod.
+    since then neither the spec nor the StatefulSet asks for others, and the pod serves.
 
     Raises:
         KubeError: the API server refused.
     """
+    stateful_set = observed.get("StatefulSet", broker.metadata.name)
+    serves = is_serving(observed.get("Pod", f"{broker.metadata.name}-0"))
     wanted, template = wanted_sizes(broker), template_sizes(stateful_set)
-    leaving = is_leaving(stateful_set)
-    if is_serving and not leaving and template is not None and are_same(template, wanted) and _had_them(broker, wanted):
+    leaving = dig(stateful_set, "metadata", "deletionTimestamp") is not None
+    if serves and not leaving and template is not None and are_same(template, wanted) and _had_them(broker, wanted):
         return None
     view = VolumesView(wanted=wanted, template=template, is_leaving=leaving)
     kind, namespace = API_RESOURCES["PersistentVolumeClaim"], broker.metadata.namespace
@@ -61,11 +64,6 @@ async def observe_volumes(
         return replace(view, may_read_claims=False)
     claims = {volume: claim for volume, claim in zip(VOLUMES, found, strict=True) if claim is not None}
     return replace(view, claims=claims)
-
-
-def is_leaving(stateful_set: Manifest | None) -> bool:
-    """Whether a StatefulSet is being deleted; what is applied to it then is lost."""
-    return dig(stateful_set, "metadata", "deletionTimestamp") is not None
 
 
 def _had_them(broker: Broker, wanted: Mapping[str, str]) -> bool:
@@ -82,14 +80,21 @@ def _had_them(broker: Broker, wanted: Mapping[str, str]) -> bool:
 
 
 async def grow_volumes(
-    kube: ApiServer, broker: Broker, view: VolumesView, stateful_set: Manifest | None, config_map: Manifest | None
-) -> VolumesView:
+    kube: ApiServer, broker: Broker, observed: ObservedChildren, view: VolumesView | None
+) -> VolumesView | None:
     """Do everything that can be done now, and return what is then known. What is waited for is done by a later pass.
+    The children must have been applied before: the ConfigMap then has the record of the StatefulSet.
 
     Raises:
         KubeError: the API server can't be reached, or something changed meanwhile.
     """
-    view = replace(view, is_recorded=is_recorded(stateful_set, config_map))
+    if view is None:
+        return None
+    name = broker.metadata.name
+    stateful_set, config_map = observed.get("StatefulSet", name), observed.get("ConfigMap", f"{name}-config")
+    # A StatefulSet that was not there before was made in this pass.
+    template = sizes_for_a_new_stateful_set(view)
+    view = replace(view, template=template, is_recorded=is_recorded(stateful_set, config_map))
     while not isinstance(step := next_step(view), NothingToGrow):
         try:
             view = await _done(kube, broker, view, step, stateful_set)

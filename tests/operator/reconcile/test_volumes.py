@@ -80,8 +80,9 @@ async def test_a_volume_grows_and_its_pod_goes_on() -> None:
     assert place.status["storage"]["data"] == {"requested": "20Gi", "capacity": "10Gi"}
     assert "deletionTimestamp" in place.api.objects[SET]["metadata"]
     assert place.retry is Retry.BACKOFF
+    leaving = place.api.objects[SET]["metadata"]["resourceVersion"]
     await place.run()
-    assert place.api.objects[SET]["metadata"]["uid"] == old, "what is being deleted is left alone"
+    assert place.api.objects[SET]["metadata"]["resourceVersion"] == leaving, "what is being deleted is left alone"
     place.api.releases_pods()
     place.image = "image:2"
     await place.run()
@@ -262,7 +263,7 @@ async def play(steps: list[tuple[str, Any]]) -> None:
             case "size" | "ledger":
                 place.storage["size" if verb == "size" else "ledgerSize"] = argument
             case "ends":
-                api.half_writes, api.ends_at = 0, argument
+                api.half_writes, api.ends_at = 0, int(argument)
             case "run":
                 try:
                     await place.run()
