@@ -64,7 +64,6 @@ CONTAINER = {"scope": "Container", "clientId": "c"}
 @pytest.mark.parametrize(
     ("kind", "before", "edit", "says"),
     [
-        pytest.param("Broker", {"storage": {"size": "1Gi"}}, {"storage": {"size": "2Gi"}}, "storage.size", id="size"),
         pytest.param("Broker", {}, {"storage": {"storageClassName": "fast"}}, "storageClassName", id="class-added"),
         pytest.param(
             "Broker",

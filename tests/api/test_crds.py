@@ -135,10 +135,15 @@ def test_the_schema_is_structural(plural: str) -> None:
     assert found == []
 
 
-def test_quantities_that_are_immutable_keep_both_rules() -> None:
+def test_a_size_can_be_set_back_and_the_storage_class_stays_without_advice_that_loses_messages() -> None:
     spec = version("brokers")["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    rules = [rule["rule"] for rule in spec["properties"]["storage"]["properties"]["size"]["x-kubernetes-validations"]]
-    assert rules == ["isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))", "self == oldSelf"]
+    storage = spec["properties"]["storage"]["properties"]
+    for size in ("size", "ledgerSize"):
+        rules = [rule["rule"] for rule in storage[size]["x-kubernetes-validations"]]
+        assert rules == ["isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))"]
+    (rule,) = storage["storageClassName"]["x-kubernetes-validations"]
+    assert rule["rule"] == "self == oldSelf"
+    assert "delete the resource and create it again" not in rule["message"]
 
 
 def fields(path: str, node: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

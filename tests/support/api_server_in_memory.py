@@ -118,7 +118,7 @@ class ApiServerInMemory:
         self.announced.append(manifest)
         return manifest
 
-    async def delete(self, manifest: Manifest) -> None:
+    async def delete(self, manifest: Manifest, *, orphan: bool = False) -> None:
         self.requests += 1
         self.deleted.append(_name(manifest))
         self.objects.pop(_name(manifest), None)

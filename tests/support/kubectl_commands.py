@@ -36,6 +36,8 @@ BUILTIN: Final = frozenset(
     "node",
     "pdb",
     "pv",
+    "pvc",
+    "storageclass",
     "volumeattachment",
     "resourcequota",
     "limitrange",
@@ -44,7 +46,7 @@ BUILTIN: Final = frozenset(
     "mutatingwebhookconfigurations",
 }
 WITH_VALUE: Final = frozenset(
-    {"-n", "--namespace", "-c", "-o", "-l", "--for", "--timeout", "--tail", "--since", "--as"}
+    {"-n", "--namespace", "-c", "-o", "-l", "--for", "--timeout", "--tail", "--since", "--as", "--type", "-p"}
 )
 CONDITION: Final = re.compile(r'@\.type=="(\w+)"')
 FILTER: Final = re.compile(r"\[[^\]]*\]")
@@ -160,7 +162,7 @@ def _of_resources(call: Kubectl, cluster: Cluster) -> Iterator[str]:
     if file.startswith("examples/"):
         if not (ROOT / file).exists():
             yield f"there is no file {file!r}"
-    elif call.verb in ("get", "describe", "wait", "annotate", "delete", "port-forward"):
+    elif call.verb in ("get", "describe", "wait", "annotate", "delete", "patch", "scale", "port-forward"):
         for kind in call.names[0].partition("/")[0].split(","):
             if kind not in BUILTIN and _plural(kind) is None:
                 yield f"there is no resource {kind!r}"

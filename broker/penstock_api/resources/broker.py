@@ -36,6 +36,8 @@ __all__ = [
     "Orphan",
     "PodOptions",
     "Storage",
+    "StorageStatus",
+    "VolumeStatus",
 ]
 
 NAME: Final = re.compile("[a-z]([-a-z0-9]{0,28}[a-z0-9])?")
@@ -61,24 +63,35 @@ class Resources(schema.Spec):
     """What the container may use at most."""
 
 
+_CLASS_STAYS: Final = (
+    "`storage.storageClassName` is immutable, and a Broker that is deleted and created again does not get its messages "
+    "back on another class; docs/how-to/grow-a-volume.md says how to move a volume"
+)
+
+
 class Storage(schema.Spec):
-    """The two volumes of each pod. Immutable, since a StatefulSet's claims are."""
+    """The two volumes of each pod. They can grow, and never shrink."""
 
     model_config = ConfigDict(
-        json_schema_extra=schema.validations(base.paired("storageClassName")),
+        json_schema_extra=schema.validations(
+            schema.cel("has(self.storageClassName) == has(oldSelf.storageClassName)", _CLASS_STAYS)
+        ),
     )
 
-    size: Annotated[
-        quantity.Quantity, Field(json_schema_extra=base.immutable("storage.size", quantity.IS_QUANTITY))
-    ] = "10Gi"
-    """Size of the volume `data`: messages and subscriptions."""
-    ledger_size: Annotated[
-        quantity.Quantity, Field(json_schema_extra=base.immutable("storage.ledgerSize", quantity.IS_QUANTITY))
-    ] = "2Gi"
-    """Size of the volume `ledger`: the history from which lag is computed."""
+    size: quantity.Quantity = "10Gi"
+    """Size of the volume `data`: messages and subscriptions. A larger one enlarges the volume without a restart, if its
+    storage class has `allowVolumeExpansion`; a smaller one is refused in the status, because no volume can shrink.
+    """
+    ledger_size: quantity.Quantity = "2Gi"
+    """Size of the volume `ledger`: the history from which lag is computed. It grows like `size`."""
     storage_class_name: (
         Annotated[
-            str, Field(min_length=1, max_length=253, json_schema_extra=base.immutable("storage.storageClassName"))
+            str,
+            Field(
+                min_length=1,
+                max_length=253,
+                json_schema_extra=schema.validations(schema.cel("self == oldSelf", _CLASS_STAYS)),
+            ),
         ]
         | None
     ) = None
@@ -282,6 +295,24 @@ class LagAnalysisStatus(base.Status):
     """How many of the expected broker pods this result covers, such as `1/1`."""
 
 
+class VolumeStatus(base.Status):
+    """The size of one volume."""
+
+    requested: Annotated[str, Field(max_length=32)] | None = None
+    """Size that its PersistentVolumeClaim asks for."""
+    capacity: Annotated[str, Field(max_length=32)] | None = None
+    """Size that it really has; absent until it is bound."""
+
+
+class StorageStatus(base.Status):
+    """The sizes of the volumes."""
+
+    data: VolumeStatus | None = None
+    """The volume `data`; absent until there is a claim."""
+    ledger: VolumeStatus | None = None
+    """The volume `ledger`; absent until there is a claim."""
+
+
 class BrokerStatus(base.CommonStatus):
     """Observed state of a Broker."""
 
@@ -307,6 +338,8 @@ class BrokerStatus(base.CommonStatus):
     """Exchanges declared by resources."""
     subscriptions: int | None = None
     """Subscriptions declared by resources."""
+    storage: StorageStatus | None = None
+    """The sizes of the volumes, as they were when a volume was made or grew."""
     orphans: Annotated[tuple[Orphan, ...], Field(max_length=50)] = ()
     """Entities whose resource is missing, at most fifty."""
     lag_analysis: LagAnalysisStatus | None = None

@@ -21,6 +21,9 @@ before the resources with our finalizer do, and the operator could no longer rem
 - apiGroups: [""] # is the node of a broker's pod lost? It is read only while that pod is not ready
   resources: [nodes]
   verbs: [get]
+- apiGroups: [storage.k8s.io] # can the volumes of a class grow? It is read only when they are to
+  resources: [storageclasses]
+  verbs: [get]
 - nonResourceURLs: [/.well-known/openid-configuration, /openid/v1/jwks] # what ServiceAccount tokens are signed with
   verbs: [get]
 {{- end -}}
@@ -30,9 +33,12 @@ What it may do with everything else, in the namespaces that it manages. No wild 
 one: it never lists or watches them.
 */}}
 {{- define "penstock-operator.rules" -}}
-- apiGroups: [apps]
+- apiGroups: [apps] # delete: without its pods, to make it again with larger claims
   resources: [statefulsets]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""] # patch: volumes that grow
+  resources: [persistentvolumeclaims]
+  verbs: [get, patch]
 - apiGroups: [""]
   resources: [services, configmaps]
   verbs: [get, list, watch, create, patch, delete]

@@ -185,7 +185,7 @@ def digest(rendered: str) -> str:
     return hashlib.sha256(rendered.encode()).hexdigest()[:16]
 
 
-def config_map(broker: Broker, rendered: str) -> Manifest:
+def config_map(broker: Broker, rendered: str, annotations: Manifest | None = None) -> Manifest:
     """The ConfigMap `<broker>-config`: the settings file, and the permissions file if the spec has permissions."""
     data: Manifest = {FILE: rendered}
     if broker.spec.permissions is not None:
@@ -194,6 +194,6 @@ def config_map(broker: Broker, rendered: str) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": child_metadata(broker, broker, f"{broker.metadata.name}-config"),
+        "metadata": child_metadata(broker, broker, f"{broker.metadata.name}-config", annotations),
         "data": data,
     }

@@ -44,6 +44,7 @@ API_RESOURCES: Final[dict[str, ApiResource]] = {
         ApiResource("v1", "Event", "events"),
         ApiResource("v1", "Namespace", "namespaces", namespaced=False),
         ApiResource("v1", "Node", "nodes", namespaced=False),
+        ApiResource("v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
         ApiResource("v1", "Pod", "pods"),
         ApiResource("v1", "Secret", "secrets"),
         ApiResource("v1", "Service", "services"),
@@ -56,6 +57,7 @@ API_RESOURCES: Final[dict[str, ApiResource]] = {
         ApiResource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
         ApiResource("sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication", "scheduledsparkapplications"),
         ApiResource("sparkoperator.k8s.io/v1beta2", "SparkApplication", "sparkapplications"),
+        ApiResource("storage.k8s.io/v1", "StorageClass", "storageclasses", namespaced=False),
     )
 }
 
@@ -94,8 +96,8 @@ class ApiServer(Protocol):
         """Create an object that is never updated, such as an Event."""
         ...
 
-    async def delete(self, manifest: Manifest) -> None:
-        """Delete the object with this name and uid; no error if it does not exist."""
+    async def delete(self, manifest: Manifest, *, orphan: bool = False) -> None:
+        """Delete the object with this name and uid; no error if it does not exist. `orphan`: what it owns stays."""
         ...
 
     async def document(self, path: str) -> Manifest | None:

@@ -138,10 +138,11 @@ class HttpApiServer:
             await self._request("POST", api_resource_of(manifest).path(str(about["namespace"])), body=manifest)
         )
 
-    async def delete(self, manifest: Manifest) -> None:
-        """Delete the object with this name and uid; no error if it does not exist."""
+    async def delete(self, manifest: Manifest, *, orphan: bool = False) -> None:
+        """Delete the object with this name and uid; no error if it does not exist. `orphan`: what it owns stays."""
         about = cast(Manifest, manifest["metadata"])
-        body = {"preconditions": {"uid": about["uid"]}, "propagationPolicy": "Background"}
+        policy = "Orphan" if orphan else "Background"
+        body = {"preconditions": {"uid": about["uid"]}, "propagationPolicy": policy}
         path = api_resource_of(manifest).path(str(about["namespace"]), str(about["name"]))
         await self._request("DELETE", path, body=body, missing_ok=True)
 

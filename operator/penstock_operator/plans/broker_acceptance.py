@@ -13,6 +13,7 @@ from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.refusals import not_applied
 from penstock_operator.plans.server_certificate import certificate_obstacle
+from penstock_operator.plans.volume_report import volume_obstacle
 
 __all__ = ["accepted"]
 
@@ -58,7 +59,7 @@ def accepted(view: BrokerReportView) -> StatusCondition:
             "these paths, or set `issuer` and `keysConfigMapRef`."
         )
         return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.CLUSTER_ISSUER_UNKNOWN, message)
-    obstacle = certificate_obstacle(view.server_certificate)
+    obstacle = certificate_obstacle(view.server_certificate) or volume_obstacle(view.broker, view.volumes)
     if obstacle is not None:
         return obstacle
     if view.unknown_settings:

@@ -17,6 +17,7 @@ from penstock_operator.plans.decisions import Reach, Report, Retry
 from penstock_operator.plans.node_loss import node_lost
 from penstock_operator.plans.server_certificate import certificate_obstacle, server_certificate
 from penstock_operator.plans.storage_condition import storage_filling
+from penstock_operator.plans.volume_report import storage_resizing, storage_sizes
 
 __all__ = ["report_broker"]
 
@@ -36,6 +37,7 @@ def report_broker(view: BrokerReportView) -> Report:
     waits = available.status is not ConditionStatus.TRUE and available.reason != ConditionReason.SCALED_TO_ZERO
     missing = view.users_missing or view.client_ca_missing or view.token_keys_missing or view.issuer_unknown
     missing = missing or certificate_obstacle(view.server_certificate) is not None
+    waits = waits or storage_resizing(view.broker, view.volumes) is not None
     obstructed = view.predecessor_children or view.unconfirmed_settings or view.refusal is not None
     retry = Retry.BACKOFF if waits or missing or obstructed else Retry.RESYNC
     return Report((*ready, *further), _details(view), retry)
@@ -47,6 +49,7 @@ def _further(view: BrokerReportView) -> tuple[StatusCondition | None, ...]:
     return (
         broker_health.storage(view),
         None if connected_state is None else storage_filling(connected_state),
+        storage_resizing(view.broker, view.volumes),
         _version_aligned(view),
         _insecure_plain(view),
         None if connected_state is None else broker_health.contested(connected_state),
@@ -106,6 +109,9 @@ def _details(view: BrokerReportView) -> Manifest:
         "exchanges": view.exchanges,
         "subscriptions": view.subscriptions,
     }
+    sizes = storage_sizes(view.broker, view.volumes)
+    if sizes is not None:
+        details["storage"] = sizes
     if view.external_address is not None:
         details["externalAddress"] = view.external_address
     if view.state is not None:

@@ -14,6 +14,7 @@ from penstock_operator.plans.lag_schedule import ScheduleView, SharedJobView
 from penstock_operator.plans.lag_service import LagService
 from penstock_operator.plans.refusals import Refusal
 from penstock_operator.plans.server_certificate import ServerCertificateView
+from penstock_operator.plans.volume_growth import VolumesView
 
 __all__ = ["BrokerReportView"]
 
@@ -50,6 +51,8 @@ class BrokerReportView:
     """Whether the operator was allowed to look at the node."""
     server_certificate: ServerCertificateView | None = None
     """The certificate of the listeners; None if it is the operator's."""
+    volumes: VolumesView | None = None
+    """The volumes; None if they need not be looked at, since they had the sizes of the spec."""
     external_address: str | None = None
     """The URL for clients outside the cluster."""
     pinned: PinnedPods

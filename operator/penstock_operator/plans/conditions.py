@@ -165,6 +165,16 @@ class ConditionReason(StrEnum):
     # StorageFilling
     STORAGE_HIGH = "StorageHigh"
     STORAGE_CRITICAL = "StorageCritical"
+    # Why a Broker whose volumes are to have another size is not accepted
+    SHRINK_REFUSED = "ShrinkRefused"
+    EXPANSION_NOT_ALLOWED = "ExpansionNotAllowed"
+    EXPANSION_REFUSED = "ExpansionRefused"
+    # StorageResizing
+    EXPANSION_PENDING = "ExpansionPending"
+    FILE_SYSTEM_RESIZE_PENDING = "FileSystemResizePending"
+    EXPANSION_FAILED = "ExpansionFailed"
+    CLAIM_NOT_BOUND = "ClaimNotBound"
+    STATEFUL_SET_REPLACED = "StatefulSetReplaced"
     # ContainersContested, InsecurePlain
     TAKEOVERS_REPEATED = "TakeoversRepeated"
     TAKEOVERS_ENDED = "TakeoversEnded"
@@ -213,6 +223,9 @@ NEEDS_A_PERSON: Final[frozenset[str]] = frozenset(
         ConditionReason.OPERATOR_NOT_ALLOWED,
         ConditionReason.FIELD_IMMUTABLE,
         ConditionReason.REFUSED_BY_API_SERVER,
+        ConditionReason.SHRINK_REFUSED,
+        ConditionReason.EXPANSION_NOT_ALLOWED,
+        ConditionReason.EXPANSION_REFUSED,
         BrokerReason.EXCLUSIVITY_MISMATCH.value,
         BrokerReason.MANAGED.value,
         BrokerReason.INVALID_SELECTOR.value,

@@ -31,7 +31,8 @@ _LEVELS: Final = {
 
 _CURE: Final = (
     "Let their consumers work, give them `limits.maxBytes` with an `overflow` if they may lose messages, have "
-    "subscriptions that clients left behind end by `delivery.idleExpirySeconds` of the Broker, or enlarge the volume."
+    "subscriptions that clients left behind end by `delivery.idleExpirySeconds` of the Broker, or enlarge the volume "
+    "(docs/how-to/grow-a-volume.md)."
 )
 
 

@@ -57,6 +57,7 @@ from penstock_operator.plans.decisions import Reach, Report, Retry
 from penstock_operator.plans.lag_service import is_member, lag_service
 from penstock_operator.plans.refusals import Refusal
 from penstock_operator.plans.server_certificate import ServerCertificateView, certificate_obstacle
+from penstock_operator.plans.volume_growth import VolumesView, sizes_for_a_new_stateful_set
 from penstock_operator.reconcile.broker_children import (
     ObservedChildren,
     absent_for_good,
@@ -73,6 +74,7 @@ from penstock_operator.reconcile.cluster_facts import ClusterFacts
 from penstock_operator.reconcile.settled_brokers import SettledBrokers
 from penstock_operator.reconcile.shared_lag import SharedLag
 from penstock_operator.reconcile.tenant_trust import publish_trust
+from penstock_operator.reconcile.volumes import grow_volumes, observe_volumes
 from penstock_operator.settings import OperatorSettings
 
 __all__ = ["BrokerFindings", "BrokerReconciler"]
@@ -163,7 +165,8 @@ class BrokerReconciler:
         hosts = self._hosts(key, broker, observed)
         keys = self._credentials(key, broker, observed, hosts, now)
         certificate = certificate_view(broker, observed)
-        wanted = self._wanted(broker, pinned, keys, observed, hosts)
+        volumes = await observe_volumes(self.kube, broker, observed)
+        wanted = self._wanted(broker, pinned, keys, observed, hosts, volumes)
         taken_names, predecessor_children = foreign_children(broker, wanted, observed)
         unknown, unconfirmed = self._unknown_settings(broker, pinned, observed)
         knows_issuer = observed.issuer is not None or not cluster_issuer.is_wanted(broker)
@@ -182,6 +185,7 @@ class BrokerReconciler:
                 if child["kind"] == "Certificate":  # What the others may be waiting for.
                     await apply_child(self.kube, self.children, child, observed, now)
         if is_applied:
+            volumes = await grow_volumes(self.kube, broker, observed, volumes)
             await publish_trust(self.kube, broker, self._tenants(key, broker), _client_trust(keys, certificate))
             self._offer(key, broker, keys)
         if is_applied or (is_open and self.sessions.get(broker.key) is None):
@@ -197,6 +201,7 @@ class BrokerReconciler:
                 taken_names=taken_names,
                 predecessor_children=predecessor_children,
                 server_certificate=certificate_view(broker, observed),
+                volumes=volumes,
                 unknown_settings=unknown,
                 unconfirmed_settings=unconfirmed,
                 refusal=refusal,
@@ -260,7 +265,8 @@ class BrokerReconciler:
     def _pin(self, broker: Broker, observed: ObservedChildren) -> PinnedPods:
         """What the pods are made with, and the settings that this image knows: as its broker says now, or said last."""
         name = broker.metadata.name
-        pinned = pin(broker, observed.get("StatefulSet", name), self.settings.broker_image)
+        config_map = observed.get("ConfigMap", f"{name}-config")
+        pinned = pin(broker, observed.get("StatefulSet", name), self.settings.broker_image, config_map)
         session = self.sessions.get(broker.key)
         state = None if session is None or session.reach is not Reach.CONNECTED else session.state
         image = image_of(observed.get("Pod", f"{name}-0"))
@@ -277,9 +283,9 @@ class BrokerReconciler:
         as soon as the session connects.
         """
         stateful_set = observed.get("StatefulSet", broker.metadata.name)
-        if running_image(stateful_set) != pinned.image:
-            return (), ()
         running = observed.get("ConfigMap", f"{broker.metadata.name}-config")
+        if running_image(stateful_set, running) != pinned.image:
+            return (), ()
         found = unknown_settings(broker, pinned, running)
         if pinned.understood is not None:
             return found, ()
@@ -317,10 +323,12 @@ class BrokerReconciler:
         keys: Credentials,
         observed: ObservedChildren,
         hosts: tuple[str, ...],
+        volumes: VolumesView | None,
     ) -> list[Manifest]:
         """All children, in the order in which they are applied: what the pods mount comes before the pods."""
         issuer = observed.issuer
-        stateful_set, config_map = broker_stateful_set(broker, pinned, "" if issuer is None else issuer.issuer)
+        sizes = None if volumes is None else sizes_for_a_new_stateful_set(volumes)
+        stateful_set, config_map = broker_stateful_set(broker, pinned, "" if issuer is None else issuer.issuer, sizes)
         return [
             *credentials.manifests(broker, keys, _client_trust(keys, certificate_view(broker, observed))),
             *(_asked_of_cert_manager(broker, hosts) if observed.has_cert_manager else ()),
@@ -331,7 +339,7 @@ class BrokerReconciler:
             *network_policies(broker, self.settings.own_namespace),
             *disruption_budgets(broker),
             *page_account.manifests(broker),
-            stateful_set,
+            *([] if volumes is not None and volumes.is_leaving else [stateful_set]),
             *lag_job.manifests(broker, self.settings.lag_image, spark_installed=observed.spark_installed),
         ]
 

@@ -315,3 +315,24 @@ def test_a_revision_is_kept_with_its_image_only(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_unreadable_revision_is_the_newest() -> None:
     assert pin(broker(), observed("r/broker:1", "r/broker:1", "what?"), "x").revision == LATEST
+
+
+def test_the_record_outlives_the_stateful_set() -> None:
+    """While the StatefulSet of a growing volume is made again, another release must not change the pod."""
+    known = PinnedPods("r/broker:1", "r/broker:1", 1, frozenset({"settings.announce"}))
+    made_before, config_map = broker_stateful_set(broker(), known)
+    assert stateful_set.is_recorded(made_before, config_map)
+    assert pin(broker(), None, "r/broker:2", config_map) == known
+    assert pin(broker(image="mine:7"), None, "r/broker:2", config_map) == PinnedPods("mine:7", "r/broker:1", LATEST)
+    of_another: Any = broker_stateful_set(broker(metadata={"uid": "uid-before"}), known)[1]
+    assert pin(broker(), None, "r/broker:2", of_another) == pin(broker(), None, "r/broker:2")
+    later: Any = broker_stateful_set(broker(), PinnedPods("r/broker:1", "r/broker:2", 1))[0]
+    of_other_image: Any = broker_stateful_set(broker(), PinnedPods("mine:7", "r/broker:1", 1, known.understood))[0]
+    assert not stateful_set.is_recorded(later, config_map)
+    assert not stateful_set.is_recorded(of_other_image, config_map)
+    assert not stateful_set.is_recorded(made_before, None)
+
+
+def test_a_stateful_set_keeps_the_sizes_that_it_has() -> None:
+    kept: Any = broker_stateful_set(broker(storage={"size": "20Gi"}), PINNED, "", {"data": "10Gi", "ledger": "1Gi"})[0]
+    assert kept["spec"]["volumeClaimTemplates"] == [claim("data", "10Gi"), claim("ledger", "1Gi")]
