@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from e2e import jms_tool, local_demo
@@ -48,10 +49,8 @@ def replace_pod(team: Team) -> None:
 
     def serves() -> bool:
         pod = team.kube.get("pod", "main-0")
-        statuses = pick(pod, "status", "containerStatuses")
-        ready = isinstance(statuses, list) and any(
-            pick(each, "name") == "broker" and pick(each, "ready") for each in statuses
-        )
+        statuses = cast("list[Any]", pick(pod, "status", "containerStatuses") or [])
+        ready = any(pick(each, "name") == "broker" and pick(each, "ready") for each in statuses)
         return pick(pod, "metadata", "uid") not in (None, before) and ready
 
     wait_for("the pod's successor to serve", serves, 5 * MINUTE)
