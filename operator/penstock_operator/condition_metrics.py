@@ -34,6 +34,7 @@ WARNINGS: Final = frozenset(
         "ReconciliationPaused",
         "Stalled",
         "StorageFilling",
+        "StorageResizing",
     }
 )
 """Conditions that mean trouble if they are True; the others do if they are not."""
