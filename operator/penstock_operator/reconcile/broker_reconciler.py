@@ -11,16 +11,10 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import assert_never
 
-from penstock_api.management import Owner
-from penstock_api.observer_tokens import FULL_TOKEN
 from penstock_api.resources import Broker, Exchange, Subscription
 from penstock_operator import names
-from penstock_operator.brokers.accepted_tokens import AcceptedTokens
-from penstock_operator.brokers.management import ManagementAccess
-from penstock_operator.brokers.observer_client import ObserverAccess
-from penstock_operator.brokers.sessions import BrokerSessions, SessionChange
+from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.children import cluster_issuer, credentials, lag_job, page_account, server_certificate
 from penstock_operator.children.credentials import SECRETS, Credentials
 from penstock_operator.children.disruption_budget import disruption_budgets
@@ -32,7 +26,6 @@ from penstock_operator.children.external_service import (
 )
 from penstock_operator.children.lag_schedules import KINDS
 from penstock_operator.children.network_policy import network_policies
-from penstock_operator.children.scale_secret import ScaleAccess
 from penstock_operator.children.services import broker_services
 from penstock_operator.children.shared_lag_job import BrokerName, Member
 from penstock_operator.children.stateful_set import (
@@ -47,8 +40,7 @@ from penstock_operator.children.tenant_trust import tenants
 from penstock_operator.cluster.api_server import ApiServer, KubeError
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.cluster.child_versions import ChildVersions
-from penstock_operator.manifest import Manifest, dig, text_at
-from penstock_operator.plans import outage
+from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans.broker_health import is_serving
 from penstock_operator.plans.broker_report import report_broker
 from penstock_operator.plans.broker_view import BrokerReportView
@@ -68,6 +60,7 @@ from penstock_operator.reconcile.broker_children import (
     own_schedule,
     token_keys_config_maps,
 )
+from penstock_operator.reconcile.broker_connections import BrokerConnections
 from penstock_operator.reconcile.broker_findings import BrokerFindings
 from penstock_operator.reconcile.certificates_of_clients import certificate_view
 from penstock_operator.reconcile.cluster_facts import ClusterFacts
@@ -103,10 +96,14 @@ class BrokerReconciler:
     shared_lag: SharedLag = field(default_factory=SharedLag)
     """What the operator's one lag job has to know of Brokers, and what is known of it."""
     facts: ClusterFacts = field(init=False)
+    _connections: BrokerConnections = field(init=False)
     _settled: SettledBrokers = field(default_factory=SettledBrokers)
 
     def __post_init__(self) -> None:
         self.facts = ClusterFacts(self.kube, self.clock)
+        self._connections = BrokerConnections(
+            self.sessions, self.findings, self.clock, self.enqueue, self.enqueue_with_dependents, self.resync_soon
+        )
 
     async def begin_resync(self) -> Callable[[ResourceKey], bool]:
         """Whether a resource has to be reconciled although nothing is known to have changed. Raises KubeError."""
@@ -148,7 +145,7 @@ class BrokerReconciler:
             return await self._reconcile(key, broker, now)
         finally:
             # An outage shows also if the API server refuses something else.
-            self._note_outage(key, broker, now)
+            self._connections.note_outage(key, broker, now)
 
     async def _reconcile(self, key: ResourceKey, broker: Broker, now: datetime) -> Report | None:
         again = self._report_again(key, broker, now)
@@ -190,9 +187,9 @@ class BrokerReconciler:
             self._offer(key, broker, keys)
         if is_applied or (is_open and self.sessions.get(broker.key) is None):
             # Exchanges and Subscriptions are declared on the broker also while the children have to stay as they are.
-            await self._keep_session(key, broker, observed, keys)
-        self._hurry_session(broker, observed)
-        if self._is_connecting(broker):
+            await self._connections.keep(key, broker, observed, keys)
+        self._connections.hurry(broker, observed)
+        if self._connections.is_connecting(broker):
             return None
         view = await self._view(key, broker, observed, pinned, now)
         report = report_broker(
@@ -343,99 +340,12 @@ class BrokerReconciler:
             *lag_job.manifests(broker, self.settings.lag_image, spark_installed=observed.spark_installed),
         ]
 
-    async def _keep_session(
-        self, key: ResourceKey, broker: Broker, observed: ObservedChildren, keys: Credentials
-    ) -> None:
-        """Keep a session to the Service's IP address, which needs no DNS; the certificate must still have its name."""
-        name, namespace = broker.metadata.name, broker.metadata.namespace
-        found = self.findings.setdefault(key, BrokerFindings())
-        found.scale_access = ScaleAccess(keys.scale_key, keys.trusted)
-        if found.accepted is None:
-            found.accepted = AcceptedTokens(self.clock, lambda: self.enqueue(key))
-        observer = text_at(observed.get("Service", f"{name}-observer"), "spec", "clusterIP")
-        management = text_at(observed.get("Service", f"{name}-management"), "spec", "clusterIP")
-        if broker.spec.replicas == 0 or management is None or observer is None:
-            found.observer = None
-            await self.sessions.drop(broker.key)
-            return
-        found.observer = ObserverAccess(
-            host=observer,
-            port=names.OBSERVER_PORT,
-            server_name=names.service_host(f"{name}-observer", namespace),
-            ca=keys.trusted,
-            token=keys.observer["operator.token"],
-            full_token=keys.observer[FULL_TOKEN],
-            accepted=found.accepted,
-        )
-        access = ManagementAccess(
-            host=management,
-            port=names.MANAGEMENT_PORT,
-            server_name=names.service_host(f"{name}-management", namespace),
-            ca=keys.trusted,
-            user=credentials.MANAGEMENT_USER,
-            password=keys.password,
-        )
-        await self.sessions.ensure(
-            broker.key, access, lambda change: self._session_changed(key, change), self._entity_drifted
-        )
-
-    def _hurry_session(self, broker: Broker, observed: ObservedChildren) -> None:
-        """While the broker did not answer, the pauses between two attempts have grown. Once its pod serves clients, the
-        Broker must not stay not Ready for the rest of such a pause.
-        """
-        session = self.sessions.get(broker.key)
-        serves = is_serving(observed.get("Pod", f"{broker.metadata.name}-0"))
-        if session is not None and session.reach is Reach.UNREACHABLE and serves:
-            session.try_soon()
-
     def _is_outdated(self, key: ResourceKey, broker: Broker) -> bool:
         """Whether the Broker was changed since this pass began, or is another one of the same name now."""
         entry, metadata = self.cache.get(key), broker.metadata
         if entry is None:
             return False
         return (entry.version.uid, entry.version.generation) != (metadata.uid, metadata.generation)
-
-    def _note_outage(self, key: ResourceKey, broker: Broker, now: datetime) -> None:
-        """Note since when the broker does not answer; if that is too long, what is declared on it has to say so."""
-        found = self.findings.setdefault(key, BrokerFindings())
-        session = self.sessions.get(broker.key)
-        if broker.spec.replicas == 0:
-            found.unreachable_since, found.is_out = None, False
-        elif session is not None and session.reach is not Reach.UNREACHABLE:
-            found.answers()
-        elif session is None or session.has_tried:
-            since = now if found.has_answered else outage.began(broker, now)
-            found.unreachable_since = found.unreachable_since or since
-            was_out, found.is_out = found.is_out, outage.is_over_grace(found.unreachable_since, now)
-            if found.is_out and not was_out:
-                self.enqueue_with_dependents(key)
-
-    def _is_connecting(self, broker: Broker) -> bool:
-        """Whether the operator has just started to connect, and the status already says something about this spec."""
-        session = self.sessions.get(broker.key)
-        shown = [it for it in broker.status.conditions if it.type == "Available"]
-        is_current = any(it.observed_generation == broker.metadata.generation for it in shown)
-        return session is not None and not session.has_tried and is_current
-
-    def _entity_drifted(self, owner: Owner) -> None:
-        """Somebody has changed or deleted on the broker what a resource declares."""
-        self.enqueue(ResourceKey(owner.kind, owner.namespace, owner.name))
-
-    def _session_changed(self, key: ResourceKey, change: SessionChange) -> None:
-        match change:
-            case SessionChange.LOST:
-                self.enqueue(key)
-            case SessionChange.REACH:
-                found = self.findings.get(key)
-                if found is not None:
-                    found.answers()
-                self.enqueue_with_dependents(key)
-                if self.findings.setdefault(key, BrokerFindings()).pending_removals:
-                    self.resync_soon()
-            case SessionChange.STATE:
-                self.enqueue(key)
-            case _:
-                assert_never(change)
 
     async def _view(
         self,
