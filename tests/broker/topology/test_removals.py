@@ -25,12 +25,12 @@ def test_a_name_that_is_removed_again_is_told_once() -> None:
     assert made.since(6) == ["a"]
 
 
-def test_only_the_last_ten_thousand_are_known() -> None:
-    assert removals.KEPT == 10_000
+def test_only_the_last_two_and_a_half_thousand_are_known() -> None:
+    assert removals.KEPT == 2_500
     made = Removals()
-    for number in range(1, 10_002):
+    for number in range(1, 2_502):
         made.note(f"s{number}", number)
     assert made.since(0) is None
     known = made.since(1)
     assert known is not None
-    assert (len(known), known[0], known[-1]) == (10_000, "s10001", "s2")
+    assert (len(known), known[0], known[-1]) == (2_500, "s2501", "s2")
