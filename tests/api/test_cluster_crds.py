@@ -64,7 +64,9 @@ CONTAINER = {"scope": "Container", "clientId": "c"}
 @pytest.mark.parametrize(
     ("kind", "before", "edit", "says"),
     [
-        pytest.param("Broker", {}, {"storage": {"storageClassName": "fast"}}, "storageClassName", id="class-added"),
+        pytest.param(
+            "Broker", {}, {"storage": {"storageClassName": "fast"}}, "storage.storageClassName", id="class-added"
+        ),
         pytest.param(
             "Broker",
             {"externalService": {"loadBalancerClass": "example.com/a"}},
