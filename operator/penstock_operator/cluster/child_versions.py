@@ -152,13 +152,13 @@ def _version(manifest: Manifest) -> str:
 
 def _owner(manifest: Manifest) -> ResourceKey | None:
     """The resource that the child belongs to: its controller, or else the Broker of its label."""
-    namespace, labels = text_at(manifest, "metadata", "namespace") or "", ("metadata", "labels")
+    namespace = text_at(manifest, "metadata", "namespace") or ""
     for owner in items_of(manifest, "metadata", "ownerReferences"):
         kind = text_at(owner, "kind")
         if owner.get("controller") is True and kind in KIND_NAMES:
             return ResourceKey(kind, namespace, text_at(owner, "name") or "")
-    broker = text_at(manifest, *labels, names.BROKER_LABEL)
-    home = text_at(manifest, *labels, names.BROKER_NAMESPACE_LABEL) or namespace
+    broker = text_at(manifest, "metadata", "labels", names.BROKER_LABEL)
+    home = text_at(manifest, "metadata", "labels", names.BROKER_NAMESPACE_LABEL) or namespace
     return None if broker is None else ResourceKey("Broker", home, broker)
 
 

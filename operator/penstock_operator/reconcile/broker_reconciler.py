@@ -70,7 +70,7 @@ from penstock_operator.reconcile.tenant_trust import publish_trust
 from penstock_operator.reconcile.volumes import grow_volumes, observe_volumes
 from penstock_operator.settings import OperatorSettings
 
-__all__ = ["BrokerFindings", "BrokerReconciler"]
+__all__ = ["BrokerReconciler"]
 
 logger = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ from penstock_operator.lag_options import LagJobOptions
 from penstock_operator.plans import lag_freshness, lag_status
 from penstock_operator.plans.lag_service import lag_service
 from penstock_operator.plans.lag_sources import BrokerLag, LagEntries, LagSource
-from penstock_operator.reconcile.broker_reconciler import BrokerFindings
+from penstock_operator.reconcile.broker_findings import BrokerFindings
 from penstock_operator.reconcile.lag_writer import LagWriter
 
 __all__ = ["LagReader"]

@@ -17,7 +17,7 @@ from penstock_operator.brokers.sessions import BrokerSession, BrokerSessions
 from penstock_operator.cluster.cache import Cache, ResourceKey, key_of
 from penstock_operator.plans.decisions import Reach
 from penstock_operator.plans.orphans import Claim, find_orphans
-from penstock_operator.reconcile.broker_reconciler import BrokerFindings
+from penstock_operator.reconcile.broker_findings import BrokerFindings
 from penstock_operator.settings import OperatorSettings
 
 __all__ = ["OrphanCollector"]

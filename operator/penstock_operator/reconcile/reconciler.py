@@ -43,7 +43,8 @@ from penstock_operator.plans.refusals import Refusal, refused_conditions
 from penstock_operator.plans.subscription import SubscriptionView, plan_subscription
 from penstock_operator.plans.unreadable import UnreadableView, plan_unreadable
 from penstock_operator.reconcile import status
-from penstock_operator.reconcile.broker_reconciler import BrokerFindings, BrokerReconciler
+from penstock_operator.reconcile.broker_findings import BrokerFindings
+from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
 from penstock_operator.reconcile.paced_status import PacedStatus
 from penstock_operator.settings import OperatorSettings
 

@@ -32,7 +32,7 @@ from penstock_observer.retention import RetentionLimits
 from penstock_observer.rows import RowOrigin
 from penstock_observer.secrets import TokenFile
 from penstock_operator.cluster.cache import Cache, ResourceKey
-from penstock_operator.reconcile.broker_reconciler import BrokerFindings
+from penstock_operator.reconcile.broker_findings import BrokerFindings
 from penstock_operator.reconcile.lag_reader import LagReader
 
 BROKER, BILLING = ResourceKey("Broker", "shop", "main"), ("Subscription", "shop", "billing")

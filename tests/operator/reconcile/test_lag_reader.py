@@ -33,7 +33,7 @@ from penstock_operator.brokers.observer_client import (
 )
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.lag_options import LagJobOptions
-from penstock_operator.reconcile.broker_reconciler import BrokerFindings
+from penstock_operator.reconcile.broker_findings import BrokerFindings
 from penstock_operator.reconcile.lag_reader import LagReader
 from penstock_operator.reconcile.write_pace import WritePace
 

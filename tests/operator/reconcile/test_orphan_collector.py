@@ -19,7 +19,7 @@ from penstock_operator.cluster.controller import Controller
 from penstock_operator.metrics import Metrics
 from penstock_operator.plans.decisions import BrokerReply, DeleteEntity, Reach
 from penstock_operator.plans.orphans import MarkedEntity
-from penstock_operator.reconcile.broker_reconciler import BrokerFindings
+from penstock_operator.reconcile.broker_findings import BrokerFindings
 from penstock_operator.reconcile.orphan_collector import OrphanCollector
 from penstock_operator.settings import OperatorSettings
 
