@@ -8,7 +8,8 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from benching.scenarios import DEEPER, SCENARIOS, Scenario
@@ -19,10 +20,22 @@ BASELINE = Path(__file__).resolve().parent / "baseline.json"
 TOLERANCE = 0.02
 COPIES = "glibc.cpu.x86_rep_movsb_threshold=1073741824:glibc.cpu.x86_rep_stosb_threshold=1073741824"
 """Large copies, and zeros, are not one instruction of the processor, which callgrind counts as one per byte."""
-STRAY_SYNCS = 0.005
-"""Per message: a whole run may have one lazy sync more or less without a change of the code."""
+STRAY = {"calls": 0.005, "fdatasyncs": 0.005}
+"""Per message, without a change of the code: a whole run may have one lazy sync more or less, and how many bytes of a
+large batch the kernel hands over at once decides how often the engine is called for it.
+"""
+AGAIN = 2
+"""How often a scenario that is too dear is counted again: what else happens in the process can only add to a figure."""
 
 Figures = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A figure of a scenario that is higher than it may be, and the sentence that says so."""
+
+    scenario: str
+    sentence: str
 
 
 def count(scenarios: tuple[Scenario, ...]) -> Figures:
@@ -95,27 +108,54 @@ def _total(profile: Path) -> int:
     return int(found[-1])
 
 
-def compare(figures: Figures) -> int:
-    """0 if nothing costs over a fiftieth more than the baseline, everything counted is in it, and no message of a deep
-    backlog costs more than it may.
+def smallest(figures: Figures, again: Figures) -> Figures:
+    """The smaller of both figures where a scenario was counted again."""
+    return {
+        name: {what: min(value, again.get(name, row)[what]) for what, value in row.items()}
+        for name, row in figures.items()
+    }
+
+
+def excesses(figures: Figures, baseline: Figures) -> list[Excess]:
+    """What costs over a fiftieth more than the baseline, or what a message of a deep backlog costs beyond `DEEPER`."""
+    worse = [
+        Excess(name, f"MORE THAN THE BASELINE: {name}: {what} {value:,.4g} where it has {baseline[name][what]:,.4g}")
+        for name, row in figures.items()
+        for what, value in row.items()
+        if value > baseline[name][what] * (1 + TOLERANCE) + STRAY.get(what, 0)
+    ]
+    too_deep = [
+        Excess(name, f"MORE THAN {DEEPER} OF WHAT IT TAKES IN MEMORY: {name}: {ratio:.2f}")
+        for name, ratio in _ratios(figures)
+        if ratio > DEEPER * (1 + TOLERANCE)
+    ]
+    return worse + too_deep
+
+
+def compare(
+    figures: Figures, baseline: Figures | None = None, recount: Callable[[tuple[Scenario, ...]], Figures] = count
+) -> int:
+    """0 if everything counted is in the baseline (that of the file unless given) and nothing exceeds what it may cost.
+    A scenario that does is counted again, by `recount`, and the smallest figures stand.
     """
-    baseline: Figures = json.loads(BASELINE.read_text())
+    if baseline is None:
+        baseline = json.loads(BASELINE.read_text())
     unknown = sorted(set(figures) - set(baseline))
     if unknown:
         print("NOT IN THE BASELINE:", ", ".join(unknown))
         return 1
-    worse = [
-        f"{name}: {what} {value:,.4g} where the baseline has {baseline[name][what]:,.4g}"
-        for name, row in figures.items()
-        for what, value in row.items()
-        if value > baseline[name][what] * (1 + TOLERANCE) + (STRAY_SYNCS if what == "fdatasyncs" else 0)
-    ]
-    for line in worse:
-        print("MORE THAN THE BASELINE:", line)
-    too_deep = [(name, ratio) for name, ratio in _ratios(figures) if ratio > DEEPER * (1 + TOLERANCE)]
-    for name, ratio in too_deep:
-        print(f"MORE THAN {DEEPER} OF WHAT IT TAKES IN MEMORY: {name}: {ratio:.2f}")
-    return int(bool(worse or too_deep))
+    for _ in range(AGAIN):
+        found = excesses(figures, baseline)
+        if not found:
+            break
+        for each in found:
+            print(f"{each.sentence}; counted again:", flush=True)
+        dear = {each.scenario for each in found}
+        figures = smallest(figures, recount(tuple(each for each in SCENARIOS if each.name in dear)))
+    found = excesses(figures, baseline)
+    for each in found:
+        print(each.sentence)
+    return int(bool(found))
 
 
 def write_baseline(figures: Figures) -> None:
