@@ -7,10 +7,17 @@ before. Source: docs/decisions/054-owner-mark.md; docs/reference/management.md.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
-from penstock_api.management import Adoption, ExchangeDeclaration, Owner, QueueLimits, SubscriptionDeclaration
-from penstock_api.resources import Broker, Exchange, Subscription, quantity_bytes
+from penstock_api.management import (
+    Adoption,
+    ExchangeDeclaration,
+    Owner,
+    QueueDeclaration,
+    QueueLimits,
+    SubscriptionDeclaration,
+)
+from penstock_api.resources import Broker, Declaring, Exchange, Holding, Queue, Subscription, quantity_bytes
 from penstock_api.resources.delivery import delivery_policy
 from penstock_api.resources.header_bindings import as_declared
 from penstock_api.resources.subscription import SubscriptionLimits
@@ -25,6 +32,7 @@ __all__ = [
     "exchange_key",
     "exchange_name",
     "owner_of",
+    "queue_declaration",
     "queue_name",
     "subscription_declaration",
     "subscription_identity",
@@ -54,12 +62,14 @@ def subscription_identity(subscription: Subscription) -> identity.Identity:
     return identity.Identity(scope, subscription_name(subscription), spec.durability == "Durable")
 
 
-def queue_name(subscription: Subscription) -> str:
-    """The name of the subscription's queue on the broker, for status and for DELETE."""
-    return identity.queue_name(subscription_identity(subscription))
+def queue_name(holding: Holding) -> str:
+    """The name on the broker of the queue that a Subscription has or a Queue is, for status and for DELETE."""
+    if isinstance(holding, Queue):
+        return holding.spec.queue_name or holding.metadata.name
+    return identity.queue_name(subscription_identity(holding))
 
 
-def broker_key(resource: Exchange | Subscription) -> tuple[str, str]:
+def broker_key(resource: Declaring) -> tuple[str, str]:
     """(namespace, name) of the Broker that a resource names."""
     ref = resource.spec.broker_ref
     return ref.namespace or resource.metadata.namespace, ref.name
@@ -71,16 +81,15 @@ def exchange_key(subscription: Subscription) -> tuple[str, str]:
     return ref.namespace or subscription.metadata.namespace, ref.name
 
 
-def owner_of(resource: Exchange | Subscription, cluster_id: str = LOCAL_CLUSTER) -> Owner:
+def owner_of(resource: Declaring, cluster_id: str = LOCAL_CLUSTER) -> Owner:
     """The owner mark that the broker keeps with what a resource declares.
 
     A manifest in a file has no uid; then namespace/name is used instead.
     """
     metadata = resource.metadata
-    kind: Literal["Exchange", "Subscription"] = "Exchange" if isinstance(resource, Exchange) else "Subscription"
     return Owner(
         cluster_id=cluster_id,
-        kind=kind,
+        kind=resource.kind,
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid or resource.key,
@@ -103,16 +112,20 @@ def exchange_declaration(
     exchange: Exchange,
     *,
     alternate: str | None = None,
+    publishers: tuple[str, ...] = (),
     cluster_id: str = LOCAL_CLUSTER,
     adoption: Adoption | None = None,
 ) -> ExchangeDeclaration:
-    """Body of CREATE; `alternate` is the name on the broker of the Exchange that `alternateExchangeRef` names."""
+    """Body of CREATE; `alternate` is the name on the broker of the Exchange that `alternateExchangeRef` names,
+    `publishers` what the Broker allows of the spec's (`penstock_api.delegation`).
+    """
     spec = exchange.spec
     return ExchangeDeclaration(
         exchange_type=spec.type,
         durable=spec.durability == "Durable",
         unroutable=spec.unroutable,
         alternate_exchange=alternate,
+        publishers=publishers,
         persistence=spec.persistence,
         owner=owner_of(exchange, cluster_id),
         adoption=adoption,
@@ -120,9 +133,16 @@ def exchange_declaration(
 
 
 def subscription_declaration(
-    subscription: Subscription, *, exchange: str, cluster_id: str = LOCAL_CLUSTER, adoption: Adoption | None = None
+    subscription: Subscription,
+    *,
+    exchange: str,
+    consumers: tuple[str, ...] = (),
+    cluster_id: str = LOCAL_CLUSTER,
+    adoption: Adoption | None = None,
 ) -> SubscriptionDeclaration:
-    """Body of CREATE; `exchange` is the name on the broker of the Exchange that `exchangeRef` names."""
+    """Body of CREATE; `exchange` is the name on the broker of the Exchange that `exchangeRef` names, `consumers` what
+    the Broker allows of the spec's (`penstock_api.delegation`).
+    """
     spec = subscription.spec
     return SubscriptionDeclaration(
         subscription_name=subscription_name(subscription),
@@ -138,10 +158,26 @@ def subscription_declaration(
         no_local=spec.filter.no_local,
         rebind_policy=spec.rebind_policy,
         client_overrides=spec.client_overrides,
+        consumers=consumers,
         persistence=spec.persistence,
         limits=_limits(spec.limits),
         delivery=delivery_policy(spec.delivery),
         owner=owner_of(subscription, cluster_id),
+        adoption=adoption,
+    )
+
+
+def queue_declaration(
+    queue: Queue, *, cluster_id: str = LOCAL_CLUSTER, adoption: Adoption | None = None
+) -> QueueDeclaration:
+    """Body of CREATE."""
+    spec = queue.spec
+    return QueueDeclaration(
+        durable=spec.durability == "Durable",
+        persistence=spec.persistence,
+        limits=_limits(spec.limits),
+        delivery=delivery_policy(spec.delivery),
+        owner=owner_of(queue, cluster_id),
         adoption=adoption,
     )
 

@@ -30,6 +30,7 @@ NAME = "name"
 ENTITY_TYPE = "entityType"  # QUERY only
 OFFSET = "offset"
 COUNT = "count"
+ATTRIBUTES = "attributeNames"  # CREATE and UPDATE: the only keys of the state that the reply is to have, by spaces
 CHANGED_SINCE = "changedSince"  # QUERY only: the `revision` of an earlier reply
 STATES_SINCE = "statesSince"  # QUERY of subscriptions: the `statesToken` of an earlier reply, or "" for all states
 STATUS_CODE = "statusCode"
@@ -44,6 +45,9 @@ LEFT = "left"  # replies to `statesSince`: states that did not fit; ask for them
 NOW_MS = "nowMs"  # replies to `statesSince`: the time of the reply, on the broker's clock
 DECLARATION = "declaration"  # key of replies to READ of an exchange or subscription: what it is declared as
 REMOVED = "removed"  # key of the body of these replies: names (of subscriptions: queue names) of what is gone
+
+MAX_DECLARED_USERS = 1024
+"""Most users that a declaration names."""
 
 MAX_COUNT = 1000
 """Largest number of entities in one reply to QUERY; a request for more gets this many."""
@@ -136,15 +140,19 @@ class Owner(ManagementDocument):
     """
 
     cluster_id: Name  # uid of the kube-system namespace; "local" for `penstock up`
-    kind: Literal["Exchange", "Subscription"]
+    kind: Literal["Exchange", "Subscription", "Queue"]
     namespace: Name
     name: Name
     uid: Name
     deletion_policy: Literal["Delete", "DeleteWhenEmpty", "DeleteWhenUnused", "Retain"] = "Delete"
 
 
+UserPatterns = Annotated[tuple[Name, ...], Field(max_length=MAX_DECLARED_USERS)]
+"""Users who may do something without a permission of the broker; in each `*` stands for any characters."""
+
+
 class QueueLimits(ManagementDocument):
-    """How much one subscription may hold, and what happens at the limit."""
+    """How much one subscription or queue may hold, and what happens at the limit."""
 
     max_bytes: int | None = Field(default=None, ge=1)
     max_messages: int | None = Field(default=None, ge=1)
@@ -183,6 +191,7 @@ class ExchangeDeclaration(Request):
     durable: bool = True
     unroutable: Literal["Accept", "Reject", "Alternate"] = "Accept"
     alternate_exchange: Name | None = None
+    publishers: UserPatterns = ()  # who may publish, beside those whom the broker's permissions allow it
     persistence: Literal["AsSent", "Always"] | None = None  # absent: Always when owned, else AsSent
     owner: Owner | None = None
     adoption: Adoption | None = None
@@ -218,6 +227,7 @@ class SubscriptionDeclaration(Request):
     no_local: bool = False
     rebind_policy: Literal["InPlace", "WhenIdle", "WhenIdleAndEmpty", "Never"] = "InPlace"
     client_overrides: Literal["Refuse", "Ignore"] = "Refuse"
+    consumers: UserPatterns = ()  # who may consume, beside those whom the broker's permissions allow it
     persistence: Literal["AsSent", "Always"] | None = None
     limits: QueueLimits = QueueLimits()
     delivery: DeliveryPolicy = DeliveryPolicy()
@@ -229,9 +239,11 @@ class QueueDeclaration(Request):
     """Body of CREATE of a point-to-point `penstock.queue`; the request's `name` is the queue's name."""
 
     durable: bool = True
-    persistence: Literal["AsSent", "Always"] | None = None
+    persistence: Literal["AsSent", "Always"] | None = None  # absent: Always when owned, else AsSent
     limits: QueueLimits = QueueLimits()
     delivery: DeliveryPolicy = DeliveryPolicy()
+    owner: Owner | None = None
+    adoption: Adoption | None = None
 
 
 class Deletion(Request):
@@ -240,6 +252,7 @@ class Deletion(Request):
     if_unused: bool = True  # refuse while a link consumes; info names the containers
     if_empty: bool = False  # refuse while messages wait
     owner_uid: Name | None = None  # refuse (409, Managed) if the mark's uid is another one
+    rights_only: bool = False  # end the rights that the declaration gives, and keep the entity; no other refusal
 
 
 class DeclarationOutcome(StrEnum):

@@ -12,11 +12,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from penstock_api.management import DeliveryPolicy, ExchangeDeclaration, HeaderBindingDocument, SubscriptionDeclaration
+from penstock_api.management import (
+    DeliveryPolicy,
+    ExchangeDeclaration,
+    HeaderBindingDocument,
+    QueueDeclaration,
+    QueueLimits,
+    SubscriptionDeclaration,
+)
 from penstock_api.resources import InvalidManifest, parse
 from penstock_api.resources.base import API_VERSION
 
-__all__ = ["Manifest", "NotExported", "ResourcePlace", "exchange_manifest", "resource_name", "subscription_manifest"]
+__all__ = [
+    "Manifest",
+    "NotExported",
+    "ResourcePlace",
+    "exchange_manifest",
+    "queue_manifest",
+    "resource_name",
+    "subscription_manifest",
+]
 
 Manifest: TypeAlias = dict[str, object]
 
@@ -101,13 +116,33 @@ def subscription_manifest(
         spec["headerBindings"] = [_header_binding(binding) for binding in declared.header_bindings]
     chosen = {"selector": declared.selector, "noLocal": declared.no_local or None}
     spec["filter"] = {key: value for key, value in chosen.items() if value is not None}
-    spec["limits"] = _limits(declared)
+    spec["limits"] = _limits(declared.limits)
     spec["delivery"] = _delivery(declared.delivery)
     return _checked("Subscription", resource, place, {key: value for key, value in spec.items() if value != {}})
 
 
-def _limits(declared: SubscriptionDeclaration) -> dict[str, object]:
-    limits = declared.limits
+def queue_manifest(name: str, declared: QueueDeclaration, resource: str, place: ResourcePlace) -> Manifest:
+    """The Queue `resource` for the queue `name`. If the policy of clients' queues names the queue itself as a
+    destination, nothing goes there from it, and the manifest does not say so.
+
+    Raises:
+        NotExported: no Queue can declare it.
+    """
+    spec: dict[str, object] = {"brokerRef": {"name": place.broker}}
+    if resource != name:
+        spec["queueName"] = name
+    if not declared.durable:
+        spec["durability"] = "NonDurable"
+    if declared.persistence == "AsSent":
+        spec["persistence"] = "AsSent"
+    policy = declared.delivery
+    own = {field: None for field in ("dead_letter", "expiry") if getattr(policy, field) == name}
+    spec["limits"] = _limits(declared.limits)
+    spec["delivery"] = _delivery(policy.model_copy(update=own))
+    return _checked("Queue", resource, place, {key: value for key, value in spec.items() if value != {}})
+
+
+def _limits(limits: QueueLimits) -> dict[str, object]:
     if limits.max_bytes is None and limits.max_messages is None:
         return {}
     size = None if limits.max_bytes is None else _quantity(limits.max_bytes)

@@ -10,6 +10,7 @@ Source: docs/reference/management.md, "Other releases"; docs/decisions/061-diffe
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
+from functools import cache
 from types import UnionType
 from typing import Final, Literal, Union, cast, get_args, get_origin
 
@@ -70,7 +71,14 @@ def needs(declaration: ManagementDocument) -> frozenset[str]:
 
 def missing(declaration: ManagementDocument, understood: Set[str] | None) -> tuple[str, ...]:
     """The terms of a declaration that a broker doesn't know, sorted; none if it doesn't say what it knows."""
-    return () if understood is None else tuple(sorted(needs(declaration) - understood))
+    if understood is None or understood >= _whole_vocabulary():
+        return ()
+    return tuple(sorted(needs(declaration) - understood))
+
+
+@cache
+def _whole_vocabulary() -> frozenset[str]:
+    return frozenset(vocabulary())
 
 
 def _terms(model: type[BaseModel], path: str) -> Iterator[str]:

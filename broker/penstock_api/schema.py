@@ -12,11 +12,17 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 
-__all__ = ["LIST_KEYS", "LIST_TYPE", "VALIDATIONS", "Spec", "cel", "check_unique", "validations"]
+__all__ = ["LIST_KEYS", "LIST_TYPE", "UNWRITTEN", "VALIDATIONS", "Spec", "cel", "check_unique", "validations"]
 
 VALIDATIONS: Final = "x-kubernetes-validations"
 LIST_TYPE: Final = "x-kubernetes-list-type"
 LIST_KEYS: Final = "x-kubernetes-list-map-keys"
+
+UNWRITTEN: Final[JsonDict] = {"x-penstock-unwritten-default": True}
+"""For `json_schema_extra` of a field that the release before does not know: the CRD has no default for it. The API
+server writes the defaults of a CRD into each resource that it stores, and after a rollback the older operator would
+refuse them all.
+"""
 
 
 class Spec(BaseModel):

@@ -123,6 +123,11 @@ class SubscriptionState(ManagementDocument):
     hold: DurationHistogram = DurationHistogram()  # last delivery -> settled
     repeated: tuple[RepeatedMessage, ...] = ()  # the worst unsettled ones, most failed deliveries first, at most 5
 
+    @property
+    def is_queue(self) -> bool:
+        """It is no subscription, but a point-to-point queue that a resource has declared: it has no exchange."""
+        return not self.exchange
+
 
 class ExchangeState(ManagementDocument):
     """Attributes of a `penstock.exchange` in READ and QUERY."""

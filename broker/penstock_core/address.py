@@ -112,6 +112,8 @@ SourceAddress = ExchangeAddress | QueueAddress | SubscriptionQueue | ManagementA
 TargetAddress = SourceAddress | AnonymousRelay
 
 _PREFIXES: Final = {"topic://": NodeKind.TOPIC, "queue://": NodeKind.QUEUE}
+RESERVED_PREFIXES: Final = ("$", QUEUE_PREFIX, *TEMPORARY_PREFIXES, *_PREFIXES)
+"""No queue or exchange that is declared may have a name that begins with one of these."""
 _CAPABILITIES: Final = {
     "topic": NodeKind.TOPIC,
     "temporary-topic": NodeKind.TOPIC,
@@ -164,11 +166,10 @@ def check_queue_name(name: str) -> Refuse | None:
 
 
 def _check_name(what: str, name: str, without: str) -> Refuse | None:
-    reserved = ("$", QUEUE_PREFIX, *TEMPORARY_PREFIXES, *_PREFIXES)
     if not 0 < len(name) <= MAX_NAME_LENGTH:
         cause = f"has {len(name)} characters; use 1 to {MAX_NAME_LENGTH}"
-    elif name.startswith(reserved):
-        cause = f"begins like a reserved name ({', '.join(reserved)}); choose another"
+    elif name.startswith(RESERVED_PREFIXES):
+        cause = f"begins like a reserved name ({', '.join(RESERVED_PREFIXES)}); choose another"
     elif not name.isprintable() or any(each in name for each in without):
         cause = "holds a character that it can't have" + (f"; leave out {' and '.join(without)}" if without else "")
     else:

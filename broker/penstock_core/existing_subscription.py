@@ -62,6 +62,8 @@ class ExistingSubscription:
     user: str | None = None
     """The authenticated user that made it; None if a resource or an administrator did (decision 16)."""
     managed: OwnerMark | None = None
+    declared_consumers: tuple[str, ...] = ()
+    """Patterns of users who may consume because its declaration says so."""
 
 
 @dataclass(frozen=True, slots=True)

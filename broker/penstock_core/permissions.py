@@ -1,9 +1,10 @@
 """Who may do what: grants for users and groups on exchanges, subscriptions, queues and management; and whether a user
 may use a subscription that somebody else made.
 
-Without any setting about permissions everything is allowed; otherwise what no grant allows is refused. In patterns `*`
-stands for any characters, also none. It must not know where grants come from.
-Source: docs/decisions/016-owner-user.md (a container-id proves nothing about who uses it); docs/reference/security.md.
+Without any setting about permissions everything is allowed; otherwise what no grant allows is refused, unless what it
+is done to was declared with the user among those who may. In patterns `*` stands for any characters, also none. It must
+not know where grants come from. Source: docs/decisions/016-owner-user.md (a container-id proves nothing about who uses
+it), docs/decisions/110-rights-given-by-resources.md; docs/reference/security.md.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ class Need:
     action: Action
     kind: TargetKind
     name: str
+    declared_users: tuple[str, ...] = ()
+    """Patterns of users who may do it without a grant: what it is done to was declared with them."""
 
 
 def needs_to_subscribe(identity: Identity, existing: ExistingSubscription | None, exchange: str) -> tuple[Need, ...]:
@@ -99,7 +102,8 @@ def needs_to_subscribe(identity: Identity, existing: ExistingSubscription | None
     stays. Whether the user may use one that another user made is a rule of its own (``check_owner``).
     """
     if existing is not None and existing.user is None:
-        return (Need(Action.CONSUME, TargetKind.SUBSCRIPTION, identity.name),)
+        # Its users are those of this very subscription: another scope can have one of the same name.
+        return (Need(Action.CONSUME, TargetKind.SUBSCRIPTION, identity.name, existing.declared_consumers),)
     need = Need(Action.CONSUME, TargetKind.EXCHANGE, exchange)
     if existing is None and identity.durable:
         return need, Need(Action.CREATE, TargetKind.SUBSCRIPTION, identity.name)
@@ -131,12 +135,14 @@ class Permissions:
     grants: tuple[Grant, ...] = ()
     is_open: bool = False
 
-    def decide(self, who: Principal, action: Action, kind: TargetKind, name: str) -> Allowed | Refuse:
-        """Whether ``who`` may do ``action`` to the ``kind`` called ``name``.
+    def decide(
+        self, who: Principal, action: Action, kind: TargetKind, name: str, declared_users: tuple[str, ...] = ()
+    ) -> Allowed | Refuse:
+        """Whether ``who`` may do ``action`` to the ``kind`` called ``name``, which was declared with these users.
 
         A refusal names what is lacking, and who can give it. It does not say whether ``name`` exists.
         """
-        if self.is_open:
+        if self.is_open or matches(who.user, declared_users):
             return ALLOWED
         for grant in self.grants:
             if action in grant.actions and matches(name, _names(grant, kind)) and _is_for(grant, who):

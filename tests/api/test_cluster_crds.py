@@ -100,6 +100,10 @@ CONTAINER = {"scope": "Container", "clientId": "c"}
             "expiryPolicy",
             id="expiry-policy",
         ),
+        pytest.param("Queue", {}, {"brokerRef": {"name": "other"}}, "brokerRef", id="queue-broker"),
+        pytest.param("Queue", {}, {"queueName": "x"}, "queueName", id="queue-name-added"),
+        pytest.param("Queue", {"queueName": "x"}, {"queueName": "y"}, "queueName", id="queue-name"),
+        pytest.param("Queue", {}, {"durability": "NonDurable"}, "durability", id="queue-durability"),
     ],
 )
 def test_what_is_immutable_stays(

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
+from support.previous_release import previous_tree
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = ("brokers", "exchanges", "subscriptions")
+FILES = ("brokers", "exchanges", "subscriptions", "queues")
 
 
 def crd(plural: str) -> dict[str, Any]:
@@ -32,7 +33,12 @@ def test_the_files_are_what_the_models_say() -> None:
 
 @pytest.mark.parametrize(
     ("plural", "kind", "short"),
-    [("brokers", "Broker", "pbroker"), ("exchanges", "Exchange", "pex"), ("subscriptions", "Subscription", "psub")],
+    [
+        ("brokers", "Broker", "pbroker"),
+        ("exchanges", "Exchange", "pex"),
+        ("subscriptions", "Subscription", "psub"),
+        ("queues", "Queue", "pq"),
+    ],
 )
 def test_names(plural: str, kind: str, short: str) -> None:
     assert crd(plural)["metadata"]["name"] == f"{plural}.penstock.dev"
@@ -45,6 +51,23 @@ def test_names(plural: str, kind: str, short: str) -> None:
         "shortNames": [short],
         "categories": ["messaging"],
     }
+
+
+def defaults(schema: dict[str, Any], path: str = "") -> Iterator[str]:
+    """The paths of the fields with a default, below those that need not be given."""
+    for name, field in schema.get("properties", {}).items():
+        if "default" in field:
+            yield f"{path}.{name}"
+            yield from defaults(field, f"{path}.{name}")
+
+
+@pytest.mark.parametrize("plural", ["brokers", "exchanges", "subscriptions"])
+def test_the_api_server_writes_no_field_that_the_release_before_would_refuse(plural: str) -> None:
+    before = yaml.safe_load((previous_tree() / f"crds/{plural}.yaml").read_text())
+    specs = [each["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] for each in (before, crd(plural))]
+    known, written = (set(defaults({"properties": {"spec": {"default": {}, **each["spec"]}}})) for each in specs)
+    assert written - known == set(), "give these fields `json_schema_extra=schema.UNWRITTEN`"
+    assert ".spec.replicas" in written or plural != "brokers"
 
 
 def test_what_kubectl_get_psub_shows() -> None:
@@ -76,11 +99,20 @@ def test_what_kubectl_get_psub_shows() -> None:
     assert paths["Fresh"] == 'status.conditions[?(@.type=="LagFresh")].status'
 
 
-def test_every_column_of_the_lag_is_a_field_of_the_schema() -> None:
+def test_what_kubectl_get_pq_shows() -> None:
+    columns = version("queues")["additionalPrinterColumns"]
+    shown = [column["name"] for column in columns if "priority" not in column]
+    assert shown == ["Broker", "State", "Lag", "Oldest", "Fresh", "Ready", "Reason", "Age"]
+    wide = [column["name"] for column in columns if "priority" in column]
+    assert wide[:3] + wide[-4:] == ["Consumers", "Suggested", "Arrival", "Source", "Run", "Durability", "Address"]
+
+
+@pytest.mark.parametrize("plural", ["subscriptions", "queues"])
+def test_every_column_of_the_lag_is_a_field_of_the_schema(plural: str) -> None:
     """A path that is not in the schema would show nothing, and no API server says so."""
-    fields = version("subscriptions")["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["lag"]
+    fields = version(plural)["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["lag"]
     prefix = ".status.lag."
-    for column in version("subscriptions")["additionalPrinterColumns"]:
+    for column in version(plural)["additionalPrinterColumns"]:
         if column["jsonPath"].startswith(prefix):
             found = fields["properties"][column["jsonPath"].removeprefix(prefix)]
             assert found["type"] == column["type"]
@@ -102,6 +134,7 @@ def test_references_can_be_selected() -> None:
     assert ".spec.brokerRef.name" in paths
     assert ".spec.exchangeRef.name" in paths
     assert {"jsonPath": ".spec.brokerRef.name"} in version("exchanges")["selectableFields"]
+    assert {"jsonPath": ".spec.brokerRef.name"} in version("queues")["selectableFields"]
 
 
 @pytest.mark.parametrize("plural", FILES)

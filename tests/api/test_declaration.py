@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.resources import exchange, subscription
+from support.resources import exchange, queue, subscription
 
 from penstock_api import declaration
 from penstock_api.resources.header_bindings import as_text
@@ -37,6 +37,59 @@ def test_an_exchange_with_an_alternate() -> None:
         "Direct",
         False,
     )
+
+
+def test_a_queue_with_all_its_defaults() -> None:
+    assert declaration.queue_name(queue()) == "invoices"
+    assert declaration.queue_declaration(queue(), cluster_id="c1").to_wire() == {
+        "persistence": "Always",
+        "owner": {
+            "clusterId": "c1",
+            "kind": "Queue",
+            "namespace": "shop",
+            "name": "invoices",
+            "uid": "uid-invoices",
+        },
+    }
+
+
+def test_a_queue_with_every_field() -> None:
+    made = queue(
+        queueName="shop.invoices",
+        durability="NonDurable",
+        deletionPolicy="DeleteWhenEmpty",
+        persistence="AsSent",
+        delivery={
+            "maxDeliveries": 5,
+            "deadLetter": "dead",
+            "expiry": "late",
+            "maxTtlSeconds": 90,
+            "exclusiveConsumer": True,
+        },
+        limits={"maxBytes": "1Mi", "maxMessages": 10, "overflow": "Reject"},
+    )
+    assert declaration.queue_name(made) == "shop.invoices"
+    assert declaration.queue_declaration(made, cluster_id="c1", adoption="Orphans").to_wire() == {
+        "durable": False,
+        "persistence": "AsSent",
+        "limits": {"maxBytes": 1_048_576, "maxMessages": 10, "overflow": "Reject"},
+        "delivery": {
+            "maxDeliveries": 5,
+            "deadLetter": "dead",
+            "expiry": "late",
+            "maxTtlMs": 90_000,
+            "exclusiveConsumer": True,
+        },
+        "owner": {
+            "clusterId": "c1",
+            "kind": "Queue",
+            "namespace": "shop",
+            "name": "invoices",
+            "uid": "uid-invoices",
+            "deletionPolicy": "DeleteWhenEmpty",
+        },
+        "adoption": "Orphans",
+    }
 
 
 def test_a_subscription_with_every_field() -> None:

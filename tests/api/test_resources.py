@@ -1,11 +1,11 @@
-"""The models of the three kinds: what they refuse, which defaults they set, and how they read sizes."""
+"""The models of the kinds: what they refuse, which defaults they set, and how they read sizes."""
 
 from __future__ import annotations
 
 import copy
 
 import pytest
-from support.resources import GOOD, Bad, bad_manifests, broker, subscription
+from support.resources import GOOD, Bad, bad_manifests, broker, queue, subscription
 
 from penstock_api.resources import Broker, Exchange, InvalidManifest, Subscription, load, parse, quantity_bytes
 
@@ -34,6 +34,12 @@ def test_a_subscription_without_more_than_it_needs() -> None:
     assert (spec.scope, spec.sharing, spec.durability, spec.expiry_policy) == ("Global", "Shared", "Durable", "Never")
     assert (spec.rebind_policy, spec.deletion_policy, spec.client_overrides) == ("InPlace", "Delete", "Refuse")
     assert (spec.persistence, spec.limits.overflow, spec.binding_keys) == ("Always", "Reject", ())
+
+
+def test_a_queue_without_more_than_it_needs() -> None:
+    spec = queue().spec
+    assert (spec.queue_name, spec.durability, spec.persistence) == (None, "Durable", "Always")
+    assert (spec.deletion_policy, spec.limits.overflow, spec.limits.max_bytes) == ("Delete", "Reject", None)
 
 
 def test_a_refusal_names_the_field_and_the_resource() -> None:
@@ -105,7 +111,7 @@ spec: {authentication: {anonymous: true}}
     [
         ("{", "not YAML"),
         ("- a\n- b\n", "a manifest is a map"),
-        ("apiVersion: penstock.dev/v1alpha1\nkind: Queue\nmetadata: {name: q}\nspec: {}\n", "Queue q"),
+        ("apiVersion: penstock.dev/v1alpha1\nkind: Topic\nmetadata: {name: q}\nspec: {}\n", "Topic q"),
         ("apiVersion: penstock.dev/v9\nkind: Broker\nmetadata: {name: q}\nspec: {}\n", "apiVersion"),
     ],
 )

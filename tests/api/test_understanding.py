@@ -55,8 +55,8 @@ def test_a_word_that_is_not_known_stays_a_word() -> None:
 @pytest.mark.parametrize("name", FIRST["requests"])
 def test_what_an_operator_of_0_1_asks_for_is_taken(name: str) -> None:
     sent = FIRST["requests"][name]
-    taken = model(name).model_validate(sent)
-    assert taken.model_dump(mode="json", by_alias=True, exclude_none=True) == sent
+    taken = model(name).model_validate(sent).model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert {key: taken.get(key) for key in sent} == sent
 
 
 @pytest.mark.parametrize("name", FIRST["defaults"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from core.factories import identity, there
 from hypothesis import given
@@ -140,6 +142,22 @@ def test_a_pattern_matches_whatever_stands_for_its_stars(parts: list[str], filli
     assert grants.allows(ANN, Action.PUBLISH, TargetKind.QUEUE, name)
 
 
+@pytest.mark.parametrize(
+    ("user", "declared_users", "allowed"),
+    [
+        ("ann", ("ann",), True),
+        ("ann", ("bob", "a*"), True),
+        ("ann", ("bob",), False),
+        ("ann", (), False),
+        ("system:serviceaccount:shop:app", ("system:serviceaccount:shop:*",), True),
+        ("system:serviceaccount:shop-2:app", ("system:serviceaccount:shop:*",), False),
+    ],
+)
+def test_who_was_declared_with_it_needs_no_grant(user: str, declared_users: tuple[str, ...], allowed: bool) -> None:
+    said = Permissions().decide(Principal(user), Action.CONSUME, TargetKind.SUBSCRIPTION, "audit", declared_users)
+    assert (said is ALLOWED) is allowed
+
+
 NEWS = Need(Action.CONSUME, TargetKind.EXCHANGE, "news")
 AUDIT = Need(Action.CONSUME, TargetKind.SUBSCRIPTION, "audit")
 MAKE_AUDIT = Need(Action.CREATE, TargetKind.SUBSCRIPTION, "audit")
@@ -159,3 +177,11 @@ def test_what_an_attach_to_a_topic_needs(durable: bool, made_by: str | None, nee
     wanted = identity("audit", durable=durable)
     found = None if made_by == "nobody" else there(wanted, user=made_by)
     assert needs_to_subscribe(wanted, found, "news") == needs
+
+
+def test_a_declared_subscription_brings_its_own_users() -> None:
+    wanted = identity("audit")
+    found = replace(there(wanted, user=None), declared_consumers=("bob",))
+    assert needs_to_subscribe(wanted, found, "news") == (
+        Need(Action.CONSUME, TargetKind.SUBSCRIPTION, "audit", ("bob",)),
+    )

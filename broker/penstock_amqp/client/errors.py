@@ -2,6 +2,7 @@
 
     ConnectionError
       TransportError      the connection ended or could not be made; connect again
+        NoAnswer          the address neither accepts nor refuses a connection, as that of a pod that is gone
     ManagementError       the broker answered with an error status
     RequestRefused        the broker rejected the message of the request
 
@@ -11,7 +12,7 @@ credentials.
 
 from __future__ import annotations
 
-__all__ = ["ManagementError", "RequestRefused", "TransportError"]
+__all__ = ["ManagementError", "NoAnswer", "RequestRefused", "TransportError"]
 
 
 class TransportError(ConnectionError):
@@ -27,6 +28,10 @@ class TransportError(ConnectionError):
         """A new error with the same text, for another caller: an exception object keeps the traceback of where it was
         raised."""
         return TransportError(self.reason, self.condition)
+
+
+class NoAnswer(TransportError):
+    """Nothing answers at the address, not even with a refusal."""
 
 
 class RequestRefused(Exception):

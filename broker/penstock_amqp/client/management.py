@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
-from penstock_amqp.client.client import Address, Client
+from penstock_amqp.client.address import Address
+from penstock_amqp.client.client import Client
 from penstock_amqp.client.errors import ManagementError, TransportError
 from penstock_amqp.client.request_session import SessionSettings
 from penstock_amqp.messages.message_codec import Message
@@ -197,20 +198,29 @@ class ManagementClient:
         """Delete an entity; success also if it does not exist. Raises `ManagementError` (409 if something uses it)."""
         return (await self.request(Operation.DELETE, type, name, deletion or management.Deletion())).check()
 
-    async def create_all(self, entries: Sequence[ListedEntity]) -> list[ManagementReply]:
-        """Declare many entities, 1000 in each request; the replies, errors included, are in the order of `entries`."""
-        return await self._for_all(Operation.CREATE, entries)
+    async def create_all(
+        self, entries: Sequence[ListedEntity], *, attributes: Sequence[str] = ()
+    ) -> list[ManagementReply]:
+        """Declare many entities, 1000 in each request; the replies, errors included, are in the order of `entries`.
+
+        `attributes`: the only ones of the states that are told, beside the outcome; none: all. A broker of an earlier
+        release tells all of them.
+        """
+        properties = {management.ATTRIBUTES: " ".join(attributes)} if attributes else None
+        return await self._for_all(Operation.CREATE, entries, properties)
 
     async def delete_all(self, entries: Sequence[ListedEntity]) -> list[ManagementReply]:
         """Delete many entities, 1000 in each request; the replies, errors included, are in the order of `entries`."""
         return await self._for_all(Operation.DELETE, entries)
 
-    async def _for_all(self, operation: Operation, entries: Sequence[ListedEntity]) -> list[ManagementReply]:
+    async def _for_all(
+        self, operation: Operation, entries: Sequence[ListedEntity], properties: Mapping[str, object] | None = None
+    ) -> list[ManagementReply]:
         answers: list[ManagementReply] = []
         for at in range(0, len(entries), management.MAX_COUNT):
             part = entries[at : at + management.MAX_COUNT]
             body = [_listed(entry) for entry in part]
-            answered = (await self.request(operation, part[0].type, None, body)).check().body
+            answered = (await self.request(operation, part[0].type, None, body, properties=properties)).check().body
             items = cast(list[object], answered) if isinstance(answered, list) else []
             if len(items) != len(part):
                 raise TransportError(f"the broker answered {operation} of {len(part)} entries with {len(items)}")

@@ -1,6 +1,6 @@
 """The two links of a request client, for requests and for replies: their state, and the frames that they send.
 
-Used by `request_session` only, which knows when to call the methods. Sans-I/O. Source: AMQP 1.0 part 2, 2.5.6 (session
+Used by `connection` only, which knows when to call the methods. Sans-I/O. Source: AMQP 1.0 part 2, 2.5.6 (session
 window), 2.6.7 (credit), 2.6.12 (deliveries).
 """
 

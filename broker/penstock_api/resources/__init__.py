@@ -6,7 +6,8 @@ from penstock_api.quantity import quantity_bytes
 from penstock_api.resources.base import API_VERSION, GROUP, VERSION, Condition, ObjectMeta
 from penstock_api.resources.broker import Broker, BrokerSpec, BrokerStatus, LagAnalysis
 from penstock_api.resources.exchange import Exchange, ExchangeSpec, ExchangeStatus
-from penstock_api.resources.manifest import AnyResource, InvalidManifest, load, parse
+from penstock_api.resources.manifest import AnyResource, Declaring, Holding, InvalidManifest, load, parse
+from penstock_api.resources.queue import Queue, QueueSpec, QueueStatus
 from penstock_api.resources.subscription import (
     Lag,
     Losses,
@@ -25,14 +26,19 @@ __all__ = [
     "BrokerSpec",
     "BrokerStatus",
     "Condition",
+    "Declaring",
     "Exchange",
     "ExchangeSpec",
     "ExchangeStatus",
+    "Holding",
     "InvalidManifest",
     "Lag",
     "LagAnalysis",
     "Losses",
     "ObjectMeta",
+    "Queue",
+    "QueueSpec",
+    "QueueStatus",
     "RepeatedMessage",
     "Subscription",
     "SubscriptionSpec",

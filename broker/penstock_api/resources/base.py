@@ -1,4 +1,4 @@
-"""What the three kinds of resource have in common: metadata, conditions, status, and rules about what never changes.
+"""What the kinds of resource have in common: metadata, conditions, status, and rules about what never changes.
 
 Rules with `oldSelf` exist as CEL only: a manifest in a file has no earlier version. tests/api/bad_manifests.yaml
 holds manifests that both the API server and the validators must refuse.
@@ -129,7 +129,7 @@ class CommonStatus(Status):
 
 
 class Resource(BaseModel):
-    """Base of the three kinds."""
+    """Base of the kinds."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
 

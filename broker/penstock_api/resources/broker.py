@@ -11,6 +11,7 @@ from penstock_api import quantity, references, schema
 from penstock_api.resources import base
 from penstock_api.resources.delivery import ClientDeliverySpec
 from penstock_api.resources.external_service import ExternalServiceSpec
+from penstock_api.resources.grantees import DelegatedPermissions
 from penstock_api.resources.listeners import ClientListeners, MessageSize
 from penstock_api.resources.log_options import LoggingSpec
 from penstock_api.resources.network import NetworkPolicySpec
@@ -119,15 +120,15 @@ class PodOptions(schema.Spec):
     """How pods are spread over zones or nodes."""
     priority_class_name: Annotated[str, Field(max_length=253)] | None = None
     """PriorityClass of the pods."""
-    eviction: Literal["Allow", "Refuse"] = "Allow"
-    """Whether the drain of a node may end a pod that serves clients. Refuse: a drain waits until this is Allow again,
-    or somebody deletes the pod.
+    eviction: Annotated[Literal["Allow", "Refuse"], Field(json_schema_extra=schema.UNWRITTEN)] = "Allow"
+    """Whether the drain of a node may end a pod that serves clients; left out: Allow. Refuse: a drain waits until this
+    is Allow again, or somebody deletes the pod.
     """
     termination_grace_period_seconds: Annotated[int, Field(ge=5, le=600)] = 30
     """How long a pod may take to close the connections of its clients."""
-    user: Literal["Fixed", "Namespace"] = "Fixed"
-    """As which user a pod runs, and which group owns its volumes. Fixed: 10001. Namespace: the pod names none, for a
-    cluster whose admission sets both from a range of the namespace (OpenShift's restricted-v2).
+    user: Annotated[Literal["Fixed", "Namespace"], Field(json_schema_extra=schema.UNWRITTEN)] = "Fixed"
+    """As which user a pod runs, and which group owns its volumes. Fixed, or left out: 10001. Namespace: the pod names
+    none, for a cluster whose admission sets both from a range of the namespace (OpenShift's restricted-v2).
     """
 
 
@@ -173,8 +174,13 @@ _OFFERS_NOTHING: Final = schema.cel(
     "`externalService` offers a listener that is off, or there is none with TLS; turn it on in `listeners`",
 )
 _OWN_CERTIFICATE_NEEDS_TLS: Final = schema.cel(
-    "self.listeners.amqps || self.listeners.webSocket || !(has(self.tls.secretRef) || has(self.tls.issuerRef))",
+    "self.listeners.amqps || self.listeners.webSocket || !has(self.tls) || "
+    "!(has(self.tls.secretRef) || has(self.tls.issuerRef))",
     "`tls.secretRef` and `tls.issuerRef` need `listeners.amqps` or `listeners.webSocket`",
+)
+_DELEGATES_NOTHING: Final = schema.cel(
+    "!has(self.delegatedPermissions) || has(self.permissions)",
+    "`delegatedPermissions` needs `permissions`, which may be an empty list: without them every user may do everything",
 )
 
 
@@ -182,7 +188,9 @@ class BrokerSpec(schema.Spec):
     """A message broker: pods, volumes, listeners."""
 
     model_config = ConfigDict(
-        json_schema_extra=schema.validations(_NO_WAY_IN, _NEEDS_TLS, _OFFERS_NOTHING, _OWN_CERTIFICATE_NEEDS_TLS)
+        json_schema_extra=schema.validations(
+            _NO_WAY_IN, _NEEDS_TLS, _OFFERS_NOTHING, _OWN_CERTIFICATE_NEEDS_TLS, _DELEGATES_NOTHING
+        )
     )
 
     replicas: Annotated[int, Field(ge=0, le=1)] = 1
@@ -205,8 +213,8 @@ class BrokerSpec(schema.Spec):
     """Where clients connect."""
     external_service: ExternalServiceSpec | None = None
     """A Service for clients outside the cluster; left out: there is none."""
-    tls: ServerTlsSpec = ServerTlsSpec()
-    """The certificate that clients see."""
+    tls: Annotated[ServerTlsSpec, Field(json_schema_extra=schema.UNWRITTEN)] = ServerTlsSpec()
+    """The certificate that clients see; left out: the operator makes it."""
     authentication: AuthenticationSpec
     """How clients authenticate."""
     permissions: Permissions | None = None
@@ -214,10 +222,14 @@ class BrokerSpec(schema.Spec):
     nothing. A change takes effect within two minutes, without a restart; adding or removing the whole list restarts the
     pod.
     """
+    delegated_permissions: DelegatedPermissions | None = None
+    """Let Exchanges and Subscriptions say who publishes and consumes (`publishers`, `consumers`), in addition to
+    `permissions`; left out: what they say has no effect. A change takes effect at once.
+    """
     limits: ClientLimitsSpec = ClientLimitsSpec()
     """How many connections, sessions and links clients may have at once."""
     allowed_namespaces: references.AllowedNamespaces = ()
-    """Other namespaces whose Exchanges and Subscriptions may use this Broker; `*` allows all."""
+    """Other namespaces whose Exchanges, Subscriptions and Queues may use this Broker; `*` allows all."""
     max_message_size: MessageSize = "16Mi"
     """Largest message that is accepted; `listeners.options` can set another size for a listener."""
     idle_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
@@ -258,6 +270,8 @@ class BrokerSpec(schema.Spec):
             raise ValueError(str(_NEEDS_TLS["message"]))
         if self.tls.is_own and not has_tls:
             raise ValueError(str(_OWN_CERTIFICATE_NEEDS_TLS["message"]))
+        if self.delegated_permissions is not None and self.permissions is None:
+            raise ValueError(str(_DELEGATES_NOTHING["message"]))
         if self.external_service is not None and not self._offered():
             raise ValueError(str(_OFFERS_NOTHING["message"]))
         return self
@@ -273,7 +287,7 @@ class Orphan(base.Status):
     """Something on the broker whose owner mark names a resource that doesn't exist any more."""
 
     kind: Annotated[str, Field(max_length=32)]
-    """Exchange or Subscription."""
+    """Exchange, Subscription or Queue."""
     name: Annotated[str, Field(max_length=1024)]
     """Name on the broker."""
     resource: Annotated[str, Field(max_length=512)]
@@ -338,6 +352,8 @@ class BrokerStatus(base.CommonStatus):
     """Exchanges declared by resources."""
     subscriptions: int | None = None
     """Subscriptions declared by resources."""
+    queues: int | None = None
+    """Queues declared by resources; absent if there are none."""
     storage: StorageStatus | None = None
     """The sizes of the volumes, as they were when a volume was made or grew."""
     orphans: Annotated[tuple[Orphan, ...], Field(max_length=50)] = ()

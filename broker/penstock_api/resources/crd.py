@@ -2,7 +2,7 @@
 
 Kubernetes wants *structural* schemas: no references, no `anyOf` with null, no `const`, integers with a format. A
 default that is itself a map becomes `{}`, since the defaults inside it apply on their own; an empty list needs no
-default at all.
+default at all, and a field that the release before does not know gets none (`schema.UNWRITTEN`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from penstock_api import schema
 from penstock_api.resources import base
 from penstock_api.resources.broker import Broker
 from penstock_api.resources.exchange import Exchange
+from penstock_api.resources.queue import Queue
 from penstock_api.resources.subscription import Subscription
+from penstock_api.schema import UNWRITTEN
 
 __all__ = ["KINDS", "PrinterColumn", "ResourceKind", "definition"]
 
@@ -67,7 +69,14 @@ _LAG_WIDE: Final = (
     PrinterColumn("Source", ".status.lag.source", priority=1),
     PrinterColumn("Run", ".status.lag.runName", priority=1),
 )
-"""What `kubectl get psub -o wide` shows of the lag, besides its state and size."""
+"""What `kubectl get psub -o wide` and `pq` show of the lag, besides its state and size."""
+_LAG: Final = (
+    PrinterColumn("State", ".status.lag.state"),
+    PrinterColumn("Lag", ".status.lag.messages", "integer"),
+    PrinterColumn("Oldest", ".status.lag.oldestAgeSeconds", "integer"),
+    PrinterColumn("Fresh", '.status.conditions[?(@.type=="LagFresh")].status'),
+)
+"""What they always show of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +109,7 @@ KINDS: Final = (
             PrinterColumn("Version", ".status.version"),
             PrinterColumn("Exchanges", ".status.exchanges", "integer"),
             PrinterColumn("Subscriptions", ".status.subscriptions", "integer"),
+            PrinterColumn("Queues", ".status.queues", "integer", priority=1),
             *_ready(),
             _AGE,
             PrinterColumn("Image", ".status.image", priority=1),
@@ -132,10 +142,7 @@ KINDS: Final = (
         ),
         columns=(
             PrinterColumn("Exchange", ".spec.exchangeRef.name"),
-            PrinterColumn("State", ".status.lag.state"),
-            PrinterColumn("Lag", ".status.lag.messages", "integer"),
-            PrinterColumn("Oldest", ".status.lag.oldestAgeSeconds", "integer"),
-            PrinterColumn("Fresh", '.status.conditions[?(@.type=="LagFresh")].status'),
+            *_LAG,
             *_ready(),
             _AGE,
             *_LAG_WIDE,
@@ -145,8 +152,23 @@ KINDS: Final = (
             PrinterColumn("Durability", ".spec.durability", priority=1),
         ),
     ),
+    ResourceKind(
+        model=Queue,
+        plural="queues",
+        short_name="pq",
+        selectable=(".spec.brokerRef.name", ".spec.brokerRef.namespace"),
+        columns=(
+            PrinterColumn("Broker", ".spec.brokerRef.name"),
+            *_LAG,
+            *_ready(),
+            _AGE,
+            *_LAG_WIDE,
+            PrinterColumn("Durability", ".spec.durability", priority=1),
+            PrinterColumn("Address", ".status.address", priority=1),
+        ),
+    ),
 )
-"""The three kinds, in the order in which they are made."""
+"""The kinds, in the order in which they are made."""
 
 
 def definition(kind: ResourceKind) -> Schema:
@@ -218,7 +240,9 @@ def _structural(node: object, definitions: Schema) -> Schema:
         return _structural({**branch, **schema}, definitions)
     if "const" in schema:
         schema["enum"] = [schema["const"]]
-    result: Schema = {key: value for key, value in schema.items() if key not in _DROPPED}
+    is_unwritten = schema.keys() >= UNWRITTEN.keys()
+    dropped = _DROPPED | UNWRITTEN.keys() | {"default"} if is_unwritten else _DROPPED
+    result: Schema = {key: value for key, value in schema.items() if key not in dropped}
     if "additionalProperties" in result:
         _set_additional(result, definitions)
     if "properties" in result:

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from penstock_api import references, schema
 from penstock_api.resources import base
+from penstock_api.resources.grantees import Grantees
 
 __all__ = ["Exchange", "ExchangeSpec", "ExchangeStatus"]
 
@@ -63,6 +64,10 @@ class ExchangeSpec(schema.Spec):
     """
     allowed_namespaces: references.AllowedNamespaces = ()
     """Other namespaces whose Subscriptions may bind to this exchange; `*` allows all. The Broker must allow them too.
+    """
+    publishers: Grantees = ()
+    """Who may publish to it, in addition to those whom `permissions` of the Broker allow it. The Broker must have
+    `delegatedPermissions`.
     """
 
     @model_validator(mode="after")

@@ -13,12 +13,17 @@ from pydantic import Field, TypeAdapter, ValidationError
 from penstock_api.resources.base import GROUP
 from penstock_api.resources.broker import Broker
 from penstock_api.resources.exchange import Exchange
+from penstock_api.resources.queue import Queue
 from penstock_api.resources.subscription import Subscription
 from penstock_api.validation_messages import validation_messages
 
-__all__ = ["AnyResource", "InvalidManifest", "load", "parse"]
+__all__ = ["AnyResource", "Declaring", "Holding", "InvalidManifest", "load", "parse"]
 
-AnyResource = Broker | Exchange | Subscription
+Holding = Subscription | Queue
+"""What holds messages for consumers, and so has depth and lag."""
+Declaring = Exchange | Holding
+"""What names a Broker and declares an entity on it."""
+AnyResource = Broker | Declaring
 
 _ADAPTER: Final[TypeAdapter[AnyResource]] = TypeAdapter(Annotated[AnyResource, Field(discriminator="kind")])
 _MAP: Final = TypeAdapter(dict[str, object])

@@ -8,7 +8,9 @@ from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, model_val
 
 from penstock_api import quantity, references, schema
 from penstock_api.resources import base
+from penstock_api.resources.binding import BindingSpec
 from penstock_api.resources.delivery import DeliverySpec
+from penstock_api.resources.grantees import Grantees
 from penstock_api.resources.header_bindings import HeaderBindings
 
 __all__ = [
@@ -154,6 +156,13 @@ class SubscriptionSpec(schema.Spec):
     client_overrides: Literal["Refuse", "Ignore"] = "Refuse"
     """The answer to a client that asks for another exchange, key or filter: an error that names this resource, or the
     declared ones.
+    """
+    consumers: Grantees = ()
+    """Who may consume from it, in addition to those whom `permissions` of the Broker allow it. The Broker must have
+    `delegatedPermissions`.
+    """
+    binding: BindingSpec | None = None
+    """A Secret for the application, with all that a client needs to connect but its password; left out: there is none.
     """
     persistence: Literal["AsSent", "Always"] = "Always"
     """`Always` keeps messages over a restart even if the producer didn't ask for it."""
@@ -301,6 +310,13 @@ class Lag(base.Status):
     """How many of the expected broker pods this result covers, such as `1/1`."""
 
 
+class SecretName(base.Status):
+    """Names a Secret of the same namespace."""
+
+    name: Annotated[str, Field(max_length=253)]
+    """Name of the Secret."""
+
+
 class SubscriptionStatus(base.CommonStatus):
     """Observed state of a Subscription."""
 
@@ -314,6 +330,8 @@ class SubscriptionStatus(base.CommonStatus):
     """The subscription as the broker reports it."""
     lag: Lag | None = None
     """How far consumers are behind."""
+    binding: SecretName | None = None
+    """The Secret of `spec.binding`, once it is there (Service Binding Specification, Provisioned Service)."""
 
 
 class Subscription(base.Resource):

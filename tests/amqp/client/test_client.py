@@ -11,7 +11,7 @@ import pytest
 from support.broker_process import BrokerProcess
 from support.certificates import Authority
 
-from penstock_amqp.client.client import Address
+from penstock_amqp.client.address import Address
 from penstock_amqp.client.errors import ManagementError, TransportError
 from penstock_amqp.client.management import ListedEntity, ManagementClient
 from penstock_amqp.sasl.client import Login, NotAuthenticated

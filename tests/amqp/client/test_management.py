@@ -13,7 +13,7 @@ import pytest
 from support.certificates import Authority
 from support.proton_node import Asked, Cut, Node, Reject, Reply, Silence, serving
 
-from penstock_amqp.client.client import Address
+from penstock_amqp.client.address import Address
 from penstock_amqp.client.errors import ManagementError, RequestRefused, TransportError
 from penstock_amqp.client.management import ListedEntity, ManagementClient, ManagementReply
 from penstock_amqp.sasl.client import Login, NotAuthenticated
