@@ -41,14 +41,14 @@ def assemble(
     *,
     process: Process | None = None,
     process_limit: int = 0,
-    restored: Callable[[int, int], None] = lambda _done, _total: None,
+    restored: Callable[[int, int, int], None] = lambda _done, _total, _messages: None,
 ) -> Loop:
     """The loop of a broker that holds what was recovered; its listeners are not bound yet.
 
     `measure`: the space of the volume that holds the log, now. `process`: the one in which the broker runs, which may
     have `process_limit` bytes of memory; None and 0: its size does not count. `restored` is told of how many queues, of
-    how many in all, the messages are in place. Raises `Misuse` if the settings' `delivery` names a destination that
-    can't be made.
+    how many in all, and of how many messages, they are in place. Raises `Misuse` if the settings' `delivery` names a
+    destination that can't be made.
     """
     topology = Topology(log, given.queue_max_bytes or UNLIMITED_BYTES, given.delivery, given.queue_overflow)
     restore.restore(topology, recovered, clock.now_us(), restored, partial(paging.tail_of, log))

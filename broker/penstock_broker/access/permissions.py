@@ -1,8 +1,9 @@
 """Asks the rules whether a connection may do something, by the grants that hold now, and remembers their answers.
 
 Grants come from the settings and from a file that is read again when it changes; links that have lost their permission
-are then closed (`attach.permission_review`). Connections of the management listener may do everything; a temporary node
-belongs to the connection that made it. Source: docs/decisions/016-owner-user.md; docs/reference/security.md.
+are then closed (`attach.permission_review`). What a node or subscription was declared with comes with each question.
+Connections of the management listener may do everything; a temporary node belongs to the connection that made it.
+Source: docs/decisions/016-owner-user.md, docs/decisions/110-rights-given-by-resources.md; docs/reference/security.md.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ class Node(Protocol):
         """None unless it is a temporary node."""
         ...
 
+    def declared_users(self, action: Action) -> tuple[str, ...]:
+        """Who may do it because the declaration says so."""
+        ...
+
 
 class PermissionCheck:
     """The grants of one broker."""
@@ -66,6 +71,8 @@ class PermissionCheck:
         self.permissions = self._load()
         self.version = 0
         """Grows with each change."""
+        self.is_review_due = False
+        """The links are about to be looked at again."""
 
     def reload(self) -> bool:
         """Read the file again if it changed; True if other grants hold now. One that can't be used changes nothing."""
@@ -94,29 +101,33 @@ class PermissionCheck:
 
     def check(self, connection: Connection, action: Action, kind: TargetKind, name: str) -> Refuse | None:
         """None if the connection's user may do it."""
+        return self.check_need(connection, Need(action, kind, name))
+
+    def check_need(self, connection: Connection, need: Need) -> Refuse | None:
+        """None if the connection's user may do what is needed."""
         if self.permissions.is_open or connection.listener.role is Role.MANAGEMENT:
             return None
         login = connection.login
         if login.granted_version != self.version or len(login.granted) > MAX_REMEMBERED:
             login.granted.clear()
             login.granted_version = self.version
-        need = Need(action, kind, name)
         try:
             return login.granted[need]
         except KeyError:
-            answer = self.permissions.decide(self._who(login), action, kind, name)
+            answer = self.permissions.decide(self._who(login), need.action, need.kind, need.name, need.declared_users)
         refused = login.granted[need] = None if isinstance(answer, Allowed) else answer
         return refused
 
     def check_all(self, connection: Connection, needs: Iterable[Need]) -> Refuse | None:
         """The first refusal, if any."""
-        return next((no for each in needs if (no := self.check(connection, each.action, each.kind, each.name))), None)
+        return next((no for each in needs if (no := self.check_need(connection, each))), None)
 
     def check_node(self, connection: Connection, action: Action, node: Node) -> Refuse | None:
         """None if the connection may publish to, or consume from, a node that exists."""
         if node.temporary is not None:
             return None
-        return self.check(connection, action, node.permission_kind, node.name)
+        need = Need(action, node.permission_kind, node.name, node.declared_users(action))
+        return self.check_need(connection, need)
 
     def check_creation(self, connection: Connection, action: Action, wanted: CreateNode) -> Refuse | None:
         """None if the connection may make a node by naming it, and then do `action` to it."""

@@ -1,6 +1,7 @@
 """Closes links whose user is no longer allowed what the link does, after the permissions have changed.
 
-Source: docs/reference/security.md.
+Those of the broker change with its file, those that a declaration gives when it is declared anew. Source:
+docs/reference/security.md, docs/decisions/110-rights-given-by-resources.md.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from penstock_broker.topology.records import PointToPointQueue, Subscription
 from penstock_core.permissions import Action, TargetKind, check_owner, needs_to_subscribe
 from penstock_core.reason import Refuse
 
-__all__ = ["check_links", "watch"]
+__all__ = ["check_links", "check_links_soon", "watch"]
 
 WATCH_MS = 1000
 """How often the file of permissions is checked for a change."""
@@ -39,6 +40,19 @@ def check_links(broker: Broker) -> None:
     Of very many connections the first are looked at now, and the others in the next turns.
     """
     _check_some(broker, deque(broker.clients.connections.values()))
+
+
+def check_links_soon(broker: Broker) -> None:
+    """The same after this turn, once for all declarations of the turn that took a right away."""
+    if broker.permissions.is_review_due:
+        return
+    broker.permissions.is_review_due = True
+    broker.clock.after(0, lambda: _review(broker))
+
+
+def _review(broker: Broker) -> None:
+    broker.permissions.is_review_due = False
+    check_links(broker)
 
 
 def _check_some(broker: Broker, left: deque[Connection]) -> None:

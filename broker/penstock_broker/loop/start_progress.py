@@ -25,21 +25,21 @@ class StartProgress:
         self._seconds = seconds
         self._began = self._advanced = seconds()
         self._read = (0, 0)
-        self._restored: tuple[int, int] | None = None
+        self._restored: tuple[int, int, int] | None = None
 
     def reading(self, done: int, total: int) -> None:
         """`done` of `total` bytes, or of other equal parts, of the log are read."""
-        self._note(done, total, self._read)
+        if (done, total) != self._read:
+            self._advanced = self._seconds()
         self._read = done, total
 
-    def restoring(self, done: int, total: int) -> None:
-        """The log is read, and `done` of `total` queues hold again what it kept for them."""
-        self._note(done, total, self._restored)
-        self._restored = done, total
-
-    def _note(self, done: int, total: int, before: tuple[int, int] | None) -> None:
-        if (done, total) != before:
+    def restoring(self, done: int, total: int, messages: int = 0) -> None:
+        """The log is read, and `done` of `total` queues hold again what it kept for them: so many `messages`, those of
+        a queue that is being filled included.
+        """
+        if (done, total, messages) != self._restored:
             self._advanced = self._seconds()
+        self._restored = done, total, messages
 
     @property
     def is_stuck(self) -> bool:

@@ -1,5 +1,7 @@
 """QUERY with `statesSince`: the states of the subscriptions that changed since the reply whose token the request names.
 
+Queues that a resource has declared are among them, as subscriptions without an exchange.
+
 A token is the identity of this broker's life and a version of `topology.state_changes`. One that is not of this life,
 or that is too old, is answered with all states. So is the empty one, which a reader sends first.
 
@@ -27,12 +29,12 @@ from penstock_api import management
 from penstock_api.management import StatusCode
 from penstock_broker.management import entity_states
 from penstock_broker.management.encoded_states import ATTRIBUTES, encoded_state
-from penstock_broker.management.entity_states import subscription_state
+from penstock_broker.management.entity_states import queue_state_as_of_a_subscription, subscription_state
 from penstock_broker.management.in_flight import InFlight, InFlightSearch, add_waiting, connections_of
 from penstock_broker.management.responses import ManagementResponse, query_body
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
-from penstock_broker.topology.records import Subscription
+from penstock_broker.topology.records import PointToPointQueue, Subscription
 from penstock_broker.topology.state_changes import Changes
 
 __all__ = ["NAMED_PER_STEP", "NUMBERED_PER_STEP", "ChangedStatesTask", "begin"]
@@ -64,10 +66,10 @@ class ChangedStatesTask:
     names: Iterator[str] = field(default_factory=lambda: iter(()))
     """Of the subscriptions that changed; the next steps look them up."""
     held: InFlight = field(default_factory=dict[Queue, tuple[int, int]])
-    chosen: list[Subscription] = field(default_factory=list[Subscription])
+    chosen: list[Subscription | PointToPointQueue] = field(default_factory=list[Subscription | PointToPointQueue])
     search: InFlightSearch | None = None
     """For the oldest deliveries, once all subscriptions are looked up."""
-    subscriptions: Iterator[Subscription] = field(default_factory=lambda: iter(()))
+    subscriptions: Iterator[Subscription | PointToPointQueue] = field(default_factory=lambda: iter(()))
     encoded: list[bytes] = field(default_factory=list[bytes])
 
     def step(self, count: int) -> ManagementResponse | None:
@@ -90,11 +92,7 @@ class ChangedStatesTask:
             return False
         if self.search is None:
             names = list(islice(self.names, NAMED_PER_STEP))
-            found = [
-                each
-                for each in (self.broker.topology.subscription_of_queue(name) for name in names)
-                if each is not None
-            ]
+            found = [each for each in map(self.broker.topology.watched, names) if each is not None]
             add_waiting(self.held, (each.queue for each in found), self.broker.clock.now_us)
             self.chosen += found
             if len(names) < NAMED_PER_STEP:
@@ -120,23 +118,30 @@ class ChangedStatesTask:
 
     def next_row(self) -> bytes | None:
         """As `next_state`, encoded: the values of `attributes`."""
-        if self.attributes != ATTRIBUTES:
-            state = self.next_state()
-            return None if state is None else encode([state.get(each) for each in self.attributes])
-        subscription = self._next()
-        return None if subscription is None else encoded_state(subscription, self.held)
+        record = self._next()
+        if record is None:
+            return None
+        if self.attributes == ATTRIBUTES and isinstance(record, Subscription):
+            return encoded_state(record, self.held)
+        state = self._state(record)
+        return encode([state.get(each) for each in self.attributes])
 
     def next_state(self) -> entity_states.StateDocument | None:
         """The state of the next subscription that is still there, as it is now; None after the last."""
-        subscription = self._next()
-        return None if subscription is None else subscription_state(subscription, self.held)
+        record = self._next()
+        return None if record is None else self._state(record)
 
-    def _next(self) -> Subscription | None:
+    def _state(self, record: Subscription | PointToPointQueue) -> entity_states.StateDocument:
+        if isinstance(record, Subscription):
+            return subscription_state(record, self.held)
+        return queue_state_as_of_a_subscription(record, self.held)
+
+    def _next(self) -> Subscription | PointToPointQueue | None:
         topology = self.broker.topology
         while not self.prepare():
             pass  # only if nobody took the steps
         for subscription in self.subscriptions:
-            if topology.subscriptions.get(subscription.identity) is not subscription:
+            if not topology.is_current(subscription.queue):
                 continue  # it has ended since the first step: the next request is told so
             queue = subscription.queue
             if queue.waiting and queue.links.consumers:

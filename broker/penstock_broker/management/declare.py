@@ -6,7 +6,8 @@ docs/decisions/014-managed-subscriptions.md, docs/decisions/047-management-node.
 
 from __future__ import annotations
 
-from typing import assert_never
+from dataclasses import replace
+from typing import Final, assert_never
 
 from pydantic import ValidationError
 
@@ -14,6 +15,7 @@ from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.management import DeclarationOutcome, EntityType, StatusCode
 from penstock_api.validation_messages import validation_messages
+from penstock_broker.attach import permission_review
 from penstock_broker.management import entity_states
 from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal
 from penstock_broker.messages import due_times
@@ -44,15 +46,33 @@ from penstock_core.terms import Adoption, ExchangeType, Exclusivity, Lifetime, P
 
 __all__ = ["declare"]
 
+_OF_THE_OUTCOME: Final = frozenset({"outcome", "blockedBy"})
 
-def declare(broker: Broker, kind: EntityType, name: str | None, body: Value, *, update: bool) -> ManagementResponse:
-    """CREATE or UPDATE one entity."""
+
+def declare(
+    broker: Broker,
+    kind: EntityType,
+    name: str | None,
+    body: Value,
+    *,
+    update: bool,
+    attributes: frozenset[str] | None = None,
+) -> ManagementResponse:
+    """CREATE or UPDATE one entity. `attributes`: the only keys of its state that the response is to have; None: all."""
+    response = _declare(broker, kind, name, body, update, attributes)
+    return response if attributes is None or response.refuse is not None else _shortened(response, attributes)
+
+
+def _declare(
+    broker: Broker, kind: EntityType, name: str | None, body: Value, update: bool, attributes: frozenset[str] | None
+) -> ManagementResponse:
     try:
         match kind:
             case EntityType.EXCHANGE:
                 return _exchange(broker, name, management.ExchangeDeclaration.model_validate(body), update)
             case EntityType.SUBSCRIPTION:
-                return _subscription(broker, name, management.SubscriptionDeclaration.model_validate(body), update)
+                wanted = management.SubscriptionDeclaration.model_validate(body)
+                return _subscription(broker, name, wanted, update, attributes)
             case EntityType.QUEUE:
                 return _queue(broker, name, management.QueueDeclaration.model_validate(body), update)
             case EntityType.BROKER | EntityType.CONNECTION | EntityType.LINK:
@@ -63,6 +83,22 @@ def declare(broker: Broker, kind: EntityType, name: str | None, body: Value, *, 
         return invalid_request(
             f"The body does not fit {kind.value}: {'; '.join(validation_messages(error, whole='body'))}."
         )
+
+
+def _shortened(response: ManagementResponse, attributes: frozenset[str]) -> ManagementResponse:
+    """The response with these keys of the state, and what the declaration led to."""
+    assert isinstance(response.body, dict)
+    kept: dict[Value, Value] = {
+        key: value for key, value in response.body.items() if key in attributes or key in _OF_THE_OUTCOME
+    }
+    return replace(response, body=kept)
+
+
+def _subscription_state(subscription: Subscription, attributes: frozenset[str] | None) -> entity_states.StateDocument:
+    """The state for a response; without the figures if none of them was asked for."""
+    if attributes is not None and attributes <= entity_states.DECLARED:
+        return entity_states.declared(subscription)
+    return _without_ages(entity_states.subscription_state(subscription, {}), subscription.queue)
 
 
 def _response(
@@ -104,6 +140,9 @@ def _exchange(
     exchange.alternate = wanted.alternate_exchange
     exchange.persistence = _persistence(wanted.persistence, wanted.owner)
     exchange.owner = wanted.owner
+    if not set(exchange.publishers) <= set(wanted.publishers):
+        permission_review.check_links_soon(broker)
+    exchange.publishers = wanted.publishers
     exchange.made_by_name = False
     if before == _exchange_policies(exchange):
         return _response(DeclarationOutcome.UNCHANGED, entity_states.exchange_state(exchange))
@@ -125,6 +164,7 @@ def _exchange_policies(exchange: Exchange) -> tuple[object, ...]:
         exchange.alternate,
         exchange.persistence,
         exchange.owner,
+        exchange.publishers,
         exchange.made_by_name,
     )
 
@@ -148,7 +188,9 @@ def _is_same(one: management.Owner | None, other: management.Owner) -> bool:
 
 
 def _other_owner(
-    existing: management.Owner | None, declaration: management.ExchangeDeclaration, what: str
+    existing: management.Owner | None,
+    declaration: management.ExchangeDeclaration | management.QueueDeclaration,
+    what: str,
 ) -> Refuse | None:
     """None if the declaration has the same owner as the existing one, may take it over, or none exists."""
     if existing is None:
@@ -175,7 +217,11 @@ def _other_owner(
 
 
 def _subscription(
-    broker: Broker, name: str | None, wanted: management.SubscriptionDeclaration, update: bool
+    broker: Broker,
+    name: str | None,
+    wanted: management.SubscriptionDeclaration,
+    update: bool,
+    attributes: frozenset[str] | None,
 ) -> ManagementResponse:
     declared = _declared(broker, name, wanted)
     if isinstance(declared, Refuse):
@@ -197,10 +243,10 @@ def _subscription(
             return refusal(decision)
         case Make():
             made = _make(broker, declared, wanted)
-            return _response(DeclarationOutcome.CREATED, entity_states.subscription_state(made, {}))
+            return _response(DeclarationOutcome.CREATED, _subscription_state(made, attributes))
         case Keep():
             assert subscription is not None
-            return _keep(broker, subscription, declared, wanted, decision)
+            return _keep(broker, subscription, declared, wanted, decision, attributes)
         case _:
             assert_never(decision)
 
@@ -266,8 +312,11 @@ def _keep(
     declared: DeclaredSubscription,
     wanted: management.SubscriptionDeclaration,
     decision: Keep,
+    attributes: frozenset[str] | None,
 ) -> ManagementResponse:
     before = _policies(subscription)
+    if not set(subscription.declared_consumers) <= set(wanted.consumers):
+        permission_review.check_links_soon(broker)
     _put_policies(subscription, declared, wanted)
     if decision.adopts:
         subscription.user = None
@@ -295,8 +344,7 @@ def _keep(
         broker.routes.forget()
         due_times.recheck_expiry(broker, subscription.queue)
         broker.work.schedule(subscription.queue)  # others may get what waits now
-    state = entity_states.subscription_state(subscription, {})
-    return _response(outcome, _without_ages(state, subscription.queue), blocked_by)
+    return _response(outcome, _subscription_state(subscription, attributes), blocked_by)
 
 
 def _without_ages(state: entity_states.StateDocument, queue: Queue) -> entity_states.StateDocument:
@@ -317,6 +365,7 @@ def _put_policies(
     subscription.rebind_policy = wanted.rebind_policy
     subscription.client_overrides = wanted.client_overrides
     subscription.owner = wanted.owner
+    subscription.declared_consumers = wanted.consumers
     subscription.managed = declared.managed
 
 
@@ -329,6 +378,7 @@ def _policies(subscription: Subscription) -> tuple[object, ...]:
         subscription.rebind_policy,
         subscription.client_overrides,
         subscription.owner,
+        subscription.declared_consumers,
     )
 
 
@@ -346,30 +396,38 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
         refused = Refuse(
             Reason.IMMUTABLE, f"The queue {name!r} is there with durable={existing.durable}; delete it first."
         )
+    if refused is None and existing is not None:
+        refused = _other_owner(existing.owner, wanted, f"queue {name!r}")
     if refused is None and name in (wanted.delivery.dead_letter, wanted.delivery.expiry):
         refused = Refuse(Reason.INVALID_REQUEST, f"The queue {name!r} can't be its own destination; name another.")
     refused = refused or make_destinations(broker.topology, wanted.delivery, broker.clock.now_us)
     if refused is not None:
         return refusal(refused)
     persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None
-    if existing is not None and _queue_policies(existing) == (persistence, wanted.limits, wanted.delivery, False):
+    policies = (persistence, wanted.limits, wanted.delivery, wanted.owner, False)
+    if existing is not None and _queue_policies(existing) == policies:
         return _response(
             DeclarationOutcome.UNCHANGED, _without_ages(entity_states.queue_state(existing, {}), existing.queue)
         )
     node = existing
+    adopted = existing is not None and wanted.owner is not None and not _is_same(existing.owner, wanted.owner)
     if node is None:
         queue = Queue(name, broker.log.next_incarnation(), is_logged=wanted.durable, now_us=broker.clock.now_us)
         node = PointToPointQueue(name=name, durable=wanted.durable, queue=queue)
     node.persistence, node.limits, node.delivery = persistence, wanted.limits, wanted.delivery
-    node.made_by_name = False
+    node.owner, node.made_by_name = wanted.owner, False
     broker.topology.put_queue(node)
     due_times.recheck_expiry(broker, node.queue)
     broker.work.schedule(node.queue)  # others may get what waits now
-    return _response(
-        DeclarationOutcome.CREATED if existing is None else DeclarationOutcome.UPDATED,
-        _without_ages(entity_states.queue_state(node, {}), node.queue),
+    outcome = (
+        DeclarationOutcome.CREATED
+        if existing is None
+        else DeclarationOutcome.ADOPTED
+        if adopted
+        else DeclarationOutcome.UPDATED
     )
+    return _response(outcome, _without_ages(entity_states.queue_state(node, {}), node.queue))
 
 
 def _queue_policies(node: PointToPointQueue) -> tuple[object, ...]:
-    return (node.persistence, node.limits, node.delivery, node.made_by_name)
+    return (node.persistence, node.limits, node.delivery, node.owner, node.made_by_name)

@@ -15,13 +15,14 @@ from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.management import EntityType, StatusCode
 from penstock_api.validation_messages import validation_messages
-from penstock_broker.attach import close, connection_end, temporary
+from penstock_broker.attach import close, connection_end, permission_review, temporary
 from penstock_broker.errors import amqp_error
 from penstock_broker.management import acts, entity_states
 from penstock_broker.management.acts import Caller
 from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
+from penstock_broker.topology.records import Exchange, Subscription
 from penstock_core.declaration_rules import DeleteExisting, NothingToDelete, decide_deletion, decide_exchange_deletion
 from penstock_core.identity import parse_queue_name
 from penstock_core.reason import Reason, Refuse
@@ -61,6 +62,8 @@ def _delete_exchange(broker: Broker, caller: Caller, name: str, wanted: manageme
         return _DELETED
     if wanted.owner_uid is not None and exchange.owner is not None and exchange.owner.uid != wanted.owner_uid:
         return refusal(Refuse(Reason.MANAGED, f"The exchange {name!r} is now declared by another resource."))
+    if wanted.rights_only:
+        return _end_rights(broker, exchange)
     bound = len(broker.topology.bound(name))
     refused = decide_exchange_deletion(name, bound, if_unused=wanted.if_unused)
     if refused is not None:
@@ -84,8 +87,8 @@ def _delete_subscription(broker: Broker, caller: Caller, name: str, wanted: mana
     decision = decide_deletion(
         subscription.existing() if subscription is not None else None,
         subscription.queue.depth if subscription is not None else 0,
-        if_unused=wanted.if_unused,
-        if_empty=wanted.if_empty,
+        if_unused=wanted.if_unused and not wanted.rights_only,
+        if_empty=wanted.if_empty and not wanted.rights_only,
         owner_uid=wanted.owner_uid,
     )
     match decision:
@@ -96,11 +99,27 @@ def _delete_subscription(broker: Broker, caller: Caller, name: str, wanted: mana
             return refusal(decision, _users_of(subscription.queue))
         case DeleteExisting():
             assert subscription is not None
+            if wanted.rights_only:
+                return _end_rights(broker, subscription)
             acts.tell_deleted(caller, "subscription", name, subscription.queue.depth)
             close.end_subscription(broker, subscription)
             return _DELETED
         case _:
             assert_never(decision)
+
+
+def _end_rights(broker: Broker, record: Exchange | Subscription) -> ManagementResponse:
+    """The resource that gave rights may not, or is gone; what it declared stays, and so do the messages."""
+    if isinstance(record, Exchange) and record.publishers:
+        record.publishers = ()
+        broker.topology.put_exchange(record)
+        broker.routes.forget()
+        permission_review.check_links_soon(broker)
+    elif isinstance(record, Subscription) and record.declared_consumers:
+        record.declared_consumers = ()
+        broker.topology.changed(record)
+        permission_review.check_links_soon(broker)
+    return _DELETED
 
 
 def _users_of(queue: Queue) -> Value:
@@ -113,6 +132,8 @@ def _delete_queue(broker: Broker, caller: Caller, name: str, wanted: management.
     node = broker.topology.queues.get(name)
     if node is None:
         return _DELETED
+    if wanted.owner_uid is not None and node.owner is not None and node.owner.uid != wanted.owner_uid:
+        return refusal(Refuse(Reason.MANAGED, f"The queue {name!r} is now declared by another resource."))
     if wanted.if_unused and node.queue.links.consumers:
         reason = Refuse(Reason.CONSUMERS_ACTIVE, f"The queue {name!r} has consuming links; stop them first.")
         return refusal(reason, _users_of(node.queue))

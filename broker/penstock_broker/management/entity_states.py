@@ -44,6 +44,7 @@ __all__ = [
     "link_state",
     "queue_name_of",
     "queue_state",
+    "queue_state_as_of_a_subscription",
     "subscription_state",
 ]
 
@@ -107,7 +108,7 @@ DECLARED: Final = frozenset(
     }
 )
 """The keys of `declared`: whoever asks for no others needs no look at messages and deliveries."""
-DECLARED_OF_QUEUE: Final = frozenset({"name", "durable", "incarnation", "revision"})
+DECLARED_OF_QUEUE: Final = frozenset({"name", "durable", "owner", "incarnation", "revision"})
 """Those of `declared_queue`."""
 
 
@@ -120,6 +121,7 @@ def declared_queue(node: PointToPointQueue) -> StateDocument:
     return {
         "name": node.name,
         "durable": node.durable,
+        "owner": cast(Value, node.owner.to_wire()) if node.owner is not None else None,
         "incarnation": node.queue.incarnation,
         "revision": node.revision,
     }
@@ -132,6 +134,32 @@ def queue_state(node: PointToPointQueue, held: InFlight) -> StateDocument:
         "examined": node.queue.backlog.examination.total,
         **counters(node.queue, held, _histogram),
     }
+
+
+def queue_state_as_of_a_subscription(node: PointToPointQueue, held: InFlight) -> StateDocument:
+    """The same with the keys of a `penstock.subscription`, without an exchange: so whoever judges the lag of
+    subscriptions judges that of a queue. Source: docs/decisions/109-queues.md.
+    """
+    state: StateDocument = {
+        "queueName": node.name,
+        "subscriptionName": node.name,
+        "scope": "Global",
+        "clientId": None,
+        "sharing": "Shared",
+        "durable": node.durable,
+        "expiryPolicy": "Never",
+        "exchange": "",
+        "bindingKeys": [],
+        "headerBindings": [],
+        "selector": None,
+        "noLocal": False,
+        "deadLetter": node.queue.policy.dead_letter,
+        "owner": cast(Value, node.owner.to_wire()) if node.owner is not None else None,
+        "user": None,
+        "incarnation": node.queue.incarnation,
+        "revision": node.revision,
+    }
+    return {**state, **counters(node.queue, held, _histogram)}
 
 
 def counters(queue: Queue, held: InFlight, histogram: Callable[[Histogram], Value]) -> StateDocument:

@@ -116,6 +116,9 @@ def _declaration(broker: Broker, kind: EntityType, name: str) -> StateDocument |
         subscription = broker.topology.subscription_of_queue(name)
         if subscription is not None:
             return declared_as.subscription_declaration(subscription, broker.settings.delivery)
+    node = broker.topology.queues.get(name) if kind is EntityType.QUEUE else None
+    if node is not None and node.temporary is None:
+        return declared_as.queue_declaration(node, broker.settings.delivery)
     exchange = broker.topology.exchanges.get(name) if kind is EntityType.EXCHANGE else None
     if exchange is None or exchange.temporary is not None:
         return None
@@ -369,7 +372,7 @@ def _number(value: Value, default: int) -> int:
 def _attributes(kind: EntityType) -> list[str]:
     model = _MODELS.get(kind)
     if model is None:
-        return ["name", "durable", "incarnation", "revision", *_counter_names()]
+        return ["name", "durable", "owner", "incarnation", "revision", *_counter_names()]
     return [field.alias or name for name, field in model.model_fields.items()]
 
 

@@ -44,6 +44,8 @@ class ChangesTask:
     broker: Broker
     caller: Caller
     operation: Operation
+    attributes: frozenset[str] | None
+    """The only keys of a state that a response is to have; None: all."""
     entries: deque[Value]
     """Those that are to be done. Each is freed when it is done: all together would take milliseconds at the end."""
     unread: EncodedList | None
@@ -57,7 +59,8 @@ class ChangesTask:
             return self._decode(self.unread)
         for _ in range(min(CHANGES_PER_STEP, len(self.entries))):
             entry = self.entries.popleft()
-            self.items.append(encode(_change_item(self.broker, self.caller, self.operation, entry).as_item()))
+            done = _change_item(self.broker, self.caller, self.operation, entry, self.attributes)
+            self.items.append(encode(done.as_item()))
         if self.entries:
             return None
         return ManagementResponse(status=int(StatusCode.OK), description="OK", encoded_body=encoded_list(self.items))
@@ -147,15 +150,19 @@ def _change(
     broker: Broker, caller: Caller, operation: Operation, kind: EntityType, name: str | None, request: Message
 ) -> ManagementResponse | ChangesTask:
     entries = request.body if isinstance(request.body, list) else []
+    asked = request.application_properties.get(management.ATTRIBUTES)
+    attributes = frozenset(asked.split()) if isinstance(asked, str) else None
     count = request.entries.count if request.entries is not None else len(entries)
     if count > management.MAX_COUNT:
         return invalid_request(f"A list holds at most {management.MAX_COUNT} entries, not {count}.")
     if request.entries is not None or isinstance(request.body, list):
-        return ChangesTask(broker, caller, operation, deque(entries), request.entries, [])
-    return _change_one(broker, caller, operation, kind, name, request.body)
+        return ChangesTask(broker, caller, operation, attributes, deque(entries), request.entries, [])
+    return _change_one(broker, caller, operation, kind, name, request.body, attributes)
 
 
-def _change_item(broker: Broker, caller: Caller, operation: Operation, entry: Value) -> ManagementResponse:
+def _change_item(
+    broker: Broker, caller: Caller, operation: Operation, entry: Value, attributes: frozenset[str] | None
+) -> ManagementResponse:
     if not isinstance(entry, dict):
         return invalid_request("An entry of the list is not a map.")
     name = entry.get("name")
@@ -163,12 +170,20 @@ def _change_item(broker: Broker, caller: Caller, operation: Operation, entry: Va
         kind = EntityType(str(entry.get("type")))
     except ValueError as error:
         return refusal(Refuse(Reason.NOT_IMPLEMENTED, f"The entry can't be done: {error}."))
-    return _change_one(broker, caller, operation, kind, name if isinstance(name, str) else None, entry.get("body"))
+    named = name if isinstance(name, str) else None
+    return _change_one(broker, caller, operation, kind, named, entry.get("body"), attributes)
 
 
 def _change_one(
-    broker: Broker, caller: Caller, operation: Operation, kind: EntityType, name: str | None, body: Value
+    broker: Broker,
+    caller: Caller,
+    operation: Operation,
+    kind: EntityType,
+    name: str | None,
+    body: Value,
+    attributes: frozenset[str] | None,
 ) -> ManagementResponse:
     if operation is Operation.DELETE:
         return delete.delete(broker, caller, kind, name, body)
-    return declare.declare(broker, kind, name, body, update=operation is Operation.UPDATE)
+    update = operation is Operation.UPDATE
+    return declare.declare(broker, kind, name, body, update=update, attributes=attributes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Final
@@ -29,6 +29,8 @@ __all__ = ["instance_of", "record_losses", "restore"]
 
 logger = logging.getLogger(__name__)
 
+TOLD_MESSAGES: Final = 16_384
+"""How far the start is, is told again after so many messages of one queue."""
 SEEN_ONE_BY_ONE: Final = 65_536
 """So many messages of a queue that may have been delivered are noted by number; of more, the highest number is."""
 
@@ -37,24 +39,33 @@ def restore(
     topology: Topology,
     recovered: Recovered,
     now_us: int,
-    restored: Callable[[int, int], None],
+    restored: Callable[[int, int, int], None],
     tail_of: Callable[[Queue], PagedTail],
 ) -> None:
     """Fill an empty topology with what was recovered, exchanges first.
 
-    `restored` is told of how many queues, of how many in all, the messages are in place. `tail_of` makes the tail of a
+    `restored` is told of how many queues, of how many in all, the messages are in place, and of how many messages; also
+    while one queue with very many is filled. `tail_of` makes the tail of a
     queue of whose messages not all are in memory.
     """
     by_kind: dict[str, list[Document]] = {}
     for document in recovered.documents:
         by_kind.setdefault(document.kind, []).append(document)
-    entries = _Entries()
+    entries, messages = _Entries(), 0
+
+    def counted(found: Sequence[LiveMessage]) -> Iterator[LiveMessage]:
+        nonlocal messages
+        for message in found:
+            if messages % TOLD_MESSAGES == 0:
+                restored(done, total, messages)
+            messages += 1
+            yield message
 
     def fill(queue: Queue) -> None:
         paged = recovered.paged.get(queue.incarnation)
         if paged is not None:
             queue.begin_tail(queue.backlog.normal, tail_of(queue))
-        _fill(queue, recovered.messages.get(queue.incarnation, ()), entries, now_us)
+        _fill(queue, counted(recovered.messages.get(queue.incarnation, ())), entries, now_us)
         if paged is not None:
             _fill_tail(queue, paged)
 
@@ -62,8 +73,9 @@ def restore(
         topology.restore_exchange(documents.load_exchange(document.key, document.payload))
     queues, subscriptions = by_kind.get(documents.QUEUE, []), by_kind.get(documents.SUBSCRIPTION, [])
     total = len(queues) + len(subscriptions)
+    done = 0
     for done, document in enumerate(queues):
-        restored(done, total)
+        restored(done, total, messages)
         node = documents.load_queue(document.key, document.payload, document.incarnation, now_us)
         topology.restore_queue(node)
         lost = recovered.lost.get(document.incarnation, 0)
@@ -72,7 +84,7 @@ def restore(
             topology.put_queue(node)
         fill(node.queue)
     for done, document in enumerate(subscriptions, len(queues)):
-        restored(done, total)
+        restored(done, total, messages)
         subscription = documents.load_subscription(document.payload, document.incarnation, now_us)
         subscription.revision = topology.next_revision()
         topology.restore(subscription)
@@ -81,7 +93,7 @@ def restore(
         if lost:
             topology.write(subscription)
         fill(subscription.queue)
-    restored(total, total)
+    restored(total, total, messages)
     if not recovered.epoch:
         logger.info("The data folder is new")
         return
@@ -122,7 +134,7 @@ def instance_of(recovered: Recovered) -> str | None:
     return None
 
 
-def _fill(queue: Queue, messages: Sequence[LiveMessage], entries: _Entries, now_us: int) -> None:
+def _fill(queue: Queue, messages: Iterable[LiveMessage], entries: _Entries, now_us: int) -> None:
     due: list[Entry] = []
     for message in messages:
         entry = entries.of(message, queue.policy.max_ttl_us)

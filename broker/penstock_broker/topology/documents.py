@@ -65,6 +65,7 @@ class ExchangeDocument(TopologyDocument):
     made_by_name: bool = False
     persistence: Persistence | None
     owner: Owner | None
+    publishers: tuple[str, ...] = ()
 
 
 class HeadersDocument(TopologyDocument):
@@ -96,6 +97,7 @@ class SubscriptionDocument(TopologyDocument):
     rebind_policy: str
     client_overrides: str
     owner: Owner | None
+    consumers: tuple[str, ...] = ()
     lost_at_restart: int
     unused_since: int = 0
     """Microseconds since the epoch; 0: it had a consumer when this was written."""
@@ -109,6 +111,7 @@ class QueueDocument(TopologyDocument):
     persistence: Persistence | None
     limits: QueueLimits
     delivery: DeliveryPolicy | None = None
+    owner: Owner | None = None
     lost_at_restart: int = 0
 
 
@@ -131,6 +134,7 @@ def dump(record: Exchange | Subscription | PointToPointQueue) -> bytes:
                 made_by_name=record.made_by_name,
                 persistence=record.persistence,
                 owner=record.owner,
+                publishers=record.publishers,
             ).dump()
         case Subscription():
             return subscription_document(record).dump()
@@ -141,6 +145,7 @@ def dump(record: Exchange | Subscription | PointToPointQueue) -> bytes:
                 persistence=record.persistence,
                 limits=record.limits,
                 delivery=record.delivery,
+                owner=record.owner,
                 lost_at_restart=record.queue.totals.lost_at_restart,
             ).dump()
 
@@ -169,6 +174,7 @@ def subscription_document(subscription: Subscription) -> SubscriptionDocument:
         rebind_policy=subscription.rebind_policy,
         client_overrides=subscription.client_overrides,
         owner=subscription.owner,
+        consumers=subscription.declared_consumers,
         lost_at_restart=subscription.queue.totals.lost_at_restart,
         unused_since=subscription.queue.links.unused_since_us,
     )
@@ -185,6 +191,7 @@ def load_exchange(name: str, payload: bytes) -> Exchange:
         made_by_name=document.made_by_name,
         persistence=document.persistence,
         owner=document.owner,
+        publishers=document.publishers,
         router=new_router(document.type),
     )
 
@@ -215,6 +222,7 @@ def load_subscription(payload: bytes, incarnation: int, now_us: int) -> Subscrip
         client_overrides=document.client_overrides,
         owner=document.owner,
         managed=managed_of(document.owner, document.client_overrides),
+        declared_consumers=document.consumers,
     )
     subscription.queue.name = subscription.name
     subscription.queue.totals.lost_at_restart = document.lost_at_restart
@@ -235,6 +243,7 @@ def load_queue(name: str, payload: bytes, incarnation: int, now_us: int) -> Poin
         persistence=document.persistence,
         limits=document.limits,
         delivery=document.delivery,
+        owner=document.owner,
     )
     node.queue.totals.lost_at_restart = document.lost_at_restart
     return node

@@ -14,7 +14,7 @@ from penstock_core.binding import Binding, NoLocal, no_local_of
 from penstock_core.existing_subscription import ExistingSubscription, OwnerMark
 from penstock_core.header_routing import HeadersRouter
 from penstock_core.identity import Identity, LinkKey, queue_name
-from penstock_core.permissions import TargetKind
+from penstock_core.permissions import Action, TargetKind
 from penstock_core.routing import Router
 from penstock_core.subscription_lifetime import AttachedSessions, outlives_process
 from penstock_core.temporary_nodes import LifetimePolicy
@@ -52,6 +52,8 @@ class Exchange:
     alternate: str | None = None
     persistence: Persistence | None = None
     owner: management.Owner | None = None
+    publishers: tuple[str, ...] = ()
+    """Patterns of users who may publish because its declaration says so."""
     revision: int = 0
     router: Router[Queue] | HeadersRouter[Queue]
     temporary: Temporary | None = None
@@ -68,6 +70,10 @@ class Exchange:
     def permission_kind(self) -> TargetKind:
         """What kind of thing it is for permissions."""
         return TargetKind.EXCHANGE
+
+    def declared_users(self, action: Action) -> tuple[str, ...]:
+        """Who may do it because the declaration says so."""
+        return self.publishers if action is Action.PUBLISH else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,8 @@ class Subscription:
     client_overrides: str = "Refuse"
     owner: management.Owner | None = None
     managed: OwnerMark | None = None
+    declared_consumers: tuple[str, ...] = ()
+    """Patterns of users who may consume because its declaration says so."""
     users: AttachedSessions = field(default_factory=AttachedSessions)
     noted_unused_us: int = 0
     """Since when it is unused, as its document says; 0: it has a consumer."""
@@ -135,6 +143,7 @@ class Subscription:
             owner=self.owner_link,
             user=self.user,
             managed=self.managed,
+            declared_consumers=self.declared_consumers,
         )
 
 
@@ -152,6 +161,7 @@ class PointToPointQueue:
     temporary: Temporary | None = None
     made_by_name: bool = False
     """A client named it and auto-creation made it; nobody declared it since."""
+    owner: management.Owner | None = None
     producers: set[SendingLink] = field(default_factory=set[SendingLink])
     """Links that send here by their own target."""
     idle_since_ms: int | None = None
@@ -162,3 +172,7 @@ class PointToPointQueue:
     def permission_kind(self) -> TargetKind:
         """What kind of thing it is for permissions."""
         return TargetKind.QUEUE
+
+    def declared_users(self, action: Action) -> tuple[str, ...]:
+        """Who may do it because the declaration says so."""
+        return ()

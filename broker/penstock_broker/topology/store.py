@@ -81,7 +81,7 @@ class Topology:
         self.disposal = Disposal()
         """What ended queues held, to be freed in slices."""
         self.state_changes = StateChanges()
-        """Of the subscriptions, for those who poll."""
+        """Of the subscriptions, and of the queues that a resource has declared, for those who poll."""
         self.has_unsynced = False
         """A record of this turn's block describes the topology; cleared when the block is written."""
         self.revision = 1
@@ -102,6 +102,13 @@ class Topology:
         """The subscription whose queue has this name; None if it is none, or not there."""
         identity = parse_queue_name(name)
         return None if identity is None else self.subscriptions.get(identity)
+
+    def watched(self, queue_name: str) -> Subscription | PointToPointQueue | None:
+        """The subscription or the queue of a resource whose changes `state_changes` has under this name."""
+        node = self.queues.get(queue_name)
+        if node is not None:
+            return node if node.owner is not None else None
+        return self.subscription_of_queue(queue_name)
 
     def exchange_type(self, name: str) -> ExchangeType | None:
         """The type of the exchange of this name; None if there is none."""
@@ -284,7 +291,10 @@ class Topology:
     def restore_queue(self, node: PointToPointQueue) -> None:
         """Put a queue in its place that the log knows already."""
         node.revision = self.next_revision()
-        node.queue.policy.keeps_all = effective_persistence(None, node.persistence, managed=False) is Persistence.ALWAYS
+        policy = effective_persistence(None, node.persistence, managed=node.owner is not None)
+        node.queue.policy.keeps_all = policy is Persistence.ALWAYS
+        if node.owner is not None:
+            self.state_changes.watch(node.queue)
         self._apply_limits(node)
         self.queues[node.name] = node
         self._note_made_by_name(NodeKind.QUEUE, node.name, node.made_by_name)
@@ -294,6 +304,8 @@ class Topology:
         """Take a queue away with its messages. Its consumers are the caller's."""
         node = self.queues.pop(name)
         self._note_made_by_name(NodeKind.QUEUE, name, False)
+        if node.owner is not None:
+            self.state_changes.end(name)
         if node.durable:
             self._erase(documents.QUEUE, name)
         del self.by_incarnation[node.queue.incarnation]

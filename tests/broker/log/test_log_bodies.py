@@ -1,11 +1,12 @@
 """Bodies in parts: where they lie, how they are read, what keeps their segments and what lets them go."""
 
 import errno
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker.log.log_steps import a_queue, opened, settle
+from broker.log.log_steps import SMALL, a_queue, opened, settle
 from broker.log.simulated_files import SimulatedFiles
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,6 +115,31 @@ def test_as_bytes_it_is_its_head_and_another_head_keeps_the_rest(sliced: tuple[L
     other = payload.with_head(b"longer head")
     assert len(other) == len(payload) + 7
     assert other.read(0, 1 << 20) == b"longer head" + whole[4:]
+
+
+def test_recovery_tells_of_each_body_that_it_fetches(tmp_path: Path) -> None:
+    """Each is a read of the disk, and there may be very many of them."""
+    files = SimulatedFiles()
+    log, _ = opened(tmp_path, files)
+    _, route = a_queue(log)
+    for _ in range(30):
+        log.put(route, staged(log, 9_000), 0)
+        log.write()
+    log.close()
+    told: list[tuple[int, int]] = []
+
+    def tell(done: int, total: int) -> None:
+        told.append((done, total))
+
+    clock = itertools.count(1).__next__
+    log, recovered = Log.open(tmp_path, files=files, options=SMALL, clock=clock, progress=tell)
+    assert [len(queue) for queue in recovered.messages.values()] == [30]
+    segments = sum(path.name.startswith("segment-") for path in files.paths())
+    size = told[segments][1]
+    beside = [total - size for _, total in told[segments:]]
+    assert beside[-1] == segments + 30, "each is made durable, and each body is fetched"
+    assert max(after - before for before, after in itertools.pairwise(beside)) == 1
+    log.close()
 
 
 def test_a_short_body_becomes_plain_bytes(tmp_path: Path) -> None:

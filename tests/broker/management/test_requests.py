@@ -18,6 +18,7 @@ from penstock_api.management import (
     ExchangeDeclaration,
     Operation,
     Owner,
+    QueueDeclaration,
     QueueLimits,
     SubscriptionDeclaration,
 )
@@ -199,6 +200,32 @@ async def test_a_list_is_answered_entry_by_entry(client: ManagementClient) -> No
         (201, None),
         (404, "ExchangeNotFound"),
     ]
+
+
+async def test_a_list_of_declarations_is_answered_with_what_was_asked_for(client: ManagementClient) -> None:
+    """Who declares thousands does not have to read the figures of each."""
+    entries = [
+        ListedEntity(EntityType.EXCHANGE, "orders", ORDERS),
+        ListedEntity(EntityType.SUBSCRIPTION, None, BILLING),
+        ListedEntity(EntityType.QUEUE, "jobs", QueueDeclaration()),
+        ListedEntity(EntityType.SUBSCRIPTION, None, BILLING.model_copy(update={"exchange": "nowhere"})),
+    ]
+    made = await client.create_all(entries, attributes=["revision", "exchange", "bindingKeys"])
+    assert [answer.body for answer in made] == [
+        {"outcome": "Created", "revision": made[0].attributes["revision"]},
+        {
+            "outcome": "Created",
+            "revision": made[1].attributes["revision"],
+            "exchange": "orders",
+            "bindingKeys": ["#"],
+        },
+        {"outcome": "Created", "revision": made[2].attributes["revision"]},
+        None,
+    ]
+    again = await client.create_all(entries[1:2], attributes=["revision", "depth"])
+    assert again[0].body == {"outcome": "Unchanged", "revision": made[1].attributes["revision"], "depth": 0}
+    whole = await client.create_all(entries[1:2])
+    assert whole[0].attributes.keys() > {"depth", "owner", "sojourn", "exchange"}
 
 
 async def test_long_lists_come_in_pages_in_name_order(client: ManagementClient) -> None:

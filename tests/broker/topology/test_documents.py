@@ -57,6 +57,7 @@ def test_a_subscription_comes_back(scope: Scope) -> None:
         rebind_policy="Never",
         client_overrides="Ignore",
         owner=OWNER,
+        declared_consumers=("bob", "system:serviceaccount:shop:*"),
     )
     again = documents.load_subscription(documents.dump(subscription), 7, 0)
     assert again.identity == subscription.identity
@@ -73,6 +74,7 @@ def test_a_subscription_comes_back(scope: Scope) -> None:
         management.QueueLimits(max_bytes=5, overflow="Reject"),
         "Never",
     )
+    assert again.declared_consumers == ("bob", "system:serviceaccount:shop:*")
     assert again.delivery == management.DeliveryPolicy(
         max_deliveries=3, dead_letter="dead", max_ttl_ms=9, exclusive_consumer=True
     )
@@ -167,7 +169,8 @@ def test_a_release_before_reads_what_is_written_now() -> None:
     """It takes these keys without a default, so none of them may be left out."""
     exchange = Exchange(name="orders", type=ExchangeType.TOPIC, router=Router(ExchangeType.TOPIC))
     assert documents.dump(exchange) == (
-        b'{"alternate":null,"madeByName":false,"owner":null,"persistence":null,"type":"Topic","unroutable":"Accept"}'
+        b'{"alternate":null,"madeByName":false,"owner":null,"persistence":null,"publishers":[],"type":"Topic",'
+        b'"unroutable":"Accept"}'
     )
 
 

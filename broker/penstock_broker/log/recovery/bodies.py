@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import weakref
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from penstock_broker.log.disk.files import FileLayer
@@ -178,11 +178,17 @@ class FetchedBodies(NamedTuple):
 
 
 def fetch_bodies(
-    replay: Replay, files: FileLayer, usage: SegmentUsage, inline_bytes: int, blocks: CheckedBlocks
+    replay: Replay,
+    files: FileLayer,
+    usage: SegmentUsage,
+    inline_bytes: int,
+    blocks: CheckedBlocks,
+    fetched: Callable[[], None] = lambda: None,
 ) -> FetchedBodies:
     """At recovery, give each live put with a staged body its payload. Puts that name the same body share it.
 
     Payloads up to `inline_bytes` become plain bytes. Puts of which not all parts can be read are taken out of `replay`.
+    `fetched` is called after each message.
     """
     queues = {document.incarnation for document in replay.documents.values()}
     known: dict[int, StagedBody | None] = {}
@@ -201,6 +207,7 @@ def fetch_bodies(
         if body is not None:
             bodies[number] = body
             live.put = live.put._replace(payload=_payload(live.put.payload, body, offset, inline_bytes))
+            fetched()
             continue
         LOGGER.error("message %d is lost: not all parts of its body can be read", number)
         for incarnation in lives_in:

@@ -5,7 +5,7 @@ deleted, and the segment is read instead. Source: docs/decisions/085-digests.md.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,14 +35,17 @@ class DigestFiles:
     seed: int
     """Of the log; see `blocks.seed_of`."""
 
-    def known(self, found: Iterable[FoundSegment]) -> dict[int, KnownSegment]:
-        """By number, the segments of which a digest says what is in them. What can't be read is left out."""
+    def known(self, found: Iterable[FoundSegment], opened: Callable[[], None]) -> dict[int, KnownSegment]:
+        """By number, the segments of which a digest says what is in them. What can't be read is left out. `opened` is
+        called after each digest.
+        """
         numbers = {number_of(name) for name in names_of("digest", self.files.names(self.folder))}
         known: dict[int, KnownSegment] = {}
         for item in found:
             if item.data.number not in numbers or item.header is None:
                 continue
             head = self._head(item)
+            opened()
             if head is not None:
                 first = (
                     item.data.number,

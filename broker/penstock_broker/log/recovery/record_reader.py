@@ -22,7 +22,8 @@ KEPT_BYTES: Final = 64 * 1024 * 1024
 """If live messages take more memory than this, their bodies are left in the log."""
 
 Progress = Callable[[int, int], None]
-"""Is told how many bytes recovery has gone through, and of how many in all; neither falls while one log is opened.
+"""Is told how many bytes recovery has gone through, and of how many in all; neither falls while one log is opened, and
+what is done beside the reading counts in both.
 
 It is called from the thread that opens the log, about once per `PROGRESS_BYTES` and at the end. It is not told the
 time: the caller has a clock. What it raises ends the recovery, which can be begun anew.

@@ -25,6 +25,7 @@ from penstock_broker.log.format.blocks import (
 from penstock_broker.log.format.record_codec import PUT, ack_record, chunks
 from penstock_broker.log.format.records import Document, EndReason, SegmentState
 from penstock_broker.log.format.segment_states import segment_state_record
+from penstock_broker.log.recovery.advance import Advance
 from penstock_broker.log.recovery.bodies import StagedBody, fetch_bodies
 from penstock_broker.log.recovery.digest_files import DigestFiles, DigestUnusable
 from penstock_broker.log.recovery.live_messages import (
@@ -131,17 +132,18 @@ def recover(
     `pageable`: which other payloads may stay there, if all that are alive take more than `kept_bytes`. Raises
     NewerFormat, ForeignSegment or Unreadable, which leave the folder unchanged, or OSError.
     """
-    segments = find_segments(files, folder)
+    advance = Advance(progress)
+    segments = find_segments(files, folder, advance.opened)
     found, log_id = segments.found, segments.log_id
     seed = seed_of(log_id or b"")
     digests = DigestFiles(files, folder, seed)
-    known = digests.known(found) if pageable is not None and log_id is not None else {}
-    reader, result, known = _read(found, known, digests, progress, pageable, kept_bytes)
+    known = digests.known(found, advance.opened) if pageable is not None and log_id is not None else {}
+    reader, result, known = _read(found, known, digests, advance, pageable, kept_bytes)
     if result.cut is not None:
         refuse_unreadable_end(found, result.cut)
     replay, malformed = reader.replay, reader.malformed
     usage = SegmentUsage()
-    damage = _copy_damaged(files, folder, found, [*_holes(result), *malformed])
+    damage = _copy_damaged(files, folder, found, [*_holes(result), *malformed], advance)
     damage += tuple(_set_aside_foreign(files, item) for item in segments.foreign)
     lost_segments = find_lost(replay, result, [item.data for item in found], seed)
     log_lost(lost_segments, replay)
@@ -151,11 +153,11 @@ def recover(
         if number not in {item.data.number for item in segments.foreign}
     )
     if result.cut is not None:
-        kept = _make_durable(files, folder, found, result, result.cut, log_id)
+        kept = _make_durable(files, folder, found, result, result.cut, log_id, advance)
         _add_segments(usage, kept, result, reader, known)
     digests.keep_only(known)
-    _fetch_remarked(replay, files, usage, seed)
-    bodies, incomplete = fetch_bodies(replay, files, usage, inline_bytes, CheckedBlocks(files, seed))
+    _fetch_remarked(replay, files, usage, seed, advance)
+    bodies, incomplete = fetch_bodies(replay, files, usage, inline_bytes, CheckedBlocks(files, seed), advance.step)
     delivered_is_known = replay.closed or replay.boot_id == files.boot_id()
     messages, without_document = live_messages(replay, delivered_is_known=delivered_is_known)
     paged, others = _count_live(usage, replay, messages, bodies, delivered_is_known=delivered_is_known)
@@ -167,7 +169,7 @@ def recover(
     for incarnation, count in (lost_segments.counts or {}).items():
         if incarnation in usage.queues:
             lost[incarnation] = lost.get(incarnation, 0) + count
-    progress(reader.total, reader.total)
+    advance.end(reader.total)
     recovered = Recovered(
         documents=tuple(replay.documents.values()),
         messages=messages,
@@ -185,23 +187,16 @@ def _read(
     found: Sequence[FoundSegment],
     known: dict[int, KnownSegment],
     digests: DigestFiles,
-    progress: Progress,
+    advance: Advance,
     pageable: Pageable | None,
     kept_bytes: int,
 ) -> tuple[RecordReader, ScanResult, dict[int, KnownSegment]]:
     """Read the records, of known segments by their digests, and say which are known. If anything is wrong with the log
     then all of it is read: what is lost is found out from the segments alone.
     """
-    told = 0
-
-    def risen(read: int, total: int) -> None:
-        nonlocal told
-        told = max(told, read)
-        progress(told, total)
-
     while True:
         data = [replace(item.data, known=known.get(item.data.number)) for item in found]
-        reader = RecordReader(data, risen, pageable, kept_bytes, digests.load)
+        reader = RecordReader(data, advance.reading, pageable, kept_bytes, digests.load)
         try:
             result = scan(data, digests.seed, reader.accept)
         except DigestUnusable as error:
@@ -210,6 +205,7 @@ def _read(
             if not known or (result.is_in_order and not result.holes and not reader.malformed):
                 return reader, result, known
         known = {}
+        advance.again()
 
 
 def _holes(result: ScanResult) -> list[tuple[Hole, str]]:
@@ -217,7 +213,11 @@ def _holes(result: ScanResult) -> list[tuple[Hole, str]]:
 
 
 def _copy_damaged(
-    files: FileLayer, folder: Path, found: Sequence[FoundSegment], holes: Sequence[tuple[Hole, str]]
+    files: FileLayer,
+    folder: Path,
+    found: Sequence[FoundSegment],
+    holes: Sequence[tuple[Hole, str]],
+    advance: Advance,
 ) -> tuple[Damage, ...]:
     damage: list[Damage] = []
     by_number = {item.data.number: item for item in found}
@@ -225,6 +225,7 @@ def _copy_damaged(
         content = by_number[hole.segment].data.data[hole.start : hole.end]
         copy = save_copy(files, folder / DAMAGED, copy_name(hole.segment, hole.start, hole.end), content)
         damage.append(Damage(hole.segment, hole.start, hole.end, reason, copy))
+        advance.step()
         LOGGER.error("the log is damaged: %s, bytes %d to %d: %s; copy: %s", by_number[hole.segment].path, hole.start,
                      hole.end, reason, copy or "none, the disk is full")  # fmt: skip
     return tuple(damage)
@@ -239,7 +240,13 @@ def _set_aside_foreign(files: FileLayer, item: FoundSegment) -> Damage:
 
 
 def _make_durable(
-    files: FileLayer, folder: Path, found: Sequence[FoundSegment], result: ScanResult, cut: Cut, log_id: bytes | None
+    files: FileLayer,
+    folder: Path,
+    found: Sequence[FoundSegment],
+    result: ScanResult,
+    cut: Cut,
+    log_id: bytes | None,
+    advance: Advance,
 ) -> list[FoundSegment]:
     """Wipe what was not promised, rewrite what may be in memory only, and sync all. Returns the segments that stay.
 
@@ -267,6 +274,7 @@ def _make_durable(
         write_all(files, item.handle, item.data.data[block.offset : block.end], block.offset)
     for item in kept:
         files.fdatasync(item.handle)
+        advance.step()
     files.fsync_folder(folder)
     return kept
 
@@ -335,7 +343,7 @@ def _note_bytes(usage: SegmentUsage, replay: Replay) -> None:
         by_number[live.segment].put_bytes += PUT.size if number in staged else PUT.size + len(live.put.payload)
 
 
-def _fetch_remarked(replay: Replay, files: FileLayer, usage: SegmentUsage, seed: int) -> None:
+def _fetch_remarked(replay: Replay, files: FileLayer, usage: SegmentUsage, seed: int, advance: Advance) -> None:
     """Read those paged messages of which a queue has changed a part: queues keep them in memory."""
     paged = replay.paged
     for incarnation, number in replay.remarks if paged is not None else ():
@@ -343,6 +351,7 @@ def _fetch_remarked(replay: Replay, files: FileLayer, usage: SegmentUsage, seed:
             continue
         segment = usage.by_number.get(paged.segment_of(number))
         put = find_put(files, segment, number, seed) if segment is not None else None
+        advance.step()
         if put is None:
             LOGGER.error("the log is damaged: message %d can't be read again; what was noted of it is lost", number)
         else:

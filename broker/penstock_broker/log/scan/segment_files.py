@@ -8,7 +8,7 @@ don't, nobody can say whether something promised lies in the page, and the log i
 import errno
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -75,10 +75,15 @@ def names_of(kind: str, names: Iterable[str]) -> list[str]:
     return sorted(found, key=number_of)
 
 
-def find_segments(files: FileLayer, folder: Path) -> SegmentFiles:
-    """Open the segments of a folder. Raises NewerFormat, ForeignSegment, Unreadable, or OSError."""
+def find_segments(files: FileLayer, folder: Path, opened: Callable[[], None] = lambda: None) -> SegmentFiles:
+    """Open the segments of a folder; `opened` is called after each. Raises NewerFormat, ForeignSegment, Unreadable, or
+    OSError.
+    """
     contents = _Contents(files)
-    found = [_open(files, folder / name, contents) for name in names_of("segment", files.names(folder))]
+    found: list[FoundSegment] = []
+    for name in names_of("segment", files.names(folder)):
+        found.append(_open(files, folder / name, contents))
+        opened()
     log_id = _most_common_id(found)
     foreign = [item for item in found if item.header is not None and item.header.log_id != log_id]
     own = [item for item in found if item.header is None or item.header.log_id == log_id]
