@@ -25,7 +25,7 @@ from penstock_lag.session import tune
 from penstock_lag.spark_failures import OutOfMemory, explained, unreadable
 from penstock_lag.targets import Target, observers_of
 from penstock_lag_rules.figures import Figures
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 
 __all__ = [
     "THRESHOLDS",

@@ -12,7 +12,7 @@ from penstock_api.lag_result import LagResult
 from penstock_lag.ledger.windows import Plan
 from penstock_lag_rules.entry import MESSAGE_LENGTH, subscription_lag, time_of
 from penstock_lag_rules.figures import Figures
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 
 __all__ = ["Run", "make_result"]
 

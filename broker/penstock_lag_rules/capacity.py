@@ -12,7 +12,7 @@ from typing import Final
 
 from penstock_api.lag_result import LagState
 from penstock_lag_rules.figures import Figures, Work
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_lag_rules.trend import DEVIATIONS, per_minute
 
 __all__ = ["MORE_DO_NOT_HELP", "WITHOUT_SUGGESTION", "capacity_per_minute", "consumer_cap", "suggested_consumers"]

@@ -15,8 +15,9 @@ from penstock_lag_rules.capacity import capacity_per_minute, suggested_consumers
 from penstock_lag_rules.expiry_risk import expiry_risk
 from penstock_lag_rules.fairness import fairness_percent, shares
 from penstock_lag_rules.figures import Duration, Figures, Percentiles, RepeatedMessage
-from penstock_lag_rules.rules import Thresholds, judge
+from penstock_lag_rules.rules import judge
 from penstock_lag_rules.slow_part import means, slow_part
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_lag_rules.trend import drain_time, per_minute
 
 __all__ = ["EPOCH", "MESSAGE_LENGTH", "MINIMUM_COMPLETIONS", "subscription_lag", "time_of"]

@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock_api.lag_result import ConsumerShare
 from penstock_lag_rules.figures import ConsumerWork
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 
 __all__ = ["MOST_SHARES", "fairness_percent", "shares"]
 

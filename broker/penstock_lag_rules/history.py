@@ -23,7 +23,7 @@ from penstock_lag_rules.figures import (
     Subject,
     Work,
 )
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 
 __all__ = [
     "Durations",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from penstock_api.lag_result import SlowPart
 from penstock_lag_rules.figures import Duration
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 
 __all__ = ["Means", "means", "slow_part"]
 

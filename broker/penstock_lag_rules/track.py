@@ -22,7 +22,7 @@ from penstock_lag_rules.history import (
     standing_of,
     work_between,
 )
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 
 __all__ = ["Track"]
 

@@ -21,7 +21,7 @@ from penstock_api.state_documents import SubscriptionState
 from penstock_lag_rules.entry import subscription_lag, time_of
 from penstock_lag_rules.figures import TOTALS, Coverage, Growth, RepeatedMessage, Subject
 from penstock_lag_rules.history import Snapshot
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_lag_rules.track import Track
 from penstock_observer.rows import Poll
 

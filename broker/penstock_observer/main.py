@@ -20,7 +20,7 @@ from aiohttp import web
 
 from penstock_api.failure import CannotRun
 from penstock_api.observer_api import PAGE
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.access_reviews import ApiServerReviews, PageOf
 from penstock_observer.audit_fetch import AuditFetcher
 from penstock_observer.audit_files import AuditStore

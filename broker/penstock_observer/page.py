@@ -216,7 +216,7 @@ class Page:
             raise web.HTTPForbidden(text=NO_MESSAGES)
         name, offset = request.query.get("queue", ""), number_in(request.query, "offset", 0, MOST_OFFSET)
         known, fresh = self._known()
-        is_subscription = any(each.queue_name == name for each in _states(known))
+        is_subscription = any(each.queue_name == name and not each.is_queue for each in _states(known))
         kind = EntityType.SUBSCRIPTION if is_subscription else EntityType.QUEUE
         wanted = PeekRequest(offset=offset, count=PEEKED, max_body_bytes=BODY_BYTES)
         try:

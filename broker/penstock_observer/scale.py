@@ -9,7 +9,7 @@ from penstock_api.lag_result import LagState, SubscriptionLag
 from penstock_api.observer_api import PER_CONSUMER, Scale
 from penstock_api.state_documents import SubscriptionState
 from penstock_lag_rules.capacity import consumer_cap
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.broker_clock import oldest_age_ms
 
 __all__ = ["BadQuestion", "per_consumer", "scale_of"]

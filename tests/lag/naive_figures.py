@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock_lag_rules.figures import TOTALS, Coverage, Figures, Growth, Subject
 from penstock_lag_rules.history import Snapshot, figures_of
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 
 __all__ = ["naive_figures"]
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from penstock_lag_rules.figures import Coverage, Figures, Growth, RepeatedMessage, Subject
 from penstock_lag_rules.history import Snapshot, figures_of
-from penstock_lag_rules.rules import LagVerdict, Thresholds, judge
+from penstock_lag_rules.rules import LagVerdict, judge
+from penstock_lag_rules.thresholds import Thresholds
 
 STEP_MS = 10_000
 START_MS = 1_700_000_000_000

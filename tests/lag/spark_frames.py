@@ -14,7 +14,7 @@ from penstock_lag.ledger.rows import LedgerRows, Place
 from penstock_lag.ledger.schema import LEDGER
 from penstock_lag.ledger.windows import BrokerWindow
 from penstock_lag_rules.figures import Figures
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.rows import Poll, RowOrigin, rows_of
 
 

@@ -15,7 +15,7 @@ from penstock_api.lag_result import LagState
 from penstock_lag_rules.capacity import capacity_per_minute, suggested_consumers
 from penstock_lag_rules.entry import subscription_lag
 from penstock_lag_rules.figures import Work
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 
 T = Thresholds()
 

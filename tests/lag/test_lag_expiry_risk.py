@@ -15,7 +15,7 @@ from penstock_lag_rules.entry import subscription_lag
 from penstock_lag_rules.expiry_risk import ExpiryRisk, expiry_risk
 from penstock_lag_rules.figures import Figures
 from penstock_lag_rules.history import expires_in_ms
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 
 
 def backlog(ready: int, first_ms: int, last_ms: int, *, accepted: int = 900, **growth: int) -> Figures:

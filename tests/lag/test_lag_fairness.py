@@ -14,7 +14,7 @@ from penstock_lag.figures.consumers import ConsumersAt, consumer_work
 from penstock_lag_rules.entry import subscription_lag
 from penstock_lag_rules.fairness import fairness_percent, shares
 from penstock_lag_rules.figures import ConsumerWork
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 
 T = Thresholds()
 MINUTE = 60_000

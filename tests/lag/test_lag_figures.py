@@ -16,7 +16,7 @@ from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 
 from penstock_api.state_documents import SubscriptionState
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.rows import Poll, Row
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,7 @@ from penstock_api.observer_api import SegmentInfo, SegmentList
 from penstock_lag.ledger.windows import AbsentBroker, PresentBroker, make_plan
 from penstock_lag_rules.figures import Coverage, Growth, Span, Subject
 from penstock_lag_rules.history import Snapshot, figures_of
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 
 START_MS = 1_700_000_000_000
 STEP_MS = 10_000

@@ -22,7 +22,7 @@ from penstock_lag.rollups.stores import FolderRollups
 from penstock_lag.table import as_table
 from penstock_lag_rules.figures import Growth
 from penstock_lag_rules.rollups import Rollup
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 
 HOUR_MS = 3_600_000
 THREE_PM_MS = 1_700_060_400_000

@@ -17,7 +17,7 @@ from penstock_lag.ledger.windows import Chosen, Plan
 from penstock_lag.result_document import Run, make_result
 from penstock_lag.table import as_table
 from penstock_lag_rules.figures import Figures, RepeatedMessage
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 
 RUN = Run(broker="main", namespace="shop", run_name="run-1", expected_brokers=2)
 PLAN = Plan(

@@ -11,7 +11,8 @@ from lag.figures_factory import END_MS, figures
 
 from penstock_api.lag_result import LagState
 from penstock_lag_rules.figures import RepeatedMessage
-from penstock_lag_rules.rules import RULES, LagVerdict, Thresholds, judge
+from penstock_lag_rules.rules import RULES, LagVerdict, judge
+from penstock_lag_rules.thresholds import Thresholds
 
 T = Thresholds()
 

@@ -10,8 +10,8 @@ from lag.figures_factory import END_MS, figures
 from penstock_api.lag_result import LagState, SlowPart, SubscriptionLag
 from penstock_lag_rules.entry import subscription_lag
 from penstock_lag_rules.figures import Duration, Figures
-from penstock_lag_rules.rules import Thresholds
 from penstock_lag_rules.slow_part import Means, means, slow_part
+from penstock_lag_rules.thresholds import Thresholds
 
 T = Thresholds()
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock_lag_rules.figures import Coverage, Growth, Subject
 from penstock_lag_rules.history import Snapshot, figures_of
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_lag_rules.track import Track
 
 SUBJECT = Subject(ordinal=0, queue_name="q")

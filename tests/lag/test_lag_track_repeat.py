@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock_lag_rules.figures import Coverage, Growth, Subject
 from penstock_lag_rules.history import Snapshot
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_lag_rules.track import Track
 
 COVERAGE = Coverage(last_poll_ms=0, elapsed_ms=0, polls=1, interval_ms=10_000)

@@ -27,7 +27,7 @@ from penstock_lag_rules.figures import (
     Work,
 )
 from penstock_lag_rules.figures import RepeatedMessage as Repeated
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.rows import Poll
 
 pytestmark = pytest.mark.spark

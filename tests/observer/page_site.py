@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.access_reviews import PageOf, Reviews
 from penstock_observer.broker_details import BrokerDetails, Connect, DetailsConnection
 from penstock_observer.depth_history import DepthHistory

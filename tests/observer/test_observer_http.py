@@ -20,7 +20,7 @@ from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_api.management import Owner
 from penstock_api.observer_api import MAX_RESULT_BYTES, SegmentList
 from penstock_api.observer_tokens import scale_token
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.audit_files import AuditStore
 from penstock_observer.http import Api, make_app
 from penstock_observer.ledger import Ledger, SealLimits

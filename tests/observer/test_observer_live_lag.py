@@ -15,7 +15,7 @@ from penstock_api.management import Owner
 from penstock_api.state_documents import DurationHistogram, RepeatedMessage, SubscriptionState
 from penstock_lag_rules.entry import subscription_lag, time_of
 from penstock_lag_rules.figures import Coverage, Figures
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer import live_lag
 from penstock_observer.live_lag import LiveLag, Watched
 from penstock_observer.live_view import LiveView

@@ -11,7 +11,7 @@ import pytest
 from observer.samples import START_MS, ScriptedBroker, a_poll
 
 from penstock_api.ledger_format import SegmentName
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.ledger import Ledger, SealLimits
 from penstock_observer.live_lag import LiveLag
 from penstock_observer.live_view import LiveView

@@ -24,7 +24,7 @@ from penstock_api.ledger_format import SegmentName
 from penstock_api.state_documents import DurationHistogram, SubscriptionState
 from penstock_lag.figures.percentiles import Life, grown
 from penstock_lag_rules.figures import Figures
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.ledger import Ledger, SealLimits
 from penstock_observer.retention import RetentionLimits
 from penstock_observer.rows import Poll, RowOrigin, rows_of

@@ -28,7 +28,7 @@ from penstock_lag.ledger.rows import LedgerRows, Place, between, is_inside
 from penstock_lag.ledger.schema import QUEUE
 from penstock_lag.ledger.windows import BrokerWindow
 from penstock_lag_rules.figures import Figures
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 
 __all__ = ["compute_figures"]
 

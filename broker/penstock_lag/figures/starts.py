@@ -14,7 +14,7 @@ from pyspark.sql.window import WindowSpec
 
 from penstock_lag.ledger.rows import age_ms
 from penstock_lag.ledger.schema import QUEUE
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 
 __all__ = ["START_COLUMNS", "with_starts"]
 
