@@ -10,9 +10,9 @@ import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
-from penstock_amqp.client.client import Address
+from penstock_amqp.client.address import Address
 from penstock_amqp.client.errors import ManagementError, RequestRefused, TransportError
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.errors import WireError
@@ -75,8 +75,8 @@ def told_to_a_person(site: BrokerAccess, cure: str) -> Generator[None]:
         ) from error
     except NotAuthenticated as error:
         raise Failure(
-            f"the broker refused the login of {site.user or 'anonymous'}: {error}.",
-            "Check --user and --password-file.",
+            f"the broker refused the login of {_who(site)}: {error}.",
+            "Check --user and --password-file." if site.token_file is None else _TOKEN_CURE,
         ) from error
     except RequestRefused as error:
         raise Failure(
@@ -90,6 +90,13 @@ def told_to_a_person(site: BrokerAccess, cure: str) -> Generator[None]:
             f"the broker at {site.broker} can't be asked: {why or connection_failure(error)}.",
             cure,
         ) from error
+
+
+_TOKEN_CURE: Final = "Check that the token is not older than it may be, and that the broker trusts who signed it."
+
+
+def _who(site: BrokerAccess) -> str:
+    return f"the token in {site.token_file}" if site.token_file is not None else site.user or "anonymous"
 
 
 def _way_to_write(broker: str) -> str:

@@ -5,7 +5,7 @@ and the login.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ class BrokerAccess:
     user: str | None
     password_file: Path | None
     ca_file: Path | None
+    token_file: Path | None = None
 
 
 def on_broker(verb: Callable[..., int]) -> Callable[..., int]:
@@ -37,7 +38,19 @@ def on_broker(verb: Callable[..., int]) -> Callable[..., int]:
 def on_clients(verb: Callable[..., int]) -> Callable[..., int]:
     """The same for a verb that is a client, which sends or receives messages."""
     told = "Address of a listener for clients. amqps:// connects with TLS. Default: amqp://localhost."
-    return _with_access(verb, "PENSTOCK_URL", "[amqp[s]://]HOST[:PORT]", told, required=False)
+
+    @click.option(
+        "--token-file",
+        type=FILE,
+        envvar="PENSTOCK_TOKEN_FILE",
+        show_envvar=True,
+        help="File with a signed token to log in with, such as that of a ServiceAccount, instead of --user. Needs TLS.",
+    )
+    @wraps(verb)
+    def with_token(site: BrokerAccess, *, token_file: Path | None, **arguments: Any) -> int:
+        return verb(replace(site, token_file=token_file), **arguments)
+
+    return _with_access(with_token, "PENSTOCK_URL", "[amqp[s]://]HOST[:PORT]", told, required=False)
 
 
 def _with_access(

@@ -15,12 +15,13 @@ from typing import Final
 from penstock_amqp.client.management import ManagementClient
 from penstock_api import management
 from penstock_api.failure import Failure
-from penstock_api.management import EntityType, ExchangeDeclaration, Owner, SubscriptionDeclaration
+from penstock_api.management import EntityType, ExchangeDeclaration, Owner, QueueDeclaration, SubscriptionDeclaration
 from penstock_api.manifest_export import (
     Manifest,
     NotExported,
     ResourcePlace,
     exchange_manifest,
+    queue_manifest,
     resource_name,
     subscription_manifest,
 )
@@ -34,12 +35,13 @@ AT_ONCE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a broker has: declarations of exchanges by name, and of subscriptions."""
+    """What a broker has: declarations of exchanges and queues by name, and of subscriptions."""
 
     exchanges: dict[str, ExchangeDeclaration]
     subscriptions: tuple[SubscriptionDeclaration, ...]
     unreadable: tuple[str, ...] = ()
     """What the broker can't tell as a declaration."""
+    queues: dict[str, QueueDeclaration] = field(default_factory=dict[str, QueueDeclaration])
 
 
 @dataclass(slots=True)
@@ -60,12 +62,15 @@ async def found_on(client: ManagementClient) -> Found:
     of_subscriptions = await _declarations(client, EntityType.SUBSCRIPTION, subscriptions)
     if (exchanges or subscriptions) and not (of_exchanges or of_subscriptions):
         raise Failure("this broker can't tell what its exchanges are declared as.", "Give it a newer image.")
-    # An exchange without a declaration is a temporary topic.
+    queues = await _names(client, EntityType.QUEUE, "name")
+    of_queues = await _declarations(client, EntityType.QUEUE, queues)
+    # An exchange or a queue without a declaration is temporary, or the broker is too old to tell that of a queue.
     unreadable = [f"subscription {name!r}" for name in subscriptions if name not in of_subscriptions]
     return Found(
         {name: ExchangeDeclaration.read(body) for name, body in of_exchanges.items()},
         tuple(SubscriptionDeclaration.read(body) for body in of_subscriptions.values()),
         tuple(unreadable),
+        {name: QueueDeclaration.read(body) for name, body in of_queues.items()},
     )
 
 
@@ -102,6 +107,16 @@ def exported(found: Found, place: ResourcePlace) -> Export:
             taken.add(resource)
         except NotExported as reason:
             export.left_out.append(f"subscription {each.subscription_name!r}: {reason}")
+    names_of_queues: set[str] = set()
+    for name, queue in sorted(found.queues.items()):
+        if queue.owner is not None:
+            continue
+        try:
+            resource = resource_name(name, names_of_queues)
+            export.manifests.append(queue_manifest(name, queue, resource, place))
+            names_of_queues.add(resource)
+        except NotExported as reason:
+            export.left_out.append(f"queue {name!r}: {reason}")
     return export
 
 

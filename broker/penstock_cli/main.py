@@ -18,12 +18,14 @@ from penstock_cli.verbs.broker import broker
 from penstock_cli.verbs.completion import completion
 from penstock_cli.verbs.declare import declare
 from penstock_cli.verbs.export import export
+from penstock_cli.verbs.installation import installation
 from penstock_cli.verbs.lag import lag
 from penstock_cli.verbs.listings import connections, exchanges, queues, subscriptions
 from penstock_cli.verbs.log import log
 from penstock_cli.verbs.messages import move, peek, purge, redrive
 from penstock_cli.verbs.observer import observer
 from penstock_cli.verbs.operator import operator
+from penstock_cli.verbs.ping import ping
 from penstock_cli.verbs.status import status
 from penstock_cli.verbs.transfer import receive, send
 from penstock_cli.verbs.up import up
@@ -60,8 +62,8 @@ def show_version() -> None:
 
 
 ASKING = (status, queues, exchanges, subscriptions, connections)
-HANDLING = (declare, export, send, receive, peek, purge, move, redrive)
-for verb in (up, *ASKING, *HANDLING, broker, log, observer, lag, operator, completion):
+HANDLING = (declare, export, ping, send, receive, peek, purge, move, redrive)
+for verb in (up, *ASKING, *HANDLING, broker, log, observer, lag, operator, installation, completion):
     penstock.add_command(verb)
 penstock.add_command(penstock.commands.pop("version"))  # last
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final, TypeVar
 
-from penstock_amqp.client.client import Address
+from penstock_amqp.client.address import Address
 from penstock_amqp.client.message_client import MessageClient
 from penstock_amqp.client.message_session import Sender, Subscriber
+from penstock_amqp.sasl.token_login import TokenLogin
 from penstock_api.failure import Misuse
 from penstock_cli.broker_client import login_of, tls_of, told_to_a_person
 from penstock_cli.broker_options import BrokerAccess
@@ -29,8 +31,8 @@ def as_client(site: BrokerAccess, link: Sender | Subscriber, work: Callable[[Mes
         Misuse: the address, or a file that the options name, can't be used.
         Failure: the broker can't be reached, or refuses the login, the link or a message.
     """
-    login = login_of(site)
     address = client_address(site.broker, tls_of(site.ca_file))
+    login = login_of(site) if site.token_file is None else _token_login(site, site.token_file, address)
 
     async def worked() -> T:
         client = await MessageClient.connect(address, link, login=login)
@@ -41,6 +43,24 @@ def as_client(site: BrokerAccess, link: Sender | Subscriber, work: Callable[[Mes
 
     with told_to_a_person(site, CURE):
         return asyncio.run(worked())
+
+
+def _token_login(site: BrokerAccess, file: Path, address: Address) -> TokenLogin:
+    """The login by the token in a file. Raises `Misuse`."""
+    if site.user is not None:
+        raise Misuse("there are two ways to log in.", "Give --user or --token-file, not both.")
+    if address.tls is None and address.unix_path is None:
+        raise Misuse(
+            "a token is not sent without TLS: whoever reads it could log in with it.",
+            "Write amqps:// before the host of --broker, or give --ca-file.",
+        )
+    try:
+        token = file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misuse(f"the token {file} can't be read: {error}.", "Give the file of the token.") from error
+    if not token:
+        raise Misuse(f"{file} is empty: there is no token.", "Write the token into it.")
+    return TokenLogin(token)
 
 
 def client_address(text: str, tls: ssl.SSLContext | None) -> Address:

@@ -30,8 +30,8 @@ def test_help_names_every_verb_in_order_and_the_exit_codes() -> None:
     lines = said.stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     verbs = [line.split()[0] for line in lines if line.startswith("  ") and line[2].isalpha()]
     asking = ["status", "queues", "exchanges", "subscriptions", "connections"]
-    handling = ["declare", "export", "send", "receive", "peek", "purge", "move", "redrive"]
-    processes = ["broker", "log", "observer", "lag", "operator"]
+    handling = ["declare", "export", "ping", "send", "receive", "peek", "purge", "move", "redrive"]
+    processes = ["broker", "log", "observer", "lag", "operator", "installation"]
     assert verbs == ["up", *asking, *handling, *processes, "completion", "version"]
     assert "3 this machine lacks something" in " ".join(said.stdout.split())
 

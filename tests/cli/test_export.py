@@ -14,7 +14,14 @@ import yaml
 from support.broker_process import BrokerProcess
 from support.proton_client import Subscribed, connected, publish
 
-from penstock_api.management import ExchangeDeclaration, Owner, SubscriptionDeclaration
+from penstock_api.management import (
+    DeliveryPolicy,
+    ExchangeDeclaration,
+    Owner,
+    QueueDeclaration,
+    QueueLimits,
+    SubscriptionDeclaration,
+)
 from penstock_api.manifest_export import ResourcePlace, resource_name
 from penstock_cli.export import Found, exported
 from penstock_cli.up import declarations
@@ -56,7 +63,7 @@ def fill(broker: BrokerProcess) -> None:
         publish(connection.create_sender("Orders.V1/eu.fr"), ["waits"], properties={"a": 0})
         said = penstock(broker, "export", "--namespace", "shop")
         assert said.returncode == 0, said.stderr
-        assert said.stderr == "4 exported, 0 left out; 1 subscriptions end with their client\n"
+        assert said.stderr == "6 exported, 0 left out; 1 subscriptions end with their client\n"
 
 
 def manifests(broker: BrokerProcess) -> list[dict[str, Any]]:
@@ -66,7 +73,7 @@ def manifests(broker: BrokerProcess) -> list[dict[str, Any]]:
 
 def test_the_manifests_say_what_is_there(broker: BrokerProcess) -> None:
     fill(broker)
-    exchange, own, billing, fraud = manifests(broker)
+    exchange, own, billing, fraud, dead, graves = manifests(broker)
     common = {"brokerRef": {"name": "main"}, "exchangeRef": {"name": "orders-v1"}}
     assert exchange["metadata"] == {"name": "orders-v1", "namespace": "shop"}
     assert exchange["spec"] == {
@@ -99,6 +106,9 @@ def test_the_manifests_say_what_is_there(broker: BrokerProcess) -> None:
         "bindingKeys": ["a", "b.#"],
         "persistence": "AsSent",
     }
+    assert (dead["kind"], dead["metadata"]) == ("Queue", {"name": "dead", "namespace": "shop"})
+    assert dead["spec"] == {"brokerRef": {"name": "main"}, "persistence": "AsSent"}
+    assert graves["spec"] == dead["spec"]
 
 
 async def test_the_broker_adopts_what_they_declare_and_loses_nothing(broker: BrokerProcess, tmp_path: Path) -> None:
@@ -112,6 +122,8 @@ async def test_the_broker_adopts_what_they_declare_and_loses_nothing(broker: Bro
     lines = [str(line) for line in await declarations.declare(socket, declared(read(folder)), 60)]
     assert lines == [
         "Exchange shop/orders-v1: Adopted",
+        "Queue shop/dead: Adopted",
+        "Queue shop/graves: Adopted",
         "Subscription shop/own-name: Adopted",
         "Subscription shop/billing: Adopted",
         "Subscription shop/fraud: Adopted",
@@ -128,6 +140,22 @@ async def test_the_broker_adopts_what_they_declare_and_loses_nothing(broker: Bro
 
 def states(broker: BrokerProcess) -> list[dict[str, Any]]:
     return [json.loads(line) for line in penstock(broker, "subscriptions", "--json").stdout.splitlines()]
+
+
+def test_a_queue_that_clients_made_is_no_destination_of_its_own() -> None:
+    """The policy of what clients make names the queue `dead`, which clients have made, too."""
+    policy = DeliveryPolicy(max_deliveries=4, dead_letter="dead", expiry="late")
+    limits = QueueLimits(max_messages=5, overflow="DropOldest")
+    queues = {"dead": QueueDeclaration(delivery=policy), "Jobs/1": QueueDeclaration(durable=False, limits=limits)}
+    jobs, dead = exported(Found({}, (), queues=queues), ResourcePlace("shop", "main")).manifests
+    assert dead["spec"] == {"brokerRef": {"name": "main"}, "delivery": {"expiry": "late"}}
+    assert jobs["metadata"] == {"name": "jobs-1", "namespace": "shop"}
+    assert jobs["spec"] == {
+        "brokerRef": {"name": "main"},
+        "queueName": "Jobs/1",
+        "durability": "NonDurable",
+        "limits": {"maxMessages": 5, "overflow": "DropOldest"},
+    }
 
 
 def test_what_no_resource_can_declare_is_left_out_with_the_reason() -> None:

@@ -16,7 +16,7 @@ from page.html import elements, text_of
 from penstock_api.management import Owner
 from penstock_api.state_documents import RepeatedMessage, SubscriptionState
 from penstock_cli.main import run
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.http import Api, make_app
 from penstock_observer.ledger import Ledger, SealLimits
 from penstock_observer.live_lag import LiveLag

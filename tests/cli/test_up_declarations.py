@@ -61,3 +61,23 @@ async def test_what_no_manifest_has_any_more_stays_until_it_is_pruned(
     assert (await declare(broker, fewer))[-1] == orphan + "it stays; `penstock up --prune` removes it"
     assert (await declare(broker, fewer, prune=True))[-1] == orphan + "removed"
     assert not any("fraud" in line for line in await declare(broker, fewer))
+
+
+async def test_a_queue_is_declared_and_pruned_as_its_policy_says(broker: BrokerProcess, tmp_path: Path) -> None:
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    (folder / "broker.yaml").write_text((EXAMPLES / "broker.yaml").read_text())
+    (folder / "queues.yaml").write_text(
+        "\n---\n".join(
+            f"apiVersion: penstock.dev/v1alpha1\nkind: Queue\nmetadata: {{name: {name}}}\n"
+            f"spec: {{brokerRef: {{name: shop}}, deletionPolicy: {policy}}}"
+            for name, policy in (("invoices", "Delete"), ("kept", "Retain"))
+        )
+    )
+    queues = declared(read(folder))
+    assert await declare(broker, queues) == ["Queue default/invoices: Created", "Queue default/kept: Created"]
+    assert await declare(broker, queues) == ["Queue default/invoices: Unchanged", "Queue default/kept: Unchanged"]
+    assert await declare(broker, (), prune=True) == [
+        "Queue default/invoices is in no manifest any more: removed",
+        "Queue default/kept is in no manifest any more: it stays, as its deletionPolicy says",
+    ]

@@ -166,3 +166,31 @@ def test_a_selector_that_is_none_is_named(tmp_path: Path) -> None:
     file = put(tmp_path, "all.yaml", GOOD + '  filter: {selector: "amount > > 3"}\n')
     [line] = problems(tmp_path)
     assert line.startswith(f"{file}:13 (document 3): Subscription default/billing: spec.filter.selector: ")
+
+
+QUEUE = """\
+apiVersion: penstock.dev/v1alpha1
+kind: Queue
+metadata: {name: invoices}
+spec: {brokerRef: {name: shop}, queueName: shop.invoices}
+"""
+
+
+def test_a_queue_belongs_to_the_broker_too(tmp_path: Path) -> None:
+    put(tmp_path, "all.yaml", GOOD)
+    put(tmp_path, "queue.yaml", QUEUE)
+    (queue,) = manifest_folder.read(tmp_path).queues
+    assert (queue.metadata.name, queue.spec.queue_name) == ("invoices", "shop.invoices")
+
+
+def test_two_queues_of_one_name_and_one_of_another_broker_are_told(tmp_path: Path) -> None:
+    put(tmp_path, "all.yaml", GOOD)
+    first = put(tmp_path, "first.yaml", QUEUE)
+    second = put(tmp_path, "second.yaml", QUEUE.replace("name: invoices", "name: bills"))
+    third = put(tmp_path, "third.yaml", QUEUE.replace("name: shop", "name: bank").replace("invoices", "fees"))
+    assert problems(tmp_path) == [
+        f"{third}:1 (document 1): Queue default/fees: spec.brokerRef: names default/bank, but the Broker here is "
+        "default/shop",
+        f"{second}:1 (document 1): Queue default/bills: is the queue 'shop.invoices', which Queue default/invoices at "
+        f"{first}:1 (document 1) declares",
+    ]

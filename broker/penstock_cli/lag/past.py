@@ -18,7 +18,7 @@ from penstock_api.ledger_format import RowKind
 from penstock_api.management import Owner
 from penstock_api.observer_api import SegmentInfo, SegmentList
 from penstock_api.state_documents import BrokerState, RepeatedMessage, SubscriptionState
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.live_lag import LiveLag
 from penstock_observer.rows import Poll
 from penstock_page.course import Course, CourseBuilder

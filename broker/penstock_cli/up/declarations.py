@@ -81,7 +81,7 @@ async def declare(
     client = await _connect(socket, seconds)
     try:
         answers: list[ManagementReply] = []
-        for kind in (EntityType.EXCHANGE, EntityType.SUBSCRIPTION):
+        for kind in (EntityType.EXCHANGE, EntityType.QUEUE, EntityType.SUBSCRIPTION):
             entries = [ListedEntity(one.type, one.name, one.body) for one in topology if one.type is kind]
             answers += await client.create_all(entries)
         orphans = await _orphans(client, topology)
@@ -95,13 +95,19 @@ async def declare(
 
 
 async def _orphans(client: ManagementClient, topology: Sequence[DeclaredEntity]) -> list[OrphanedEntity]:
-    """Subscriptions before exchanges, the order in which they can be removed."""
+    """Subscriptions and queues before exchanges, the order in which they can be removed."""
     declared = {(one.type, one.name) for one in topology}
     found = [
         OrphanedEntity(EntityType.SUBSCRIPTION, state.queue_name, state.owner, state.depth)
         for state in await client.states(SubscriptionState)
         if state.owner is not None
-    ] + [
+    ]
+    found += [
+        OrphanedEntity(EntityType.QUEUE, str(row["name"]), Owner.read(row["owner"]), int(str(row["depth"])))
+        for row in await client.query_all(EntityType.QUEUE, attributes=("name", "owner", "depth"))
+        if row["owner"] is not None
+    ]
+    found += [
         OrphanedEntity(EntityType.EXCHANGE, state.name, state.owner)
         for state in await client.states(ExchangeState)
         if state.owner is not None

@@ -1,5 +1,5 @@
-"""A folder of manifests: read as one Broker with its Exchanges and Subscriptions, or refused with a list of all
-problems.
+"""A folder of manifests: read as one Broker with its Exchanges, Subscriptions and Queues, or refused with a list of
+all problems.
 
 The same files work with `kubectl apply`; objects of other groups are skipped. It reports what the API server would
 refuse, and what the operator would show as a condition (a missing reference, two resources for one subscription), all
@@ -17,7 +17,17 @@ import yaml
 
 from penstock_api import declaration
 from penstock_api.failure import Misuse
-from penstock_api.resources import GROUP, AnyResource, Broker, Exchange, InvalidManifest, Subscription, parse
+from penstock_api.resources import (
+    GROUP,
+    AnyResource,
+    Broker,
+    Declaring,
+    Exchange,
+    InvalidManifest,
+    Queue,
+    Subscription,
+    parse,
+)
 from penstock_core.reason import Refuse
 from penstock_core.selector import compile_selector
 
@@ -46,6 +56,7 @@ class Manifests:
     exchanges: tuple[Exchange, ...]
     subscriptions: tuple[tuple[Subscription, Exchange], ...]
     """Each with the Exchange that its `exchangeRef` names."""
+    queues: tuple[Queue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +153,17 @@ def _assemble(placed: Sequence[_Placed], problems: list[str], folder: Path, *, a
                 problems.append(
                     f"{entry.place}: {_title(entry)}: spec.exchangeRef: no Exchange {namespace}/{name} is declared"
                 )
+    queues = tuple(
+        entry.resource
+        for entry in placed
+        if isinstance(entry.resource, Queue) and _names_broker(entry.place, entry.resource, broker, problems)
+    )
     _report_same_on_broker(placed, problems)
     _report_selectors(placed, problems)
-    return Manifests(broker, tuple(exchanges.values()), tuple(subscriptions))
+    return Manifests(broker, tuple(exchanges.values()), tuple(subscriptions), queues)
 
 
-def _names_broker(place: ManifestPlace, resource: Exchange | Subscription, broker: Broker, problems: list[str]) -> bool:
+def _names_broker(place: ManifestPlace, resource: Declaring, broker: Broker, problems: list[str]) -> bool:
     key = declaration.broker_key(resource)
     if key == (broker.metadata.namespace, broker.metadata.name):
         return True
@@ -166,7 +182,7 @@ def _report_repeated(placed: Sequence[_Placed], problems: list[str]) -> None:
 
 
 def _report_same_on_broker(placed: Sequence[_Placed], problems: list[str]) -> None:
-    """Report two resources for one exchange or subscription: on a cluster the older one wins, but files have no age."""
+    """Report two resources for one entity: on a cluster the older one wins, but files have no age."""
     first: dict[str, _Placed] = {}
     for entry in placed:
         match entry.resource:
@@ -174,6 +190,8 @@ def _report_same_on_broker(placed: Sequence[_Placed], problems: list[str]) -> No
                 name = f"the exchange {declaration.exchange_name(exchange)!r}"
             case Subscription() as subscription:
                 name = f"the {declaration.subscription_identity(subscription)}"
+            case Queue() as queue:
+                name = f"the queue {declaration.queue_name(queue)!r}"
             case Broker():
                 continue
         other = first.setdefault(name, entry)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock_api import declaration
-from penstock_api.management import EntityType, ExchangeDeclaration, SubscriptionDeclaration
+from penstock_api.delegation import rights_of
+from penstock_api.management import EntityType, ExchangeDeclaration, QueueDeclaration, SubscriptionDeclaration
 from penstock_cli.up.manifest_folder import Manifests
 
 __all__ = ["DeclaredEntity", "declared"]
@@ -18,28 +19,42 @@ class DeclaredEntity:
     type: EntityType
     name: str
     resource: str
-    body: ExchangeDeclaration | SubscriptionDeclaration
+    body: ExchangeDeclaration | SubscriptionDeclaration | QueueDeclaration
 
 
 def declared(manifests: Manifests) -> tuple[DeclaredEntity, ...]:
-    """Exchanges first, each after its alternate exchange; then subscriptions."""
+    """Exchanges first, each after its alternate exchange; then queues, then subscriptions."""
     names = {exchange.key: declaration.exchange_name(exchange) for exchange in manifests.exchanges}
     exchanges: list[DeclaredEntity] = []
     for exchange in manifests.exchanges:
         ref = exchange.spec.alternate_exchange_ref
         alternate = None if ref is None else names.get(f"{exchange.metadata.namespace}/{ref.name}", ref.name)
-        body = declaration.exchange_declaration(exchange, alternate=alternate)
+        publishers = rights_of(manifests.broker, exchange).users
+        body = declaration.exchange_declaration(exchange, alternate=alternate, publishers=publishers)
         exchanges.append(DeclaredEntity(EntityType.EXCHANGE, names[exchange.key], f"Exchange {exchange.key}", body))
+    queues = (
+        DeclaredEntity(
+            EntityType.QUEUE,
+            declaration.queue_name(queue),
+            f"Queue {queue.key}",
+            declaration.queue_declaration(queue),
+        )
+        for queue in manifests.queues
+    )
     subscriptions = (
         DeclaredEntity(
             EntityType.SUBSCRIPTION,
             declaration.queue_name(subscription),
             f"Subscription {subscription.key}",
-            declaration.subscription_declaration(subscription, exchange=names[exchange.key]),
+            declaration.subscription_declaration(
+                subscription,
+                exchange=names[exchange.key],
+                consumers=rights_of(manifests.broker, subscription).users,
+            ),
         )
         for subscription, exchange in manifests.subscriptions
     )
-    return (*_alternates_first(exchanges), *subscriptions)
+    return (*_alternates_first(exchanges), *queues, *subscriptions)
 
 
 def _alternates_first(exchanges: list[DeclaredEntity]) -> list[DeclaredEntity]:

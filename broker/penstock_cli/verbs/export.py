@@ -14,7 +14,7 @@ __all__ = ["export"]
 @click.option("--broker-name", default="main", show_default=True, help="Name of the Broker resource, for brokerRef.")
 @on_broker
 def export(site: BrokerAccess, *, namespace: str, broker_name: str) -> int:
-    """Print Exchanges and Subscriptions, as YAML, for everything that clients or people have made on the broker.
+    """Print Exchanges, Subscriptions and Queues, as YAML, for all that clients or people have made on the broker.
 
     Once they are applied, the operator adopts what is there: messages, consumers and bindings stay. What no resource
     can declare is left out, and told on standard error. Exit code 1: something was left out.

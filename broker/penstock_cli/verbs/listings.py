@@ -100,7 +100,7 @@ def connections() -> None:
 @on_broker
 def list_queues(site: BrokerAccess, *, as_json: bool) -> int:
     """List the queues and how many messages wait in each."""
-    return _list(site, "QUEUE", {"name": "QUEUE", **COUNTERS}, as_json)
+    return _list(site, "QUEUE", {"name": "QUEUE", **COUNTERS, "owner": "MANAGED BY"}, as_json, {"owner": _resource})
 
 
 @exchanges.command(LIST)

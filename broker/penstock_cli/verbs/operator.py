@@ -26,7 +26,19 @@ __all__ = ["operator"]
     help="The one lag job for all Brokers with the backend Auto, as the chart's values `lag`. Default: none.",
 )
 @click.option(
-    "--own-namespace", metavar="NAME", help="Namespace in which the operator runs, for NetworkPolicies. Default: none."
+    "--own-namespace",
+    metavar="NAME",
+    help="Namespace in which the operator runs, for NetworkPolicies and --lease. Default: none.",
+)
+@click.option(
+    "--lease",
+    metavar="NAME",
+    help="Lease in --own-namespace by which one operator of several leads. Default: none, this operator always leads.",
+)
+@click.option(
+    "--lease-seconds",
+    show_default="15",
+    help="Seconds without a renewal of the Lease after which another operator takes it.",
 )
 @click.option("--cluster-domain", show_default="cluster.local", help="DNS domain of the cluster.")
 @click.option("--liveness-port", show_default="8080", help="Port of /livez, /readyz and /metrics.")

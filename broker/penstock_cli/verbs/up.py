@@ -70,7 +70,7 @@ __all__ = ["up"]
     is_flag=True,
     help="Delete from the broker what an earlier DIR declared and this one does not, as far as deletionPolicy allows.",
 )
-@click.option("--watch", is_flag=True, help="Declare Exchanges and Subscriptions again when a file in DIR changes.")
+@click.option("--watch", is_flag=True, help="Declare the topology again when a file in DIR changes.")
 def up(
     folder: Path,
     data: Path,
@@ -84,7 +84,7 @@ def up(
     prune: bool,
     watch: bool,
 ) -> int:
-    """Run the Broker that DIR describes, with its Exchanges and Subscriptions, until Ctrl-C or SIGTERM.
+    """Run the Broker that DIR describes, with its Exchanges, Subscriptions and Queues, until Ctrl-C or SIGTERM.
 
     DIR holds the same manifests that `kubectl apply` takes. If the broker or the observer dies, it is started again.
 
