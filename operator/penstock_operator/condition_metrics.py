@@ -10,7 +10,7 @@ Source: docs/decisions/103-condition-metrics.md.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily
@@ -84,10 +84,13 @@ def conditions_of(
 
 
 class ConditionCollector(Collector):
-    """Reads the cache at each scrape."""
+    """Reads the cache at each scrape. An operator that waits until it leads counts nothing: else a sum over all
+    operators would count each resource twice.
+    """
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: Cache, leads: Callable[[], bool] = lambda: True) -> None:
         self._cache = cache
+        self._leads = leads
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Both families, without samples while there are no resources."""
@@ -114,7 +117,7 @@ class ConditionCollector(Collector):
         return []
 
     def _manifests(self) -> Iterator[Manifest]:
-        for key in self._cache.all():
+        for key in self._cache.all() if self._leads() else ():
             entry = self._cache.get(key)
             if entry is not None:
                 yield entry.manifest

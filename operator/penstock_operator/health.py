@@ -1,6 +1,7 @@
 """/livez, /readyz and /metrics of the operator.
 
-The operator is live while its lists succeed, its watches deliver events, and no reconcile hangs.
+The operator is live while its lists succeed, each of its watches is opened again in time, the watches deliver events,
+and no reconcile hangs.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from typing import Final
 from aiohttp import web
 
 from penstock_operator.cluster.controller import Controller
+from penstock_operator.cluster.leadership import Leadership
+from penstock_operator.cluster.watch_activity import WatchActivity
 from penstock_operator.condition_metrics import ConditionCollector
 from penstock_operator.metrics import Metrics
 from penstock_operator.settings import OperatorSettings
 
-__all__ = ["problem_of", "serve"]
+__all__ = ["problem_of", "serve", "unready"]
 
 _MAX_MISSED_LISTS: Final = 3
 _LIST_MARGIN_SECONDS: Final = 60.0
@@ -23,8 +26,10 @@ _STUCK_SECONDS: Final = 600.0
 _MAX_LISTS_WITHOUT_EVENTS: Final = 3
 
 
-def problem_of(controller: Controller, began: float, resync_seconds: float, now: float) -> str | None:
-    """Why the operator must be restarted, None if it works.
+def problem_of(
+    controller: Controller, began: float, resync_seconds: float, now: float, activity: WatchActivity | None = None
+) -> str | None:
+    """Why the operator must be restarted, None if it works. `activity`: of its watches; None: they are not judged.
 
     `began`, `now`: seconds on the clock of the controller.
     """
@@ -34,28 +39,60 @@ def problem_of(controller: Controller, began: float, resync_seconds: float, now:
         return f"the resources could not be listed for {silent:.0f} s"
     if controller.lists_without_events >= _MAX_LISTS_WITHOUT_EVENTS:
         return f"{controller.lists_without_events} lists in a row found changes that no watch had reported"
+    unopened = None if activity is None else activity.problem(now)
+    if unopened is not None:
+        return unopened
     stuck = [str(key) for key, since in controller.started.items() if now - since > _STUCK_SECONDS]
     return f"work on {', '.join(stuck)} takes longer than {_STUCK_SECONDS:.0f} s" if stuck else None
 
 
+def unready(controller: Controller, leadership: Leadership | None) -> str | None:
+    """Why the operator is not ready, None if it is.
+
+    One that waits until another one ends is ready: it can lead. One that is refused the Lease can't.
+    """
+    if not controller.cache.is_complete:
+        return "the resources have not been listed yet"
+    if leadership is not None and not leadership.leads() and leadership.problem:
+        return f"the Lease can't be read or written: {leadership.problem}"
+    return None
+
+
 async def serve(
-    settings: OperatorSettings, controller: Controller, metrics: Metrics, monotonic: Callable[[], float]
+    settings: OperatorSettings,
+    controller: Controller,
+    metrics: Metrics,
+    monotonic: Callable[[], float],
+    leadership: Leadership | None = None,
+    activity: WatchActivity | None = None,
 ) -> web.AppRunner:
-    """Serve the three paths until the returned runner is cleaned up."""
+    """Serve the three paths until the returned runner is cleaned up.
+
+    `leadership`: None if this operator always leads.
+    """
     began = monotonic()
-    metrics.registry.register(ConditionCollector(controller.cache))
+
+    def leads() -> bool:
+        return leadership is None or leadership.leads()
+
+    metrics.registry.register(ConditionCollector(controller.cache, leads))
 
     async def live(_: web.Request) -> web.Response:
-        problem = problem_of(controller, began, settings.resync_seconds, monotonic())
+        problem = problem_of(controller, began, settings.resync_seconds, monotonic(), activity)
         return web.Response(text="live\n") if problem is None else web.Response(status=503, text=f"{problem}\n")
 
     async def ready(_: web.Request) -> web.Response:
-        if controller.cache.is_complete:
-            return web.Response(text="ready\n")
-        return web.Response(status=503, text="the resources have not been listed yet\n")
+        problem = unready(controller, leadership)
+        if problem is not None:
+            return web.Response(status=503, text=f"{problem}\n")
+        if leadership is None or leadership.leads():
+            return web.Response(text="ready, and leads\n")
+        return web.Response(text=f"ready, and waits: {leadership.holder or 'nobody'} leads\n")
 
     async def expose(_: web.Request) -> web.Response:
-        metrics.queued.set(len(controller.queue))
+        # Asked now: an operator whose Lease is over must not say that it leads until its process has ended.
+        metrics.leading.set(1 if leads() else 0)
+        metrics.queued.set(len(controller.queue) if leads() else 0)
         return web.Response(body=metrics.expose(), content_type="text/plain")
 
     app = web.Application()

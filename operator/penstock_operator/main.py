@@ -1,39 +1,54 @@
-"""The operator process: creates the parts, connects them, and runs until SIGTERM."""
+"""The operator process: creates the parts, connects them, and runs until SIGTERM.
+
+It sees everything from the beginning, and acts only while it leads (docs/decisions/106-one-operator-leads.md).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
+import secrets
+import signal
+import socket
 import time
 from datetime import UTC, datetime
+from typing import Final
 
 import aiohttp
 
 from penstock_api.failure import Failure
 from penstock_api.log_lines import handler_of
 from penstock_operator import health
+from penstock_operator.brokers.fenced_management import fenced
 from penstock_operator.brokers.management import Connector
 from penstock_operator.brokers.management_amqp import connect as connect_amqp
 from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.cluster import watch
-from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer
+from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError
 from penstock_operator.cluster.api_server_http import HttpApiServer
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.cluster.controller import Controller
+from penstock_operator.cluster.fenced_api_server import FencedApiServer
+from penstock_operator.cluster.leadership import Leadership
+from penstock_operator.cluster.watch_activity import WatchActivity
 from penstock_operator.cluster.work_queue import WorkQueue
 from penstock_operator.manifest import text_at
 from penstock_operator.metrics import Metrics
+from penstock_operator.plans.lease import LeaseTimes
 from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
 from penstock_operator.reconcile.lag_reader import LagReader
 from penstock_operator.reconcile.orphan_collector import OrphanCollector
 from penstock_operator.reconcile.reconciler import Reconciler
 from penstock_operator.reconcile.shared_lag import SharedLagJob
 from penstock_operator.settings import OperatorSettings
+from penstock_operator.tasks import run_until_first_ends
 
 __all__ = ["operate", "run"]
 
 logger = logging.getLogger(__name__)
+
+_RETRY_SECONDS: Final = 5.0
 
 
 def run(settings: OperatorSettings) -> int:
@@ -41,7 +56,7 @@ def run(settings: OperatorSettings) -> int:
 
     Raises:
         CannotRun: no API server is known.
-        Failure: a task of the operator ended too early, which is a bug.
+        Failure: this operator does not lead any more, its watches hang, or a task of it ended, which is a bug.
     """
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler_of(settings.log_format)])
     asyncio.run(operate(settings))
@@ -49,19 +64,87 @@ def run(settings: OperatorSettings) -> int:
 
 
 async def operate(settings: OperatorSettings, connect: Connector = connect_amqp, kubeconfig: str | None = None) -> None:
-    """Run the operator until SIGTERM or SIGINT; `connect` and `kubeconfig` are for tests."""
+    """Run the operator until SIGTERM or SIGINT; `connect` and `kubeconfig` are for tests.
+
+    Raises:
+        LeadershipLost: it led, and could not renew its Lease.
+    """
+    told_to_stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told_to_stop.set)
     kube = await HttpApiServer.connect(kubeconfig)
+    lease_server = await HttpApiServer.connect(kubeconfig)
+    leadership = _leadership(settings, lease_server)
     metrics, cache = Metrics(), Cache()
     controller = Controller(cache, metrics, time.monotonic, WorkQueue[ResourceKey](random.random))
-    sessions = BrokerSessions(connect, settings.poll_seconds, _now)
-    runner = await health.serve(settings, controller, metrics, time.monotonic)
+    activity = WatchActivity(watch.WATCH_SECONDS.server)
+    runner = await health.serve(settings, controller, metrics, time.monotonic, leadership, activity)
+    try:
+        await run_until_first_ends(
+            _stopped(told_to_stop),
+            _watch(controller, settings, activity),
+            _take_turn(settings, kube, controller, connect, leadership),
+        )
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().remove_signal_handler(number)
+        await runner.cleanup()
+        await kube.close()
+        await lease_server.close()
+
+
+async def _stopped(told: asyncio.Event) -> None:
+    await told.wait()
+    logger.info("the operator was told to stop")
+
+
+def _leadership(settings: OperatorSettings, server: HttpApiServer) -> Leadership | None:
+    """The operator's part in the Lease; None if it always leads."""
+    if not settings.lease:
+        return None
+    identity = settings.identity or f"{socket.gethostname()}_{secrets.token_hex(4)}"
+    times = LeaseTimes(settings.lease_seconds)
+    return Leadership(
+        server, settings.own_namespace, settings.lease, identity, times, time.monotonic, _now, random.random
+    )
+
+
+async def _take_turn(
+    settings: OperatorSettings,
+    kube: ApiServer,
+    controller: Controller,
+    connect: Connector,
+    leadership: Leadership | None,
+) -> None:
+    """Wait until this operator leads, and lead as long as the Lease is renewed; in the end give it back."""
+    if leadership is None:
+        await _lead(settings, kube, controller, connect)
+        return
+    try:
+        # Meanwhile the cache is kept warm: whoever leads next begins with one more list.
+        await run_until_first_ends(
+            leadership.acquire(), controller.resync(kube, settings.namespaces, settings.resync_seconds, _nothing)
+        )
+        fenced_kube = FencedApiServer(kube, leadership.leads)
+        await run_until_first_ends(
+            leadership.keep(), _lead(settings, fenced_kube, controller, fenced(connect, leadership.leads))
+        )
+    finally:
+        # What was led has ended: another operator may begin at once.
+        await leadership.release()
+
+
+async def _lead(settings: OperatorSettings, kube: ApiServer, controller: Controller, connect: Connector) -> None:
+    controller.metrics.leading.set(1)
+    # What others wrote until now has to be seen before anything is decided.
+    controller.listed.clear()
+    sessions = BrokerSessions(connect, settings.poll_seconds, _now, random.random)
     try:
         async with aiohttp.ClientSession() as http:
             await _run_tasks(settings, kube, controller, sessions, http)
     finally:
+        controller.metrics.leading.set(0)
         await sessions.close()
-        await runner.cleanup()
-        await kube.close()
 
 
 async def _run_tasks(
@@ -92,15 +175,14 @@ async def _run_tasks(
     lag_reader = LagReader(
         kube, controller.cache, http, broker_reconciler.findings, _now, controller.enqueue, settings.lag_job
     )
-    tasks = [
-        asyncio.create_task(
-            controller.resync(
-                kube, settings.namespaces, settings.resync_seconds, collector.run, broker_reconciler.begin_resync
-            )
+    parts = [
+        controller.resync(
+            kube, settings.namespaces, settings.resync_seconds, collector.run, broker_reconciler.begin_resync
         ),
-        asyncio.create_task(lag_reader.run(settings.lag_seconds)),
-        asyncio.create_task(reconciler.paced.run()),
-        *(asyncio.create_task(controller.run_worker(reconciler.reconcile)) for _ in range(settings.workers)),
+        lag_reader.run(settings.lag_seconds),
+        reconciler.paced.run(),
+        reconciler.bindings.run(),
+        *(_work(controller, reconciler) for _ in range(settings.workers)),
     ]
     if settings.lag_job is not None:
         lag_job = SharedLagJob(
@@ -112,33 +194,39 @@ async def _run_tasks(
             _now,
             controller.enqueue,
         )
-        tasks.append(asyncio.create_task(lag_job.run(controller.listed)))
+        parts.append(lag_job.run(controller.listed))
     if settings.namespaces:
-        tasks.append(asyncio.create_task(controller.resync_children(kube, settings.namespaces)))
-    watcher = asyncio.create_task(_watch(controller, settings))
-    try:
-        done, _ = await asyncio.wait([watcher, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-        if watcher not in done:
-            raise Failure("A task of the operator ended.", "This is a bug; the operator is started again.")
-    finally:
-        for task in (watcher, *tasks):
-            task.cancel()
-        await asyncio.gather(watcher, *tasks, return_exceptions=True)
+        parts.append(controller.resync_children(kube, settings.namespaces))
+    await run_until_first_ends(*parts)
+    raise Failure("A task of the operator ended.", "This is a bug; the operator is started again.")
 
 
-async def _watch(controller: Controller, settings: OperatorSettings) -> None:
+async def _work(controller: Controller, reconciler: Reconciler) -> None:
+    await controller.listed.wait()
+    await controller.run_worker(reconciler.reconcile)
+
+
+async def _nothing() -> None:
+    return
+
+
+async def _watch(controller: Controller, settings: OperatorSettings, activity: WatchActivity) -> None:
     # kopf watches only kinds that exist when it starts. The first list shows that the CRDs are installed.
     await controller.listed.wait()
-    await watch.watch(controller, settings)
+    await watch.watch(controller, settings, activity)
 
 
 async def _cluster_id(kube: ApiServer) -> str:
     """The uid of the namespace kube-system. In owner marks it distinguishes this cluster from another one that used the
     same volume.
     """
-    namespace = await kube.get(API_RESOURCES["Namespace"], None, "kube-system")
+    while True:
+        try:
+            namespace = await kube.get(API_RESOURCES["Namespace"], None, "kube-system")
+            break
+        except KubeError as error:
+            logger.warning("the namespace kube-system can't be read: %s; the operator tries again", error)
+            await asyncio.sleep(max(_RETRY_SECONDS, error.retry_after_seconds or 0))
     uid = text_at(namespace, "metadata", "uid")
     if uid is None:
         raise Failure("The namespace kube-system can't be read.", "Allow the operator's role to `get` it.")

@@ -33,6 +33,9 @@ class Metrics:
         self.queued = Gauge(
             "penstock_operator_queue_keys", "Resources that wait in the work queue.", registry=self.registry
         )
+        self.leading = Gauge(
+            "penstock_operator_leading", "1 if this operator leads, 0 if it waits.", registry=self.registry
+        )
         self._passes = Counter(
             "penstock_operator_passes",
             "Number of reconciles of single resources.",

@@ -44,6 +44,12 @@ class OperatorSettings:
     """The number of resources that are reconciled at the same time. What so many workers declare on one broker at the
     same time travels in one request; on the way to the API server there are at most 64 requests at once.
     """
+    lease: str = ""
+    """The name of the Lease in `own_namespace` by which one operator of several leads; empty: this one always leads."""
+    lease_seconds: int = 15
+    """After so long without a renewal of the Lease another operator takes it."""
+    identity: str = ""
+    """Names this operator in the Lease, as the pod's name; empty: the host's name and something random."""
     log_level: str = "INFO"
     log_format: LogFormat = LogFormat.TEXT
 
@@ -55,6 +61,8 @@ class OperatorSettings:
         self._check(self.poll_seconds >= 1, "poll-seconds", "at least 1")
         self._check(1 <= self.workers <= 1000, "workers", "1 to 1000")
         self._check(0 <= self.liveness_port < 65536, "liveness-port", "0 to 65535")
+        self._check(5 <= self.lease_seconds <= 3600, "lease-seconds", "5 to 3600")
+        self._check(bool(self.own_namespace) or not self.lease, "own-namespace", "the namespace of the Lease")
 
     @property
     def lag_seconds(self) -> float:
@@ -88,6 +96,9 @@ class OperatorSettings:
                 resync_seconds=float(values.get("resync_seconds", "120")),
                 poll_seconds=float(values.get("poll_seconds", "5")),
                 workers=int(values.get("workers", "200")),
+                lease=values.get("lease", ""),
+                lease_seconds=int(values.get("lease_seconds", "15")),
+                identity=values.get("identity", ""),
                 log_level=values.get("log_level", "INFO"),
                 log_format=_log_format(values.get("log_format", "text")),
             )

@@ -1,13 +1,14 @@
 """In the end the broker has what the resources declare, whatever happens in whatever order.
 
 The whole operator runs against an API server and a broker in memory. Users apply and delete resources; watches deliver,
-lose or repeat events; the broker goes away, comes back, or loses its volume. Then everything works again, and the
-broker must have exactly what the resources declare.
+lose or repeat events; the broker goes away, comes back, or loses its volume; the API server answers with conflicts and
+errors, also after it has done what was asked. Then everything works again, and the broker must have exactly what the
+resources declare.
 """
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import os
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -16,10 +17,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from support.faulty_api_server import Fault, FaultyApiServer
 from support.operator_in_memory import World, resource
+from support.virtual_time import run_in_virtual_time
 
 from penstock_api import declaration
-from penstock_api.resources import Exchange, Subscription, parse
+from penstock_api.resources import Exchange, Queue, Subscription, parse
+from penstock_operator.cluster.api_server import KubeError
 
 EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", "150"))
 
@@ -34,6 +38,8 @@ RESOURCES = {
     "twin": resource("Subscription", "twin", subscriptionName="billing"),
     "fraud": resource("Subscription", "fraud", exchangeRef={"name": "parcels"}),
     "kept": resource("Subscription", "kept", deletionPolicy="Retain"),
+    "invoices": resource("Queue", "invoices"),
+    "kept-queue": resource("Queue", "kept-queue", deletionPolicy="Retain"),
 }
 
 
@@ -43,6 +49,8 @@ class Expected:
 
     exchanges: set[str] = field(default_factory=set[str])
     bindings: dict[str, str] = field(default_factory=dict[str, str])
+    queues: dict[str, str] = field(default_factory=dict[str, str])
+    """The resource of each."""
     reasons: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """Of Ready, by kind and name; those that are being deleted have none."""
 
@@ -50,7 +58,11 @@ class Expected:
 def expected(world: World) -> Expected:
     """All rules about what is declared, written once more in a simple and slow way."""
     found = Expected()
-    left = [parse(manifest) for key, manifest in world.api.objects.items() if key[0] in ("Exchange", "Subscription")]
+    left = [
+        parse(manifest)
+        for key, manifest in world.api.objects.items()
+        if key[0] in ("Exchange", "Subscription", "Queue")
+    ]
     brokers = [manifest for key, manifest in world.api.objects.items() if key[0] == "Broker"]
     runs = bool(brokers) and brokers[0]["spec"].get("replicas", 1) == 1
     without = "BrokerStopped" if brokers else "BrokerNotFound"
@@ -69,6 +81,8 @@ def expected(world: World) -> Expected:
                 reason = "DuplicateSubscription"
             elif runs:
                 found.bindings[queue] = to
+        if isinstance(it, Queue) and runs:
+            found.queues[declaration.queue_name(it)] = it.metadata.name
         if it.metadata.deletion_timestamp is None:
             found.reasons[it.kind, it.metadata.name] = reason
     return found
@@ -78,6 +92,8 @@ def by_age(subscription: Subscription) -> str:
     """All resources are created in the same second here, so the lower uid is the older one."""
     return subscription.metadata.uid
 
+
+FAULTS = st.none() | st.builds(Fault, status=st.sampled_from([0, 409, 410, 429, 500]), done=st.booleans())
 
 STEPS = st.one_of(
     st.tuples(st.just("apply"), st.sampled_from(sorted(RESOURCES))),
@@ -91,6 +107,7 @@ STEPS = st.one_of(
     st.tuples(st.just("wipe"), st.none()),
     st.tuples(st.just("time"), st.integers(1, 40)),
     st.tuples(st.just("collect"), st.none()),
+    st.tuples(st.just("faults"), st.lists(FAULTS, min_size=1, max_size=12)),
 )
 
 
@@ -109,8 +126,7 @@ async def play(steps: list[tuple[str, Any]], world: World) -> None:
             case "step":
                 await world.reconcile_next(argument)
             case "list":
-                await world.controller.list_all(cast(Any, world.api), ())
-                await world.controller.list_children(cast(Any, world.api), ())
+                await look(world)
             case "down":
                 world.broker.is_up = False
             case "up":
@@ -119,14 +135,25 @@ async def play(steps: list[tuple[str, Any]], world: World) -> None:
                 world.api.collect_garbage()
             case "wipe":
                 world.broker.wipe()
+            case "faults":
+                cast(FaultyApiServer, world.api).faults.extend(argument)
             case _:
                 world.now += argument
 
 
+async def look(world: World) -> None:
+    """The operator lists; it tries again later if that fails."""
+    for listing in (world.controller.list_all, world.controller.list_children):
+        with contextlib.suppress(KubeError):
+            await listing(cast(Any, world.api), ())
+
+
 async def play_out(steps: list[tuple[str, Any]]) -> World:
     """Play the steps in a new world, then let everything work again."""
-    world = World()
+    api = FaultyApiServer()
+    world = World(api=api)
     await play(steps, world)
+    api.faults.clear()
     await world.calm_down()
     return world
 
@@ -142,7 +169,7 @@ MADE_ANEW: list[tuple[str, Any]] = [
     ("step", 6),
 ]
 """A Broker is deleted, the operator looks at it once more before it learns so, and another of its name is made."""
-BEGUN = [("apply", name) for name in ("main", "orders", "parcels", "billing", "fraud", "kept")]
+BEGUN = [("apply", name) for name in ("main", "orders", "parcels", "billing", "fraud", "kept", "invoices")]
 
 
 @hypothesis_settings(max_examples=EXAMPLES, deadline=None)
@@ -150,7 +177,7 @@ BEGUN = [("apply", name) for name in ("main", "orders", "parcels", "billing", "f
 @example(True, MADE_ANEW)
 def test_any_order_ends_with_what_is_declared(begun: bool, steps: list[tuple[str, Any]]) -> None:
     before: list[tuple[str, Any]] = [*BEGUN, ("list", None), ("step", 20)] if begun else []
-    world = asyncio.run(play_out([*before, *steps]))
+    world = run_in_virtual_time(play_out([*before, *steps]))
     deleting = [key for key, it in world.api.objects.items() if "deletionTimestamp" in it["metadata"]]
     # An Exchange may still wait for Subscriptions that are bound to it; nothing else hangs.
     waiting = {key[2] for key in deleting}
@@ -161,6 +188,8 @@ def test_any_order_ends_with_what_is_declared(begun: bool, steps: list[tuple[str
     assert wanted.exchanges <= set(world.broker.exchanges)
     found = {name: it.exchange for name, it in world.broker.subscriptions.items()}
     assert {name: found.get(name) for name in wanted.bindings} == wanted.bindings
+    declared_by = {name: it.owner.name for name, it in world.broker.queues.items() if it.owner is not None}
+    assert {name: declared_by.get(name) for name in wanted.queues} == wanted.queues
     if wanted.exchanges:
         assert all(is_left_over(world, name) for name in found if name not in wanted.bindings)
 
@@ -253,13 +282,59 @@ async def test_the_younger_twin_takes_over_when_the_older_goes() -> None:
     assert declared.owner.name == "twin"
 
 
+async def test_the_younger_of_two_queues_takes_over_when_the_older_goes() -> None:
+    older, younger = (
+        resource("Queue", "older", queueName="invoices"),
+        resource("Queue", "younger", queueName="invoices"),
+    )
+    world = World()
+    await play([("apply", "main")], world)
+    world.api.user_applies(older)
+    await play([("list", None), ("step", 20)], world)
+    world.api.user_applies(younger)
+    await world.calm_down()
+    assert ready_reason(world, "Queue", "older") == "Ready"
+    assert ready_reason(world, "Queue", "younger") == "DuplicateQueue"
+    world.api.user_deletes("Queue", "shop", "older")
+    await world.calm_down()
+    owner = world.broker.queues["invoices"].owner
+    assert owner is not None
+    assert (owner.kind, owner.name) == ("Queue", "younger")
+    assert ready_reason(world, "Queue", "younger") == "Ready"
+
+
+async def test_a_queue_that_can_t_be_read_keeps_what_it_declared() -> None:
+    """Its CRD is of a later release: nothing of it is collected, however long that lasts."""
+    world = World()
+    await play([("apply", "main"), ("apply", "invoices"), ("list", None), ("step", 20)], world)
+    assert "invoices" in world.broker.queues
+    world.api.user_applies(resource("Queue", "invoices", fromTheFuture=1))
+    for _ in range(3):
+        await world.calm_down()
+        await world.collector.run()
+        world.now += 700
+    assert ready_reason(world, "Queue", "invoices") == "InvalidSpec"
+    assert "invoices" in world.broker.queues
+
+
+async def test_the_orphan_of_a_queue_is_collected_when_its_broker_is_back() -> None:
+    world = World()
+    await play([("apply", "main"), ("apply", "invoices"), ("list", None), ("step", 20), ("down", None)], world)
+    world.api.user_deletes("Queue", "shop", "invoices")
+    await play([("list", None), ("step", 20), ("time", 31), ("list", None), ("step", 20)], world)
+    assert ("Queue", "shop", "invoices") not in world.api.objects
+    assert "invoices" in world.broker.queues
+    await play([("list", None), ("up", None)], world)
+    await world.collector.run()
+    assert world.broker.queues == {}
+
+
 async def test_a_start_of_the_operator_releases_no_deletion_that_waits_for_consumers() -> None:
     """Deletions come first, when no broker is connected yet."""
     world = World()
     await play([*BEGUN, ("list", None), ("step", 20)], world)
     world.api.user_deletes("Subscription", "shop", "billing")
     again = World(now=3600, api=world.api, broker=world.broker)
-    again.broker.down_since = again.clock()
     await play([("list", None), ("step", 1)], again)
     status = again.api.objects["Subscription", "shop", "billing"]["status"]
     blocked = next(it for it in status["conditions"] if it["type"] == "DeletionBlocked")

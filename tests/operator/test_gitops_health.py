@@ -243,6 +243,9 @@ def test_what_cannot_be_read_has_failed() -> None:
     )
     assert isinstance(report, Report)
     manifest["status"] = status.unparsable(manifest, report, NOW)
-    message = "invented: there is no such field. Install the CRDs and the operator of the same version."
+    message = (
+        "invented: there is no such field. Install the CRDs and the operator of the same version."
+        " See docs/how-to/runbooks/reasons.md#InvalidSpec."
+    )
     assert (of_kstatus(manifest), of_argo(manifest)) == ("Failed", ("Degraded", message))
     assert conditions.timestamp(NOW) == manifest["status"]["conditions"][0]["lastTransitionTime"]

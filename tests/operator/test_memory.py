@@ -202,6 +202,7 @@ async def test_nothing_is_kept_of_what_is_gone() -> None:
     assert sizes(world.reconciler.brokers) == {"findings": 0}
     assert sizes(world.reconciler.brokers.shared_lag) == {"_offers": 0}
     assert sizes(world.reconciler.paced) == {"_waiting": 0}
+    assert sizes(world.reconciler.bindings) == {"_waiting": 0}
     assert world.sessions.open == {}
     assert sizes(world.controller) == {"queue": 0, "started": 0}
     kept = {"_removed", "_listed_until"}
@@ -243,4 +244,4 @@ def test_the_lag_of_what_is_gone_is_forgotten() -> None:
 
     run_in_virtual_time(look())
     assert sizes(reader) == {"findings": 0, "_readings": 0, "_logged": 0}
-    assert sizes(reader.writer) == {"_verdicts": 0, "_writes": 0}
+    assert sizes(reader.writer) == {"_verdicts": 0, "_writes": 0, "_writing": 0}

@@ -106,7 +106,8 @@ async def test_what_refers_to_it_says_so() -> None:
     said = (
         "False",
         "ReferenceUnreadable",
-        "This operator can't read Exchange orders; its condition Ready says why. The broker keeps what it has.",
+        "This operator can't read Exchange orders; its condition Ready says why. The broker keeps what it has."
+        " See docs/how-to/runbooks/reasons.md#ReferenceUnreadable.",
     )
     assert conditions(world, "Subscription", "billing")["Accepted"] == said
 

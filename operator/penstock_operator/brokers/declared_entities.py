@@ -14,17 +14,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from penstock_api.management import DeclarationOutcome, EntityType, ExchangeDeclaration, Owner
+from penstock_api.management import DeclarationOutcome, EntityType, ExchangeDeclaration, Owner, QueueDeclaration
 from penstock_core import identity
+from penstock_core.reason import Reason as BrokerReason
 from penstock_operator.brokers.management import EntityChanges
-from penstock_operator.plans.decisions import BrokerReply, DeclareEntity
+from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity
 from penstock_operator.plans.orphans import MarkedEntity
 
-__all__ = ["DeclaredEntities"]
+__all__ = ["KEPT", "DeclaredEntities"]
 
 _Key: TypeAlias = tuple[EntityType, str]
 
-_KEPT: Final = (
+KEPT: Final = (
     "bindingKeys",
     "boundSubscriptions",
     "exchange",
@@ -46,20 +47,35 @@ class _Declared:
     """Queues that the declaration makes, because it names them as destinations; an exchange may have that name, too."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Withdrawn:
+    """The rights of an entity were ended in the name of one resource, or it is another's."""
+
+    owner_uid: str
+    reply: BrokerReply
+    revision: int | None
+    """That of the entity, as it was told after the withdrawal; None: it was not told since."""
+
+
 @dataclass(slots=True)
 class DeclaredEntities:
-    """The exchanges and subscriptions of one life of one broker."""
+    """The exchanges, subscriptions and queues of one life of one broker."""
 
     revision: int | None = None
     """Up to this revision of the broker's topology its changes are known; None: nothing is known."""
     _declared: dict[_Key, _Declared] = field(default_factory=dict[_Key, _Declared])
     _marked: dict[_Key, MarkedEntity] = field(default_factory=dict[_Key, MarkedEntity])
+    _withdrawn: dict[_Key, _Withdrawn] = field(default_factory=dict[_Key, _Withdrawn])
+    _confirmed: dict[_Key, int] = field(default_factory=dict[_Key, int])
+    """The revision of each entity that changed after its rights had ended; they are ended once more for it."""
 
     def clear(self) -> None:
         """The broker was restarted, or has lost its volume."""
         self.revision = None
         self._declared.clear()
         self._marked.clear()
+        self._withdrawn.clear()
+        self._confirmed.clear()
 
     def reply_to(self, entry: DeclareEntity) -> BrokerReply | None:
         """The reply that the broker would give again; None if the declaration must be sent."""
@@ -69,11 +85,13 @@ class DeclaredEntities:
     def note(self, entry: DeclareEntity, reply: BrokerReply) -> None:
         """The broker's reply to a declaration. Only a success that leaves nothing to be done is kept."""
         key, owner, revision = _key(entry), entry.body.owner, reply.body.get("revision")
+        self._withdrawn.pop(key, None)
+        self._confirmed.pop(key, None)
         is_done = reply.is_success and reply.body.get("outcome") != DeclarationOutcome.REBIND_BLOCKED.value
         if not is_done or owner is None or not isinstance(revision, int):
             self._declared.pop(key, None)
             return
-        kept: dict[str, object] = {name: reply.body[name] for name in _KEPT if name in reply.body}
+        kept: dict[str, object] = {name: reply.body[name] for name in KEPT if name in reply.body}
         kept["outcome"] = DeclarationOutcome.UNCHANGED.value
         known = BrokerReply(status=200, body=kept)
         self._declared[key] = _Declared(_digest(entry), revision, owner, known, _destinations(entry))
@@ -82,15 +100,33 @@ class DeclaredEntities:
         """The operator has deleted an entity."""
         self._declared.pop((entity, name), None)
         self._marked.pop((entity, name), None)
+        self._withdrawn.pop((entity, name), None)
+
+    def withdrawal_reply(self, entry: DeleteEntity) -> BrokerReply | None:
+        """The reply that the broker would give again to the end of rights; None if the request must be sent."""
+        known = self._withdrawn.get((entry.entity, entry.name))
+        return known.reply if known is not None and known.owner_uid == entry.owner_uid else None
+
+    def note_withdrawal(self, entry: DeleteEntity, reply: BrokerReply) -> None:
+        """The broker's reply to the end of rights. If the entity had any, its declaration is sent anew when it is asked
+        for. A success is kept, and that the entity is another resource's, until the entity changes.
+        """
+        key = (entry.entity, entry.name)
+        if reply.is_success:
+            self._declared.pop(key, None)
+        if reply.is_success or reply.reason == BrokerReason.MANAGED.value:
+            self._withdrawn[key] = _Withdrawn(entry.owner_uid, reply, self._confirmed.pop(key, None))
 
     def merge(self, changes: EntityChanges) -> list[Owner]:
         """Take over what the broker tells; the owners of entities that are not as they were declared, or are gone."""
         there = {(each.entity, each.name): each for each in changes.there}
         gone = set(changes.removed) - there.keys()
         if changes.is_whole:
-            gone = (self._declared.keys() | self._marked.keys()) - there.keys()
+            gone = (self._declared.keys() | self._marked.keys()) - there.keys() - self._since(changes.revision)
         drifted: list[Owner] = []
         for key in gone:
+            self._withdrawn.pop(key, None)
+            self._confirmed.pop(key, None)
             self._marked.pop(key, None)
             self._drop(key, drifted)
         for key, version in there.items():
@@ -98,9 +134,13 @@ class DeclaredEntities:
                 self._marked.pop(key, None)
             else:
                 self._marked[key] = MarkedEntity(version.name, version.owner)
-            declared = self._declared.get(key)
+            declared, withdrawn = self._declared.get(key), self._withdrawn.get(key)
             if declared is not None and declared.revision != version.revision:
                 self._drop(key, drifted)
+            if withdrawn is not None and version.revision is not None and withdrawn.revision != version.revision:
+                # It may have changed by the withdrawal itself; one more request makes that sure.
+                del self._withdrawn[key]
+                self._confirmed[key] = version.revision
         if changes.is_whole:
             nodes = {name for entity, name in there if entity is not EntityType.SUBSCRIPTION}
             self._drop_sending_to(lambda name: name not in nodes, drifted)
@@ -125,6 +165,12 @@ class DeclaredEntities:
         """All entities that have an owner mark, as of `revision`."""
         return list(self._marked.values())
 
+    def _since(self, revision: int | None) -> set[_Key]:
+        """What was declared after this revision, while the list that ends with it was on the way."""
+        if revision is None:
+            return set()
+        return {key for key, declared in self._declared.items() if declared.revision > revision}
+
     def _drop_sending_to(self, is_gone: Callable[[str], bool], drifted: list[Owner]) -> None:
         for key, declared in tuple(self._declared.items()):
             if any(is_gone(name) for name in declared.destinations):
@@ -140,6 +186,8 @@ def _key(entry: DeclareEntity) -> _Key:
     body = entry.body
     if isinstance(body, ExchangeDeclaration):
         return EntityType.EXCHANGE, entry.name or ""
+    if isinstance(body, QueueDeclaration):
+        return EntityType.QUEUE, entry.name or ""
     scope = identity.GLOBAL if body.client_id is None else identity.Scope(body.client_id)
     return EntityType.SUBSCRIPTION, identity.queue_name(identity.Identity(scope, body.subscription_name, body.durable))
 

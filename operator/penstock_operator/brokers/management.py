@@ -21,12 +21,17 @@ __all__ = [
     "EntityVersion",
     "ManagementAccess",
     "NotUnderstood",
+    "Unanswered",
     "Unreachable",
 ]
 
 
 class Unreachable(Exception):
     """The broker does not answer: no connection, a broken one, or no reply in time. The text says which."""
+
+
+class Unanswered(Unreachable):
+    """The address neither accepts nor refuses a connection: it may be that of a pod that was deleted."""
 
 
 class NotUnderstood(Unreachable):

@@ -10,18 +10,20 @@ from typing import Final, cast
 
 from pydantic import ValidationError
 
-from penstock_amqp.client.client import Address
-from penstock_amqp.client.errors import ManagementError, RequestRefused
+from penstock_amqp.client.address import Address
+from penstock_amqp.client.errors import ManagementError, NoAnswer, RequestRefused
 from penstock_amqp.client.management import ListedEntity, ManagementClient, ManagementReply, Page
 from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_api.management import MAX_COUNT, Deletion, EntityType, Owner
 from penstock_api.state_documents import BrokerState
 from penstock_api.validation_messages import validation_messages
+from penstock_operator.brokers.declared_entities import KEPT
 from penstock_operator.brokers.management import (
     EntityChanges,
     EntityVersion,
     ManagementAccess,
     NotUnderstood,
+    Unanswered,
     Unreachable,
 )
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity
@@ -31,15 +33,27 @@ __all__ = ["connect"]
 logger = logging.getLogger(__name__)
 
 _TIMEOUT_SECONDS: Final = 10.0
+_ANSWER_SECONDS: Final = 2.0
+"""So long an address may neither accept nor refuse a connection (docs/decisions/107-addresses-of-deleted-pods.md)."""
 _ATTEMPTS: Final = 3
 """So often a list of several pages is read if the topology changes while it is read."""
+_READ: Final = tuple(sorted({*KEPT, "revision"}))
+"""What is read of the replies to declarations. The whole state of a subscription is several times as long, and to write
+and read it was half of the work of a declaration.
+"""
 _NAME: Final = {EntityType.EXCHANGE: "name", EntityType.SUBSCRIPTION: "queueName", EntityType.QUEUE: "name"}
 
 
 async def connect(access: ManagementAccess) -> AmqpManagement:
-    """Connect to a broker's management listener; raises Unreachable."""
+    """Connect to a broker's management listener; raises Unreachable, Unanswered if nothing is there."""
     context = ssl.create_default_context(cadata=access.ca.decode())
-    address = Address(host=access.host, port=access.port, tls=context, server_name=access.server_name)
+    address = Address(
+        host=access.host,
+        port=access.port,
+        tls=context,
+        server_name=access.server_name,
+        answer_seconds=_ANSWER_SECONDS,
+    )
     async with _mapped(access.server_name):
         client = await ManagementClient.connect(
             address,
@@ -56,13 +70,15 @@ class AmqpManagement:
     def __init__(self, client: ManagementClient, server_name: str) -> None:
         self._client = client
         self._server_name = server_name
+        self._marks_queues = False
+        """Whether the broker tells the owner marks of queues. One of an earlier release would look at all messages."""
 
     async def state(self) -> BrokerState:
         """What the broker reports about itself."""
         async with _mapped(self._server_name):
             said = await self._client.read(EntityType.BROKER)
         try:
-            return BrokerState.read(said)
+            state = BrokerState.read(said)
         except ValidationError as error:
             version = said.get("version", "unknown")
             raise NotUnderstood(
@@ -70,12 +86,14 @@ class AmqpManagement:
                 f"({'; '.join(validation_messages(error))}). Upgrade the CRDs and the operator; until then the broker "
                 "keeps what it has."
             ) from error
+        self._marks_queues = "queue.owner" in (state.understands or ())
+        return state
 
     async def declare(self, entries: Sequence[DeclareEntity]) -> Sequence[BrokerReply]:
         """Create or update each entity, in order."""
         commands = [ListedEntity(entry.entity, entry.name, entry.body) for entry in entries]
         async with _mapped(self._server_name):
-            return [_reply(found) for found in await self._client.create_all(commands)]
+            return [_reply(found) for found in await self._client.create_all(commands, attributes=_READ)]
 
     async def delete(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
         """Delete each entity, in order."""
@@ -83,7 +101,12 @@ class AmqpManagement:
             ListedEntity(
                 entry.entity,
                 entry.name,
-                Deletion(if_unused=entry.if_unused, if_empty=entry.if_empty, owner_uid=entry.owner_uid),
+                Deletion(
+                    if_unused=entry.if_unused,
+                    if_empty=entry.if_empty,
+                    owner_uid=entry.owner_uid,
+                    rights_only=entry.rights_only,
+                ),
             )
             for entry in entries
         ]
@@ -108,7 +131,8 @@ class AmqpManagement:
         removed: list[tuple[EntityType, str]] = []
         revisions: list[int | None] = []
         for entity, name in _NAME.items():
-            attributes = [name] if entity is EntityType.QUEUE else [name, "owner", "revision"]
+            is_marked = entity is not EntityType.QUEUE or self._marks_queues
+            attributes = [name, "owner", "revision"] if is_marked else [name]
             pages = await self._pages(entity, attributes, since)
             if since is not None and any(page.is_whole for page in pages):
                 return await self._changes(None)
@@ -177,6 +201,8 @@ async def _mapped(server_name: str) -> AsyncGenerator[None]:
     """Maps every error of the client to Unreachable with a plain sentence."""
     try:
         yield
+    except NoAnswer as error:
+        raise Unanswered(f"{server_name} can't be reached: {error}") from error
     except TimeoutError as error:
         raise Unreachable(f"{server_name} does not answer") from error
     except NotAuthenticated as error:

@@ -12,21 +12,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from penstock_api.management import Owner
 from penstock_api.state_documents import BrokerState
+from penstock_operator.brokers.contacts import BrokerContacts
 from penstock_operator.brokers.declared_entities import DeclaredEntities
 from penstock_operator.brokers.management import (
     BrokerManagement,
     Connector,
     ManagementAccess,
     NotUnderstood,
+    Unanswered,
     Unreachable,
 )
+from penstock_operator.brokers.pending_commands import BATCH, Batch, PendingCommands, set_replies
+from penstock_operator.plans import reconnect_pause
 from penstock_operator.plans.broker_health import contested_containers
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
 from penstock_operator.plans.orphans import MarkedEntity
@@ -36,12 +39,10 @@ __all__ = ["BrokerSession", "BrokerSessions", "SessionChange"]
 
 logger = logging.getLogger(__name__)
 
-_BATCH: Final = 500
-"""Commands in one request. Each waits for a worker, so a batch has at most as many as there are workers."""
-_FIRST_RECONNECT_SECONDS: Final = 0.5
-_LONGEST_RECONNECT_SECONDS: Final = 10.0
-
-CommandT = TypeVar("CommandT", DeclareEntity, DeleteEntity)
+_UNANSWERED_SECONDS: Final = 1.0
+"""The pause after an attempt that was neither accepted nor refused."""
+_POSTPONED: Final = 12
+"""So often in a row a poll leaves aside what has changed on the broker, because declarations are on the way to it."""
 
 
 class SessionChange(Enum):
@@ -57,31 +58,21 @@ class SessionChange(Enum):
     """What the broker reports about itself has changed."""
 
 
-@dataclass(slots=True)
-class _PendingCommand(Generic[CommandT]):
-    """A declaration or deletion, and the future that gets the broker's reply."""
-
-    command: CommandT
-    reply: asyncio.Future[BrokerReply]
-
-
 class BrokerSession:
     """A session to the management of one Broker. `BrokerSessions` creates it; its tasks run until `close`."""
 
     def __init__(
         self,
-        label: str,
+        broker: str,
         access: ManagementAccess,
         connect: Connector,
         poll_seconds: float,
-        clock: Callable[[], datetime],
+        contacts: BrokerContacts,
         changed: Callable[[SessionChange], None],
         drifted: Callable[[Owner], None],
-        since: datetime | None = None,
+        spread: Callable[[], float],
     ) -> None:
         self.access: Final = access
-        self.unreachable_since: datetime | None = since or clock()
-        """Since when the broker can't be asked; None while it can."""
         self.state: BrokerState | None = None
         """What the broker reported about itself last; kept while it is unreachable."""
         self.reach = Reach.UNREACHABLE
@@ -89,12 +80,15 @@ class BrokerSession:
         """Whether an attempt to connect has ended; before that, nobody knows whether the broker answers."""
         self.problem = "the operator has not connected yet"
         """Why the broker cannot be asked, without a full stop; empty while it is connected."""
-        self._label = label
+        self._broker = broker
+        self._label = f"Broker {broker}"
+        self._contacts = contacts
+        contacts.lost(broker)
         self._connect = connect
         self._poll_seconds = poll_seconds
-        self._clock = clock
         self._changed = changed
         self._drifted = drifted
+        self._spread = spread
         self.declared = DeclaredEntities()
         """What the broker has of what this session has declared."""
         self._life: tuple[str, int] | None = None
@@ -106,8 +100,10 @@ class BrokerSession:
         self._lost = asyncio.Event()
         self._hurry = asyncio.Event()
         """Set if the next attempt to connect need not wait out its delay."""
-        self._declarations: list[_PendingCommand[DeclareEntity]] = []
-        self._deletions: list[_PendingCommand[DeleteEntity]] = []
+        self._pending = PendingCommands()
+        self._is_sending = False
+        self._postponed = 0
+        """How often in a row a poll has left the changes aside."""
         self._command_added = asyncio.Event()
         self._tasks = [asyncio.create_task(self._keep_connected()), asyncio.create_task(self._send_commands())]
         for task in self._tasks:
@@ -119,8 +115,8 @@ class BrokerSession:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.reach, self.problem = Reach.UNREACHABLE, "the session was closed"
-        self.unreachable_since = self.unreachable_since or self._clock()
-        self._fail_pending(self.problem)
+        self._contacts.lost(self._broker)
+        self._pending.fail(self.problem)
         await self._disconnect()
 
     def take_over(self, before: BrokerSession) -> None:
@@ -149,11 +145,13 @@ class BrokerSession:
     async def declare(self, command: DeclareEntity) -> BrokerReply:
         """Declare an entity, unless the broker has it already as this session has declared it; raises Unreachable."""
         known = self.declared.reply_to(command) if self.reach is Reach.CONNECTED else None
-        return known if known is not None else await self._submit(self._declarations, command)
+        return known if known is not None else await self._submit(command)
 
     async def delete(self, command: DeleteEntity) -> BrokerReply:
-        """Send a deletion; raises Unreachable."""
-        return await self._submit(self._deletions, command)
+        """Send a deletion, unless it would end rights that have ended already; raises Unreachable."""
+        is_asked = command.rights_only and self.reach is Reach.CONNECTED
+        known = self.declared.withdrawal_reply(command) if is_asked else None
+        return known if known is not None else await self._submit(command)
 
     async def marked_entities(self) -> Sequence[MarkedEntity]:
         """All entities that have an owner mark; raises Unreachable."""
@@ -183,58 +181,62 @@ class BrokerSession:
         for owner in owners:
             self._drifted(owner)
 
-    async def _submit(self, queue: list[_PendingCommand[CommandT]], command: CommandT) -> BrokerReply:
+    async def _submit(self, command: DeclareEntity | DeleteEntity) -> BrokerReply:
         if self._management is None or not self.is_running:
             raise Unreachable(self.problem)
-        pending = _PendingCommand(command, asyncio.get_running_loop().create_future())
-        queue.append(pending)
+        reply = self._pending.add(command)
         self._command_added.set()
-        return await pending.reply
+        return await reply
 
     async def _send_commands(self) -> None:
         while True:
             await self._command_added.wait()
-            # Let all workers that are ready add their commands first, so that these travel in the same request.
-            await asyncio.sleep(0)
             self._command_added.clear()
-            while self._management is not None and (self._deletions or self._declarations):
-                await self._send_batch(self._management)
+            while self._pending:
+                if len(self._pending) < BATCH:
+                    # Let all workers that are ready add their commands first, so that these travel in the same request.
+                    await asyncio.sleep(0)
+                if self._management is None:
+                    break
+                self._is_sending = True
+                await self._send(self._management, self._pending.take())
+                self._is_sending = False
 
-    async def _send_batch(self, management: BrokerManagement) -> None:
-        deletions, self._deletions = self._deletions[:_BATCH], self._deletions[_BATCH:]
-        declarations, self._declarations = self._declarations[:_BATCH], self._declarations[_BATCH:]
+    async def _send(self, management: BrokerManagement, batch: Batch) -> None:
         try:
-            # Deletions go first. The sort keys declare exchanges before subscriptions, and delete them after.
-            if deletions:
-                deletions.sort(key=lambda pending: pending.command.entity.value, reverse=True)
-                replies = await management.delete([pending.command for pending in deletions])
-                for pending, reply in zip(deletions, replies, strict=True):
-                    if reply.is_success:
+            if batch.deletions:
+                replies = await management.delete([pending.command for pending in batch.deletions])
+                for pending, reply in zip(batch.deletions, replies, strict=True):
+                    if pending.command.rights_only:
+                        self.declared.note_withdrawal(pending.command, reply)
+                    elif reply.is_success:
                         self.declared.forget(pending.command.entity, pending.command.name)
-                _set_replies(deletions, replies)
-            if declarations:
-                declarations.sort(key=lambda pending: pending.command.entity.value)
-                answers = await management.declare([pending.command for pending in declarations])
-                for declaration, answer in zip(declarations, answers, strict=True):
+                set_replies(batch.deletions, replies)
+            if batch.declarations:
+                answers = await management.declare([pending.command for pending in batch.declarations])
+                for declaration, answer in zip(batch.declarations, answers, strict=True):
                     self.declared.note(declaration.command, answer)
-                _set_replies(declarations, answers)
+                set_replies(batch.declarations, answers)
         except Unreachable as error:
             self._connection_lost(str(error))
-            _set_unreachable([*deletions], str(error))
-            _set_unreachable([*declarations], str(error))
+            batch.fail(str(error))
 
     async def _keep_connected(self) -> None:
-        delay = _FIRST_RECONNECT_SECONDS
+        delay = reconnect_pause.FIRST_SECONDS
         while True:
             self._lost.clear()
             self._hurry.clear()
             try:
                 self._management = await self._connect(self.access)
                 self._state_received(await self._management.state())
-                delay = _FIRST_RECONNECT_SECONDS
+                delay = reconnect_pause.FIRST_SECONDS
                 await self._poll(self._management)
             except NotUnderstood as error:
                 self._connection_lost(str(error), Reach.NOT_UNDERSTOOD)
+            except Unanswered as error:
+                # The attempt was long already, and another one may go to the address of the successor.
+                self._connection_lost(str(error))
+                delay = _UNANSWERED_SECONDS
             except Unreachable as error:
                 self._connection_lost(str(error))
             await self._disconnect()
@@ -244,12 +246,12 @@ class BrokerSession:
         """Wait before the next attempt to connect, for `delay` seconds unless `try_soon` ends it; the delay of the
         attempt after that, in seconds.
         """
-        await asyncio.sleep(_FIRST_RECONNECT_SECONDS)
+        await asyncio.sleep(reconnect_pause.FIRST_SECONDS)
         try:
-            await asyncio.wait_for(self._hurry.wait(), delay - _FIRST_RECONNECT_SECONDS)
+            await asyncio.wait_for(self._hurry.wait(), reconnect_pause.spread_pause(delay, self._spread()))
         except TimeoutError:
-            return min(delay * 2, _LONGEST_RECONNECT_SECONDS)
-        return _FIRST_RECONNECT_SECONDS
+            return reconnect_pause.next_pause(delay, self._contacts.of(self._broker), self._contacts.now())
+        return reconnect_pause.FIRST_SECONDS
 
     async def _poll(self, management: BrokerManagement) -> None:
         """Read the broker's state every `poll_seconds`, until the connection is lost."""
@@ -259,8 +261,17 @@ class BrokerSession:
             except TimeoutError:
                 state = await management.state()
                 self._state_received(state)
-                if state.topology_revision not in (None, self.declared.revision):
+                if state.topology_revision not in (None, self.declared.revision) and not self._is_postponed():
                     await self._learn_changes(management)
+
+    def _is_postponed(self) -> bool:
+        """Whether the changes on the broker can wait for the next poll: while declarations are on the way to it, most
+        of them are the operator's own, and a list of several pages would be void, because it changes while it is read.
+        They do not wait for ever.
+        """
+        is_busy = self._is_sending or bool(self._pending)
+        self._postponed = self._postponed + 1 if is_busy and self._postponed < _POSTPONED else 0
+        return self._postponed > 0
 
     @property
     def problem_sentence(self) -> str:
@@ -285,54 +296,51 @@ class BrokerSession:
             self._bound_at = None
         if before is not None and before.instance_id != state.instance_id:
             logger.warning("%s is a new instance with an empty volume; everything is declared again", self._label)
-        self.reach, self.problem, self.unreachable_since = Reach.CONNECTED, "", None
+        self.reach, self.problem = Reach.CONNECTED, ""
+        self._contacts.answered(self._broker)
         logger.info("%s is connected: instance %s, epoch %s", self._label, state.instance_id, state.epoch)
         self._changed(SessionChange.REACH)
 
     def _connection_lost(self, problem: str, reach: Reach = Reach.UNREACHABLE) -> None:
         self._lost.set()
         self.problem = problem
-        self.unreachable_since = self.unreachable_since or self._clock()
+        if reach is Reach.NOT_UNDERSTOOD:
+            self._contacts.not_understood(self._broker)
+        else:
+            self._contacts.lost(self._broker)
         if self.reach is not reach or not self.has_tried:
             self.reach, self.has_tried = reach, True
             logger.warning("there is no connection to %s: %s; the operator connects again", self._label, problem)
             self._changed(SessionChange.LOST if reach is Reach.UNREACHABLE else SessionChange.REACH)
-        self._fail_pending(problem)
+        self._pending.fail(problem)
 
     async def _disconnect(self) -> None:
         management, self._management = self._management, None
         if management is not None:
             await management.close()
 
-    def _fail_pending(self, problem: str) -> None:
-        deletions, self._deletions = self._deletions, []
-        declarations, self._declarations = self._declarations, []
-        _set_unreachable([*deletions], problem)
-        _set_unreachable([*declarations], problem)
-
 
 class BrokerSessions:
     """The sessions of all Brokers, by Broker."""
 
-    def __init__(self, connect: Connector, poll_seconds: float, clock: Callable[[], datetime]):
+    def __init__(
+        self,
+        connect: Connector,
+        poll_seconds: float,
+        clock: Callable[[], datetime],
+        spread: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`spread`: a random number from 0 to 1, by which up to half of a pause beyond half a second is taken off."""
+        self._spread = spread
         self._connect = connect
         self._poll_seconds = poll_seconds
-        self._clock = clock
         self._sessions: dict[str, BrokerSession] = {}
-        self._started: Final = clock()
-        self._without_session: dict[str, datetime] = {}
-        """Since when Brokers can't be asked whose sessions were ended."""
+        self.contacts: Final = BrokerContacts(clock)
+        """Since when each of them is away."""
 
     def get(self, broker: str) -> BrokerSession | None:
         """The session of a Broker (`namespace/name`), None if there is none."""
         return self._sessions.get(broker)
-
-    def unreachable_since(self, broker: str) -> datetime | None:
-        """Since when a Broker (`namespace/name`) can't be asked, at the earliest the operator's start; None while it
-        can.
-        """
-        session = self._sessions.get(broker)
-        return self._without_session.get(broker, self._started) if session is None else session.unreachable_since
 
     async def ensure(
         self,
@@ -347,12 +355,11 @@ class BrokerSessions:
         session = self._sessions.get(broker)
         if session is not None and session.access == access and session.is_running:
             return session
-        since = self._without_session.pop(broker, None)
         if session is not None:
             await session.close()
-            since = session.unreachable_since
-        label = f"Broker {broker}"
-        made = BrokerSession(label, access, self._connect, self._poll_seconds, self._clock, changed, drifted, since)
+        made = BrokerSession(
+            broker, access, self._connect, self._poll_seconds, self.contacts, changed, drifted, self._spread
+        )
         if session is not None:
             made.take_over(session)
         self._sessions[broker] = made
@@ -363,28 +370,13 @@ class BrokerSessions:
         session = self._sessions.pop(broker, None)
         if session is not None:
             await session.close()
-            self._without_session[broker] = session.unreachable_since or self._clock()
 
     async def forget(self, broker: str) -> None:
         """End the session of a Broker that does not exist any more."""
         await self.drop(broker)
-        self._without_session.pop(broker, None)
+        self.contacts.forget(broker)
 
     async def close(self) -> None:
         """End all sessions."""
         for broker in tuple(self._sessions):
             await self.drop(broker)
-
-
-def _set_replies(pending: Sequence[_PendingCommand[CommandT]], replies: Sequence[BrokerReply]) -> None:
-    for pending_command, reply in zip(pending, replies, strict=True):
-        if not pending_command.reply.done():
-            pending_command.reply.set_result(reply)
-
-
-def _set_unreachable(
-    pending: Sequence[_PendingCommand[DeclareEntity] | _PendingCommand[DeleteEntity]], problem: str
-) -> None:
-    for pending_command in pending:
-        if not pending_command.reply.done():
-            pending_command.reply.set_exception(Unreachable(problem))

@@ -36,7 +36,6 @@ KINDS: Final = ("ScheduledSparkApplication", "CronJob")
 SPARK_GROUP: Final = "sparkoperator.k8s.io"
 _SPARK_API: Final = f"{SPARK_GROUP}/v1beta2"
 _SPARK_VERSION: Final = "4.3.0"
-_USER: Final = 185
 _NO_NETWORK_POLICY: Final = "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureStep"
 _SUBMISSION_MILLIS: Final = "120000"
 """Spark's default of 10 s is too short for a JVM that starts on a busy node: the run would fail with a timeout."""
@@ -139,12 +138,11 @@ def suspended(observed: Manifest) -> Manifest | None:
 
 
 def _container_security() -> Manifest:
+    """Without a number the image's own user holds, or the one of the namespace's range on OpenShift."""
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
         "runAsNonRoot": True,
-        "runAsUser": _USER,
-        "runAsGroup": _USER,
         "readOnlyRootFilesystem": True,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
@@ -258,10 +256,10 @@ def cron_job(job: LagJob) -> Manifest:
         "serviceAccountName": job.service_account,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": {"runAsNonRoot": True, "fsGroup": _USER, "seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
         "volumes": [
-            {"name": "observer", "secret": {"secretName": job.secret, "defaultMode": 0o440}},
+            {"name": "observer", "secret": {"secretName": job.secret, "defaultMode": 0o444}},
             {"name": "tmp", "emptyDir": {}},
         ],
         **_tolerations(job),

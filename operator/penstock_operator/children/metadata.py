@@ -6,6 +6,7 @@ would delete the children as objects that are not in Git. Source: docs/decisions
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,10 +14,12 @@ from penstock_api.resources import Broker, Exchange
 from penstock_operator import names
 from penstock_operator.manifest import Manifest, items_of, text_at
 
-__all__ = ["APP", "belongs_to_predecessor", "child_metadata", "is_ours", "labels", "pod_selector"]
+__all__ = ["APP", "belongs_to_predecessor", "child_metadata", "is_ours", "labels", "name_with_suffix", "pod_selector"]
 
 
 APP: Final = "penstock-broker"
+_MAX_NAME: Final = 253
+_DIGEST_LENGTH: Final = 10
 
 
 def pod_selector(broker: Broker) -> Manifest:
@@ -52,6 +55,14 @@ def child_metadata(
         "ownerReferences": [reference],
     }
     return {**made, "annotations": annotations} if annotations else made
+
+
+def name_with_suffix(name: str, suffix: str) -> str:
+    """The name of a child of a Subscription; one that would be too long is cut, and gets a digest of the whole name."""
+    if len(name) + len(suffix) <= _MAX_NAME:
+        return f"{name}{suffix}"
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_LENGTH]
+    return f"{name[: _MAX_NAME - len(suffix) - _DIGEST_LENGTH - 1].rstrip('-.')}-{digest}{suffix}"
 
 
 def is_ours(observed: Manifest, uid: str) -> bool:

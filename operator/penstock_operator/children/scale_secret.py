@@ -1,13 +1,12 @@
-"""The Secret from which an autoscaler of one Subscription takes token, CA and address of the observer.
+"""The Secret from which an autoscaler of one Subscription or Queue takes token, CA and address of the observer.
 
-It is in the Subscription's namespace, and the operator writes it only if the Subscription's annotation asks for it.
+It is in the namespace of that resource, and the operator writes it only if the annotation of the resource asks for it.
 Source: docs/decisions/070-observer-tokens.md, docs/how-to/autoscaling.md.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
@@ -15,16 +14,16 @@ from urllib.parse import quote
 from penstock_api import declaration
 from penstock_api.observer_api import SCALE
 from penstock_api.observer_tokens import scale_token
-from penstock_api.resources import Broker, Subscription
+from penstock_api.resources import Broker, Holding, Queue
 from penstock_operator import names
-from penstock_operator.children.metadata import labels
+from penstock_operator.children.metadata import labels, name_with_suffix
 from penstock_operator.manifest import Manifest
 
 __all__ = ["ScaleAccess", "is_wanted", "manifest", "secret_name"]
 
 _SUFFIX: Final = "-scale"
-_MAX_NAME: Final = 253
-_DIGEST_LENGTH: Final = 10
+_SUFFIX_OF_QUEUE: Final = "-queue-scale"
+"""A Subscription may have the same name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +35,24 @@ class ScaleAccess:
     """The certificate of the CA, PEM."""
 
 
-def is_wanted(subscription: Subscription) -> bool:
-    """Whether the Subscription asks for the Secret."""
-    return subscription.metadata.annotations.get(names.SCALE_TOKEN) == "true"
+def is_wanted(resource: Holding) -> bool:
+    """Whether the resource asks for the Secret."""
+    return resource.metadata.annotations.get(names.SCALE_TOKEN) == "true"
 
 
-def secret_name(subscription: Subscription) -> str:
-    """`<subscription>-scale`; a name that would be too long is cut, and ends with a digest of the whole name."""
-    name = subscription.metadata.name
-    if len(name) + len(_SUFFIX) <= _MAX_NAME:
-        return f"{name}{_SUFFIX}"
-    digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_LENGTH]
-    return f"{name[: _MAX_NAME - len(_SUFFIX) - _DIGEST_LENGTH - 1].rstrip('-.')}-{digest}{_SUFFIX}"
-
-
-def manifest(broker: Broker, subscription: Subscription, access: ScaleAccess) -> Manifest:
-    """The Secret, with the keys `token`, `ca.crt` and `url`. The cluster deletes it after the Subscription.
-
-    The owner reference does not block the owner's deletion: that would need a right on `subscriptions/finalizers`.
+def secret_name(resource: Holding) -> str:
+    """`<name>-scale`, for a Queue `<name>-queue-scale`; a name that would be too long is cut, and has a digest of the
+    whole name there.
     """
-    metadata, queue_name = subscription.metadata, declaration.queue_name(subscription)
+    return name_with_suffix(resource.metadata.name, _SUFFIX_OF_QUEUE if isinstance(resource, Queue) else _SUFFIX)
+
+
+def manifest(broker: Broker, resource: Holding, access: ScaleAccess) -> Manifest:
+    """The Secret, with the keys `token`, `ca.crt` and `url`. The cluster deletes it after the resource.
+
+    The owner reference does not block the owner's deletion: that would need a right on its finalizers.
+    """
+    metadata, queue_name = resource.metadata, declaration.queue_name(resource)
     host = names.service_host(f"{broker.metadata.name}-observer", broker.metadata.namespace)
     path = SCALE.format(queue_name=quote(queue_name, safe=":"))
     data = {
@@ -64,8 +61,8 @@ def manifest(broker: Broker, subscription: Subscription, access: ScaleAccess) ->
         "url": f"https://{host}:{names.OBSERVER_PORT}{path}".encode(),
     }
     owner = {
-        "apiVersion": subscription.api_version,
-        "kind": subscription.kind,
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
         "name": metadata.name,
         "uid": metadata.uid,
         "controller": True,
@@ -75,7 +72,7 @@ def manifest(broker: Broker, subscription: Subscription, access: ScaleAccess) ->
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
-            "name": secret_name(subscription),
+            "name": secret_name(resource),
             "namespace": metadata.namespace,
             "labels": labels(broker),
             "ownerReferences": [owner],

@@ -1,8 +1,8 @@
 """The ConfigMap from which clients in another namespace than the Broker's take its CA.
 
 A pod can mount a ConfigMap of its own namespace only. A namespace gets one when a resource in it uses the Broker, which
-both sides have then agreed to: the Broker by `allowedNamespaces`, the namespace by its Exchange or Subscription. That
-resource owns the ConfigMap, so nothing stays when the last one is deleted. Source: docs/decisions/101-reach.md.
+both sides have then agreed to: the Broker by `allowedNamespaces`, the namespace by its Exchange, Subscription or Queue.
+That resource owns the ConfigMap, so nothing stays when the last one is deleted. Source: docs/decisions/101-reach.md.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from penstock_api.resources import Broker, Exchange, Subscription
+from penstock_api.resources import Broker, Declaring
 from penstock_operator import names
 from penstock_operator.children.metadata import labels
 from penstock_operator.manifest import Manifest
 
 __all__ = ["MOST_NAMESPACES", "name_of", "tenant_config_map", "tenants"]
-
-Tenant = Exchange | Subscription
 
 MOST_NAMESPACES: Final = 64
 """So many other namespaces get the CA, and their names into the certificate of a Broker that all may use: the oldest
@@ -32,10 +30,10 @@ def name_of(broker: Broker) -> str:
     return f"{broker.metadata.namespace}.{broker.metadata.name}-ca"
 
 
-def tenants(broker: Broker, resources: Iterable[Tenant]) -> Mapping[str, Tenant]:
+def tenants(broker: Broker, resources: Iterable[Declaring]) -> Mapping[str, Declaring]:
     """Of each other namespace whose resources may use the Broker, and do, the oldest of these; the oldest first."""
     allowed, home = broker.spec.allowed_namespaces, broker.metadata.namespace
-    found: dict[str, Tenant] = {}
+    found: dict[str, Declaring] = {}
     for each in sorted(resources, key=_age):
         namespace = each.metadata.namespace
         if namespace != home and ("*" in allowed or namespace in allowed) and each.metadata.deletion_timestamp is None:
@@ -43,11 +41,11 @@ def tenants(broker: Broker, resources: Iterable[Tenant]) -> Mapping[str, Tenant]
     return dict(list(found.items())[:MOST_NAMESPACES])
 
 
-def _age(resource: Tenant) -> tuple[datetime, str]:
+def _age(resource: Declaring) -> tuple[datetime, str]:
     return resource.metadata.creation_timestamp or _BEGINNING, resource.metadata.uid
 
 
-def tenant_config_map(broker: Broker, tenant: Tenant, trusted: bytes) -> Manifest:
+def tenant_config_map(broker: Broker, tenant: Declaring, trusted: bytes) -> Manifest:
     """The ConfigMap in the namespace of `tenant`; `trusted`: what clients are to trust, PEM.
 
     The owner reference does not block the owner's deletion: that would need a right on its finalizers.

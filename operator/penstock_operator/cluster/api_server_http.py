@@ -138,6 +138,16 @@ class HttpApiServer:
             await self._request("POST", api_resource_of(manifest).path(str(about["namespace"])), body=manifest)
         )
 
+    async def replace(self, manifest: Manifest) -> Manifest:
+        """Replace an object that only operators write, such as the Lease.
+
+        Raises:
+            Conflict: its resource version is not the newest: another client changed it meanwhile.
+        """
+        about = cast(Manifest, manifest["metadata"])
+        path = api_resource_of(manifest).path(str(about["namespace"]), str(about["name"]))
+        return _some(await self._request("PUT", path, body=manifest))
+
     async def delete(self, manifest: Manifest, *, orphan: bool = False) -> None:
         """Delete the object with this name and uid; no error if it does not exist. `orphan`: what it owns stays."""
         about = cast(Manifest, manifest["metadata"])

@@ -1,4 +1,4 @@
-"""All Brokers, Exchanges and Subscriptions as last seen, by watch events and by lists, with look-ups for the plans.
+"""All resources of Penstock's kinds as last seen, by watch events and by lists, with look-ups for the plans.
 
 A complete list is the truth: a resource that it does not contain was deleted. But a list takes a while, and a watch
 event that arrives meanwhile may be newer than the list. So each entry and each deletion has a tick, the number of the
@@ -18,7 +18,17 @@ from enum import Enum
 from typing import Final, TypeVar
 
 from penstock_api import declaration
-from penstock_api.resources import AnyResource, Broker, Exchange, InvalidManifest, Subscription, parse
+from penstock_api.resources import (
+    AnyResource,
+    Broker,
+    Declaring,
+    Exchange,
+    Holding,
+    InvalidManifest,
+    Queue,
+    Subscription,
+    parse,
+)
 from penstock_operator.cluster.reference_index import ReferenceIndex
 from penstock_operator.cluster.references import References, references_of
 from penstock_operator.cluster.resource_key import KIND_NAMES, KindName, ResourceKey, key_of
@@ -73,7 +83,7 @@ class _Removal:
 
 @dataclass(slots=True)
 class Cache:
-    """Every Broker, Exchange and Subscription of the watched namespaces."""
+    """Every Broker, Exchange, Subscription and Queue of the watched namespaces."""
 
     _entries: dict[ResourceKey, CachedResource] = field(default_factory=dict[ResourceKey, CachedResource])
     _removed: dict[ResourceKey, _Removal] = field(default_factory=dict[ResourceKey, _Removal])
@@ -217,7 +227,12 @@ class Cache:
             subscription for subscription in found if subscription is not None and self._may_use_broker(subscription)
         )
 
-    def _may_use_broker(self, resource: Exchange | Subscription) -> bool:
+    def oldest_queue(self, key: ResourceKey) -> Queue | None:
+        """Of the Queues that may declare the same name on the same Broker as this one, the oldest."""
+        found = (_as_kind(Queue, self._entries.get(other)) for other in self.declaring_same_entity(key))
+        return oldest(queue for queue in found if queue is not None and self._may_use_broker(queue))
+
+    def _may_use_broker(self, resource: Declaring) -> bool:
         broker = self.broker(*declaration.broker_key(resource))
         return broker is not None and is_allowed(resource.metadata.namespace, broker)
 
@@ -231,13 +246,26 @@ class Cache:
         found = (_as_kind(Subscription, self._entries.get(key)) for key in self._index.naming(broker))
         return [subscription for subscription in found if subscription is not None]
 
+    def queues_of(self, broker: ResourceKey) -> list[Queue]:
+        """The Queues that name the Broker."""
+        found = (_as_kind(Queue, self._entries.get(key)) for key in self._index.naming(broker))
+        return [queue for queue in found if queue is not None]
+
+    def holdings_of(self, broker: ResourceKey) -> list[Holding]:
+        """The Subscriptions and Queues that name the Broker."""
+        return [*self.subscriptions_of(broker), *self.queues_of(broker)]
+
+    def declaring_of(self, broker: ResourceKey) -> list[Declaring]:
+        """The Exchanges, Subscriptions and Queues that name the Broker."""
+        return [*self.exchanges_of(broker), *self.holdings_of(broker)]
+
     def declaring_same_entity(self, key: ResourceKey) -> list[ResourceKey]:
         """The keys of all resources that declare the same entity on the same Broker as this one, itself included."""
         entry = self._entries.get(key)
         return [] if entry is None else sorted(self._index.declaring_same(key, entry.references))
 
     def naming(self, broker: ResourceKey) -> list[CachedResource]:
-        """The Exchanges and Subscriptions that name the Broker, also those that can't be parsed."""
+        """The Exchanges, Subscriptions and Queues that name the Broker, also those that can't be parsed."""
         return [self._entries[key] for key in self._index.naming(broker)]
 
     def is_unreadable(self, key: ResourceKey) -> bool:
@@ -276,7 +304,7 @@ class Cache:
             self._unreadable.discard(key)
 
 
-ResourceT = TypeVar("ResourceT", Broker, Exchange, Subscription)
+ResourceT = TypeVar("ResourceT", Broker, Exchange, Subscription, Queue)
 
 
 def _as_kind(kind: type[ResourceT], entry: CachedResource | None) -> ResourceT | None:

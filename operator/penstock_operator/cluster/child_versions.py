@@ -121,6 +121,10 @@ class ChildVersions:
             return now - applied.at < UNLISTED_SECONDS * (0.5 + int(applied.wanted[:4], 16) / 0x10000)
         return seen[0] == applied.version
 
+    def is_known(self, wanted: Manifest) -> bool:
+        """Whether the operator has applied this child since it started, for this manifest or another."""
+        return _name(wanted) in self._applied
+
     def confirm(self, wanted: Manifest, observed: Manifest, now: float) -> bool:
         """Whether the object is as it was after the operator applied just this manifest; its status does not count."""
         name = _name(wanted)

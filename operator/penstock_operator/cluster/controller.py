@@ -29,7 +29,7 @@ __all__ = ["Controller", "children_period"]
 logger = logging.getLogger(__name__)
 
 _RELIST_SECONDS: Final = 5.0
-"""The time until the next attempt after a list that failed."""
+"""The longest time until the next attempt after a list that failed; up to half of it is taken off at random."""
 _CHILDREN_SECONDS: Final = 20.0
 """The time between two lists of children that are not watched."""
 
@@ -114,8 +114,8 @@ class Controller:
                     await self.list_children(kube, namespaces)
                 is_due = await due() if due is not None else _is_always_due
             except KubeError as error:
-                pause = max(_RELIST_SECONDS, error.retry_after_seconds or 0)
-                logger.warning("the resources can't be listed: %s; the operator tries again in %s s", error, pause)
+                pause = max(_RELIST_SECONDS * (1 - self.queue.spread() / 2), error.retry_after_seconds or 0)
+                logger.warning("the resources can't be listed: %s; the operator tries again in %.1f s", error, pause)
                 await asyncio.sleep(pause)
                 continue
             for key in self.cache.all():

@@ -1,4 +1,4 @@
-"""What a Broker, Exchange or Subscription refers to, read from its raw manifest.
+"""What a Broker, Exchange, Subscription or Queue refers to, read from its raw manifest.
 
 The operator must know this also of a resource that it can't parse, because the CRD is of a later release: what such a
 resource has declared is still its own. So each value is read for itself, with the CRD's default where it is left out,
@@ -36,7 +36,7 @@ class References:
 
 
 def references_of(manifest: Manifest) -> References:
-    """The references of an Exchange or a Subscription; a Broker has none."""
+    """The references of an Exchange, a Subscription or a Queue; a Broker has none."""
     namespace = text_at(manifest, "metadata", "namespace") or ""
     match manifest.get("kind"):
         case "Exchange":
@@ -51,6 +51,8 @@ def references_of(manifest: Manifest) -> References:
                 exchange=_reference(manifest, "exchangeRef", namespace),
                 entity=_queue_name(manifest),
             )
+        case "Queue":
+            return References(broker=_reference(manifest, "brokerRef", namespace), entity=_name(manifest, "queueName"))
         case _:
             return References()
 

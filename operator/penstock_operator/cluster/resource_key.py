@@ -1,4 +1,4 @@
-"""What names one Broker, Exchange or Subscription in the operator: kind, namespace and name."""
+"""What names one Broker, Exchange, Subscription or Queue in the operator: kind, namespace and name."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from penstock_operator.manifest import Manifest, text_at
 
 __all__ = ["KIND_NAMES", "KindName", "ResourceKey", "key_of"]
 
-KindName = Literal["Broker", "Exchange", "Subscription"]
-KIND_NAMES: Final[tuple[KindName, ...]] = ("Broker", "Exchange", "Subscription")
+KindName = Literal["Broker", "Exchange", "Subscription", "Queue"]
+KIND_NAMES: Final[tuple[KindName, ...]] = ("Broker", "Exchange", "Subscription", "Queue")
 
 
 class ResourceKey(NamedTuple):
@@ -24,7 +24,7 @@ class ResourceKey(NamedTuple):
 
 
 def key_of(manifest: Manifest) -> ResourceKey:
-    """The key of a Broker, Exchange or Subscription."""
+    """The key of a Broker, Exchange, Subscription or Queue."""
     kind = cast(KindName, manifest["kind"])
     return ResourceKey(
         kind, text_at(manifest, "metadata", "namespace") or "", text_at(manifest, "metadata", "name") or ""

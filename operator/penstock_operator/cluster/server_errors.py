@@ -19,6 +19,8 @@ from penstock_operator.plans.refusals import Refusal, ServerAnswer, refusal_in
 __all__ = ["TOO_MANY_REQUESTS", "Conflict", "Forbidden", "KubeError", "error_in"]
 
 TOO_MANY_REQUESTS: Final = 429
+CONFLICT: Final = 409
+INTERNAL_ERROR: Final = 500
 
 _LONGEST_RETRY_AFTER_SECONDS: Final = 300.0
 """A longer wait that a server asks for is cut: a proxy may be wrong, and the operator must not stop for hours."""
@@ -43,6 +45,13 @@ class KubeError(Exception):
         """The reasons in `details.causes`."""
         self.retry_after_seconds: Final = retry_after_seconds
         """How long the server asks to wait, None if it does not."""
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the server did not answer, is overloaded or has failed, or another client was faster: the same
+        request may succeed later.
+        """
+        return self.status in (0, CONFLICT, TOO_MANY_REQUESTS) or self.status >= INTERNAL_ERROR
 
     @property
     def refusal(self) -> Refusal | None:

@@ -2,47 +2,285 @@
 
 No handler of kopf that changes objects is used, so kopf adds no annotations and no finalizers.
 
+kopf runs in a thread with a loop of its own. When kopf ends, it cancels every task of its loop, and it takes over
+SIGTERM: in the operator's loop it would end work that is not its own, and could not be started again. It is started
+again when one of the watches is dead or stuck, and when it has failed.
+
 Only an operator that watches the whole cluster watches children. An operator that watches single namespaces can lose
 its Role before it ends, when a namespace is deleted, and kopf ends as a whole if a watch stays forbidden. There,
 `Controller.resync_children` puts Brokers and Exchanges into the work queue at intervals. Source:
-docs/decisions/057-lists-are-the-truth.md.
+docs/decisions/057-lists-are-the-truth.md, docs/decisions/108-each-watch-is-seen.md.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
+import aiohttp
 import kopf
+from kopf._core.engines.peering import Identity
+from yarl import URL
 
+from penstock_api.failure import Failure
 from penstock_api.resources import GROUP, VERSION
 from penstock_operator import names
 from penstock_operator.cluster.controller import Controller
+from penstock_operator.cluster.watch_activity import WatchActivity
+from penstock_operator.manifest import Manifest
 from penstock_operator.settings import OperatorSettings
 
-__all__ = ["watch"]
+__all__ = ["WATCH_SECONDS", "WatchTimes", "watch", "watch_paths"]
 
+logger = logging.getLogger(__name__)
+
+_OWN: Final = tuple((GROUP, VERSION, plural) for plural in ("brokers", "exchanges", "subscriptions", "queues"))
 _CHILDREN: Final = (("apps", "v1", "statefulsets"), ("", "v1", "services"), ("", "v1", "configmaps"))
-_SERVER_TIMEOUT_SECONDS: Final = 300
+_FIRST_RESTART_SECONDS: Final = 1.0
+_LONGEST_RESTART_SECONDS: Final = 30.0
+_KOPF_END_SECONDS: Final = 3.0
+"""kopf's own end, after all its parts have ended."""
+_CANCELLATIONS: Final = 5
+_STOP_SECONDS: Final = 30.0
+"""If kopf's thread has not ended after that, the process has to end."""
 
 
-async def watch(controller: Controller, settings: OperatorSettings) -> None:
-    """Watch until the process is told to stop; kopf handles SIGTERM and SIGINT."""
-    await kopf.operator(
-        registry=_registry(controller, children=not settings.namespaces),
-        settings=_settings(),
-        standalone=True,
-        clusterwide=not settings.namespaces,
-        namespaces=settings.namespaces,
-    )
+@dataclass(frozen=True, slots=True)
+class WatchTimes:
+    """The seconds after which a watch is opened again, or all of them are started anew."""
+
+    server: int = 300
+    """The server ends it. A whole number: an API server refuses `timeoutSeconds=300.0`."""
+    silent: float = 70.0
+    """Nothing has come, not even a bookmark, which the server sends every minute."""
+    grace: float = 60.0
+    """What was just started is not judged."""
+    check: float = 5.0
+    """Between two looks at whether a watch is overdue."""
 
 
-def _settings() -> kopf.OperatorSettings:
+WATCH_SECONDS: Final = WatchTimes()
+
+Login = Callable[..., kopf.ConnectionInfo | None]
+
+
+async def watch(
+    controller: Controller,
+    settings: OperatorSettings,
+    activity: WatchActivity,
+    times: WatchTimes = WATCH_SECONDS,
+    login: Login | None = None,
+) -> None:
+    """Watch until cancelled; `times` and `login` are for tests.
+
+    Raises:
+        Failure: the thread with the watches does not end.
+    """
+    now = controller.monotonic
+    activity.expect(watch_paths(settings.namespaces), now())
+    pause = _FIRST_RESTART_SECONDS
+    while True:
+        run, began = _Run(controller, settings, activity, times, login or _login), now()
+        try:
+            while not run.ended.is_set() and not (now() - began > times.grace and activity.overdue(now())):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(run.ended.wait(), times.check)
+            overdue = activity.overdue(now())
+        finally:
+            await run.stop()
+        why = f"{', '.join(overdue)} were not opened again in time" if overdue else repr(run.failure)
+        pause = _FIRST_RESTART_SECONDS if now() - began > _LONGEST_RESTART_SECONDS else pause
+        logger.warning("the watches begin anew in %.0f s, and lists find the changes until then: %s", pause, why)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_RESTART_SECONDS)
+
+
+def watch_paths(namespaces: Sequence[str]) -> list[str]:
+    """The URL paths of all watches of an operator of these namespaces, or of the whole cluster if there are none."""
+    places = [f"namespaces/{namespace}/" for namespace in namespaces] or [""]
+    return [
+        f"/{f'apis/{group}' if group else 'api'}/{version}/{place}{plural}"
+        for group, version, plural in (*_OWN, *(() if namespaces else _CHILDREN))
+        for place in places
+    ]
+
+
+class _Run:
+    """One run of kopf in a thread. What it sees goes to the loop in which this was made."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        settings: OperatorSettings,
+        activity: WatchActivity,
+        times: WatchTimes,
+        login: Login,
+    ) -> None:
+        self.ended = asyncio.Event()
+        self.failure: BaseException | None = None
+        """Why it ended; None while it runs, and if it was stopped."""
+        self._controller = controller
+        self._settings = settings
+        self._activity = activity
+        self._times = times
+        self._login = login
+        self._loop = asyncio.get_running_loop()
+        self._stopping: Future[None] = Future()
+        self._is_stopped = False
+        self._logged_in: tuple[kopf.ConnectionInfo, kopf.AiohttpSession] | None = None
+        threading.Thread(target=self._run, name="watches", daemon=True).start()
+
+    async def stop(self) -> None:
+        """End it, and wait until it has ended. Raises Failure if it does not."""
+        self._is_stopped = True
+        if not self._stopping.done():
+            self._stopping.set_result(None)
+        try:
+            await asyncio.wait_for(self.ended.wait(), _STOP_SECONDS)
+        except TimeoutError:
+            raise Failure(
+                f"The thread with the watches has not ended for {_STOP_SECONDS:.0f} s.",
+                "This operator stops; it is started again.",
+            ) from None
+
+    def _run(self) -> None:
+        loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete(self._watch())
+        except BaseException as error:
+            # Whatever it is, the operator's loop reports it and begins anew.
+            self.failure = error
+        finally:
+            _end_tasks(loop)
+            loop.close()
+            self._tell(self.ended.set)
+
+    async def _watch(self) -> None:
+        stop, ending = asyncio.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._stopping.add_done_callback(lambda _: _call_in(loop, stop.set))
+        is_ending = asyncio.create_task(ending.wait())
+        running = asyncio.create_task(
+            kopf.operator(
+                registry=self._registry(ending),
+                settings=_kopf_settings(self._times),
+                standalone=True,
+                # Otherwise kopf asks for the user's name, and a user of a namespace's range on OpenShift has none.
+                identity=Identity(names.MANAGER),
+                clusterwide=not self._settings.namespaces,
+                namespaces=self._settings.namespaces,
+                stop_flag=stop,
+            )
+        )
+        # When one watch fails, kopf stops its parts, and then waits for the other watches for ever.
+        await asyncio.wait([running, is_ending], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([running], timeout=_KOPF_END_SECONDS)
+        if running.done():
+            running.result()
+        elif not self._is_stopped:
+            raise Failure("kopf has failed; its log says why.")
+
+    def _tell(self, call: Callable[..., object], *arguments: object) -> None:
+        """Make a call in the operator's loop; none if that has ended."""
+        _call_in(self._loop, call, *arguments)
+
+    def _registry(self, ending: asyncio.Event) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+
+        @kopf.on.cleanup(registry=registry)
+        async def cleanup(**_: Any) -> None:
+            ending.set()
+
+        @kopf.on.login(registry=registry)
+        async def login(**kwargs: Any) -> kopf.AiohttpSession | None:
+            return self._session(self._login(**kwargs))
+
+        async def resource(event: Any, **_: Any) -> None:
+            gone = event["type"] == "DELETED"
+            self._hand_over(event, self._controller.resource_deleted if gone else self._controller.resource_changed)
+
+        async def child(event: Any, **_: Any) -> None:
+            self._hand_over(event, partial(self._controller.child_changed, is_deleted=event["type"] == "DELETED"))
+
+        for group, version, plural in _OWN:
+            kopf.on.event(group, version, plural, registry=registry)(resource)
+        for group, version, plural in () if self._settings.namespaces else _CHILDREN:
+            kopf.on.event(group, version, plural, registry=registry)(child)
+        return registry
+
+    def _hand_over(self, event: Any, call: Callable[[Manifest], None]) -> None:
+        if not self._is_stopped:
+            self._tell(call, dict(event["object"]))
+
+    def _session(self, info: kopf.ConnectionInfo | None) -> kopf.AiohttpSession | None:
+        """kopf's own session, with a trace that tells when a watch is opened."""
+        if info is None:
+            return None
+        if self._logged_in is not None and self._logged_in[0] == info:
+            # The API server has refused exactly this, so kopf must end; the next run begins after a pause.
+            return self._logged_in[1]
+        prefix = URL(info.server).path.rstrip("/")
+        trace = aiohttp.TraceConfig()
+
+        async def answered(_session: object, _context: object, request: aiohttp.TraceRequestEndParams) -> None:
+            if request.url.query.get("watch") == "true" and request.response.status == 200:
+                path = request.url.path.removeprefix(prefix)
+                self._tell(self._activity.opened, path, self._controller.monotonic())
+
+        trace.on_request_end.append(answered)
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context()),
+            headers=info.as_http_headers(),
+            proxy=info.proxy_url,
+            trust_env=info.trust_env,
+            trace_configs=[trace],
+        )
+        made = kopf.AiohttpSession(
+            server=info.server,
+            aiohttp_session=session,
+            default_namespace=info.default_namespace,
+            priority=info.priority,
+            expiration=info.expiration,
+        )
+        self._logged_in = info, made
+        return made
+
+
+def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what is left in a loop, more than once, because kopf's watches may take the first for something else."""
+    for _ in range(_CANCELLATIONS):
+        tasks = asyncio.all_tasks(loop)
+        if not tasks:
+            return
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.wait(tasks, timeout=1))
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arguments: object) -> None:
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(call, *arguments)
+
+
+def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+    return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+
+def _kopf_settings(times: WatchTimes) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.scanning.disabled = True
-    settings.watching.server_timeout = _SERVER_TIMEOUT_SECONDS
-    settings.watching.client_timeout = _SERVER_TIMEOUT_SECONDS + 10
+    settings.process.ultimate_exiting_timeout = None
+    settings.watching.server_timeout = times.server
+    settings.watching.client_timeout = times.server + 10
+    settings.watching.inactivity_timeout = times.silent
     settings.watching.connect_timeout = 30
     settings.watching.chunk_size = 500
     settings.networking.request_timeout = 60
@@ -51,25 +289,6 @@ def _settings() -> kopf.OperatorSettings:
     return settings
 
 
-def _registry(controller: Controller, *, children: bool) -> kopf.OperatorRegistry:
-    registry = kopf.OperatorRegistry()
-
-    @kopf.on.login(registry=registry)
-    def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
-
-    async def resource(event: Any, **_: Any) -> None:
-        manifest = dict(event["object"])
-        (controller.resource_deleted if event["type"] == "DELETED" else controller.resource_changed)(manifest)
-
-    async def child(event: Any, **_: Any) -> None:
-        controller.child_changed(dict(event["object"]), is_deleted=event["type"] == "DELETED")
-
-    for plural in ("brokers", "exchanges", "subscriptions"):
-        kopf.on.event(GROUP, VERSION, plural, registry=registry)(resource)
-    for group, version, plural in _CHILDREN if children else ():
-        kopf.on.event(group, version, plural, registry=registry)(child)
-    return registry
-
-
 logging.getLogger("kopf.objects").setLevel(logging.WARNING)
+# It says at each start that it ignores signals, which are the operator's.
+logging.getLogger("kopf._core.reactor.running").addFilter(lambda record: "OS signals" not in str(record.msg))

@@ -1,5 +1,5 @@
-"""Whether an Exchange or a Subscription may be declared on its Broker: references, duplicates, and the annotation that
-pauses it.
+"""Whether an Exchange, a Subscription or a Queue may be declared on its Broker: references, duplicates, and the
+annotation that pauses it.
 
 A message must not show a user of one namespace what exists in another one, so "does not exist" and "is not allowed"
 have the same message. Source: docs/decisions/052-namespaces-and-duplicates.md, docs/decisions/056-conditions.md,
@@ -14,7 +14,7 @@ from typing import Final, TypeVar, assert_never
 
 from penstock_api import declaration, release_terms, resources
 from penstock_api.management import ManagementDocument
-from penstock_api.resources import Broker, Exchange, Subscription
+from penstock_api.resources import Broker, Declaring, Exchange, Queue, Subscription
 from penstock_core.reason import Reason as BrokerReason
 from penstock_operator import names
 from penstock_operator.plans import conditions
@@ -40,7 +40,7 @@ __all__ = [
 
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-DeclaringT = TypeVar("DeclaringT", Exchange, Subscription)
+DeclaringT = TypeVar("DeclaringT", Exchange, Subscription, Queue)
 
 
 def is_allowed(namespace: str, target: Broker | Exchange) -> bool:
@@ -164,7 +164,7 @@ def retry_of(condition: StatusCondition) -> Retry:
     return Retry.RESYNC if conditions.needs_a_person(condition.reason) else Retry.BACKOFF
 
 
-def duplicate(resource: Exchange | Subscription, winner: Exchange | Subscription, broker: str) -> StatusCondition:
+def duplicate(resource: Declaring, winner: Declaring, broker: str) -> StatusCondition:
     """Condition Accepted=False: an older resource, `winner`, declares the same entity.
 
     A winner of another namespace is not named, because readers of this resource may not be allowed to see it.
@@ -176,6 +176,9 @@ def duplicate(resource: Exchange | Subscription, winner: Exchange | Subscription
         case Subscription():
             reason, field = ConditionReason.DUPLICATE_SUBSCRIPTION, "subscriptionName"
             what = str(declaration.subscription_identity(resource))
+        case Queue():
+            reason, field = ConditionReason.DUPLICATE_QUEUE, "queueName"
+            what = repr(declaration.queue_name(resource))
         case _:
             assert_never(resource)
     is_visible = winner.metadata.namespace == resource.metadata.namespace

@@ -19,6 +19,7 @@ __all__ = [
     "available",
     "contested",
     "contested_containers",
+    "is_observer_undecided",
     "is_serving",
     "observer_failing",
     "ready_replicas",
@@ -115,6 +116,14 @@ def observer_failing(view: BrokerReportView) -> StatusCondition | None:
         "See the log of the observer container."
     )
     return StatusCondition("ObserverFailing", ConditionStatus.TRUE, waiting, message)
+
+
+def is_observer_undecided(view: BrokerReportView) -> bool:
+    """Whether the observer starts or has just crashed: what becomes of it shows in its pod alone, which nothing
+    watches.
+    """
+    observer = _container(view.pod, "observer")
+    return observer.get("ready") is False and dig(observer, "state", "waiting") is None
 
 
 def contested(state: BrokerState) -> StatusCondition | None:

@@ -37,7 +37,9 @@ def report_broker(view: BrokerReportView) -> Report:
     waits = available.status is not ConditionStatus.TRUE and available.reason != ConditionReason.SCALED_TO_ZERO
     missing = view.users_missing or view.client_ca_missing or view.token_keys_missing or view.issuer_unknown
     missing = missing or certificate_obstacle(view.server_certificate) is not None
-    waits = waits or storage_resizing(view.broker, view.volumes) is not None
+    waits = (
+        waits or storage_resizing(view.broker, view.volumes) is not None or broker_health.is_observer_undecided(view)
+    )
     obstructed = view.predecessor_children or view.unconfirmed_settings or view.refusal is not None
     retry = Retry.BACKOFF if waits or missing or obstructed else Retry.RESYNC
     return Report((*ready, *further), _details(view), retry)
@@ -109,6 +111,8 @@ def _details(view: BrokerReportView) -> Manifest:
         "exchanges": view.exchanges,
         "subscriptions": view.subscriptions,
     }
+    if view.queues:
+        details["queues"] = view.queues
     sizes = storage_sizes(view.broker, view.volumes)
     if sizes is not None:
         details["storage"] = sizes

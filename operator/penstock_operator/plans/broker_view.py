@@ -73,6 +73,8 @@ class BrokerReportView:
     """Exchanges that name this Broker."""
     subscriptions: int
     """Subscriptions that name this Broker."""
+    queues: int = 0
+    """Queues that name this Broker."""
     orphans: tuple[Manifest, ...] = ()
     """`status.orphans`."""
     lag: Manifest | None = None

@@ -32,15 +32,17 @@ __all__ = [
     "ready_from",
     "render",
     "timestamp",
+    "told",
 ]
 
 
 LAGGING: Final = "Lagging"
 FRESH: Final = "LagFresh"
 OF_LAG: Final = frozenset({LAGGING, FRESH})
-"""Conditions of a Subscription that the field manager `penstock-lag` writes, and no plan."""
+"""Conditions of a Subscription or a Queue that the field manager `penstock-lag` writes, and no plan."""
 
-_MAX_MESSAGE_CHARACTERS = 4096
+_MAX_MESSAGE_CHARACTERS: Final = 4096
+_PAGE_OF_REASONS: Final = "docs/how-to/runbooks/reasons.md"
 
 
 class ConditionStatus(StrEnum):
@@ -90,10 +92,21 @@ def _render(condition: StatusCondition, before: Stored | None, generation: int, 
         "type": condition.type,
         "status": condition.status.value,
         "reason": str(condition.reason),
-        "message": condition.message[:_MAX_MESSAGE_CHARACTERS],
+        "message": told(condition),
         "lastTransitionTime": timestamp(since),
         "observedGeneration": generation,
     }
+
+
+def told(condition: StatusCondition) -> str:
+    """The message as the status contains it. If a person must act it ends with the line of the page that says how.
+
+    A message that comes from a status, and so ends with that already, stays as it is.
+    """
+    if not needs_a_person(condition.reason):
+        return condition.message[:_MAX_MESSAGE_CHARACTERS]
+    link = f" See {_PAGE_OF_REASONS}#{condition.reason}."
+    return condition.message.removesuffix(link)[: _MAX_MESSAGE_CHARACTERS - len(link)] + link
 
 
 def timestamp(moment: datetime) -> str:
@@ -128,6 +141,7 @@ class ConditionReason(StrEnum):
     EXCHANGE_ON_OTHER_BROKER = "ExchangeOnOtherBroker"
     DUPLICATE_SUBSCRIPTION = "DuplicateSubscription"
     DUPLICATE_EXCHANGE = "DuplicateExchange"
+    DUPLICATE_QUEUE = "DuplicateQueue"
     NAME_TAKEN = "NameTaken"
     PREDECESSOR_LEAVING = "PredecessorLeaving"
     REFUSED = "Refused"
@@ -189,7 +203,10 @@ class ConditionReason(StrEnum):
     RUN_OVERDUE = "RunOverdue"
     TOO_MANY_BROKERS = "TooManyBrokers"
     NOT_WRITTEN = "NotWritten"
-    # ScaleToken
+    # Permitted
+    GRANTED = "Granted"
+    NOT_DELEGATED = "NotDelegated"
+    # ScaleToken, BindingSecret
     WRITTEN = "Written"
     # Lagging
     WITHIN_THRESHOLDS = "WithinThresholds"
@@ -208,9 +225,11 @@ NEEDS_A_PERSON: Final[frozenset[str]] = frozenset(
         ConditionReason.BROKER_TOO_OLD,
         ConditionReason.OPERATOR_TOO_OLD,
         ConditionReason.NAMESPACE_NOT_ALLOWED,
+        ConditionReason.NOT_DELEGATED,
         ConditionReason.EXCHANGE_ON_OTHER_BROKER,
         ConditionReason.DUPLICATE_SUBSCRIPTION,
         ConditionReason.DUPLICATE_EXCHANGE,
+        ConditionReason.DUPLICATE_QUEUE,
         ConditionReason.NAME_TAKEN,
         ConditionReason.USERS_SECRET_NOT_FOUND,
         ConditionReason.CLIENT_CA_NOT_FOUND,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
-from penstock_api.management import EntityType, ExchangeDeclaration, SubscriptionDeclaration
+from penstock_api.management import EntityType, ExchangeDeclaration, QueueDeclaration, SubscriptionDeclaration
 from penstock_api.resources import Broker
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans.conditions import StatusCondition
@@ -25,6 +25,7 @@ __all__ = [
     "ChildState",
     "Decision",
     "DeclareEntity",
+    "DeleteChild",
     "DeleteEntity",
     "KeepStatus",
     "Reach",
@@ -64,6 +65,8 @@ class ChildState(Enum):
     """The API server does not take it."""
     PREDECESSOR = "Leaving"
     """It belongs to a deleted resource of the same name, and the cluster is about to delete it."""
+    GONE = "Gone"
+    """It is not wanted, and not there."""
 
 
 class Retry(Enum):
@@ -77,7 +80,7 @@ class Retry(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerView:
-    """What the plans for Exchanges and Subscriptions need to know about the Broker."""
+    """What the plans for Exchanges, Subscriptions and Queues need to know about the Broker."""
 
     reach: Reach
     broker: Broker | None = None
@@ -127,23 +130,33 @@ class ApplyChild:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteChild:
+    """Delete a child object that the resource does not want any more, if it is the resource's own."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeclareEntity:
-    """Create or update an exchange or a subscription on the broker (management operation CREATE)."""
+    """Create or update an exchange, a subscription or a queue on the broker (management operation CREATE)."""
 
     entity: EntityType
     name: str | None
-    body: ExchangeDeclaration | SubscriptionDeclaration
+    body: ExchangeDeclaration | SubscriptionDeclaration | QueueDeclaration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteEntity:
-    """Delete an exchange or a subscription on the broker (management operation DELETE)."""
+    """Delete an exchange, a subscription or a queue on the broker (management operation DELETE)."""
 
     entity: EntityType
     name: str
     if_unused: bool
     if_empty: bool
     owner_uid: str
+    rights_only: bool = False
+    """End only the rights that the resource gave; the entity stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,4 +185,6 @@ class Report:
     retry: Retry = Retry.RESYNC
 
 
-Decision = AddFinalizer | ApplyChild | DeclareEntity | DeleteEntity | KeepStatus | RemoveFinalizer | Report
+Decision = (
+    AddFinalizer | ApplyChild | DeclareEntity | DeleteChild | DeleteEntity | KeepStatus | RemoveFinalizer | Report
+)

@@ -1,4 +1,4 @@
-"""What to do for an Exchange or a Subscription that is being deleted: ask the broker, wait, or remove the finalizer.
+"""What to do for a resource that is being deleted: ask the broker, wait, or remove the finalizer.
 
 Two rules must both hold. No message is lost unless the `deletionPolicy` allows it; and no deletion waits for ever for a
 broker or a namespace that is gone. If the finalizer is removed before the broker has deleted the entity, the entity
@@ -19,10 +19,11 @@ from typing import Final, assert_never, cast
 
 from penstock_api import declaration
 from penstock_api.management import EntityType
-from penstock_api.resources import Exchange, Subscription
+from penstock_api.resources import Declaring, Exchange, Queue, Subscription
 from penstock_core.reason import Reason as BrokerReason
 from penstock_operator import names
 from penstock_operator.manifest import Manifest
+from penstock_operator.plans import rights
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition, condition_reason
 from penstock_operator.plans.decisions import (
     BrokerReply,
@@ -63,7 +64,7 @@ class DeletionView:
 
 
 def view_of(
-    resource: Exchange | Subscription,
+    resource: Declaring,
     *,
     broker: BrokerView,
     is_duplicate: bool,
@@ -80,6 +81,8 @@ def view_of(
             entity, name = EntityType.EXCHANGE, declaration.exchange_name(resource)
         case Subscription():
             entity, name = EntityType.SUBSCRIPTION, declaration.queue_name(resource)
+        case Queue():
+            entity, name = EntityType.QUEUE, declaration.queue_name(resource)
         case _:
             assert_never(resource)
     return DeletionView(
@@ -111,7 +114,8 @@ def plan_deletion(view: DeletionView) -> DeleteEntity | RemoveFinalizer | Report
     if view.broker.reach in (Reach.ABSENT, Reach.DELETING):
         return RemoveFinalizer("its Broker is gone")
     if view.policy == "Retain":
-        return RemoveFinalizer("its deletionPolicy is Retain")
+        ending = rights.withdrawal(view.broker, view.entity, view.name, view.uid, view.reply)
+        return ending or RemoveFinalizer("its deletionPolicy is Retain")
     if view.broker.reach is Reach.STOPPED:
         return RemoveFinalizer("its Broker is scaled to zero", is_removal_pending=True)
     if view.reply is not None and view.reply.is_success:
@@ -132,10 +136,10 @@ def plan_deletion(view: DeletionView) -> DeleteEntity | RemoveFinalizer | Report
 
 
 def _waits_for_users(view: DeletionView) -> bool:
-    """Whether the broker must keep an entity that is in use: a subscription with consumers always, an exchange with
-    subscriptions if the policy is DeleteWhenUnused.
+    """Whether the broker must keep an entity that is in use: a subscription or a queue with consumers always, an
+    exchange with subscriptions if the policy is DeleteWhenUnused.
     """
-    return view.entity is EntityType.SUBSCRIPTION or view.policy == "DeleteWhenUnused"
+    return view.entity is not EntityType.EXCHANGE or view.policy == "DeleteWhenUnused"
 
 
 def _unreachable(view: DeletionView) -> RemoveFinalizer | Report:
@@ -169,7 +173,7 @@ def _refused(view: DeletionView, reply: BrokerReply) -> RemoveFinalizer | Report
             return _blocked(
                 condition_reason(reply.reason), f"The broker refused the deletion: {reply.description}", Retry.BACKOFF
             )
-    lost = " and lose the messages" if view.entity is EntityType.SUBSCRIPTION else ""
+    lost = " and lose the messages" if view.entity is not EntityType.EXCHANGE else ""
     message = f"{message}, or annotate with `{names.FORCE_DELETE}=true` to delete it at once{lost}."
     return _blocked(str(reply.reason), message, Retry.BACKOFF)
 

@@ -15,17 +15,15 @@ from penstock_api.resources import Exchange
 from penstock_operator import names
 from penstock_operator.children.services import exchange_service
 from penstock_operator.manifest import Manifest
-from penstock_operator.plans import acceptance, conditions, deletion, outage
+from penstock_operator.plans import acceptance, conditions, deletion, rights
 from penstock_operator.plans.acceptance import (
     ACCEPTED,
     broker_not_usable,
     declaration_refused,
     duplicate,
     not_accepted,
-    not_connected,
     paused_conditions,
     retry_of,
-    terms_not_known,
     unreadable,
 )
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
@@ -36,12 +34,11 @@ from penstock_operator.plans.decisions import (
     BrokerView,
     ChildState,
     Decision,
-    DeclareEntity,
-    KeepStatus,
     RemoveFinalizer,
     Report,
     Retry,
 )
+from penstock_operator.plans.declaration_step import declaration_step
 
 __all__ = ["ExchangeView", "plan_exchange"]
 
@@ -88,7 +85,11 @@ def plan_exchange(view: ExchangeView) -> Decision:
         return _paused(view)
     obstacle = _obstacle(view)
     if obstacle is not None:
-        return _report(view, obstacle)
+        ending = None
+        if obstacle.reason == ConditionReason.NAMESPACE_NOT_ALLOWED:
+            name = declaration.exchange_name(view.resource)
+            ending = rights.withdrawal(view.broker, EntityType.EXCHANGE, name, metadata.uid, view.reply)
+        return ending or _report(view, obstacle)
     broker = view.broker.broker
     assert broker is not None
     if names.FINALIZER not in metadata.finalizers:
@@ -99,21 +100,11 @@ def plan_exchange(view: ExchangeView) -> Decision:
         return _report(view, _name_taken(view))
     if view.service is ChildState.PREDECESSOR:
         return _report(view, _leaving(view), retry=Retry.BACKOFF)
-    unknown = not_connected(view.broker, "Declared")
-    if unknown is not None:
-        if outage.keeps_status(view.broker, view.resource, "Declared"):
-            return KeepStatus()
-        return _report(view, ACCEPTED, unknown)
-    if view.reply is None:
-        body = wanted(view)
-        problem = terms_not_known(view.broker, body)
-        if problem is not None:
-            return _report(
-                view,
-                ACCEPTED,
-                StatusCondition("Declared", ConditionStatus.FALSE, ConditionReason.BROKER_TOO_OLD, problem),
-            )
-        return DeclareEntity(EntityType.EXCHANGE, declaration.exchange_name(view.resource), body)
+    name = declaration.exchange_name(view.resource)
+    step = declaration_step(view, "Declared", EntityType.EXCHANGE, name, lambda: wanted(view))
+    if step is not None:
+        return _report(view, ACCEPTED, step) if isinstance(step, StatusCondition) else step
+    assert view.reply is not None
     return _conclude(view, view.reply)
 
 
@@ -122,7 +113,11 @@ def wanted(view: ExchangeView) -> ExchangeDeclaration:
     alternate = None if view.alternate is None else declaration.exchange_name(view.alternate)
     adoption = declaration.adoption_of(view.broker.broker)
     return declaration.exchange_declaration(
-        view.resource, alternate=alternate, cluster_id=view.cluster_id, adoption=adoption
+        view.resource,
+        alternate=alternate,
+        publishers=rights.given(view.broker, view.resource).users,
+        cluster_id=view.cluster_id,
+        adoption=adoption,
     )
 
 
@@ -195,7 +190,7 @@ def _conclude(view: ExchangeView, reply: BrokerReply) -> Report:
         else ConditionReason.DECLARED
     )
     declared = StatusCondition("Declared", ConditionStatus.TRUE, declared_as, "The broker has the exchange.")
-    return _report(view, ACCEPTED, declared, reply=reply)
+    return _report(view, ACCEPTED, declared, *rights.permitted(view.broker, view.resource), reply=reply)
 
 
 def _report(

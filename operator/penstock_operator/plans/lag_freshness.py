@@ -1,4 +1,4 @@
-"""What a Subscription shows about its lag: from which source, and whether it is current (condition LagFresh).
+"""What a Subscription or a Queue shows about its lag: from which source, and whether it is current (LagFresh).
 
 It is judged in every round by the operator's own clock, whether or not the observer answers: the live state if there is
 one, else the newest run if it is newer, else what is shown for as long as that holds. Figures that are too old stay,
@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
-from penstock_api.resources import Lag, Subscription
+from penstock_api.resources import Holding, Lag
 from penstock_operator.plans.conditions import FRESH, LAGGING, ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.lag_sources import BrokerLag, LagEntries, LagSource, LiveWord
 from penstock_operator.plans.lag_status import History, lag_status, lagging_condition
@@ -26,7 +26,7 @@ _PODS_NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class LagVerdict:
-    """What the status of a Subscription has to say about its lag."""
+    """What the status of a Subscription or a Queue has to say about its lag."""
 
     lag: Lag | None
     """`status.lag`; None if nothing was ever known."""
@@ -34,8 +34,8 @@ class LagVerdict:
     """LagFresh, and Lagging if there is a lag."""
 
 
-def judge(subscription: Subscription, entries: LagEntries, known: BrokerLag, now: datetime) -> LagVerdict | None:
-    """What the status has to say; None if it stays as it is. `entries`: those of the Subscription in both results."""
+def judge(resource: Holding, entries: LagEntries, known: BrokerLag, now: datetime) -> LagVerdict | None:
+    """What the status has to say; None if it stays as it is. `entries`: those of the resource in both results."""
     live, entry = known.live, entries.live
     word = known.word(entries, now)
     if word is LiveWord.HOLDS:
@@ -43,38 +43,36 @@ def judge(subscription: Subscription, entries: LagEntries, known: BrokerLag, now
     if live is not None and entry is not None:
         if word is LiveWord.TELLS:
             told = lag_status(entry, live.result, LagSource.LIVE, _history(entries, known, now))
-            return LagVerdict(told, (lagging_condition(subscription, entry), _CURRENT))
+            return LagVerdict(told, (lagging_condition(resource, entry), _CURRENT))
         if word is LiveWord.AWAY:
-            return _cannot_tell(subscription, entries, known, LagSource.LIVE, now)
+            return _cannot_tell(resource, entries, known, LagSource.LIVE, now)
     if not known.has_been_asked_for(now):
         # The operator has just started. It does not know better than the last one until it has asked for a while.
         return None
-    return _without_live(subscription, entries, known, now)
+    return _without_live(resource, entries, known, now)
 
 
-def _without_live(
-    subscription: Subscription, entries: LagEntries, known: BrokerLag, now: datetime
-) -> LagVerdict | None:
+def _without_live(resource: Holding, entries: LagEntries, known: BrokerLag, now: datetime) -> LagVerdict | None:
     """The verdict if the live source does not tell the state."""
-    shown, live = subscription.status.lag, known.live
-    by_run = _by_run(subscription, entries, known, now)
+    shown, live = resource.status.lag, known.live
+    by_run = _by_run(resource, entries, known, now)
     if by_run is not None and by_run.conditions[-1] == _CURRENT:
         return by_run
     if live is not None and not known.is_stale(live.said_at, now, LagSource.LIVE):
         if entries.live is not None:
-            return _cannot_tell(subscription, entries, known, LagSource.LIVE, now)
+            return _cannot_tell(resource, entries, known, LagSource.LIVE, now)
         if shown is not None:
-            return _unknown(shown, _missing(shown, live.result))
+            return _unknown(shown, _missing(resource.kind.lower(), shown, live.result))
     if by_run is not None:
         return by_run
     if shown is None:
-        return LagVerdict(None, (_nothing_known(known, now),))
-    return _not_reported(subscription, shown, entries, known, now)
+        return LagVerdict(None, (_nothing_known(resource.kind.lower(), known, now),))
+    return _not_reported(resource, shown, entries, known, now)
 
 
-def _by_run(subscription: Subscription, entries: LagEntries, known: BrokerLag, now: datetime) -> LagVerdict | None:
+def _by_run(resource: Holding, entries: LagEntries, known: BrokerLag, now: datetime) -> LagVerdict | None:
     """The verdict of the newest run; None if it says nothing newer than the live source has told, or the status has."""
-    shown, entry, result, reported_at = subscription.status.lag, entries.run, known.result, known.reported_at()
+    shown, entry, result, reported_at = resource.status.lag, entries.run, known.result, known.reported_at()
     if entry is None or result is None or reported_at is None or _is_older(entry, result, shown):
         return None
     if entries.told_at is not None and reported_at <= entries.told_at:
@@ -84,9 +82,9 @@ def _by_run(subscription: Subscription, entries: LagEntries, known: BrokerLag, n
     if known.is_stale(reported_at, now):
         return _unknown(figures, _why_stale(figures, known, now))
     if entry.state is LagState.UNKNOWN:
-        return _cannot_tell(subscription, entries, known, LagSource.RUN, now)
+        return _cannot_tell(resource, entries, known, LagSource.RUN, now)
     current = lag_status(entry, result) if figures.state != entry.state else figures
-    return LagVerdict(current, (lagging_condition(subscription, entry), _CURRENT))
+    return LagVerdict(current, (lagging_condition(resource, entry), _CURRENT))
 
 
 def _is_older(entry: SubscriptionLag, result: LagResult, shown: Lag | None) -> bool:
@@ -100,10 +98,10 @@ def _is_older(entry: SubscriptionLag, result: LagResult, shown: Lag | None) -> b
 
 
 def _cannot_tell(
-    subscription: Subscription, entries: LagEntries, known: BrokerLag, source: LagSource, now: datetime
+    resource: Holding, entries: LagEntries, known: BrokerLag, source: LagSource, now: datetime
 ) -> LagVerdict:
     """The verdict for an entry whose state is Unknown: its source answers, but can't tell how things stand."""
-    shown = subscription.status.lag
+    shown = resource.status.lag
     if source is LagSource.LIVE:
         assert known.live is not None and entries.live is not None, "this source answers"
         entry, said_at = entries.live, known.live.said_at
@@ -121,14 +119,14 @@ def _cannot_tell(
         fresh = _fresh(ConditionReason.LAG_REPORT_STALE, message)
     return LagVerdict(
         figures.model_copy(update={"state": LagState.UNKNOWN.value, "message": entry.message}),
-        (lagging_condition(subscription, entry), fresh),
+        (lagging_condition(resource, entry), fresh),
     )
 
 
 def _not_reported(
-    subscription: Subscription, shown: Lag, entries: LagEntries, known: BrokerLag, now: datetime
+    resource: Holding, shown: Lag, entries: LagEntries, known: BrokerLag, now: datetime
 ) -> LagVerdict | None:
-    """The verdict if neither source says anything newer about the Subscription than the status shows."""
+    """The verdict if neither source says anything newer about the resource than the status shows."""
     reported_at, result = known.reported_at(), known.result
     is_live = shown.source == LagSource.LIVE and known.is_live_offered
     figures = _last_told(shown, entries, known, now)
@@ -140,10 +138,10 @@ def _not_reported(
     if known.is_stale(said_at, now, shown.source):
         return _unknown(figures, _why_stale(figures, known, now))
     if not is_live and result is not None and entries.run is None and result.window_end > shown.observed_time:
-        return _unknown(shown, _missing(shown, result))
+        return _unknown(shown, _missing(resource.kind.lower(), shown, result))
     if known.is_stale(shown.observed_time, now, shown.source):
         return _unknown(figures, _why_stale(figures, known, now))
-    before = {condition.type: condition for condition in subscription.status.conditions}
+    before = {condition.type: condition for condition in resource.status.conditions}
     if FRESH in before:
         return None
     lagging = before.get(LAGGING)
@@ -200,8 +198,8 @@ def _why_stale(figures: Lag, known: BrokerLag, now: datetime) -> StatusCondition
     return _fresh(ConditionReason.LAG_REPORT_STALE, f"{since}{fault}. See {look_at}.")
 
 
-def _nothing_known(known: BrokerLag, now: datetime) -> StatusCondition:
-    """LagFresh of a Subscription about which no result has said anything yet."""
+def _nothing_known(what: str, known: BrokerLag, now: datetime) -> StatusCondition:
+    """LagFresh of a resource about which no result has said anything yet."""
     off = None if known.is_live_offered else known.service.off
     unreachable = _unreachable(known, now)
     if off is not None:
@@ -212,7 +210,7 @@ def _nothing_known(known: BrokerLag, now: datetime) -> StatusCondition:
         fault = f": {_fault(known)}" if _fault(known) else ""
         reason, message = (
             ConditionReason.PENDING,
-            f"No lag result has said anything about this subscription yet{fault}.",
+            f"No lag result has said anything about this {what} yet{fault}.",
         )
     return StatusCondition(FRESH, ConditionStatus.UNKNOWN, reason, message)
 
@@ -233,15 +231,15 @@ def _fault(known: BrokerLag) -> str:
     return (known.live_contact.fault if known.is_live_offered else "") or known.contact.fault
 
 
-def _missing(shown: Lag, result: LagResult) -> StatusCondition:
-    """LagFresh if the newest result does not have the Subscription and an older one had it. The pods that did not
+def _missing(what: str, shown: Lag, result: LagResult) -> StatusCondition:
+    """LagFresh if the newest result does not have the resource and an older one had it. The pods that did not
     report are named without the result's reasons, whose figures differ from run to run.
     """
     pods = ", ".join(sentence.partition(":")[0] for sentence in result.missing[:_PODS_NAMED])
     why = f" Pods that did not report: {pods}." if pods else ""
     message = (
         f"There is no newer lag than that of {_minute(shown.observed_time)}: the newest lag result says nothing about "
-        f"this subscription.{why}"
+        f"this {what}.{why}"
     )
     return _fresh(ConditionReason.LAG_REPORT_STALE, message)
 

@@ -14,7 +14,7 @@ from typing import Final, Self
 
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_api.observer_api import LIVE_RUN
-from penstock_api.resources import Lag, Losses, RepeatedMessage, Subscription
+from penstock_api.resources import Holding, Lag, Losses, RepeatedMessage
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans.conditions import LAGGING, ConditionReason, ConditionStatus, StatusCondition, timestamp
 from penstock_operator.plans.lag_sources import LagSource
@@ -118,9 +118,9 @@ def _losses(entry: SubscriptionLag) -> Losses | None:
     )
 
 
-def lagging_condition(subscription: Subscription, entry: SubscriptionLag) -> StatusCondition:
+def lagging_condition(resource: Holding, entry: SubscriptionLag) -> StatusCondition:
     """Condition Lagging: True if messages were lost, or a threshold of the spec is exceeded; else by the state."""
-    limits = subscription.spec.lag_thresholds
+    limits = resource.spec.lag_thresholds
     if entry.state is LagState.UNKNOWN:
         return StatusCondition(LAGGING, ConditionStatus.UNKNOWN, entry.state.value, entry.message)
     if entry.state is LagState.LOSING:

@@ -1,9 +1,9 @@
 """Which lag is written to a status, and in which order.
 
 A state or a reason that changes is written at once; figures only beyond a dead-band, or if what is shown is a minute
-old. The API server takes a limited rate of writes: states come first, and one write of ten is for figures, so that
-neither waits for ever. What does not change is not written, so an idle Subscription costs nothing. Pure. Source:
-docs/decisions/069-two-sources-of-lag.md.
+old. States come first, and while both wait one write of ten is for figures, so that neither waits for ever. Figures
+change all the time, so they have a slower pace of their own. What does not change is not written, so an idle
+Subscription costs nothing. Pure. Source: docs/decisions/069-two-sources-of-lag.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import timedelta
 from enum import IntEnum
 from typing import Final, Generic, TypeVar
 
-from penstock_api.resources import Condition, Lag, RepeatedMessage, Subscription
+from penstock_api.resources import Condition, Holding, Lag, RepeatedMessage
 from penstock_operator.plans.conditions import FRESH, StatusCondition
 from penstock_operator.plans.lag_freshness import LagVerdict
 from penstock_operator.plans.lag_sources import LagSource
@@ -46,10 +46,10 @@ class Urgency(IntEnum):
     """First."""
 
 
-def urgency(subscription: Subscription, verdict: LagVerdict) -> Urgency:
-    """How soon a verdict about a Subscription is written to its status."""
-    before = {condition.type: condition for condition in subscription.status.conditions}
-    shown, found = subscription.status.lag, verdict.lag
+def urgency(resource: Holding, verdict: LagVerdict) -> Urgency:
+    """How soon a verdict about a Subscription or a Queue is written to its status."""
+    before = {condition.type: condition for condition in resource.status.conditions}
+    shown, found = resource.status.lag, verdict.lag
     if any(_is_other(before.get(condition.type), condition) for condition in verdict.conditions):
         return Urgency.STATE
     if found is not None and (shown is None or found.state != shown.state):
@@ -158,10 +158,15 @@ class LagWrites(Generic[KeyT]):
         elif key not in self._states:
             self._figures.setdefault(key, None)
 
-    def take(self) -> KeyT | None:
-        """Whose turn it is; it waits no longer. None if nobody waits."""
+    @property
+    def has_states(self) -> bool:
+        """Whether a state waits."""
+        return bool(self._states)
+
+    def take(self, *, figures: bool = True) -> KeyT | None:
+        """Whose turn it is; it waits no longer. None if nobody waits. `figures`: whether they may have a turn now."""
         is_turn_of_figures = not self._states or self._states_in_a_row >= STATES_IN_A_ROW
-        line = self._figures if self._figures and is_turn_of_figures else self._states
+        line = self._figures if figures and self._figures and is_turn_of_figures else self._states
         if not line:
             return None
         self._states_in_a_row = self._states_in_a_row + 1 if line is self._states else 0

@@ -3,6 +3,7 @@
 A resource is missing if a complete list of all resources does not contain it. An orphan is deleted if its
 deletionPolicy is not Retain and the resource has been missing for ten minutes, or if the operator saw the deletion but
 could not reach the broker. The broker then still checks what the policy demands: that nobody uses it, that it is empty.
+An orphan that is retained loses the rights that its resource gave, also after ten minutes.
 While a resource that may refer to the broker can't be read, nothing is deleted there. Nothing is decided from status.
 Source: docs/decisions/054-owner-mark.md, docs/decisions/057-lists-are-the-truth.md,
 docs/decisions/096-unreadable-resources.md.
@@ -31,7 +32,11 @@ Claim = tuple[str, str, str, str]
 Owning = tuple[str, str, str]
 """Kind, namespace and name of a resource."""
 
-_ENTITIES: Final = {"Exchange": EntityType.EXCHANGE, "Subscription": EntityType.SUBSCRIPTION}
+_ENTITIES: Final = {
+    "Exchange": EntityType.EXCHANGE,
+    "Subscription": EntityType.SUBSCRIPTION,
+    "Queue": EntityType.QUEUE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,8 @@ class Orphans:
 
     collect: tuple[DeleteEntity, ...]
     """What is to be deleted now."""
+    end_rights: tuple[DeleteEntity, ...]
+    """What is kept, and must not go on giving rights."""
     listed: tuple[Manifest, ...]
     """For `Broker.status.orphans`."""
     missing_since: Mapping[Claim, float]
@@ -83,6 +90,7 @@ def find_orphans(
     have declared is no orphan, and nothing at all is collected while there are any.
     """
     collect: list[DeleteEntity] = []
+    end_rights: list[DeleteEntity] = []
     listed: list[Manifest] = []
     since: dict[Claim, float] = {}
     for entity in sorted(entities, key=lambda it: it.claim):
@@ -96,6 +104,8 @@ def find_orphans(
         since[entity.claim] = missing_since.get(entity.claim, now)
         if owner.deletion_policy == "Retain":
             listed.append(_orphan(entity, "Retain"))
+            if owner.kind != "Queue" and not unreadable and now - since[entity.claim] >= COLLECT_AFTER_SECONDS:
+                end_rights.append(_withdrawal(entity))
         elif owner.uid not in pending_removals and now - since[entity.claim] < COLLECT_AFTER_SECONDS:
             listed.append(_orphan(entity, "NotYetDue"))
         elif unreadable:
@@ -104,7 +114,7 @@ def find_orphans(
             # It stays in the status until the broker has deleted it.
             listed.append(_orphan(entity, "Collecting"))
             collect.append(_deletion(entity))
-    return Orphans(tuple(collect), tuple(listed[:MAX_LISTED]), since)
+    return Orphans(tuple(collect), tuple(end_rights), tuple(listed[:MAX_LISTED]), since)
 
 
 def _orphan(entity: MarkedEntity, reason: str) -> Manifest:
@@ -112,12 +122,23 @@ def _orphan(entity: MarkedEntity, reason: str) -> Manifest:
     return {"kind": entity.owner.kind, "name": entity.name, "resource": resource, "reason": reason}
 
 
+def _withdrawal(entity: MarkedEntity) -> DeleteEntity:
+    return DeleteEntity(
+        entity=_ENTITIES[entity.owner.kind],
+        name=entity.name,
+        if_unused=False,
+        if_empty=False,
+        owner_uid=entity.owner.uid,
+        rights_only=True,
+    )
+
+
 def _deletion(entity: MarkedEntity) -> DeleteEntity:
     policy = entity.owner.deletion_policy
     return DeleteEntity(
         entity=_ENTITIES[entity.owner.kind],
         name=entity.name,
-        if_unused=entity.owner.kind == "Subscription" or policy == "DeleteWhenUnused",
+        if_unused=entity.owner.kind != "Exchange" or policy == "DeleteWhenUnused",
         if_empty=policy == "DeleteWhenEmpty",
         owner_uid=entity.owner.uid,
     )

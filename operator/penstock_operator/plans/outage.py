@@ -1,4 +1,4 @@
-"""When it shows in the Exchanges and Subscriptions of a Broker that the broker does not answer.
+"""When it shows in the Exchanges, Subscriptions and Queues of a Broker that the broker does not answer.
 
 A restart of a broker or of the operator is over within a grace of two minutes. Until then the Broker alone says that it
 does not answer, and what is declared on it keeps the conditions that it has: otherwise every restart would cost two
@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from penstock_api.resources import Broker, Condition, Exchange, Subscription
+from penstock_api.resources import Broker, Condition, Declaring
+from penstock_operator.plans.broker_contact import BrokerContact
 from penstock_operator.plans.conditions import ConditionReason
 from penstock_operator.plans.decisions import BrokerView, Reach
 
@@ -38,12 +39,12 @@ def began(broker: Broker, now: datetime) -> datetime:
     return now
 
 
-def is_over_grace(since: datetime, now: datetime) -> bool:
-    """Whether a broker that has not answered since then must show in its resources."""
-    return now - since >= GRACE
+def is_over_grace(contact: BrokerContact, now: datetime) -> bool:
+    """Whether a broker has been silent for so long that it must show in its resources."""
+    return contact.silent_since is not None and now - contact.silent_since >= GRACE
 
 
-def keeps_status(view: BrokerView, resource: Exchange | Subscription, kind: str) -> bool:
+def keeps_status(view: BrokerView, resource: Declaring, kind: str) -> bool:
     """Whether a resource keeps the conditions that it has, because its broker may answer soon.
 
     `kind`: the condition that says whether it is declared, Bound or Declared. If the resource has none about this

@@ -6,7 +6,7 @@ not depend on what is in a certificate that can be used. Source: docs/decisions/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -63,7 +63,10 @@ def certificate_obstacle(view: ServerCertificateView | None) -> StatusCondition 
 
 
 def server_certificate(view: ServerCertificateView | None, now: datetime) -> StatusCondition | None:
-    """ServerCertificate; only for a certificate that is not the operator's and can be used."""
+    """ServerCertificate; only for a certificate that is not the operator's."""
+    obstacle = certificate_obstacle(view)
+    if obstacle is not None:
+        return replace(obstacle, type=SERVER_CERTIFICATE)
     if view is None or view.found is None:
         return None
     found = view.found

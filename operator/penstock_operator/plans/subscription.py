@@ -8,7 +8,7 @@ docs/decisions/056-conditions.md, docs/reference/operator.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
@@ -17,21 +17,18 @@ from penstock_api.management import DeclarationOutcome, EntityType, Subscription
 from penstock_api.resources import Exchange, Subscription
 from penstock_api.resources.header_bindings import as_text
 from penstock_operator import names
-from penstock_operator.children import scale_secret
 from penstock_operator.children.scale_secret import ScaleAccess
 from penstock_operator.manifest import Manifest, items_of
-from penstock_operator.plans import acceptance, conditions, deletion, outage
+from penstock_operator.plans import acceptance, binding, conditions, deletion, rights
 from penstock_operator.plans.acceptance import (
     ACCEPTED,
     broker_not_usable,
     declaration_refused,
     duplicate,
     not_accepted,
-    not_connected,
     not_visible,
     paused_conditions,
     retry_of,
-    terms_not_known,
     unreadable,
 )
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
@@ -42,13 +39,15 @@ from penstock_operator.plans.decisions import (
     BrokerView,
     ChildState,
     Decision,
-    DeclareEntity,
-    KeepStatus,
+    DeleteChild,
     RemoveFinalizer,
     Report,
     Retry,
 )
+from penstock_operator.plans.declaration_step import declaration_step
 from penstock_operator.plans.refusals import Refusal
+from penstock_operator.plans.scale_token import with_scale_token
+from penstock_operator.plans.wanted_secret import with_secret_condition
 
 __all__ = ["SubscriptionView", "plan_subscription"]
 
@@ -76,6 +75,12 @@ class SubscriptionView:
     """The Secret with the token of this Subscription."""
     scale_refusal: Refusal | None = None
     """Why the API server does not take that Secret."""
+    trusted: bytes | None = None
+    """What clients of the Broker trust, PEM; None: it is not known yet."""
+    binding_secret: ChildState = ChildState.UNKNOWN
+    """The Secret of `spec.binding`."""
+    binding_refusal: Refusal | None = None
+    """Why the API server does not take that Secret."""
 
     @property
     def is_duplicate(self) -> bool:
@@ -96,56 +101,34 @@ def plan_subscription(view: SubscriptionView) -> Decision:
         return _paused(view)
     obstacle = _obstacle(view)
     if obstacle is not None:
-        return _report(view, obstacle)
+        ending = None
+        if obstacle.reason == ConditionReason.NAMESPACE_NOT_ALLOWED:
+            name = declaration.queue_name(view.resource)
+            ending = rights.withdrawal(view.broker, EntityType.SUBSCRIPTION, name, metadata.uid, view.reply)
+        return ending or _report(view, obstacle)
     if names.FINALIZER not in metadata.finalizers:
         return AddFinalizer()
-    unknown = not_connected(view.broker, "Bound")
-    if unknown is not None:
-        if outage.keeps_status(view.broker, view.resource, "Bound"):
-            return KeepStatus()
-        return _report(view, ACCEPTED, unknown)
-    if view.reply is None:
-        body = wanted(view)
-        problem = terms_not_known(view.broker, body)
-        if problem is not None:
-            return _report(
-                view, ACCEPTED, StatusCondition("Bound", ConditionStatus.FALSE, ConditionReason.BROKER_TOO_OLD, problem)
-            )
-        return DeclareEntity(EntityType.SUBSCRIPTION, None, body)
-    if view.reply.is_success and scale_secret.is_wanted(view.resource):
-        if view.scale is not None and view.scale_secret is ChildState.UNKNOWN:
-            assert view.broker.broker is not None
-            return ApplyChild(scale_secret.manifest(view.broker.broker, view.resource, view.scale))
-        report = _conclude(view, view.reply)
-        retry = report.retry if view.scale_secret is ChildState.APPLIED else Retry.BACKOFF
-        return replace(report, conditions=(*report.conditions, _scale_token(view)), retry=retry)
-    return _conclude(view, view.reply)
+    step = declaration_step(view, "Bound", EntityType.SUBSCRIPTION, None, lambda: wanted(view))
+    if step is not None:
+        return _report(view, ACCEPTED, step) if isinstance(step, StatusCondition) else step
+    assert view.reply is not None
+    report = _conclude(view, view.reply)
+    if not view.reply.is_success:
+        return report
+    decision = with_scale_token(view, report)
+    return decision if isinstance(decision, ApplyChild) else _with_binding(view, decision)
 
 
-def _scale_token(view: SubscriptionView) -> StatusCondition:
-    """Whether the Secret that the Subscription asks for is there. Ready does not depend on it."""
-    name = scale_secret.secret_name(view.resource)
-    match view.scale_secret:
-        case ChildState.APPLIED:
-            status, reason = ConditionStatus.TRUE, ConditionReason.WRITTEN
-            said = f"The Secret {name} has the token."
-        case ChildState.TAKEN:
-            status, reason = ConditionStatus.FALSE, ConditionReason.NAME_TAKEN
-            said = f"There is a Secret {name} that is not the operator's. Rename or delete it."
-        case ChildState.PREDECESSOR:
-            status, reason = ConditionStatus.FALSE, ConditionReason.PREDECESSOR_LEAVING
-            said = f"The Secret {name} of a deleted Subscription is being removed."
-        case ChildState.REFUSED:
-            assert view.scale_refusal is not None
-            status, reason = ConditionStatus.FALSE, view.scale_refusal.reason
-            said = view.scale_refusal.message
-        case ChildState.UNKNOWN:
-            status, reason = ConditionStatus.UNKNOWN, ConditionReason.PENDING
-            said = (
-                "The observer of the Broker has not shown yet that it knows tokens of subscriptions. An observer of an "
-                "earlier release does not: set `spec.image` of the Broker to a newer image."
-            )
-    return StatusCondition("ScaleToken", status, reason, said)
+def _with_binding(view: SubscriptionView, report: Report) -> ApplyChild | DeleteChild | Report:
+    """As `with_scale_token`, for the Secret of `spec.binding`. Ready does not depend on it."""
+    broker, exchange = view.broker.broker, view.exchange
+    assert broker is not None and exchange is not None
+    step = binding.next_step(broker, exchange, view.resource, view.trusted, view.binding_secret)
+    if step is not None:
+        return step
+    if view.resource.spec.binding is None:
+        return report
+    return with_secret_condition(report, binding.condition(view.resource, view.binding_secret, view.binding_refusal))
 
 
 def wanted(view: SubscriptionView) -> SubscriptionDeclaration:
@@ -154,6 +137,7 @@ def wanted(view: SubscriptionView) -> SubscriptionDeclaration:
     return declaration.subscription_declaration(
         view.resource,
         exchange=declaration.exchange_name(view.exchange),
+        consumers=rights.given(view.broker, view.resource).users,
         cluster_id=view.cluster_id,
         adoption=declaration.adoption_of(view.broker.broker),
     )
@@ -223,7 +207,8 @@ def _conclude(view: SubscriptionView, reply: BrokerReply) -> Report:
     )
     matched = _matched(view, reply)
     blocked = matched.reason == ConditionReason.REBIND_BLOCKED
-    return _report(view, ACCEPTED, bound, matched, retry=Retry.BACKOFF if blocked else Retry.RESYNC, reply=reply)
+    found = (ACCEPTED, bound, matched, *rights.permitted(view.broker, view.resource))
+    return _report(view, *found, retry=Retry.BACKOFF if blocked else Retry.RESYNC, reply=reply)
 
 
 def _matched(view: SubscriptionView, reply: BrokerReply) -> StatusCondition:
@@ -261,6 +246,9 @@ def _with_details(view: SubscriptionView, report: Report) -> Report:
     }
     if view.broker.broker is not None and view.exchange is not None and _may_see(view):
         details["address"] = names.address(view.broker.broker, view.exchange)
+    secret = binding.shown(view.resource, view.binding_secret)
+    if secret is not None:
+        details["binding"] = {"name": secret}
     applied = view.resource.status.applied
     if applied is not None:
         details["applied"] = applied.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -90,19 +90,19 @@ class BrokerConnections:
             session.try_soon()
 
     def note_outage(self, key: ResourceKey, broker: Broker, now: datetime) -> None:
-        """Note since when the broker does not answer; if that is too long, what is declared on it has to say so."""
+        """If the broker has not answered for too long, what is declared on it has to say so."""
         found = self.findings.setdefault(key, BrokerFindings())
-        session = self.sessions.get(broker.key)
+        session, contacts = self.sessions.get(broker.key), self.sessions.contacts
         if broker.spec.replicas == 0:
-            found.unreachable_since, found.is_out = None, False
-        elif session is not None and session.reach is not Reach.UNREACHABLE:
-            found.answers()
-        elif session is None or session.has_tried:
-            since = now if found.has_answered else outage.began(broker, now)
-            found.unreachable_since = found.unreachable_since or since
-            was_out, found.is_out = found.is_out, outage.is_over_grace(found.unreachable_since, now)
-            if found.is_out and not was_out:
-                self.enqueue_with_dependents(key)
+            contacts.stopped(broker.key)
+        elif session is None:
+            contacts.lost(broker.key)
+        elif not session.has_tried:
+            return  # Nobody knows yet whether it answers.
+        contacts.reported(broker.key, outage.began(broker, now))
+        was_out, found.is_out = found.is_out, outage.is_over_grace(contacts.of(broker.key), now)
+        if found.is_out and not was_out:
+            self.enqueue_with_dependents(key)
 
     def is_connecting(self, broker: Broker) -> bool:
         """Whether the operator has just started to connect, and the status already says something about this spec."""
@@ -122,7 +122,7 @@ class BrokerConnections:
             case SessionChange.REACH:
                 found = self.findings.get(key)
                 if found is not None:
-                    found.answers()
+                    found.is_out = False
                 self.enqueue_with_dependents(key)
                 if self.findings.setdefault(key, BrokerFindings()).pending_removals:
                     self.resync_soon()

@@ -7,7 +7,6 @@ docs/decisions/097-outages.md.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from penstock_operator.brokers.accepted_tokens import AcceptedTokens
 from penstock_operator.brokers.observer_client import ObserverAccess
@@ -31,18 +30,12 @@ class BrokerFindings:
     """What is known about the tokens that its observer accepts; None: it has not been asked."""
     scale_access: ScaleAccess | None = None
     """What the tokens of single subscriptions are made with; None: its Secrets have not been read yet."""
-    unreachable_since: datetime | None = None
-    """Since when the broker does not answer; None: it does, or it is not known yet."""
-    has_answered: bool = False
-    """Whether it has answered since this operator started."""
+    trusted: bytes | None = None
+    """What clients of the Broker are to trust, PEM; None: its Secrets have not been read yet."""
     is_out: bool = False
-    """Whether it has not answered for so long that all its resources must say so."""
+    """Whether the broker has not answered for so long that all its resources must say so."""
     pending_removals: set[str] = field(default_factory=set[str])
     """uids of deleted resources whose entities the broker could not be asked to remove."""
-
-    def answers(self) -> None:
-        """The broker answers."""
-        self.has_answered, self.unreachable_since, self.is_out = True, None, False
 
     @property
     def scale(self) -> ScaleAccess | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from penstock_api.resources import Broker, Exchange, Subscription
+from penstock_api.resources import Broker, Declaring
 from penstock_operator import names
 from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.children import cluster_issuer, credentials, lag_job, page_account, server_certificate
@@ -119,13 +119,17 @@ class BrokerReconciler:
         broker = self.cache.broker(key.namespace, key.name) if key.kind == "Broker" else None
         if broker is None:
             return True
-        counts = len(self.cache.exchanges_of(key)), len(self.cache.subscriptions_of(key))
+        counts = self._counts(key)
         return self._settled.is_due(key, broker, counts, self._namespaces(key), self.clock())
 
     def _namespaces(self, key: ResourceKey) -> frozenset[str]:
         """Where the resources that use the Broker are: some of them get its CA."""
-        users = (*self.cache.exchanges_of(key), *self.cache.subscriptions_of(key))
-        return frozenset(each.metadata.namespace for each in users)
+        return frozenset(each.metadata.namespace for each in self.cache.declaring_of(key))
+
+    def _counts(self, key: ResourceKey) -> tuple[int, int, int]:
+        """The Exchanges, Subscriptions and Queues that name the Broker."""
+        cache = self.cache
+        return len(cache.exchanges_of(key)), len(cache.subscriptions_of(key)), len(cache.queues_of(key))
 
     async def reconcile(self, key: ResourceKey, broker: Broker) -> Report | None:
         """Reconcile the Broker, and return the status to write; None if it is being deleted or has just changed, or if
@@ -186,6 +190,7 @@ class BrokerReconciler:
             await publish_trust(self.kube, broker, self._tenants(key, broker), _client_trust(keys, certificate))
             self._offer(key, broker, keys)
         if is_applied or (is_open and self.sessions.get(broker.key) is None):
+            self._note_trust(key, _client_trust(keys, certificate))
             # Exchanges and Subscriptions are declared on the broker also while the children have to stay as they are.
             await self._connections.keep(key, broker, observed, keys)
         self._connections.hurry(broker, observed)
@@ -246,6 +251,16 @@ class BrokerReconciler:
         self._settled.forget(key)
         self.shared_lag.withdraw(BrokerName(key.namespace, key.name))
 
+    def _note_trust(self, key: ResourceKey, trusted: bytes) -> None:
+        """Note what clients trust; the Subscriptions that tell their clients are to tell them a change."""
+        found = self.findings.setdefault(key, BrokerFindings())
+        if found.trusted == trusted:
+            return
+        found.trusted = trusted
+        for each in self.cache.subscriptions_of(key):
+            if each.spec.binding is not None:
+                self.enqueue(ResourceKey("Subscription", each.metadata.namespace, each.metadata.name))
+
     def _offer(self, key: ResourceKey, broker: Broker, keys: Credentials) -> None:
         """Tell the operator's lag job what it has to know of this Broker."""
         if not is_member(broker):
@@ -291,9 +306,9 @@ class BrokerReconciler:
         serves = is_serving(observed.get("Pod", f"{broker.metadata.name}-0"))
         return (), found if serves and is_awaited else ()
 
-    def _tenants(self, key: ResourceKey, broker: Broker) -> Mapping[str, Exchange | Subscription]:
+    def _tenants(self, key: ResourceKey, broker: Broker) -> Mapping[str, Declaring]:
         """The other namespaces whose resources use the Broker."""
-        return tenants(broker, [*self.cache.exchanges_of(key), *self.cache.subscriptions_of(key)])
+        return tenants(broker, self.cache.declaring_of(key))
 
     def _hosts(self, key: ResourceKey, broker: Broker, observed: ObservedChildren) -> tuple[str, ...]:
         """The names in the server certificate."""
@@ -389,6 +404,7 @@ class BrokerReconciler:
         """The view with everything that is known without a look at the children."""
         session = self.sessions.get(broker.key)
         found = self.findings.get(key, BrokerFindings())
+        exchanges, subscriptions, queues = self._counts(key)
         return replace(
             view,
             broker=broker,
@@ -396,8 +412,9 @@ class BrokerReconciler:
             problem="The operator has not connected yet." if session is None else session.problem_sentence,
             state=None if session is None else session.state,
             shared_lag=self.shared_lag.view,
-            exchanges=len(self.cache.exchanges_of(key)),
-            subscriptions=len(self.cache.subscriptions_of(key)),
+            exchanges=exchanges,
+            subscriptions=subscriptions,
+            queues=queues,
             orphans=found.orphans,
             lag=found.lag if found.lag is not None else _lag_shown(broker),
             now=now,

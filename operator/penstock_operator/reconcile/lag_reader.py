@@ -1,4 +1,5 @@
-"""Reads the lag of every Broker, live and from the newest run, and has it written to the status of its Subscriptions.
+"""Reads the lag of every Broker, live and from the newest run, and has it written to the status of its Subscriptions
+and Queues.
 
 `plans.lag_sources` and `plans.lag_freshness` decide what the status says, and `lag_writer` writes it. Brokers are read
 at the same time; neither one that does not answer nor the writes delay the reading of another. Source:
@@ -19,7 +20,7 @@ import aiohttp
 
 from penstock_api import declaration
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
-from penstock_api.resources import Broker, Subscription
+from penstock_api.resources import Broker, Holding
 from penstock_operator.brokers.observer_client import (
     LagResultInvalid,
     LagResultUnavailable,
@@ -37,6 +38,7 @@ from penstock_operator.plans.lag_service import lag_service
 from penstock_operator.plans.lag_sources import BrokerLag, LagEntries, LagSource
 from penstock_operator.reconcile.broker_findings import BrokerFindings
 from penstock_operator.reconcile.lag_writer import LagWriter
+from penstock_operator.reconcile.lent_places import LentPlaces
 
 __all__ = ["LagReader"]
 
@@ -46,6 +48,10 @@ _AT_ONCE: Final = 8
 """So many observers are asked at the same time; and so many more of those that did not answer the last time, which may
 take long to fail again.
 """
+_PLACE_SECONDS: Final = 2.0
+"""So long an observer counts among them. A request may last fifteen seconds, and if many observers die together, nobody
+else would be read for so long that their lag would be called unknown.
+"""
 _JUDGED_AT_ONCE: Final = 200
 """After so many Subscriptions other tasks get their turn: judging them takes some microseconds each."""
 _NOT_SOON: Final = timedelta(minutes=1)
@@ -53,7 +59,7 @@ _NOT_SOON: Final = timedelta(minutes=1)
 
 
 class _Owner(NamedTuple):
-    """What of an entry must agree with its Subscription."""
+    """What of an entry must agree with its resource."""
 
     uid: str | None
     namespace: str | None
@@ -78,10 +84,10 @@ class _Reading:
     useless_at: datetime | None = None
     """When the observer last had no live result, or one that can't be used."""
 
-    def entries(self, subscription: Subscription) -> LagEntries:
-        """What the results have about a Subscription."""
-        metadata = subscription.metadata
-        owner = _Owner(metadata.uid, metadata.namespace, metadata.name, declaration.queue_name(subscription))
+    def entries(self, resource: Holding) -> LagEntries:
+        """What the results have about a Subscription or a Queue."""
+        metadata = resource.metadata
+        owner = _Owner(metadata.uid, metadata.namespace, metadata.name, declaration.queue_name(resource))
         return LagEntries(live=self.live.get(owner), run=self.run.get(owner), told_at=self.told_at.get(owner))
 
 
@@ -100,11 +106,14 @@ class LagReader:
     writer: LagWriter = field(init=False)
     _readings: dict[ResourceKey, _Reading] = field(default_factory=dict[ResourceKey, _Reading])
     _logged: dict[ResourceKey, dict[LagSource, str]] = field(default_factory=dict[ResourceKey, dict[LagSource, str]])
-    _first: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
-    _again: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+    place_seconds: float = _PLACE_SECONDS
+    _first: LentPlaces = field(init=False)
+    _again: LentPlaces = field(init=False)
 
     def __post_init__(self) -> None:
         self.writer = LagWriter(self.kube, self.cache, self.clock, self.enqueue)
+        self._first = LentPlaces(_AT_ONCE, self.place_seconds)
+        self._again = LentPlaces(_AT_ONCE, self.place_seconds)
 
     async def run(self, period_seconds: float) -> None:
         """Look at every Broker each `period_seconds`, for ever; not again while the last look is still going on."""
@@ -128,19 +137,19 @@ class LagReader:
             self._nobody_to_ask(reading, f"there is no Broker {key.name} that this operator can read")
         else:
             await self._read(key, broker, reading)
-        for count, subscription in enumerate(self.cache.subscriptions_of(key), start=1):
-            entries = reading.entries(subscription)
-            self.writer.offer(subscription, lag_freshness.judge(subscription, entries, reading.known, self.clock()))
+        for count, resource in enumerate(self.cache.holdings_of(key), start=1):
+            entries = reading.entries(resource)
+            self.writer.offer(resource, lag_freshness.judge(resource, entries, reading.known, self.clock()))
             if count % _JUDGED_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
     def _brokers(self) -> set[ResourceKey]:
-        """Every Broker, and every one that is gone while Subscriptions still name it; others are forgotten."""
-        subscriptions = (self.cache.get(key) for key in self.cache.all("Subscription"))
+        """Every Broker, and every one that is gone while others still name it and have lag; the rest is forgotten."""
+        holdings = (self.cache.get(key) for key in (*self.cache.all("Subscription"), *self.cache.all("Queue")))
         named = {
             ResourceKey("Broker", *declaration.broker_key(entry.resource))
-            for entry in subscriptions
-            if entry is not None and isinstance(entry.resource, Subscription)
+            for entry in holdings
+            if entry is not None and isinstance(entry.resource, Holding)
         }
         found = named.union(self.cache.all("Broker"))
         for memory in (self._readings, self._logged):
@@ -175,7 +184,7 @@ class LagReader:
             self._failed(reading, "the operator has not connected to the Broker yet")
             return
         has_failed = known.live_contact.failures > 0 or known.contact.failures > 0
-        async with self._again if has_failed else self._first:
+        async with (self._again if has_failed else self._first).place():
             if await self._read_live(key, broker, reading, found.observer):
                 await self._read_run(key, broker, reading, found, found.observer)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from penstock_operator.brokers.management import Unreachable
 from penstock_operator.brokers.sessions import BrokerSession, BrokerSessions
 from penstock_operator.cluster.cache import Cache, ResourceKey, key_of
+from penstock_operator.plans import rights
 from penstock_operator.plans.decisions import Reach
 from penstock_operator.plans.orphans import Claim, find_orphans
 from penstock_operator.reconcile.broker_findings import BrokerFindings
@@ -73,6 +74,10 @@ class OrphanCollector:
                     reply.status,
                     reply.description,
                 )
+            understands = frozenset[str]() if session.state is None else frozenset(session.state.understands or ())
+            for withdrawal in found_orphans.end_rights:
+                if rights.are_known(understands, withdrawal.entity):
+                    await session.delete(withdrawal)
         except Unreachable as error:
             logger.info("the orphans on %s are not known: %s", key, error)
             return

@@ -1,7 +1,8 @@
 """Writes what the outage of a broker, and its end, changes in the status of all its resources, at a limited rate.
 
 Ten thousand Subscriptions must not overload the API server because one broker is away. A report that waits is replaced
-by a newer one, and dropped when it is not news any more: if the broker is back before its turn, nothing is written. No
+by a newer one, and dropped when it is not news any more: if the broker is back before its turn, nothing is written. If
+the API server does not answer or is overloaded, all wait as long as it asks for, and the report is written later. No
 Events are sent about it: the Broker has one. Source: docs/decisions/097-outages.md.
 """
 
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from penstock_api.resources import Exchange, Subscription
+from penstock_api.resources import Declaring
 from penstock_operator.cluster.api_server import ApiServer, KubeError
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
 from penstock_operator.plans.decisions import Report
@@ -55,7 +56,7 @@ class PacedStatus:
             await self._asked.wait()
             await self.write_all()
 
-    def offer(self, key: ResourceKey, resource: Exchange | Subscription, report: Report) -> None:
+    def offer(self, key: ResourceKey, resource: Declaring, report: Report) -> None:
         """Have a report written; it takes the place of one that still waits."""
         metadata = resource.metadata
         self._waiting[key] = _Waiting(metadata.uid, metadata.generation, report)
@@ -105,8 +106,12 @@ class PacedStatus:
                 self.kube, entry.manifest, entry.resource, waiting.report, self.clock(), with_events=False
             )
         except KubeError as error:
-            # The resource was deleted meanwhile, or the next resync tries again.
             logger.info("the status of %s was not written: %s", key, error)
+            if error.is_passing:
+                self._waiting.setdefault(key, waiting)
+                now = asyncio.get_running_loop().time()
+                self.pace.rest(now, error.retry_after_seconds)
+            # Else the resource was deleted meanwhile, or the next resync tries again.
             return
         if updated is not None and self.cache.put(updated) is ResourceChange.SPEC:
             self.enqueue(key)

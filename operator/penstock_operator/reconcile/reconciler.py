@@ -13,12 +13,12 @@ from datetime import datetime
 from typing import TypeVar, assert_never, cast
 
 from penstock_api import declaration
-from penstock_api.resources import Broker, Exchange, Subscription, parse
+from penstock_api.resources import AnyResource, Broker, Declaring, Exchange, Queue, Subscription, parse
 from penstock_operator import names
 from penstock_operator.brokers.management import Unreachable
 from penstock_operator.brokers.sessions import BrokerSessions
-from penstock_operator.children.metadata import belongs_to_predecessor, is_ours
-from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Conflict, KubeError, api_resource_of
+from penstock_operator.children import binding_secret
+from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Conflict, KubeError
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
 from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans import outage
@@ -31,6 +31,7 @@ from penstock_operator.plans.decisions import (
     ChildState,
     Decision,
     DeclareEntity,
+    DeleteChild,
     DeleteEntity,
     KeepStatus,
     Reach,
@@ -39,20 +40,23 @@ from penstock_operator.plans.decisions import (
     Retry,
 )
 from penstock_operator.plans.exchange import ExchangeView, plan_exchange
+from penstock_operator.plans.queue import QueueView, plan_queue
 from penstock_operator.plans.refusals import Refusal, refused_conditions
 from penstock_operator.plans.subscription import SubscriptionView, plan_subscription
 from penstock_operator.plans.unreadable import UnreadableView, plan_unreadable
 from penstock_operator.reconcile import status
+from penstock_operator.reconcile.binding_secrets import BindingSecrets
 from penstock_operator.reconcile.broker_findings import BrokerFindings
 from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
 from penstock_operator.reconcile.paced_status import PacedStatus
+from penstock_operator.reconcile.resource_children import apply_owned
 from penstock_operator.settings import OperatorSettings
 
 __all__ = ["Reconciler"]
 
 logger = logging.getLogger(__name__)
 
-ViewT = TypeVar("ViewT", ExchangeView, SubscriptionView)
+ViewT = TypeVar("ViewT", ExchangeView, SubscriptionView, QueueView)
 
 
 @dataclass(slots=True)
@@ -72,9 +76,12 @@ class Reconciler:
     """Since when this operator can't parse the specs of these Brokers."""
     paced: PacedStatus = field(init=False)
     """Writes what changes in all resources of a Broker at the same time."""
+    bindings: BindingSecrets = field(init=False)
+    """Writes the Secrets of `spec.binding`."""
 
     def __post_init__(self) -> None:
-        """Make the writer."""
+        """Make the writers."""
+        self.bindings = BindingSecrets(self.kube, self.cache, self.brokers.children, self.clock, self.enqueue)
         self.paced = PacedStatus(self.kube, self.cache, self.clock, self.enqueue)
 
     async def reconcile(self, key: ResourceKey) -> Retry:
@@ -95,6 +102,7 @@ class Reconciler:
     async def _reconcile(self, key: ResourceKey, entry: CachedResource | None) -> Retry:
         if entry is None:
             self.brokers.children.forget(key)
+            self.bindings.forget(key)
             if key.kind == "Broker":
                 await self.sessions.forget(f"{key.namespace}/{key.name}")
                 self.brokers.forget(key)
@@ -112,6 +120,8 @@ class Reconciler:
                 return await self._exchange(key, entry.manifest, entry.resource)
             case Subscription():
                 return await self._subscription(key, entry.manifest, entry.resource)
+            case Queue():
+                return await self._queue(key, entry.manifest, entry.resource)
 
     async def _exchange(self, key: ResourceKey, manifest: Manifest, exchange: Exchange) -> Retry:
         alternate = exchange.spec.alternate_exchange_ref
@@ -130,11 +140,12 @@ class Reconciler:
         return await self._act(key, manifest, view, plan_exchange)
 
     async def _subscription(self, key: ResourceKey, manifest: Manifest, subscription: Subscription) -> Retry:
-        broker = ResourceKey("Broker", *declaration.broker_key(subscription))
         exchange = declaration.exchange_key(subscription)
+        found = self._findings(subscription)
         view = SubscriptionView(
             resource=subscription,
-            scale=self.brokers.findings.get(broker, BrokerFindings()).scale,
+            scale=found.scale,
+            trusted=found.trusted,
             broker=self._broker(subscription),
             exchange=self.cache.exchange(*exchange),
             is_exchange_unreadable=self.cache.is_unreadable(ResourceKey("Exchange", *exchange)),
@@ -144,6 +155,22 @@ class Reconciler:
             now=self.clock(),
         )
         return await self._act(key, manifest, view, plan_subscription)
+
+    async def _queue(self, key: ResourceKey, manifest: Manifest, queue: Queue) -> Retry:
+        view = QueueView(
+            resource=queue,
+            scale=self._findings(queue).scale,
+            broker=self._broker(queue),
+            winner=self.cache.oldest_queue(key),
+            cluster_id=self.cluster_id,
+            namespace_terminating=await self._is_terminating(queue),
+            now=self.clock(),
+        )
+        return await self._act(key, manifest, view, plan_queue)
+
+    def _findings(self, resource: Declaring) -> BrokerFindings:
+        """What was found out about the Broker that a resource names."""
+        return self.brokers.findings.get(ResourceKey("Broker", *declaration.broker_key(resource)), BrokerFindings())
 
     async def _act(
         self, key: ResourceKey, manifest: Manifest, view: ViewT, decide: Callable[[ViewT], Decision]
@@ -160,7 +187,9 @@ class Reconciler:
                     manifest = await self._add_finalizer(manifest)
                     view = _renewed(view, manifest)
                 case ApplyChild():
-                    view = await self._with_child(view, decision.manifest)
+                    view = await self._with_child(key, view, decision.manifest)
+                case DeleteChild():
+                    view = await self._without_child(key, view, decision)
                 case DeclareEntity() | DeleteEntity():
                     reply = await self._ask(view.broker, decision)
                     view = replace(view, reply=reply) if isinstance(reply, BrokerReply) else replace(view, broker=reply)
@@ -183,7 +212,7 @@ class Reconciler:
                 case _:
                     assert_never(decision)
 
-    def _is_outdated(self, key: ResourceKey, resource: Exchange | Subscription) -> bool:
+    def _is_outdated(self, key: ResourceKey, resource: Declaring) -> bool:
         """Whether the resource was changed or removed since this pass began."""
         entry, metadata = self.cache.get(key), resource.metadata
         if entry is None or entry.version.uid != metadata.uid:
@@ -192,7 +221,7 @@ class Reconciler:
         is_deleting = dig(entry.manifest, "metadata", "deletionTimestamp") is not None
         return (generation is not None and generation > metadata.generation) or is_deleting
 
-    def _broker(self, resource: Exchange | Subscription) -> BrokerView:
+    def _broker(self, resource: Declaring) -> BrokerView:
         namespace, name = declaration.broker_key(resource)
         key, broker = ResourceKey("Broker", namespace, name), self.cache.broker(namespace, name)
         if broker is None:
@@ -209,7 +238,7 @@ class Reconciler:
         if broker.spec.replicas == 0:
             return BrokerView(reach=Reach.STOPPED, broker=broker)
         session = self.sessions.get(broker.key)
-        found = self.brokers.findings.get(ResourceKey("Broker", namespace, name), BrokerFindings())
+        found = self._findings(resource)
         if session is None:
             problem = f"The Broker {name} is not running yet."
             return BrokerView(
@@ -217,7 +246,7 @@ class Reconciler:
                 broker=broker,
                 problem=problem,
                 is_out=found.is_out,
-                unreachable_since=self.sessions.unreachable_since(broker.key),
+                unreachable_since=self.sessions.contacts.of(broker.key).unasked_since,
             )
         state = session.state
         return BrokerView(
@@ -225,12 +254,12 @@ class Reconciler:
             broker=broker,
             problem=session.problem_sentence,
             is_out=found.is_out,
-            unreachable_since=self.sessions.unreachable_since(broker.key),
+            unreachable_since=self.sessions.contacts.of(broker.key).unasked_since,
             version="" if state is None else state.version,
             understands=None if state is None or state.understands is None else frozenset(state.understands),
         )
 
-    def _note_pending_removal(self, resource: Exchange | Subscription) -> None:
+    def _note_pending_removal(self, resource: Declaring) -> None:
         """Remember that the broker still has the entity. This must happen before the finalizer is removed: afterwards
         nothing else refers to the entity.
         """
@@ -248,20 +277,27 @@ class Reconciler:
         except Unreachable as error:
             return replace(view, reach=Reach.UNREACHABLE, problem=f"The broker does not answer: {error}.")
 
-    async def _is_terminating(self, resource: Exchange | Subscription) -> bool:
+    async def _is_terminating(self, resource: Declaring) -> bool:
         """Whether the namespace is being deleted, too; it is read only for a resource that is being deleted."""
         if resource.metadata.deletion_timestamp is None:
             return False
         namespace = await self.kube.get(API_RESOURCES["Namespace"], None, resource.metadata.namespace)
         return namespace is None or dig(namespace, "metadata", "deletionTimestamp") is not None
 
-    async def _with_child(self, view: ViewT, manifest: Manifest) -> ViewT:
+    async def _with_child(self, key: ResourceKey, view: ViewT, manifest: Manifest) -> ViewT:
         """The view with what became of the child. An Exchange needs its Service, so its refusal ends the pass; a
-        Subscription works without its Secret.
+        Subscription or a Queue works without its Secrets.
         """
         uid = view.resource.metadata.uid
         if isinstance(view, ExchangeView):
             return replace(view, service=await self._apply(manifest, uid))
+        if isinstance(view, SubscriptionView) and manifest.get("type") == binding_secret.TYPE:
+            try:
+                return replace(view, binding_secret=await self.bindings.write(key, manifest, uid))
+            except KubeError as error:
+                if error.refusal is None:
+                    raise
+                return replace(view, binding_secret=ChildState.REFUSED, binding_refusal=error.refusal)
         try:
             return replace(view, scale_secret=await self._apply(manifest, uid))
         except KubeError as error:
@@ -269,17 +305,12 @@ class Reconciler:
                 raise
             return replace(view, scale_secret=ChildState.REFUSED, scale_refusal=error.refusal)
 
+    async def _without_child(self, key: ResourceKey, view: ViewT, unwanted: DeleteChild) -> ViewT:
+        assert isinstance(view, SubscriptionView)
+        return replace(view, binding_secret=await self.bindings.remove(key, view.resource, unwanted.name))
+
     async def _apply(self, manifest: Manifest, uid: str) -> ChildState:
-        versions, now = self.brokers.children, self.clock().timestamp()
-        if versions.is_in_force(manifest, now):
-            return ChildState.APPLIED
-        namespace, name = str(dig(manifest, "metadata", "namespace")), str(dig(manifest, "metadata", "name"))
-        observed = await self.kube.get(api_resource_of(manifest), namespace, name)
-        if observed is not None and not is_ours(observed, uid):
-            return ChildState.PREDECESSOR if belongs_to_predecessor(observed, uid) else ChildState.TAKEN
-        if observed is None or not versions.confirm(manifest, observed, now):
-            versions.note_applied(manifest, await self.kube.apply(manifest), now)
-        return ChildState.APPLIED
+        return await apply_owned(self.kube, self.brokers.children, manifest, uid, self.clock().timestamp())
 
     async def _add_finalizer(self, manifest: Manifest) -> Manifest:
         updated = await self.kube.set_finalizers(manifest, [*_finalizers(manifest), names.FINALIZER])
@@ -298,9 +329,7 @@ class Reconciler:
                 self.cache.put(updated)
         return Retry.RESYNC
 
-    async def _write(
-        self, key: ResourceKey, manifest: Manifest, resource: Broker | Exchange | Subscription, report: Report
-    ) -> Retry:
+    async def _write(self, key: ResourceKey, manifest: Manifest, resource: AnyResource, report: Report) -> Retry:
         updated = await status.write(self.kube, manifest, resource, report, self.clock())
         if updated is not None:
             self._keep(key, updated)
@@ -360,7 +389,7 @@ def _finalizers(manifest: Manifest) -> list[str]:
     return [str(name) for name in cast(list[object], found)] if isinstance(found, list) else []
 
 
-def _is_paced(resource: Exchange | Subscription, report: Report) -> bool:
+def _is_paced(resource: Declaring, report: Report) -> bool:
     """Whether a report says only what all resources of the Broker say at the same time, or that this is over."""
     metadata, shown = resource.metadata, resource.status
     if metadata.deletion_timestamp is not None or shown.observed_generation != metadata.generation:

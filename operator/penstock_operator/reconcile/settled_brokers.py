@@ -90,13 +90,13 @@ class SettledBrokers:
         self._settled.clear()
 
     def is_due(
-        self, key: ResourceKey, broker: Broker, counts: tuple[int, int], namespaces: frozenset[str], now: datetime
+        self, key: ResourceKey, broker: Broker, counts: tuple[int, int, int], namespaces: frozenset[str], now: datetime
     ) -> bool:
-        """Whether the Broker is to be looked at. `counts`: the Exchanges and Subscriptions that name it, which are in
-        `namespaces`.
+        """Whether the Broker is to be looked at. `counts`: the Exchanges, Subscriptions and Queues that name it, which
+        are in `namespaces`.
         """
-        settled = self._settled.get(key)
-        if settled is None or counts != (broker.status.exchanges, broker.status.subscriptions):
+        settled, shown = self._settled.get(key), broker.status
+        if settled is None or counts != (shown.exchanges, shown.subscriptions, shown.queues or 0):
             return True
         if namespaces != settled.namespaces:
             return True

@@ -104,7 +104,7 @@ def unparsable(manifest: Manifest, report: Report, now: datetime) -> Manifest:
             "type": condition.type,
             "status": condition.status.value,
             "reason": str(condition.reason),
-            "message": condition.message[:4096],
+            "message": conditions.told(condition),
             "lastTransitionTime": _since(before.get(condition.type), condition.status.value)
             or conditions.timestamp(now),
             "observedGeneration": generation,

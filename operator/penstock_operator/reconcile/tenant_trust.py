@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from penstock_api.resources import Broker, Exchange, Subscription
+from penstock_api.resources import Broker, Declaring
 from penstock_operator.children.metadata import is_ours
 from penstock_operator.children.tenant_trust import name_of, tenant_config_map
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError
@@ -20,9 +20,7 @@ __all__ = ["publish_trust"]
 logger = logging.getLogger(__name__)
 
 
-async def publish_trust(
-    kube: ApiServer, broker: Broker, tenants: Mapping[str, Exchange | Subscription], trusted: bytes
-) -> None:
+async def publish_trust(kube: ApiServer, broker: Broker, tenants: Mapping[str, Declaring], trusted: bytes) -> None:
     """Write a ConfigMap into each of these namespaces, if it is not there as it should be.
 
     Raises:

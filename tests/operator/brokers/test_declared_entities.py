@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.resources import exchange, subscription
+from support.resources import exchange, queue, subscription
 
 from penstock_api import declaration
 from penstock_api.management import EntityType, Owner
 from penstock_operator.brokers.declared_entities import DeclaredEntities
 from penstock_operator.brokers.management import EntityChanges, EntityVersion
-from penstock_operator.plans.decisions import BrokerReply, DeclareEntity
+from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity
 
 QUEUE = "psub:durable:global:billing"
 SUBSCRIPTION, EXCHANGE = EntityType.SUBSCRIPTION, EntityType.EXCHANGE
@@ -150,3 +151,76 @@ def test_an_exchange_s_reply_follows_the_number_of_its_subscriptions() -> None:
     reply = made.reply_to(of_exchange())
     assert reply is not None
     assert reply.body["boundSubscriptions"] == 4
+
+
+def test_a_queue_is_not_declared_again_until_somebody_changed_it() -> None:
+    owner = Owner(cluster_id="c1", kind="Queue", namespace="shop", name="invoices", uid="uid-invoices")
+    invoices = DeclareEntity(EntityType.QUEUE, "invoices", declaration.queue_declaration(queue(), cluster_id="c1"))
+    made = DeclaredEntities()
+    made.note(invoices, BrokerReply(status=201, body={"outcome": "Created", "revision": 7, "name": "invoices"}))
+    assert made.reply_to(invoices) == BrokerReply(status=200, body={"outcome": "Unchanged"})
+    assert made.merge(changes(EntityVersion(EntityType.QUEUE, "invoices", owner, 7))) == []
+    assert [each.claim for each in made.marked()] == [("Queue", "shop", "invoices", "invoices")]
+    assert made.merge(changes(EntityVersion(EntityType.QUEUE, "invoices", owner, 8))) == [owner]
+    assert made.reply_to(invoices) is None
+
+
+def test_the_destination_of_a_queue_that_is_gone_is_declared_again_by_it() -> None:
+    body = declaration.queue_declaration(queue(delivery={"deadLetter": "dead"}), cluster_id="c1")
+    invoices = DeclareEntity(EntityType.QUEUE, "invoices", body)
+    made = DeclaredEntities()
+    made.note(invoices, BrokerReply(status=201, body={"outcome": "Created", "revision": 7}))
+    assert [each.name for each in made.merge(changes(removed=((EntityType.QUEUE, "dead"),)))] == ["invoices"]
+
+
+ENDING = DeleteEntity(
+    entity=SUBSCRIPTION, name=QUEUE, if_unused=False, if_empty=False, owner_uid="uid-billing", rights_only=True
+)
+DONE = BrokerReply(status=204)
+MANAGED = BrokerReply(status=409, reason="Managed")
+
+
+def withdrawn(reply: BrokerReply = DONE) -> DeclaredEntities:
+    made = declared()
+    made.note_withdrawal(ENDING, reply)
+    return made
+
+
+@pytest.mark.parametrize("reply", [DONE, MANAGED], ids=["ended", "of-another-resource"])
+def test_rights_that_have_ended_are_not_ended_again(reply: BrokerReply) -> None:
+    made = withdrawn(reply)
+    assert made.withdrawal_reply(ENDING) == reply
+    assert made.withdrawal_reply(replace(ENDING, owner_uid="uid-of-a-later-one")) is None
+
+
+def test_another_refusal_is_asked_for_again() -> None:
+    assert withdrawn(BrokerReply(status=503, reason="StorageFull")).withdrawal_reply(ENDING) is None
+
+
+def test_after_its_rights_have_ended_it_is_declared_anew_and_may_then_have_rights_again() -> None:
+    made = withdrawn()
+    assert made.reply_to(BILLING) is None
+    made.note(BILLING, CREATED)
+    assert made.withdrawal_reply(ENDING) is None
+
+
+def test_a_change_that_is_told_after_it_costs_one_request_more_and_no_third() -> None:
+    """It may be the change by the withdrawal itself, or somebody else's."""
+    made = withdrawn()
+    made.merge(changes(there(8)))
+    assert made.withdrawal_reply(ENDING) is None
+    made.note_withdrawal(ENDING, DONE)
+    for is_whole in (False, True):
+        made.merge(changes(there(8), is_whole=is_whole))
+        assert made.withdrawal_reply(ENDING) == DONE
+    made.merge(changes(there(9)))
+    assert made.withdrawal_reply(ENDING) is None, "somebody has changed it"
+
+
+def test_what_is_gone_or_in_another_life_of_the_broker_has_no_rights_that_are_known_to_have_ended() -> None:
+    removed, restarted, deleted = withdrawn(), withdrawn(), withdrawn()
+    removed.merge(changes(removed=((SUBSCRIPTION, QUEUE),)))
+    restarted.clear()
+    deleted.forget(SUBSCRIPTION, QUEUE)
+    for made in (removed, restarted, deleted):
+        assert made.withdrawal_reply(ENDING) is None

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.broker_process import BrokerProcess
 from support.resources import exchange, subscription
+from support.silent_address import silent_address
 from support.waiting import wait_until
 
 from penstock_amqp.client.management import ManagementClient
@@ -17,7 +18,7 @@ from penstock_api import declaration, release_terms
 from penstock_api.management import EntityType
 from penstock_api.resources.header_bindings import as_text
 from penstock_broker.settings.settings import BrokerSettings
-from penstock_operator.brokers.management import ManagementAccess, NotUnderstood, Unreachable
+from penstock_operator.brokers.management import ManagementAccess, NotUnderstood, Unanswered, Unreachable
 from penstock_operator.brokers.management_amqp import connect
 from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.children import certificates
@@ -213,3 +214,17 @@ async def test_what_somebody_deletes_on_a_real_broker_is_told_and_declared_again
     assert (await session.declare(billing)).body["outcome"] == "Created"
     await somebody.close()
     await sessions.close()
+
+
+async def test_an_address_that_does_not_answer_is_given_up_after_two_seconds() -> None:
+    """Linux itself would try for two minutes, and the limit of a request is ten seconds."""
+    ca = certificates.make_ca("test", datetime.now(UTC))
+    with silent_address() as (host, port):
+        gone = ManagementAccess(
+            host=host, port=port, server_name="main-management.shop.svc", ca=ca.certificate, user="u", password="p"
+        )
+        with pytest.raises(Unanswered) as raised:
+            await connect(gone)
+    assert str(raised.value) == (
+        f"main-management.shop.svc can't be reached: nothing answers at 127.0.0.1:{port} within 2 seconds"
+    )

@@ -21,6 +21,7 @@ from penstock_operator.brokers.management import (
     EntityChanges,
     ManagementAccess,
     NotUnderstood,
+    Unanswered,
     Unreachable,
 )
 from penstock_operator.brokers.sessions import BrokerSession, BrokerSessions, SessionChange
@@ -46,6 +47,8 @@ class Script:
     is_up: bool = True
     batches: list[list[str]] = field(default_factory=list[list[str]])
     connects: int = 0
+    is_silent: bool = False
+    """Its address neither accepts nor refuses; an attempt then takes two seconds."""
     times: list[float] = field(default_factory=list[float])
     """When each attempt to connect was made."""
     later: NotUnderstood | None = None
@@ -54,6 +57,9 @@ class Script:
     async def connect(self, access: ManagementAccess) -> BrokerManagement:
         self.connects += 1
         self.times.append(asyncio.get_running_loop().time())
+        if self.is_silent:
+            await asyncio.sleep(2)
+            raise Unanswered("nothing answers")
         self._check()
         return Scripted(self)
 
@@ -251,27 +257,28 @@ async def test_a_dropped_session_is_gone(made: Fixture) -> None:
     assert made.sessions.get("shop/main") is None
 
 
-def test_the_pauses_between_attempts_grow_to_ten_seconds() -> None:
+def test_the_pauses_between_attempts_grow_to_two_seconds_and_after_two_minutes_to_ten() -> None:
     script = Script(is_up=False)
 
     async def down() -> None:
         sessions = BrokerSessions(script.connect, 5, clock)
         await sessions.ensure("shop/main", TARGET, lambda _: None)
-        await asyncio.sleep(40)
+        await asyncio.sleep(160)
         await sessions.close()
 
     run_in_virtual_time(down())
-    assert script.times == [0, 0.5, 1.5, 3.5, 7.5, 15.5, 25.5, 35.5]
+    assert script.times[:5] == [0, 0.5, 1.5, 3.5, 5.5]
+    assert script.times[-6:] == [119.5, 121.5, 125.5, 133.5, 143.5, 153.5]
 
 
 def test_a_session_that_is_told_to_hurry_connects_before_its_pause_is_over() -> None:
-    """After 40 s without an answer the next attempt would be at 45.5 s; the pod serves at 42 s."""
+    """After 140 s without an answer the next attempt would be at 143.5 s; the pod serves at 140 s."""
     script = Script(is_up=False)
 
     async def comes_back() -> tuple[Reach, str]:
         sessions = BrokerSessions(script.connect, 5, clock)
         session = await sessions.ensure("shop/main", TARGET, lambda _: None)
-        await asyncio.sleep(42)
+        await asyncio.sleep(140)
         script.is_up = True
         session.try_soon()
         await asyncio.sleep(0.01)
@@ -280,7 +287,7 @@ def test_a_session_that_is_told_to_hurry_connects_before_its_pause_is_over() -> 
         return found
 
     assert run_in_virtual_time(comes_back()) == (Reach.CONNECTED, "")
-    assert script.times[-2:] == [35.5, 42]
+    assert script.times[-2:] == [133.5, 140]
 
 
 def test_after_an_attempt_in_vain_the_pauses_grow_anew() -> None:
@@ -290,13 +297,13 @@ def test_after_an_attempt_in_vain_the_pauses_grow_anew() -> None:
     async def down() -> None:
         sessions = BrokerSessions(script.connect, 5, clock)
         session = await sessions.ensure("shop/main", TARGET, lambda _: None)
-        await asyncio.sleep(42)
+        await asyncio.sleep(140)
         session.try_soon()
         await asyncio.sleep(4)
         await sessions.close()
 
     run_in_virtual_time(down())
-    assert script.times[-5:] == [35.5, 42, 42.5, 43.5, 45.5]
+    assert script.times[-5:] == [133.5, 140, 140.5, 141.5, 143.5]
 
 
 def test_hurrying_all_the_time_is_two_attempts_a_second() -> None:
@@ -312,3 +319,34 @@ def test_hurrying_all_the_time_is_two_attempts_a_second() -> None:
 
     run_in_virtual_time(down())
     assert script.connects == 20
+
+
+def test_an_address_that_does_not_answer_is_tried_again_soon_and_the_pauses_do_not_grow() -> None:
+    """An attempt that is given up after two seconds has waited already."""
+    script = Script(is_silent=True)
+
+    async def comes_back() -> Reach:
+        sessions = BrokerSessions(script.connect, 5, clock)
+        session = await sessions.ensure("shop/main", TARGET, lambda _: None)
+        await asyncio.sleep(14)
+        script.is_silent = False
+        await asyncio.sleep(1.5)
+        found = session.reach
+        await sessions.close()
+        return found
+
+    assert run_in_virtual_time(comes_back()) is Reach.CONNECTED
+    assert script.times == [0, 3, 6, 9, 12, 15]
+
+
+def test_pauses_are_spread_over_half_of_their_length_but_never_below_half_a_second() -> None:
+    script = Script(is_up=False)
+
+    async def down() -> None:
+        sessions = BrokerSessions(script.connect, 5, clock, lambda: 1.0)
+        await sessions.ensure("shop/main", TARGET, lambda _: None)
+        await asyncio.sleep(6)
+        await sessions.close()
+
+    run_in_virtual_time(down())
+    assert script.times == [0, 0.5, 1.25, 2.5, 3.75, 5]

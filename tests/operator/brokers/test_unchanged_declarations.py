@@ -41,6 +41,7 @@ class Versioned:
     is_old: bool = False
     """Of a release that does not tell its revision."""
     declarations: int = 0
+    deletions: int = 0
     counted: int = 0
     """How often it was asked how many subscriptions its exchanges have."""
     lists: list[int | None] = field(default_factory=list[int | None])
@@ -71,8 +72,14 @@ class Versioned:
         return BrokerReply(status=200, body={"outcome": "Updated", "revision": self.there[name][1]})
 
     async def delete(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
+        self.deletions += len(entries)
         for entry in entries:
-            self.loses(entry.name)
+            if not entry.rights_only:
+                self.loses(entry.name)
+            elif self.there[entry.name][0].consumers:
+                self.revision += 1
+                body = self.there[entry.name][0].model_copy(update={"consumers": ()})
+                self.there[entry.name] = body, self.revision
         return [BrokerReply(status=204) for _ in entries]
 
     def loses(self, name: str) -> None:
@@ -268,3 +275,28 @@ def test_bound_subscriptions_are_counted_once_per_change() -> None:
         return [*seen, place.broker.counted]
 
     assert play(script) == [1, 1, 2]
+
+
+def test_a_resource_that_may_not_use_the_broker_any_more_costs_nothing_once_its_rights_have_ended() -> None:
+    """It is looked at again at each resync."""
+
+    async def script(place: Place) -> list[int]:
+        given = entry(1).body.model_copy(update={"consumers": ("system:serviceaccount:billing:app",)})
+        session = await place.session()
+        await session.declare(replace(entry(1), body=given))
+        ending = DeleteEntity(
+            entity=EntityType.SUBSCRIPTION,
+            name="psub:durable:global:s1",
+            if_unused=False,
+            if_empty=False,
+            owner_uid="uid-1",
+            rights_only=True,
+        )
+        seen: list[int] = []
+        for _ in range(5):
+            await session.delete(ending)
+            await asyncio.sleep(120)
+            seen.append(place.broker.deletions)
+        return seen
+
+    assert play(script) == [1, 2, 2, 2, 2]

@@ -110,6 +110,31 @@ def test_one_that_may_not_use_the_broker_does_not_win(cache: Cache) -> None:
     assert winner.metadata.namespace == "shop"
 
 
+def test_a_queue_is_found_by_its_broker_and_by_its_name(cache: Cache) -> None:
+    """A Subscription whose resource has the same name declares something else."""
+    invoices = ResourceKey("Queue", "shop", "invoices")
+    cache.put(made("Queue", 2, {"creationTimestamp": "2026-01-02T00:00:00Z"}))
+    twin = made("Queue", 3, {"name": "twin", "uid": "t", "creationTimestamp": "2026-01-01T00:00:00Z"})
+    cache.put({**twin, "spec": {**twin["spec"], "queueName": "invoices"}})
+    cache.put(made("Subscription", 4, {"name": "invoices"}))
+    assert invoices in cache.dependents(BROKER)
+    assert cache.declaring_same_entity(invoices) == [invoices, ResourceKey("Queue", "shop", "twin")]
+    winner = cache.oldest_queue(invoices)
+    assert winner is not None
+    assert winner.metadata.name == "twin"
+    assert sorted(it.metadata.name for it in cache.queues_of(BROKER)) == ["invoices", "twin"]
+    assert sorted((it.kind, it.metadata.name) for it in cache.holdings_of(BROKER)) == [
+        ("Queue", "invoices"),
+        ("Queue", "twin"),
+        ("Subscription", "billing"),
+        ("Subscription", "invoices"),
+    ]
+    cache.put(made("Queue", 5, {"generation": 4}, fromTheFuture=1))
+    assert cache.unreadable(BROKER) == {invoices}
+    cache.remove(invoices)
+    assert [it.metadata.name for it in cache.queues_of(BROKER)] == ["twin"]
+
+
 def test_an_exchange_that_is_being_deleted_hears_of_its_subscriptions(cache: Cache) -> None:
     assert cache.affected(BILLING) == set()
     cache.put(made("Exchange", 2, {"deletionTimestamp": "2026-01-01T00:00:00Z"}))

@@ -46,6 +46,9 @@ def subscription_with(**spec: Any) -> References:
             {"durability": "NonDurable"},
             References(HOME, ("shop", "orders"), "psub:volatile:global:billing"),
         ),
+        ("Queue", {}, References(HOME, None, "invoices")),
+        ("Queue", {"queueName": "Invoices 2", "fromTheFuture": 1}, References(HOME, None, "Invoices 2")),
+        ("Queue", {"queueName": {"prefix": "a"}}, References(HOME, None, None)),
     ],
 )
 def test_they_are_what_the_manifest_says(kind: str, spec: dict[str, Any], expected: References) -> None:

@@ -13,7 +13,7 @@ from penstock_operator.plans.broker_health import contested, contested_container
 from penstock_operator.plans.broker_report import report_broker
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.conditions import ConditionReason
-from penstock_operator.plans.decisions import Reach, Retry
+from penstock_operator.plans.decisions import Reach, Report, Retry
 from penstock_operator.plans.lag_service import LagService
 
 PINNED = PinnedPods("r/broker:1", "r/broker:1", 1)
@@ -29,7 +29,7 @@ def pod(broker_ready: bool = True, observer: str | None = None, **status: Any) -
     return {"metadata": {"name": "main-0"}, "status": {"containerStatuses": containers, **status}}
 
 
-def told(**changes: Any) -> dict[str, tuple[str, str]]:
+def report(**changes: Any) -> Report:
     spec = changes.pop("spec", {})
     made: dict[str, Any] = {
         "broker": broker(lagAnalysis={"backend": "None"}, **spec),
@@ -44,8 +44,11 @@ def told(**changes: Any) -> dict[str, tuple[str, str]]:
         "subscriptions": 7,
         "now": NOW,
     }
-    found = report_broker(BrokerReportView(**{**made, **changes}))
-    return {it.type: (it.status.value, str(it.reason)) for it in found.conditions}
+    return report_broker(BrokerReportView(**{**made, **changes}))
+
+
+def told(**changes: Any) -> dict[str, tuple[str, str]]:
+    return {it.type: (it.status.value, str(it.reason)) for it in report(**changes).conditions}
 
 
 def test_a_broker_that_serves() -> None:
@@ -185,6 +188,22 @@ def test_figures_are_rounded_so_that_status_keeps_still(count: int, shown: int) 
 
 def test_a_word_of_a_later_broker_is_told_as_it_is() -> None:
     assert told(state=state("ReadOnly"))["StorageHealthy"] == ("Unknown", "OperatorTooOld")
+
+
+@pytest.mark.parametrize(
+    ("ready", "state", "retry"),
+    [
+        (False, {"terminated": {"reason": "Error"}}, Retry.BACKOFF),
+        (False, {"running": {}}, Retry.BACKOFF),
+        (False, {"waiting": {"reason": "CrashLoopBackOff"}}, Retry.RESYNC),
+        (True, {"running": {}}, Retry.RESYNC),
+    ],
+)
+def test_an_observer_that_has_just_crashed_is_looked_at_again_soon(ready: bool, state: Any, retry: Retry) -> None:
+    """The StatefulSet, which is watched, changes when it crashes, and not when the kubelet calls it a loop."""
+    found = pod()
+    found["status"]["containerStatuses"][1] |= {"ready": ready, "state": state}
+    assert report(pod=found).retry is retry
 
 
 def test_an_observer_that_starts_is_not_failing() -> None:

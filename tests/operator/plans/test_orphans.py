@@ -13,7 +13,7 @@ CLAIM = ("Subscription", "shop", "billing", "q")
 
 
 def entities(
-    policy: Policy = "Delete", cluster: str = "c1", kind: Literal["Exchange", "Subscription"] = "Subscription"
+    policy: Policy = "Delete", cluster: str = "c1", kind: Literal["Exchange", "Subscription", "Queue"] = "Subscription"
 ) -> MarkedEntity:
     owner = Owner(cluster_id=cluster, kind=kind, namespace="shop", name="billing", uid="u1", deletion_policy=policy)
     return MarkedEntity("q", owner)
@@ -45,7 +45,7 @@ def reasons(found: Orphans) -> list[object]:
 
 
 def test_what_has_its_resource_is_no_orphan() -> None:
-    assert verdict(entities(), claims=(CLAIM,), since=0) == Orphans((), (), {})
+    assert verdict(entities(), claims=(CLAIM,), since=0) == Orphans((), (), (), {})
 
 
 def test_a_resource_that_claims_another_name_does_not_keep_the_old_one() -> None:
@@ -77,6 +77,22 @@ def test_retain_is_only_ever_listed() -> None:
     assert (found.collect, reasons(found)) == ((), ["Retain"])
 
 
+def test_what_is_retained_gives_no_rights_any_more_once_its_resource_has_been_missing_for_ten_minutes() -> None:
+    """As it happens at once if the broker answers while the resource is deleted."""
+    assert verdict(entities("Retain"), since=1000 - 599).end_rights == ()
+    due = verdict(entities("Retain"), since=1000 - 600)
+    assert due.end_rights == (
+        DeleteEntity(
+            entity=EntityType.SUBSCRIPTION, name="q", if_unused=False, if_empty=False, owner_uid="u1", rights_only=True
+        ),
+    )
+    assert verdict(entities("Retain", kind="Queue"), since=0).end_rights == (), "a queue gives none"
+    assert verdict(entities("Retain", cluster="c2"), since=0).end_rights == ()
+    assert verdict(entities("Delete"), since=0).end_rights == ()
+    another = (("Subscription", "shop", "other"),)
+    assert verdict(entities("Retain"), since=0, unreadable=another).end_rights == ()
+
+
 def test_conditions_of_the_policy_go_along() -> None:
     (entry,) = verdict(entities("DeleteWhenEmpty"), since=0).collect
     assert (entry.if_unused, entry.if_empty) == (True, True)
@@ -90,7 +106,7 @@ def test_another_cluster_s_marks_are_only_listed() -> None:
 
 
 def test_namespaces_that_the_operator_does_not_see_are_left_alone() -> None:
-    assert verdict(entities(), since=0, namespaces=("elsewhere",)) == Orphans((), (), {})
+    assert verdict(entities(), since=0, namespaces=("elsewhere",)) == Orphans((), (), (), {})
     assert reasons(verdict(entities(), namespaces=("shop",))) == ["NotYetDue"]
 
 
@@ -106,6 +122,16 @@ def test_nothing_is_collected_while_a_resource_can_t_be_read() -> None:
 
 def test_what_a_resource_that_can_t_be_read_has_declared_is_no_orphan() -> None:
     itself = (("Subscription", "shop", "billing"),)
-    assert verdict(entities(), since=0, unreadable=itself) == Orphans((), (), {})
+    assert verdict(entities(), since=0, unreadable=itself) == Orphans((), (), (), {})
     of_another_cluster = verdict(entities(cluster="c2"), unreadable=itself)
     assert reasons(of_another_cluster) == ["OtherCluster"]
+
+
+def test_a_queue_is_collected_like_a_subscription_only_when_nobody_consumes() -> None:
+    due = verdict(entities("DeleteWhenEmpty", kind="Queue"), since=0)
+    assert due.collect == (
+        DeleteEntity(entity=EntityType.QUEUE, name="q", if_unused=True, if_empty=True, owner_uid="u1"),
+    )
+    assert due.listed == ({"kind": "Queue", "name": "q", "resource": "shop/billing", "reason": "Collecting"},)
+    assert verdict(entities("Retain", kind="Queue"), since=0).collect == ()
+    assert verdict(entities(kind="Queue"), claims=(("Queue", "shop", "billing", "q"),)) == Orphans((), (), (), {})

@@ -10,6 +10,7 @@ import pytest
 from support.resources import NOW, broker, exchange, subscription
 
 from penstock_operator.plans import outage
+from penstock_operator.plans.broker_contact import BrokerContact
 from penstock_operator.plans.decisions import BrokerView, Reach
 
 AWAY = BrokerView(reach=Reach.UNREACHABLE, broker=broker(), problem="It is away.")
@@ -48,7 +49,7 @@ def test_a_clock_that_was_set_back_does_not_matter() -> None:
 
 @pytest.mark.parametrize(("seconds", "over"), [(0, False), (119, False), (120, True), (4000, True)])
 def test_the_grace_is_two_minutes(seconds: int, over: bool) -> None:
-    assert outage.is_over_grace(NOW - timedelta(seconds=seconds), NOW) is over
+    assert outage.is_over_grace(BrokerContact.unknown(NOW - timedelta(seconds=seconds)), NOW) is over
 
 
 BOUND = condition("Bound", "True", "Declared")

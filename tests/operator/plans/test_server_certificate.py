@@ -70,7 +70,10 @@ def test_without_a_certificate_nothing_is_accepted(changes: dict[str, Any], reas
     assert obstacle is not None
     assert (obstacle.type, obstacle.status.value, str(obstacle.reason)) == ("Accepted", "False", reason)
     assert says in obstacle.message
-    assert server_certificate(view(**changes), NOW) is None
+    condition = server_certificate(view(**changes), NOW)
+    assert condition is not None, "the metric of this condition is what the alert looks at"
+    assert (condition.type, condition.status.value, str(condition.reason)) == ("ServerCertificate", "False", reason)
+    assert condition.message == obstacle.message
     assert certificate_obstacle(view(**changes, found=found())) is None
 
 

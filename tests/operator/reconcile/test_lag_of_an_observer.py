@@ -22,7 +22,7 @@ from support.served_observer import served_observer
 from penstock_api.lag_result import LagState, SubscriptionLag
 from penstock_api.management import Owner
 from penstock_lag_rules.entry import time_of
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.http import Api, make_app
 from penstock_observer.ledger import Ledger, SealLimits
 from penstock_observer.live_lag import LiveLag
@@ -179,3 +179,32 @@ async def test_an_observer_that_is_gone(site: Site) -> None:
         site.seconds += 10
         states.append(await site.look())
     assert (states, site.fresh()) == (["OK"] * 8 + ["Unknown"], ("False", "ObserverUnreachable"))
+
+
+async def test_a_queue_has_lag_like_a_subscription(site: Site) -> None:
+    """Ten messages come in each poll, and nobody consumes."""
+    site.api.user_applies(GOOD["Queue"])
+    key = ("Queue", "shop", "invoices")
+    made = site.api.objects[key]
+    made["spec"]["lagThresholds"] = {"messages": 50}
+    site.reader.cache.put(made)
+    owner = Owner(cluster_id="c", namespace="shop", kind="Queue", name="invoices", uid=made["metadata"]["uid"])
+    queue = {"queue_name": "invoices", "exchange": "", "owner": owner, "unused_since_ms": START_MS}
+    for step in range(1, 10):
+        site.seconds += 10
+        count = {
+            "enqueued": 10 * step,
+            "depth": 10 * step,
+            "ready": 10 * step,
+            "oldest_available_ms": START_MS + 10_000,
+        }
+        poll = a_poll(START_MS + 1000 * site.seconds, a_subscription("invoices", **queue, **count))
+        site.rules.observe(poll)
+        site.view.answered(poll, tuple(site.rules.lags()))
+        await site.look()
+    status = site.api.objects[key]["status"]
+    assert (status["lag"]["state"], status["lag"]["messages"], status["lag"]["source"]) == ("Unconsumed", 90, "Live")
+    shown = {it["type"]: (it["status"], it["reason"]) for it in status["conditions"]}
+    assert shown["Lagging"] == ("True", "BacklogAboveThreshold")
+    assert shown["LagFresh"] == ("True", "Current")
+    assert "status" not in site.api.objects[BILLING] or site.shown("messages") is None

@@ -6,14 +6,19 @@ import asyncio
 import copy
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
 from support.api_server_in_memory import ApiServerInMemory
+from support.faulty_api_server import Fault, FaultyApiServer
 from support.resources import GOOD, NOW
 from support.virtual_time import run_in_virtual_time
 
 from penstock_api.resources import Lag, Subscription, parse
+from penstock_operator.cluster.api_server import ApiServer, KubeError
 from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans.conditions import ConditionStatus, StatusCondition
 from penstock_operator.plans.lag_freshness import LagVerdict
 from penstock_operator.reconcile.lag_writer import LagWriter
@@ -153,3 +158,143 @@ def test_a_reply_that_shows_a_new_spec_is_work() -> None:
     )
     run_in_virtual_time(site.writer.write_all())
     assert site.enqueued == [ResourceKey("Subscription", "shop", "billing")]
+
+
+def test_while_the_api_server_has_too_much_to_do_no_lag_is_written() -> None:
+    """What was not written is offered again by the next round."""
+    api = FaultyApiServer(retry_after_seconds=5, faults=[None, Fault(429, False)])
+    site = Site(api)
+    for name in ("a", "b", "c"):
+        site.writer.offer(site.subscription(name), verdict())
+    times: list[float] = []
+
+    async def write() -> None:
+        await site.writer.write_all()
+        times.append(asyncio.get_running_loop().time())
+
+    run_in_virtual_time(write())
+    assert [site.shown(name) for name in ("a", "b", "c")].count("OK") == 2
+    # 10 ms between writes: the second fails, the third comes after the pause.
+    assert [round(at, 3) for at in times] == [5.01]
+
+
+@dataclass(slots=True)
+class Answering(ApiServerInMemory):
+    """An API server that needs a time for each write, and counts those that are on the way."""
+
+    seconds: float = 0.005
+    on_the_way: list[str] = field(default_factory=list[str])
+    most: int = 0
+    order: list[str] = field(default_factory=list[str])
+    """Names of what was written."""
+
+    async def apply_status(self, resource: Manifest, status: Manifest, manager: str) -> Manifest:
+        name = str(dig(resource, "metadata", "name"))
+        assert name not in self.on_the_way, "two writes of one resource could arrive in the wrong order"
+        self.on_the_way.append(name)
+        self.order.append(name)
+        self.most = max(self.most, len(self.on_the_way))
+        await asyncio.sleep(self.seconds)
+        self.on_the_way.remove(name)
+        return await ApiServerInMemory.apply_status(self, resource, status, manager)
+
+
+def offered(count: int, *, seconds: float, states: bool) -> tuple[Answering, float]:
+    """The API server, and the time in which it has got so many new states or figures."""
+    api = Answering(seconds=seconds)
+    site = Site(api)
+    names = [f"s{number}" for number in range(count)]
+    for name in names:
+        site.subscription(name)
+    if not states:
+        for name in names:
+            site.writer.offer(site.now(name), verdict())
+        run_in_virtual_time(site.writer.write_all())
+        site.writer = LagWriter(api, site.cache, lambda: NOW, site.enqueued.append)
+        api.written = 0
+        api.order.clear()
+
+    async def write() -> float:
+        for name in names:
+            site.writer.offer(site.now(name), verdict(messages=99, seconds=10))
+        await site.writer.write_all()
+        return asyncio.get_running_loop().time()
+
+    took = run_in_virtual_time(write())
+    assert (api.written, len(set(api.order))) == (count, count)
+    return api, took
+
+
+@pytest.mark.parametrize(
+    ("seconds", "at_most", "on_the_way"),
+    [
+        pytest.param(0.005, 101, 1, id="an-API-server-that-answers-soon-needs-no-second-one"),
+        pytest.param(0.045, 101, 5, id="five-are-enough-for-45-ms"),
+        pytest.param(0.1, 128, 8, id="a-busy-one-gets-eight"),
+    ],
+)
+def test_ten_thousand_states_are_written_within_two_minutes(seconds: float, at_most: float, on_the_way: int) -> None:
+    api, took = offered(10_000, seconds=seconds, states=True)
+    assert 99 < took < at_most
+    assert api.most == on_the_way
+
+
+def test_a_slow_api_server_has_one_write_on_the_way() -> None:
+    api, took = offered(50, seconds=0.6, states=True)
+    assert (api.most, round(took)) == (1, 30)
+
+
+def test_figures_keep_to_twenty_a_second() -> None:
+    _, took = offered(1_000, seconds=0.005, states=False)
+    assert 49 < took < 51
+
+
+def test_what_is_offered_during_a_write_of_the_same_resource_is_written_after_it() -> None:
+    api = Answering(seconds=1)
+    site = Site(api)
+    found = site.subscription("billing")
+
+    async def write() -> None:
+        site.writer.offer(found, verdict("OK"))
+        writing = asyncio.create_task(site.writer.write_all())
+        await asyncio.sleep(0.5)
+        site.writer.offer(found, verdict("OK"))
+        site.writer.offer(found, verdict("Stalled"))
+        await writing
+
+    run_in_virtual_time(write())
+    assert (api.order, site.shown("billing")) == (["billing", "billing"], "Stalled")
+
+
+def test_after_a_refusal_one_write_is_on_the_way_again_and_nothing_begins_before_the_time_that_it_names() -> None:
+    api = Answering(seconds=0.1)
+    site = Site(api)
+    names = [f"s{number:03}" for number in range(200)]
+    for name in names:
+        site.writer.offer(site.subscription(name), verdict())
+    began: list[float] = []
+
+    async def refused(*_: object) -> Manifest:
+        raise KubeError(429, "too many", retry_after_seconds=7)
+
+    async def write() -> None:
+        now = asyncio.get_running_loop().time
+        writing = asyncio.create_task(site.writer.write_all())
+        while api.most < 8:
+            await asyncio.sleep(0.01)
+        site.writer.kube = cast(ApiServer, SimpleNamespace(apply_status=refused))
+        while site.writer.window.limit > 1:
+            await asyncio.sleep(0.001)
+        at, already = now(), len(api.order)
+        site.writer.kube, api.most = api, 0
+        await asyncio.sleep(6.9)
+        assert len(api.order) == already, "nothing has begun"
+        while len(api.order) == already:
+            await asyncio.sleep(0.001)
+        began.append(now() - at)
+        await asyncio.sleep(0.05)
+        assert len(api.on_the_way) == 1
+        await writing
+
+    run_in_virtual_time(write())
+    assert [round(seconds, 1) for seconds in began] == [7.0]

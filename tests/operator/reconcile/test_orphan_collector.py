@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+import pytest
 from support.api_server_in_memory import ApiServerInMemory
-from support.resources import broker, manifest_of
+from support.resources import broker, broker_state, manifest_of
 
 from penstock_api.management import Owner
+from penstock_api.state_documents import BrokerState
 from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.cluster.controller import Controller
@@ -32,11 +34,17 @@ class Session:
 
     reach: Reach = Reach.CONNECTED
     left: list[MarkedEntity] = field(default_factory=list[MarkedEntity])
+    state: BrokerState = field(default_factory=broker_state)
+    ended: list[str] = field(default_factory=list[str])
+    """Entities whose rights were ended."""
 
     async def marked_entities(self) -> Sequence[MarkedEntity]:
         return list(self.left)
 
     async def delete(self, entry: DeleteEntity) -> BrokerReply:
+        if entry.rights_only:
+            self.ended.append(entry.name)
+            return BrokerReply(status=204)
         self.left = [it for it in self.left if it.name != entry.name]
         return BrokerReply(status=204)
 
@@ -69,6 +77,33 @@ async def test_what_is_owed_goes_when_the_broker_is_back_and_all_else_waits() ->
     await collector.run()
     assert findings[BROKER].pending_removals == set(), "what the broker no longer has is forgotten"
     assert [(it["name"], it["reason"]) for it in findings[BROKER].orphans] == [("unseen", "NotYetDue")]
+
+
+@pytest.mark.parametrize(
+    ("understands", "expected"),
+    [
+        pytest.param(("subscription.consumers",), ["kept"], id="knows-rights"),
+        pytest.param(("subscription.owner",), [], id="of-an-earlier-release"),
+        pytest.param(None, [], id="says-nothing"),
+    ],
+)
+async def test_what_is_retained_loses_its_rights_when_its_resource_is_missing_for_long(
+    understands: tuple[str, ...] | None, expected: list[str]
+) -> None:
+    """Its broker was away when the resource was deleted."""
+    owner = left("kept", "u1").owner.model_copy(update={"deletion_policy": "Retain"})
+    session = Session(left=[MarkedEntity("kept", owner)], state=broker_state(understands=understands))
+    cache, now = Cache(), [0.0]
+    cache.put(manifest_of("Broker", broker().spec.model_dump(mode="json", by_alias=True, exclude_none=True), None, {}))
+    settings = OperatorSettings(broker_image="b", lag_image="l")
+    sessions = cast(BrokerSessions, Every(session))
+    collector = OrphanCollector(cache, sessions, settings, "c1", {}, lambda: now[0], lambda key: None)
+    await collector.run()
+    assert session.ended == []
+    now[0] = 600.0
+    await collector.run()
+    assert session.ended == expected
+    assert [it.name for it in session.left] == ["kept"]
 
 
 async def test_a_list_can_be_had_sooner() -> None:

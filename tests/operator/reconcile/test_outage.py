@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -85,7 +86,7 @@ def go_down(world: World) -> None:
 def come_back(world: World) -> None:
     world.broker.is_up = True
     show_pod(world, serves=True)
-    world.reconciler.brokers.findings[MAIN].answers()
+    world.reconciler.brokers.findings[MAIN].is_out = False
     world.controller.enqueue_with_dependents(MAIN)
 
 
@@ -227,3 +228,21 @@ async def test_a_broker_without_a_session_shows_after_the_grace_too() -> None:
         again.now += 10
         await reconcile_all(again)
     assert ready(again, billing) == UNREACHABLE
+
+
+async def test_a_broker_that_was_scaled_to_zero_has_the_grace_when_it_is_scaled_up() -> None:
+    world = await begun(1)
+    world.api.user_applies(resource("Broker", "main", replicas=0))
+    go_down(world)
+    await world.controller.list_all(world.api, ())
+    await pass_seconds(world, 3600)
+    (billing,) = world.controller.cache.all("Subscription")
+    assert reason(world, billing) == "BrokerStopped"
+    world.api.user_applies(resource("Broker", "main"))
+    await world.controller.list_all(world.api, ())
+    await pass_seconds(world, 60)
+    await reconcile_all(world)
+    assert not world.reconciler.brokers.findings[MAIN].is_out
+    assert world.sessions.contacts.of("shop/main").unasked_since == datetime(2026, 3, 1, 13, 0, 10, tzinfo=UTC)
+    await pass_seconds(world, 100)
+    assert world.reconciler.brokers.findings[MAIN].is_out

@@ -7,7 +7,9 @@ import copy
 from collections import Counter
 from dataclasses import dataclass, field
 
+import pytest
 from support.api_server_in_memory import ApiServerInMemory
+from support.faulty_api_server import Fault, FaultyApiServer
 from support.resources import GOOD, NOW
 from support.virtual_time import run_in_virtual_time
 
@@ -116,3 +118,26 @@ def test_one_that_is_refused_does_not_stop_the_others_and_a_newer_spec_is_work()
     run_in_virtual_time(site.paced.write_all())
     assert site.reasons() == {"BrokerUnreachable": 1}
     assert site.enqueued == [ResourceKey("Subscription", "shop", "edited")]
+
+
+@pytest.mark.parametrize(
+    ("fault", "seconds"),
+    [(Fault(429, False), 5), (Fault(500, False), 1), (Fault(0, True), 1), (Fault(409, False), 1)],
+    ids=str,
+)
+def test_an_api_server_that_has_too_much_to_do_is_left_alone_and_told_later(fault: Fault, seconds: float) -> None:
+    api = FaultyApiServer(retry_after_seconds=5)
+    site = Site(api)
+    for name in ("a", "b", "c"):
+        site.paced.offer(*site.subscription(name), AWAY)
+    api.faults = [None, fault]
+    times: list[float] = []
+
+    async def write() -> None:
+        await site.paced.write_all()
+        times.append(asyncio.get_running_loop().time())
+
+    run_in_virtual_time(write())
+    assert site.reasons() == {"BrokerUnreachable": 3}
+    # 10 ms between writes: the second fails, and after the pause both come.
+    assert [round(at, 3) for at in times] == [seconds + 0.02]

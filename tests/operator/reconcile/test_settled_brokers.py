@@ -48,7 +48,7 @@ def view_of(made: Broker) -> BrokerReportView:
 def is_due(
     made: SettledBrokers,
     seconds: float,
-    counts: tuple[int, int] = (2, 5),
+    counts: tuple[int, int, int] = (2, 5, 0),
     namespaces: frozenset[str] = frozenset({"a"}),
 ) -> bool:
     return made.is_due(MAIN, broker(COUNTED), counts, namespaces, NOW + timedelta(seconds=seconds))
@@ -67,8 +67,8 @@ def test_what_is_not_settled_is_due() -> None:
     assert is_due(SettledBrokers(), 1)
 
 
-@pytest.mark.parametrize("counts", [(3, 5), (2, 4)])
-def test_a_status_with_other_figures_makes_it_due(counts: tuple[int, int]) -> None:
+@pytest.mark.parametrize("counts", [(3, 5, 0), (2, 4, 0), (2, 5, 1)])
+def test_a_status_with_other_figures_makes_it_due(counts: tuple[int, int, int]) -> None:
     assert is_due(settled(), 1, counts)
 
 

@@ -24,3 +24,12 @@ def test_a_pause_is_not_made_up_for() -> None:
     pace.wait(0.0)
     assert pace.wait(1000.0) == 0.0
     assert round(pace.wait(1000.0), 3) == 0.05
+
+
+def test_after_a_rest_the_next_write_comes_and_not_all_that_were_missed() -> None:
+    pace = WritePace(20)
+    pace.wait(0.0)
+    pace.rest(0.0, 7.0)
+    pace.rest(0.0, 1.0)
+    assert pace.wait(2.0) == 5.0
+    assert round(pace.wait(7.0), 3) == 0.05

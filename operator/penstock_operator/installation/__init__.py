@@ -1,0 +1,1 @@
+"""What the hooks of the operator's chart ask: does the installation work, and may it be removed."""

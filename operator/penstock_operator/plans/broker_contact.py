@@ -1,0 +1,53 @@
+"""Since when a broker is away, as far as one operator knows: what its sessions, its status and its spec say of that.
+
+Two rules read it. The grace of a deletion counts from when this operator found that the broker can't be asked
+(`deletion`); an outage counts from when the broker went silent, which may have been before the operator started
+(`outage`). Pure. Source: docs/decisions/115-since-when-a-broker-is-away.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Self
+
+__all__ = ["BrokerContact"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerContact:
+    """What is known since the operator first looked at the Broker."""
+
+    unasked_since: datetime | None
+    """Since when this operator can't ask it: it is silent, or says what the operator does not understand."""
+    silent_since: datetime | None
+    """Since when it does not answer. Its status may tell of a time before the operator started."""
+    is_first_hand: bool = False
+    """Whether this operator has seen it answer, or scaled to zero; what its status says of the time before is over."""
+
+    @classmethod
+    def unknown(cls, now: datetime) -> Self:
+        """Nobody has tried to connect yet."""
+        return cls(unasked_since=now, silent_since=now)
+
+    def answered(self) -> Self:
+        """The broker answers."""
+        return replace(self, unasked_since=None, silent_since=None, is_first_hand=True)
+
+    def not_understood(self, now: datetime) -> Self:
+        """It answers what this operator does not understand."""
+        return replace(self, unasked_since=self.unasked_since or now, silent_since=None, is_first_hand=True)
+
+    def lost(self, now: datetime) -> Self:
+        """It does not answer, or there is no session in which it could."""
+        return replace(self, unasked_since=self.unasked_since or now, silent_since=self.silent_since or now)
+
+    def stopped(self) -> Self:
+        """It is scaled to zero: nobody expects an answer."""
+        return replace(self, unasked_since=None, silent_since=None, is_first_hand=True)
+
+    def reported(self, since: datetime) -> Self:
+        """Its status says that it is away since then."""
+        if self.is_first_hand or self.silent_since is None:
+            return self
+        return replace(self, silent_since=min(self.silent_since, since))
