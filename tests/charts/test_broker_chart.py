@@ -56,7 +56,8 @@ def test_who_may_connect_is_what_the_values_say_and_nothing_else_is_made(
 ) -> None:
     done = template(setting)
     assert done.returncode == 0, done.stderr
-    (broker,) = (it for it in yaml.safe_load_all(done.stdout) if it)
+    made = [it for it in yaml.safe_load_all(done.stdout) if it]
+    (broker,) = (it for it in made if "helm.sh/hook" not in it["metadata"].get("annotations", {}))
     assert (broker["kind"], broker["spec"]) == ("Broker", {"authentication": authentication})
 
 
@@ -64,3 +65,11 @@ def test_exchanges_for_a_broker_that_exists_need_no_authentication() -> None:
     done = template("broker.create=false", "exchanges.orders.type=Topic")
     assert done.returncode == 0, done.stderr
     assert [it["kind"] for it in yaml.safe_load_all(done.stdout) if it] == ["Exchange"]
+
+
+def test_a_queue_is_made_with_what_the_values_say_of_it() -> None:
+    done = template(USERS, "queues.invoices.limits.maxBytes=1Mi", "broker.create=false")
+    assert done.returncode == 0, done.stderr
+    (queue,) = (it for it in yaml.safe_load_all(done.stdout) if it)
+    assert (queue["kind"], queue["metadata"]["name"]) == ("Queue", "invoices")
+    assert queue["spec"] == {"brokerRef": {"name": "one"}, "limits": {"maxBytes": "1Mi"}}

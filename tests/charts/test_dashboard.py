@@ -15,7 +15,7 @@ from observer.samples import START_MS, a_poll, a_result, a_subscription
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock_api.lag_result import LagState
-from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.http import Api, make_app
 from penstock_observer.ledger import Ledger, SealLimits
 from penstock_observer.live_lag import LiveLag

@@ -7,3 +7,27 @@ app.kubernetes.io/part-of: {{ include "penstock-broker.name" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
+
+{{/* What no one may delete while the annotation is there: a policy of the chart penstock-operator refuses it. */}}
+{{- define "penstock-broker.protection" -}}
+{{- if .Values.deleteProtection -}}penstock.dev/delete-protection: "true"{{- end -}}
+{{- end -}}
+
+{{/* How `helm test` connects, as JSON: user, Secret, scheme; {} if nobody has said who may. */}}
+{{- define "penstock-broker.testLogin" -}}
+{{- $spec := default dict .Values.broker.spec -}}
+{{- $who := default dict $spec.authentication -}}
+{{- $listeners := default dict $spec.listeners -}}
+{{- $tls := ne (toString $listeners.amqps) "false" -}}
+{{- $scheme := ternary "amqps" (ternary "amqp" "" (eq (toString $listeners.amqp) "true")) $tls -}}
+{{- $secret := default dict $who.usersSecretRef -}}
+{{- if and .Values.broker.create $scheme -}}
+{{- if and .Values.test.user $secret.name -}}
+{{- dict "scheme" $scheme "user" .Values.test.user "secret" $secret.name | toJson -}}
+{{- else if $who.anonymous -}}
+{{- dict "scheme" $scheme | toJson -}}
+{{- else -}}{}
+{{- end -}}
+{{- else -}}{}
+{{- end -}}
+{{- end -}}

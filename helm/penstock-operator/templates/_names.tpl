@@ -48,13 +48,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 ) (deepCopy .Values.lag) | toJson -}}
 {{- end -}}
 
-{{/* The full name of an image: (list . .Values.image) */}}
+{{/* The full name of an image: (list . .Values.image "operator"). Without a repository it is in the registry of all images. */}}
 {{- define "penstock-operator.image" -}}
 {{- $top := index . 0 -}}{{- $image := index . 1 -}}
+{{- $repository := default (printf "%s/penstock-%s" $top.Values.global.imageRegistry (index . 2)) $image.repository -}}
 {{- if $image.digest -}}
-{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- printf "%s@%s" $repository $image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" $image.repository (default $top.Chart.AppVersion $image.tag) -}}
+{{- printf "%s:%s" $repository (default (default $top.Chart.AppVersion $top.Values.global.imageTag) $image.tag) -}}
 {{- end -}}
 {{- end -}}
 

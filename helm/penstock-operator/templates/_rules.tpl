@@ -7,10 +7,10 @@ before the resources with our finalizer do, and the operator could no longer rem
   resources: [brokers]
   verbs: [get, list, watch]
 - apiGroups: [penstock.dev] # patch: finalizers
-  resources: [exchanges, subscriptions]
+  resources: [exchanges, subscriptions, queues]
   verbs: [get, list, watch, patch]
 - apiGroups: [penstock.dev]
-  resources: [brokers/status, exchanges/status, subscriptions/status]
+  resources: [brokers/status, exchanges/status, subscriptions/status, queues/status]
   verbs: [patch]
 - apiGroups: [penstock.dev] # owner references that block deletion
   resources: [brokers/finalizers, exchanges/finalizers]

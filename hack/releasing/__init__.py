@@ -1,0 +1,1 @@
+"""What hack/release and hack/charts are made of."""

@@ -1,0 +1,40 @@
+{{/*
+The pod of a hook, which runs `penstock` from the operator's image with the operator's roles:
+(dict "top" . "name" NAME "arguments" LIST)
+*/}}
+{{- define "penstock-operator.hookPod" -}}
+{{- $top := .top -}}
+restartPolicy: Never
+serviceAccountName: {{ include "penstock-operator.serviceAccount" $top }}
+automountServiceAccountToken: true
+enableServiceLinks: false
+{{- with $top.Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  seccompProfile:
+    type: RuntimeDefault
+containers:
+  - name: {{ .name }}
+    image: {{ include "penstock-operator.image" (list $top $top.Values.image "operator") }}
+    imagePullPolicy: {{ $top.Values.image.pullPolicy }}
+    args: {{- toYaml .arguments | nindent 6 }}
+    resources:
+      requests:
+        cpu: 50m
+        memory: 128Mi
+      limits:
+        memory: 512Mi
+    securityContext:
+      allowPrivilegeEscalation: false
+      capabilities:
+        drop: [ALL]
+      readOnlyRootFilesystem: true
+{{- with $top.Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $top.Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
