@@ -31,6 +31,8 @@ class ApiServerInMemory:
     objects: dict[Name, Any] = field(default_factory=dict[Name, Any])
     events: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
     """What a watch of Penstock's kinds would tell, in order."""
+    changes: list[tuple[int, str, Any]] | None = None
+    """What watches of all kinds would tell, in order, each with its resource version; None: nobody asks."""
     documents: dict[str, Any] = field(default_factory=dict[str, Any])
     """What is served beside objects, by path."""
     served: set[str] = field(default_factory=set[str])
@@ -113,15 +115,30 @@ class ApiServerInMemory:
         return self._touch(there)
 
     async def create(self, manifest: Manifest) -> Manifest:
-        self.writes[cast(Any, manifest)["involvedObject"]["kind"]] += 1
         self.requests += 1
+        if manifest["kind"] == "Lease":
+            if _name(manifest) in self.objects:
+                raise Conflict(409, "it exists")
+            return self._put(_copied(manifest))
+        self.writes[cast(Any, manifest)["involvedObject"]["kind"]] += 1
         self.announced.append(manifest)
         return manifest
+
+    async def replace(self, manifest: Manifest) -> Manifest:
+        self.requests += 1
+        there, made = self.objects.get(_name(manifest)), _copied(manifest)
+        if there is None:
+            raise KubeError(404, "it is gone")
+        if there["metadata"]["resourceVersion"] != made["metadata"]["resourceVersion"]:
+            raise Conflict(409, "it was changed meanwhile")
+        return self._put(made)
 
     async def delete(self, manifest: Manifest, *, orphan: bool = False) -> None:
         self.requests += 1
         self.deleted.append(_name(manifest))
-        self.objects.pop(_name(manifest), None)
+        gone = self.objects.pop(_name(manifest), None)
+        if gone is not None:
+            self._tell("DELETED", gone)
 
     async def document(self, path: str) -> Manifest | None:
         self.requests += 1
@@ -130,6 +147,11 @@ class ApiServerInMemory:
     async def serves(self, kind: ApiResource) -> bool:
         self.requests += 1
         return kind.kind in self.served
+
+    @property
+    def version(self) -> int:
+        """The resource version of the newest change."""
+        return self._version
 
     # -- what people do ---------------------------------------------------------------------------------------------
 
@@ -182,11 +204,20 @@ class ApiServerInMemory:
         made["metadata"]["resourceVersion"] = str(self._version)
         if made["apiVersion"].startswith("penstock.dev/"):
             self.events.append(("MODIFIED", _copied(made)))
+        self._tell("MODIFIED", made)
         return cast(Manifest, _copied(made))
 
     def _remove(self, made: Any) -> None:
         del self.objects[_name(made)]
         self.events.append(("DELETED", _copied(made)))
+        self._tell("DELETED", made)
+
+    def _tell(self, kind: str, made: Any) -> None:
+        if self.changes is not None:
+            self._version += kind == "DELETED"
+            told = _copied(made)
+            told["metadata"]["resourceVersion"] = str(self._version)
+            self.changes.append((self._version, kind, told))
 
 
 def _copied(manifest: Any) -> Any:

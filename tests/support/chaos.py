@@ -132,7 +132,7 @@ def secrets_lost(installation: Installation, team: Team) -> None:
         for name in ("main-amqp", "main-management"):
             before = team.field("secret", name, "metadata", "uid")
             team.kube.kubectl("delete", "secret", name)
-            wait_for(f"another {name}", lambda name=name, before=before: _is_another(team, name, before), MINUTE)  # type: ignore[misc]
+            wait_for(f"another {name}", lambda name=name, before=before: _is_another(team, name, before), 3 * MINUTE)  # type: ignore[misc]
         load.flows()
         converges(team, seconds=3 * MINUTE)  # kubelet brings a new Secret to the pod within a minute or two
         assert load.reconnects == 0, load.last_problem

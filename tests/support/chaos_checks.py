@@ -69,14 +69,16 @@ def declared(team: Team) -> set[str]:
         return set()
 
 
-def unsettled(team: Team, wanted: Collection[str]) -> list[str]:
+def unsettled(team: Team, wanted: Collection[str], may_stay: Collection[str] = ()) -> list[str]:
     """What is not yet as declared. Exactly these Subscriptions must exist, be Ready at their newest generation, and be
-    on the broker.
+    on the broker, where those of `may_stay` may be, too.
     """
     listed = cast("list[Any]", pick(team.kube.get("subscriptions,exchanges,brokers"), "items") or [])
     found = [_problem(item) for item in listed]
     there = {str(pick(item, "metadata", "name")) for item in listed if item["kind"] == "Subscription"}
-    odd = there.symmetric_difference(wanted) or declared(team).symmetric_difference(wanted)
+    odd = there.symmetric_difference(wanted) or declared(team).symmetric_difference(wanted).difference(
+        set(may_stay).difference(wanted)
+    )
     return [each for each in found if each] + sorted(f"{name} is here or there alone" for name in odd)
 
 
@@ -91,13 +93,17 @@ def _problem(item: Any) -> str:
     return "" if ready["status"] == "True" else f"{title}: {ready['reason']}: {ready['message']}"
 
 
-def converges(team: Team, wanted: Collection[str] = (), *, seconds: float = MINUTE) -> None:
-    """Wait until everything is as the resources declare. Raises `AssertionError` with what is not."""
+def converges(
+    team: Team, wanted: Collection[str] = (), *, seconds: float = MINUTE, may_stay: Collection[str] = ()
+) -> None:
+    """Wait until everything is as the resources declare. Raises `AssertionError` with what is not. `may_stay`:
+    Subscriptions that were deleted and may still be on the broker.
+    """
     every = {*SUBSCRIPTIONS, *wanted}
     try:
-        wait_for("all to be as it is declared", lambda: not unsettled(team, every), seconds)
+        wait_for("all to be as it is declared", lambda: not unsettled(team, every, may_stay), seconds)
     except TimeoutError as error:
-        raise AssertionError(f"after {seconds:.0f} s: {unsettled(team, every)[:5]}") from error
+        raise AssertionError(f"after {seconds:.0f} s: {unsettled(team, every, may_stay)[:5]}") from error
 
 
 def told(team: Team) -> dict[str, int]:

@@ -1,5 +1,9 @@
-"""An operator on the cluster, installed by the chart for a test, in namespaces that enforce Pod Security level
+"""An operator on the cluster, installed by the chart for a test, and namespaces that enforce Pod Security level
 restricted.
+
+It is installed as `helm install` without values does: it watches the whole cluster, its children too, and lists every
+two minutes, so that what a test sees within a minute came by a watch. With `namespaced=True` it watches the test's
+namespaces alone, as with `watchNamespaces`, and lists every 20 seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import yaml
 from e2e.kube import ROOT, Kube, own_cluster_environment, pick, wait_for
 from support.cluster_images import images
 
-from penstock_amqp.client.client import Address
+from penstock_amqp.client.address import Address
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.sasl.client import Login
 
@@ -33,7 +37,7 @@ metadata:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """One namespace that the operator watches."""
+    """One namespace for a test."""
 
     kube: Kube
 
@@ -48,7 +52,15 @@ class Team:
     def wait_ready(self, *names: str, seconds: float = 3 * MINUTE) -> None:
         """Wait until these objects, as kind/name, are Ready; without any: all of whole.yaml."""
         every = names or ("broker/main", "exchange/orders", *(f"subscription/{it}" for it in SUBSCRIPTIONS))
-        wait_for(f"{', '.join(every)} to be Ready", lambda: all(self.is_ready(*it.split("/")) for it in every), seconds)
+        try:
+            wait_for("all to be Ready", lambda: all(self.is_ready(*it.split("/")) for it in every), seconds)
+        except TimeoutError as error:
+            names_by_kind = [it.split("/") for it in every]
+            why = (
+                f"{kind}/{name}: {self.reason(kind, name, 'Ready')}: {self.message(kind, name, 'Ready')}"
+                for kind, name in names_by_kind
+            )
+            raise TimeoutError("\n".join((str(error), *why))) from None
 
     def is_ready(self, kind: str, name: str) -> bool:
         """Whether the object is Ready."""
@@ -112,6 +124,8 @@ class Installation:
     release: str
     tag: str
     """Of the images of broker and operator."""
+    namespaced: bool = False
+    """It watches the namespaces of the teams alone, and not the whole cluster."""
     _free: list[str] = field(default_factory=list[str])
 
     @contextmanager
@@ -131,19 +145,22 @@ class Installation:
             "brokerImage.tag": self.tag,
             "lagImage.tag": self.tag,
             "crds.enabled": "false",
-            "resyncSeconds": "20",
-            "watchNamespaces": "{" + ",".join(self.watched) + "}",
+            "uninstallGuard.enabled": "false",
+            **(self._narrow() if self.namespaced else {}),
             **values,
         }
         settings = [f"--set={name}={value}" for name, value in chosen.items()]
         self.home.helm(
             "upgrade", "--install", self.release, str(ROOT / "helm/penstock-operator"), "--namespace",
-            self.home.namespace, *settings, "--wait", "--timeout", "120s",
+            self.home.namespace, *settings, "--wait", "--timeout", "300s",
         )  # fmt: skip
 
+    def _narrow(self) -> dict[str, str]:
+        return {"watchNamespaces": "{" + ",".join(self.teams) + "}", "resyncSeconds": "20"}
+
     @property
-    def watched(self) -> list[str]:
-        """The namespaces that the operator watches."""
+    def teams(self) -> list[str]:
+        """The namespaces of the teams."""
         return [f"{self.home.namespace}-{number}" for number in range(NAMESPACES)]
 
     def scale_operator(self, replicas: int) -> None:
@@ -153,27 +170,27 @@ class Installation:
         wait_for(
             f"{replicas} operators",
             lambda: len(cast("list[object]", pick(self.home.get("pods"), "items") or [])) == replicas,
-            MINUTE,
+            5 * MINUTE,
         )
-        self.home.kubectl("rollout", "status", deployment, "--timeout=60s")
+        self.home.kubectl("rollout", "status", deployment, "--timeout=300s")
 
     def log(self) -> str:
         """The operator's log."""
         return self.home.kubectl("logs", f"deployment/{self.release}-penstock-operator", "--tail=-1")
 
 
-NAMESPACES = 12
+NAMESPACES = 30
 
 
 @contextmanager
-def open_installation() -> Generator[Installation]:
+def open_installation(*, namespaced: bool = False) -> Generator[Installation]:
     """Install the CRDs and an operator; in the end everything but the CRDs is removed."""
     environment = own_cluster_environment()
     mark = f"penstock-t-{secrets.token_hex(3)}"
     tag = images().tag
-    installation = Installation(Kube(mark, environment), f"op-{mark[-6:]}", tag)
-    installation._free = installation.watched[::-1]  # pyright: ignore[reportPrivateUsage]  # it is this module's own
-    every = [mark, *installation.watched]
+    installation = Installation(Kube(mark, environment), f"op-{mark[-6:]}", tag, namespaced)
+    installation._free = installation.teams[::-1]  # pyright: ignore[reportPrivateUsage]  # it is this module's own
+    every = [mark, *installation.teams]
     installation.home.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
     installation.home.kubectl("apply", "-f", "-", stdin="---".join(NAMESPACE.format(name=name) for name in every))
     try:
@@ -182,7 +199,7 @@ def open_installation() -> Generator[Installation]:
     finally:
         # The operator last: the finalizers of the others are its own.
         installation.home.kubectl(
-            "delete", "namespace", *installation.watched, "--ignore-not-found", "--wait", "--timeout=120s"
+            "delete", "namespace", *installation.teams, "--ignore-not-found", "--wait", "--timeout=600s"
         )
         installation.home.helm("uninstall", installation.release, "--namespace", mark, "--wait")
         installation.home.kubectl("delete", "namespace", mark, "--wait", "--timeout=120s")

@@ -23,12 +23,17 @@ from penstock_cli.main import penstock
 __all__ = ["Cluster", "Kubectl", "columns", "faults", "parsed", "penstock_fault", "words"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+OWN: Final = "NAME"
+"""An object that the reader has made."""
 BUILTIN: Final = frozenset(
     {"pod", "pods", "deploy", "secret", "svc", "cronjob", "job", "scheduledsparkapplication"}
 ) | {
     "sparkapplication",
     "certificate",
     "certificaterequest",
+    "challenge",
+    "order",
+    "lease",
     "cm",
     "events",
     "messaging",
@@ -150,7 +155,7 @@ def _crd(plural: str) -> dict[str, Any]:
 
 def _plural(word: str) -> str | None:
     """The plural of one of our kinds, by any of its names."""
-    for plural in ("brokers", "exchanges", "subscriptions"):
+    for plural in ("brokers", "exchanges", "subscriptions", "queues"):
         names = _crd(plural)["spec"]["names"]
         if word.removesuffix(".penstock.dev") in (plural, names["singular"], *names["shortNames"]):
             return plural
@@ -163,17 +168,28 @@ def _of_resources(call: Kubectl, cluster: Cluster) -> Iterator[str]:
         if not (ROOT / file).exists():
             yield f"there is no file {file!r}"
     elif call.verb in ("get", "describe", "wait", "annotate", "delete", "patch", "scale", "port-forward"):
+        if call.names[0] == "crd":
+            yield from (f"there is no CRD {name!r}" for name in call.names[1:] if not _names_crd(name))
+            return
         for kind in call.names[0].partition("/")[0].split(","):
             if kind not in BUILTIN and _plural(kind) is None:
                 yield f"there is no resource {kind!r}"
-        if call.names[:1] == ("secret",) and call.names[1] not in cluster.secret_keys:
+        if call.names[:1] == ("secret",) and call.names[1] not in (OWN, *cluster.secret_keys):
             yield f"there is no Secret {call.names[1]!r}"
         if call.verb == "port-forward":
             service, port = call.names[0].partition("/")[2], int(call.names[1].rpartition(":")[2])
             if port not in cluster.services.get(service, frozenset()):
                 yield f"Service {service!r} has no port {port}"
-    elif call.verb not in ("logs", "exec", "top", "auth", "create", "apply", "drain", "taint"):
+    elif call.verb not in ("logs", "exec", "top", "auth", "create", "apply", "drain", "rollout", "taint"):
         yield f"there is no verb {call.verb!r}"
+
+
+def _names_crd(name: str) -> bool:
+    """Whether it is the name of a CRD of ours, or an annotation of ours, as `kubectl annotate` has it."""
+    plural, dot, group = name.partition(".")
+    return name == "penstock.dev/delete-protection-" or (
+        dot + group == ".penstock.dev" and (ROOT / "crds" / f"{plural}.yaml").is_file()
+    )
 
 
 def _of_options(call: Kubectl, cluster: Cluster) -> Iterator[str]:
@@ -193,7 +209,7 @@ def _of_options(call: Kubectl, cluster: Cluster) -> Iterator[str]:
 def _of_path(call: Kubectl, path: str, cluster: Cluster) -> Iterator[str]:
     """What a JSON path names: a key of one of our Secrets, or a field of one of our kinds."""
     plural = _plural(call.names[0])
-    if call.names[0] == "secret":
+    if call.names[0] == "secret" and call.names[1] != OWN:
         key = path.removeprefix("{.data.").removesuffix("}").replace("\\.", ".")
         if key not in cluster.secret_keys.get(call.names[1], frozenset()):
             yield f"Secret {call.names[1]!r} has no key {key!r}"

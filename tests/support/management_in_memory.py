@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from penstock_api.management import EntityType, ExchangeDeclaration, Owner, SubscriptionDeclaration
+from support.resources import broker_state
+
+from penstock_api.management import EntityType, ExchangeDeclaration, Owner, QueueDeclaration, SubscriptionDeclaration
 from penstock_api.state_documents import BrokerState
 from penstock_core import identity
-from penstock_operator.brokers.management import ManagementAccess, Unreachable
+from penstock_operator.brokers.contacts import BrokerContacts
+from penstock_operator.brokers.management import EntityChanges, EntityVersion, ManagementAccess, Unreachable
 from penstock_operator.brokers.sessions import SessionChange
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
 from penstock_operator.plans.orphans import MarkedEntity
 
-__all__ = ["BrokerInMemory", "SessionInMemory", "SessionsInMemory"]
+__all__ = ["BrokerInMemory", "ManagementInMemory", "SessionInMemory", "SessionsInMemory"]
 
 
 @dataclass(slots=True)
@@ -24,14 +28,14 @@ class BrokerInMemory:
 
     exchanges: dict[str, ExchangeDeclaration] = field(default_factory=dict[str, ExchangeDeclaration])
     subscriptions: dict[str, SubscriptionDeclaration] = field(default_factory=dict[str, SubscriptionDeclaration])
+    queues: dict[str, QueueDeclaration] = field(default_factory=dict[str, QueueDeclaration])
     is_up: bool = True
-    down_since: datetime = datetime(2026, 1, 1, tzinfo=UTC)
-    """While it is not up: since when."""
 
     def wipe(self) -> None:
         """The broker loses its volume."""
         self.exchanges.clear()
         self.subscriptions.clear()
+        self.queues.clear()
 
     def create(self, entry: DeclareEntity) -> BrokerReply:
         body = entry.body
@@ -39,6 +43,8 @@ class BrokerInMemory:
             assert entry.name is not None
             self.exchanges[entry.name] = body
             return BrokerReply(status=200, body={"outcome": "Updated"})
+        if isinstance(body, QueueDeclaration):
+            return self._create_queue(entry.name or "", body)
         if body.exchange not in self.exchanges:
             return BrokerReply(status=404, reason="ExchangeNotFound", description="There is no such exchange.")
         scope = identity.GLOBAL if body.client_id is None else identity.Scope(body.client_id)
@@ -50,12 +56,22 @@ class BrokerInMemory:
         state: Manifest = {"exchange": body.exchange, "expiryPolicy": "Never", "sharing": "Shared", "bindingKeys": []}
         return BrokerReply(status=200, body={"outcome": "Updated", **state})
 
+    def _create_queue(self, name: str, body: QueueDeclaration) -> BrokerReply:
+        there = self.queues.get(name)
+        if there is not None and _resource(there) != _resource(body):
+            return BrokerReply(status=409, reason="DuplicateSubscription", description="Another one has it.")
+        self.queues[name] = body
+        return BrokerReply(status=200, body={"outcome": "Updated", "name": name})
+
     def delete(self, entry: DeleteEntity) -> BrokerReply:
-        if entry.entity is EntityType.SUBSCRIPTION:
-            there = self.subscriptions.get(entry.name)
+        if entry.rights_only:
+            return self._end_rights(entry)
+        if entry.entity is not EntityType.EXCHANGE:
+            held = self.subscriptions if entry.entity is EntityType.SUBSCRIPTION else self.queues
+            there = held.get(entry.name)
             if there is not None and there.owner is not None and there.owner.uid != entry.owner_uid:
                 return BrokerReply(status=409, reason="Managed")
-            self.subscriptions.pop(entry.name, None)
+            held.pop(entry.name, None)
             return BrokerReply(status=204)
         bound = any(it.exchange == entry.name for it in self.subscriptions.values())
         if entry.if_unused and bound:
@@ -63,8 +79,18 @@ class BrokerInMemory:
         self.exchanges.pop(entry.name, None)
         return BrokerReply(status=204)
 
+    def _end_rights(self, entry: DeleteEntity) -> BrokerReply:
+        if entry.entity is EntityType.EXCHANGE and entry.name in self.exchanges:
+            self.exchanges[entry.name] = self.exchanges[entry.name].model_copy(update={"publishers": ()})
+        elif entry.name in self.subscriptions:
+            there = self.subscriptions[entry.name]
+            if there.owner is not None and there.owner.uid != entry.owner_uid:
+                return BrokerReply(status=409, reason="Managed")
+            self.subscriptions[entry.name] = there.model_copy(update={"consumers": ()})
+        return BrokerReply(status=204)
 
-def _resource(declared: SubscriptionDeclaration) -> tuple[str, str]:
+
+def _resource(declared: SubscriptionDeclaration | QueueDeclaration) -> tuple[str, str]:
     assert declared.owner is not None, "everything here is declared by a resource"
     return declared.owner.namespace, declared.owner.name
 
@@ -94,11 +120,13 @@ class SessionInMemory:
 
     async def marked_entities(self) -> Sequence[MarkedEntity]:
         self._check()
-        declared: dict[str, ExchangeDeclaration | SubscriptionDeclaration] = {
-            **self.broker.exchanges,
-            **self.broker.subscriptions,
-        }
-        return [MarkedEntity(name, it.owner) for name, it in declared.items() if it.owner is not None]
+        broker = self.broker
+        declared: tuple[tuple[str, ExchangeDeclaration | SubscriptionDeclaration | QueueDeclaration], ...] = (
+            *broker.exchanges.items(),
+            *broker.subscriptions.items(),
+            *broker.queues.items(),
+        )
+        return [MarkedEntity(name, it.owner) for name, it in declared if it.owner is not None]
 
     def try_soon(self) -> None:
         self.hurried += 1
@@ -117,11 +145,17 @@ class SessionsInMemory:
     connects: bool = True
     """Whether a new session has connected at once; else it is still trying."""
 
-    def get(self, broker: str) -> SessionInMemory | None:
-        return self.open.get(broker)
+    clock: Callable[[], datetime] = lambda: datetime(2026, 1, 1, tzinfo=UTC)
+    contacts: BrokerContacts = field(init=False)
 
-    def unreachable_since(self, broker: str) -> datetime | None:
-        return None if broker in self.open and self.broker.is_up else self.broker.down_since
+    def __post_init__(self) -> None:
+        self.contacts = BrokerContacts(self.clock)
+
+    def get(self, broker: str) -> SessionInMemory | None:
+        session = self.open.get(broker)
+        if session is not None:
+            (self.contacts.answered if session.reach is Reach.CONNECTED else self.contacts.lost)(broker)
+        return session
 
     async def ensure(
         self,
@@ -137,7 +171,50 @@ class SessionsInMemory:
         return self.open[broker]
 
     async def drop(self, broker: str) -> None:
-        self.open.pop(broker, None)
+        if self.open.pop(broker, None) is not None:
+            self.contacts.lost(broker)
 
     async def forget(self, broker: str) -> None:
         await self.drop(broker)
+
+
+@dataclass(slots=True)
+class ManagementInMemory:
+    """A connection to the broker's management, for sessions as the operator has them."""
+
+    broker: BrokerInMemory
+    deleted: list[str] = field(default_factory=list[str])
+    """Of all connections that share it: what was deleted on the broker."""
+
+    async def state(self) -> BrokerState:
+        self._check()
+        return broker_state()
+
+    async def declare(self, entries: Sequence[DeclareEntity]) -> Sequence[BrokerReply]:
+        self._check()
+        return [self.broker.create(entry) for entry in entries]
+
+    async def delete(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
+        self._check()
+        self.deleted += [entry.name for entry in entries]
+        return [self.broker.delete(entry) for entry in entries]
+
+    async def changes(self, since: int | None) -> EntityChanges:
+        self._check()
+        declared: list[tuple[EntityType, Mapping[str, ExchangeDeclaration | SubscriptionDeclaration]]] = [
+            (EntityType.EXCHANGE, self.broker.exchanges),
+            (EntityType.SUBSCRIPTION, self.broker.subscriptions),
+        ]
+        there = [EntityVersion(kind, name, it.owner, None) for kind, all_ in declared for name, it in all_.items()]
+        return EntityChanges(None, True, there)
+
+    async def bound_subscriptions(self) -> Mapping[str, int]:
+        self._check()
+        return Counter(it.exchange for it in self.broker.subscriptions.values())
+
+    async def close(self) -> None:
+        return
+
+    def _check(self) -> None:
+        if not self.broker.is_up:
+            raise Unreachable("it is down")

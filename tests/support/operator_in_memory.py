@@ -49,7 +49,7 @@ class World:
     def __post_init__(self) -> None:
         cache = Cache()
         self.controller = Controller(cache, Metrics(), lambda: self.now, WorkQueue[ResourceKey]())
-        self.sessions = SessionsInMemory(self.broker)
+        self.sessions = SessionsInMemory(self.broker, clock=self.clock)
         sessions = cast(BrokerSessions, self.sessions)
         broker_reconciler = BrokerReconciler(
             self.api,
@@ -66,6 +66,7 @@ class World:
             self.api, cache, sessions, SETTINGS, "c1", broker_reconciler, self.clock, self.controller.enqueue
         )
         self.reconciler.paced.pace = WritePace(1e9)
+        self.reconciler.bindings.pace = WritePace(1e9)
         self.collector = OrphanCollector(
             cache,
             sessions,
@@ -95,6 +96,7 @@ class World:
             if not await self.controller.reconcile_next(self.reconciler.reconcile):
                 break
         await self.reconciler.paced.write_all()
+        await self.reconciler.bindings.write_all()
 
     def know_scopes(self) -> None:
         """The observer of the Broker has shown that it knows tokens of single subscriptions."""

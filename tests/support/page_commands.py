@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-__all__ = ["Shown", "functions", "shape", "shape_of_lines", "shown"]
+__all__ = ["Shown", "functions", "inline", "shape", "shape_of_lines", "shown"]
 
 _CONSOLE: Final = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _SHELL: Final = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_BLOCK: Final = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_INLINE: Final = re.compile(r"`((?:(?:\.venv/bin/)?penstock|curl|hack/\w+) [^`]*?(?<!\S)--?\w[^`]*)`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,12 @@ def shown(page: Path) -> list[Shown]:
     """Every command of a page, in its order."""
     text = page.read_text(encoding="utf-8")
     return [each for block in _CONSOLE.findall(text) for each in _of_block(page.name, block.splitlines())]
+
+
+def inline(page: Path) -> list[Shown]:
+    """The commands with an option that stand in the page's running text."""
+    text = _BLOCK.sub("", page.read_text(encoding="utf-8"))
+    return [Shown(page.name, " ".join(each.split()), ()) for each in _INLINE.findall(text)]
 
 
 def functions(page: Path) -> str:

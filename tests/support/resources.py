@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from penstock_api.resources import Broker, Exchange, Subscription, parse
+from penstock_api.resources import Broker, Exchange, Queue, Subscription, parse
 from penstock_api.state_documents import BrokerState
 
 TABLE = Path(__file__).parent.parent / "api" / "bad_manifests.yaml"
@@ -34,6 +34,12 @@ GOOD: dict[str, dict[str, Any]] = {
         "kind": "Subscription",
         "metadata": {"name": "billing", "namespace": "shop"},
         "spec": {"brokerRef": {"name": "main"}, "exchangeRef": {"name": "orders"}},
+    },
+    "Queue": {
+        "apiVersion": "penstock.dev/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": "invoices", "namespace": "shop"},
+        "spec": {"brokerRef": {"name": "main"}},
     },
 }
 
@@ -104,4 +110,11 @@ def subscription(
     """A Subscription with these fields of its spec."""
     made = parse(manifest_of("Subscription", spec, status, metadata or {}))
     assert isinstance(made, Subscription)
+    return made
+
+
+def queue(status: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None, **spec: Any) -> Queue:
+    """A Queue with these fields of its spec."""
+    made = parse(manifest_of("Queue", spec, status, metadata or {}))
+    assert isinstance(made, Queue)
     return made

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock_amqp.client.client import Address
+from penstock_amqp.client.address import Address
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.sasl.frames import Init
 from penstock_amqp.types.values import Symbol

@@ -23,7 +23,7 @@ from proton import SSLDomain, Timeout
 from proton.utils import BlockingReceiver, LinkDetached
 from support.certificates import Authority
 from support.cluster_images import images
-from support.installed_operator import MINUTE, Installation, Team, open_installation, whole
+from support.installed_operator import MINUTE, Installation, Team, whole
 from support.proton_client import Subscribed, connected, publish, take
 
 from penstock_api.management import EntityType
@@ -56,12 +56,6 @@ def parcels() -> list[dict[str, Any]]:
         "delivery": {"deadLetter": "dead"},
     }
     return [broker, exchange, subscription]
-
-
-@pytest.fixture(scope="module")
-def installation() -> Iterator[Installation]:
-    with open_installation() as made:
-        yield made
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-"""The operator on a real cluster, installed by its chart: everything starts, is repaired and is deleted within a
-minute.
+"""The operator on a real cluster, installed by its chart for the whole cluster: everything starts, is repaired and is
+deleted within a minute.
 """
 
 from __future__ import annotations
@@ -13,17 +13,14 @@ import pytest
 import yaml
 from e2e.kube import ROOT, pick, wait_for
 from e2e.story import StoryError
-from support.installed_operator import MINUTE, SUBSCRIPTIONS, Installation, Team, open_installation, whole
+from support.installed_operator import MINUTE, SUBSCRIPTIONS, Installation, Team, whole
 
 from penstock_api.management import EntityType
 
 pytestmark = pytest.mark.cluster
 
-
-@pytest.fixture(scope="module")
-def installation() -> Iterator[Installation]:
-    with open_installation() as made:
-        yield made
+AT_ONCE = 20
+"""Seconds. A watch tells the operator of a child that was changed; its lists come every two minutes."""
 
 
 @pytest.fixture
@@ -59,7 +56,10 @@ def test_everything_becomes_ready_in_whatever_order_it_comes(installation: Insta
     assert team.field("statefulset", "main", "spec", "podManagementPolicy") == "Parallel"
     assert team.field("pod", "main-0", "spec", "automountServiceAccountToken") is False
     assert team.reason("broker", "main", "LagAnalysisScheduled")[1] == "Suspended"
-    assert "orbidden" not in installation.log()
+    # Tests before this one share the operator, and namespaces that end refuse what is made in them.
+    here = (team.kube.namespace, "at the cluster scope")
+    refused = [line for line in installation.log().splitlines() if "orbidden" in line]
+    assert [line for line in refused if any(place in line for place in here)] == []
     # Neither defaults nor the operator make a difference that a GitOps tool would fight for ever.
     again = yaml.safe_dump_all(whole())
     for how in (["--server-side", "--field-manager=gitops"], ["--server-side=false"]):
@@ -102,13 +102,18 @@ def test_drift_of_children_and_of_topology_is_healed(team: Team) -> None:
     team.kube.kubectl("delete", "service", "orders-x", "main-amqp")
     patch = json.dumps({"spec": {"publishNotReadyAddresses": False}})
     team.kube.kubectl("patch", "service", "main-management", "--type=merge", "--patch", patch)
-    wait_for("the Services to be back", lambda: team.field("service", "main-amqp", "metadata", "name"), MINUTE)
-    wait_for("the Exchange's Service", lambda: team.field("service", "orders-x", "metadata", "name"), MINUTE)
+    wait_for("the Services to be back", lambda: team.field("service", "main-amqp", "metadata", "name"), AT_ONCE)
+    wait_for("the Exchange's Service", lambda: team.field("service", "orders-x", "metadata", "name"), AT_ONCE)
     wait_for(
         "publishNotReadyAddresses",
         lambda: team.field("service", "main-management", "spec", "publishNotReadyAddresses"),
-        MINUTE,
+        AT_ONCE,
     )
+    team.kube.kubectl("delete", "configmap", "main-ca", "main-config")
+    wait_for("what clients trust", lambda: team.field("configmap", "main-ca", "data", "ca.crt"), AT_ONCE)
+    wait_for("the settings", lambda: team.field("configmap", "main-config", "data"), AT_ONCE)
+    team.kube.kubectl("delete", "statefulset", "main", "--cascade=orphan")
+    wait_for("the StatefulSet", lambda: team.field("statefulset", "main", "metadata", "name"), AT_ONCE)
 
     async def remove() -> None:
         management = await team.management()
@@ -141,11 +146,11 @@ def test_the_observer_crashes_in_a_loop_and_clients_connect(team: Team) -> None:
     wait_for("the pause", lambda: team.reason("broker", "main", "ReconciliationPaused")[0] == "True", MINUTE)
     crash = {"spec": {"template": {"spec": {"containers": [{"name": "observer", "args": ["no-such-verb"]}]}}}}
     team.kube.kubectl("patch", "statefulset", "main", "--patch", json.dumps(crash))
-    # The pod is replaced, and the kubelet calls it a loop after some crashes: slow on a busy machine.
+    # The pod is replaced, and the kubelet calls it a loop after some crashes: in its status a minute and more later.
     wait_for(
         "the observer to crash",
         lambda: team.reason("broker", "main", "ObserverFailing")[1] == "CrashLoopBackOff",
-        4 * MINUTE,
+        10 * MINUTE,
     )
     # The pod was replaced, so the operator has to reach the new broker first; from then on the crashes change nothing.
     team.wait_ready("broker/main")

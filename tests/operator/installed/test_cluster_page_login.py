@@ -5,20 +5,13 @@ from __future__ import annotations
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
 from e2e.kube import wait_for
-from support.installed_operator import MINUTE, Installation, Team, open_installation
+from support.installed_operator import MINUTE, Installation, Team
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture
-def installation() -> Iterator[Installation]:
-    with open_installation() as made:
-        yield made
 
 
 def page(team: Team, token: str, path: str = "") -> tuple[int, str]:

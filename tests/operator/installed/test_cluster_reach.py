@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import socket
 import ssl
@@ -13,7 +12,8 @@ from typing import Any
 import pytest
 from e2e.kube import wait_for
 from e2e.story import StoryError
-from support.installed_operator import MINUTE, Installation, Team, open_installation, whole
+from support.cluster_certificates import apply_certificate, bring_files, shown, trust, trusts
+from support.installed_operator import MINUTE, Installation, Team, whole
 
 from penstock_operator.children import certificates
 
@@ -49,12 +49,6 @@ NAME = "broker.example.com"
 
 
 @pytest.fixture(scope="module")
-def installation() -> Iterator[Installation]:
-    with open_installation() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def reached(installation: Installation) -> Iterator[Team]:
     """A Broker with everything that says where it runs and who reaches it."""
     with installation.team() as made:
@@ -68,39 +62,6 @@ def reached(installation: Installation) -> Iterator[Team]:
         )
         made.wait_ready()
         yield made
-
-
-def shown(team: Team, port: int, *trusted: str, name: str = NAME) -> bytes:
-    """The certificate that the broker shows to a client which expects this name.
-
-    Raises:
-        ssl.SSLCertVerificationError: the client does not trust it.
-    """
-    context = ssl.create_default_context(cadata="".join(trusted))
-    host = str(team.field("service", "main-amqp", "spec", "clusterIP"))
-    with (
-        socket.create_connection((host, port), MINUTE) as plain,
-        context.wrap_socket(plain, server_hostname=name) as sock,
-    ):
-        return sock.getpeercert(binary_form=True) or b""
-
-
-def trusts(team: Team, port: int, *trusted: str, name: str = NAME) -> bool:
-    """Whether a client that trusts these accepts the broker."""
-    try:
-        return bool(shown(team, port, *trusted, name=name))
-    except ssl.SSLCertVerificationError:
-        return False
-
-
-def trust(team: Team, name: str = "main-ca") -> str:
-    """What clients are told to trust."""
-    return str(team.field("configmap", name, "data", "ca.crt") or "")
-
-
-def bring_files(team: Team) -> None:
-    """Makes the kubelet update the pod's files now: it does so when the pod changes, else once a minute."""
-    team.kube.kubectl("annotate", "pod", "main-0", f"look={datetime.now(UTC).timestamp()}", "--overwrite")
 
 
 def test_the_pod_is_where_the_spec_says_and_leaves_a_lost_node(reached: Team) -> None:
@@ -150,7 +111,7 @@ def test_a_namespace_that_uses_it_gets_its_ca_and_its_name_into_the_certificate(
 
 
 def test_a_rotation_turns_away_neither_who_trusts_the_old_ca_nor_who_trusts_the_new_one(reached: Team) -> None:
-    old, before = trust(reached), shown(reached, 5671, trust(reached))
+    old, before = trust(reached), shown(reached, 5671, trust(reached), name=NAME)
     uid = reached.field("pod", "main-0", "metadata", "uid")
     reached.kube.kubectl("annotate", "broker", "main", "penstock.dev/rotate-ca=1")
     wait_for("a new CA", lambda: trust(reached) != old, MINUTE)
@@ -160,12 +121,12 @@ def test_a_rotation_turns_away_neither_who_trusts_the_old_ca_nor_who_trusts_the_
 
     def served() -> bool:
         """Whether the new certificate is served; who trusts the old CA is never turned away meanwhile."""
-        return shown(reached, 5671, old) != before
+        return shown(reached, 5671, old, name=NAME) != before
 
     wait_for("the new certificate", served, 2 * MINUTE)
-    assert trusts(reached, 5671, new)
-    assert trusts(reached, 5671, old)
-    assert trusts(reached, 5671, old, new)
+    assert trusts(reached, 5671, new, name=NAME)
+    assert trusts(reached, 5671, old, name=NAME)
+    assert trusts(reached, 5671, old, new, name=NAME)
     # The operator's own connection goes on with the new CA: what is declared now reaches the broker.
     _, exchange, *_ = whole()
     exchange["metadata"]["name"] = "after"
@@ -185,17 +146,14 @@ def test_clients_see_a_certificate_of_somebody_else_s_and_the_operator_its_own(r
         lambda: reached.reason("broker", "main", "Accepted") == ("False", "ServerCertificateNotFound"),
         MINUTE,
     )
-    assert trusts(reached, 5671, trust(reached)), "the pod goes on with what it has"
+    assert trusts(reached, 5671, trust(reached), name=NAME), "the pod goes on with what it has"
     pair = certificates.make_server(theirs, (NAME,), now)
-    values = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": theirs.certificate}
-    data = {key: base64.b64encode(value).decode() for key, value in values.items()}
-    about = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": {"name": "mine"}}
-    reached.apply({**about, "data": data})
     authority = theirs.certificate.decode()
+    apply_certificate(reached, "mine", pair, authority)
 
     def is_theirs() -> bool:
         try:
-            return trusts(reached, 5671, authority)
+            return trusts(reached, 5671, authority, name=NAME)
         except OSError:
             return False  # The pod is being replaced.
 
@@ -206,7 +164,7 @@ def test_clients_see_a_certificate_of_somebody_else_s_and_the_operator_its_own(r
         lambda: reached.reason("broker", "main", "ServerCertificate") == ("False", "NamesMissing"),
         MINUTE,
     )
-    assert trusts(reached, 5671, trust(reached))
+    assert trusts(reached, 5671, trust(reached), name=NAME)
 
 
 def test_an_issuer_needs_cert_manager(reached: Team) -> None:
@@ -218,4 +176,4 @@ def test_an_issuer_needs_cert_manager(reached: Team) -> None:
         MINUTE,
     )
     assert reached.reason("broker", "main", "Stalled")[0] == "True"
-    assert trusts(reached, 5671, trust(reached)), "the pod goes on with what it has"
+    assert trusts(reached, 5671, trust(reached), name=NAME), "the pod goes on with what it has"

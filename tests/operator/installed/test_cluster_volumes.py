@@ -13,19 +13,13 @@ from typing import Any
 
 import pytest
 from e2e.kube import wait_for
-from support.installed_operator import MINUTE, Installation, Team, open_installation
+from support.installed_operator import MINUTE, Installation, Team
 
 from penstock_api.management import EntityType
 
 pytestmark = pytest.mark.cluster
 
 CLAIMS = ("data-main-0", "ledger-main-0")
-
-
-@pytest.fixture(scope="module")
-def installation() -> Iterator[Installation]:
-    with open_installation() as made:
-        yield made
 
 
 @pytest.fixture
