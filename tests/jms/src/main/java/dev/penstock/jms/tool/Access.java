@@ -6,12 +6,13 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.GeneralSecurityException;
 import java.security.KeyStore;
+import java.security.cert.Certificate;
 import java.security.cert.CertificateFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 import org.apache.qpid.jms.JmsConnectionFactory;
 
-/** How to reach the broker: {@code --uri}, {@code --user}, {@code --password}, and {@code --ca} (PEM) for TLS. */
+/** How to reach the broker: {@code --uri}, {@code --user}, {@code --password}, and {@code --ca} for TLS, one PEM file of all to trust. */
 final class Access {
     private Access() {}
 
@@ -29,7 +30,10 @@ final class Access {
         KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
         store.load(null, null);
         try (InputStream pem = Files.newInputStream(authority)) {
-            store.setCertificateEntry("authority", CertificateFactory.getInstance("X.509").generateCertificate(pem));
+            int number = 0;
+            for (Certificate each : CertificateFactory.getInstance("X.509").generateCertificates(pem)) {
+                store.setCertificateEntry("authority-" + number++, each);
+            }
         }
         TrustManagerFactory trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
         trust.init(store);

@@ -5,6 +5,7 @@ import jakarta.jms.JMSException;
 import jakarta.jms.MessageProducer;
 import jakarta.jms.Session;
 import jakarta.jms.TextMessage;
+import java.io.IOException;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.qpid.jms.JmsConnectionFactory;
 
@@ -16,16 +17,20 @@ import org.apache.qpid.jms.JmsConnectionFactory;
  * producer's second attempt; hence no failover URI here, which would repeat attempts unseen.
  *
  * <p>Options: {@code --uri --topic --name --count}, {@code --connections} (4), {@code --size} of a body in bytes (100),
- * {@code --amount}, a property of each message (none). Events: {@code accepted ID}, {@code doubtful ID REASON}, {@code published COUNT}.
+ * {@code --amount}, a property of each message (none), {@code --pause-millis} after each message (0), {@code --until-input-ends} 1:
+ * stop in good order when standard input ends, whatever the count. Events: {@code accepted ID}, {@code doubtful ID REASON}, {@code published COUNT}.
  */
 public final class Publish {
     private static final int RECONNECT_AFTER_MILLIS = 100;
+    private static final int READ_BYTES = 64;
 
     private final Options options;
     private final JmsConnectionFactory factory;
     private final AtomicInteger next = new AtomicInteger();
     private final AtomicInteger accepted = new AtomicInteger();
-    private final int count;
+    private final long pause;
+    private volatile int count;
+    private volatile boolean stopped;
     private final int amount;
     private final String body;
 
@@ -33,6 +38,7 @@ public final class Publish {
         this.options = options;
         this.factory = Access.factory(options);
         this.count = options.number("count", 1);
+        this.pause = options.number("pause-millis", 0);
         this.amount = options.number("amount", 0);
         this.body = "x".repeat(options.number("size", 100));
     }
@@ -40,6 +46,11 @@ public final class Publish {
     /** Exit code 0 when every number has been accepted. */
     public static void main(String[] arguments) throws Exception {
         Publish publish = new Publish(new Options(arguments));
+        if (publish.options.number("until-input-ends", 0) == 1) {
+            Thread watcher = new Thread(publish::awaitEndOfInput, "stdin");
+            watcher.setDaemon(true);
+            watcher.start();
+        }
         Thread[] threads = new Thread[publish.options.number("connections", 4)];
         for (int i = 0; i < threads.length; i++) {
             threads[i] = new Thread(publish::sendShare, "publish-" + i);
@@ -49,7 +60,20 @@ public final class Publish {
             thread.join();
         }
         Report.event("published", publish.accepted.get());
-        System.exit(publish.accepted.get() == publish.count ? 0 : 1);
+        System.exit(publish.stopped || publish.accepted.get() == publish.count ? 0 : 1);
+    }
+
+    private void awaitEndOfInput() {
+        byte[] ignored = new byte[READ_BYTES];
+        try {
+            while (System.in.read(ignored) >= 0) {
+                continue;
+            }
+        } catch (IOException broken) {
+            // as good as its end
+        }
+        stopped = true;
+        count = 0;
     }
 
     private void sendShare() {
@@ -64,13 +88,14 @@ public final class Publish {
                     if (send(session, producer, id(number, attempt))) {
                         number = next.getAndIncrement();
                         attempt = 1;
+                        pause(pause);
                     } else {
                         attempt++;
                         break;
                     }
                 }
             } catch (JMSException unreachable) {
-                pause(); // nothing was sent: the same attempt again, on a new connection
+                pause(RECONNECT_AFTER_MILLIS); // nothing was sent: the same attempt again, on a new connection
             }
         }
     }
@@ -96,9 +121,9 @@ public final class Publish {
         }
     }
 
-    private static void pause() {
+    private static void pause(long millis) {
         try {
-            Thread.sleep(RECONNECT_AFTER_MILLIS);
+            Thread.sleep(millis);
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
         }
