@@ -53,7 +53,7 @@ def polls(subscriptions: int, scraped: int) -> int:
 async def _measure(broker: BrokerProcess, count: int, folder: Path, *, scrapes: bool) -> None:
     from penstock_amqp.client.management import ListedEntity, ManagementClient
     from penstock_api.management import EntityType, SubscriptionDeclaration
-    from penstock_lag_rules.rules import Thresholds
+    from penstock_lag_rules.thresholds import Thresholds
     from penstock_observer.broker_client import ManagementConnection, PolledBroker
     from penstock_observer.live_lag import LiveLag
     from penstock_observer.live_view import LiveView

@@ -7,30 +7,42 @@ import shlex
 import shutil
 from dataclasses import dataclass
 
-__all__ = ["PACKAGES", "STAGES", "Stage", "in_groups", "obstacle"]
+__all__ = ["PACKAGES", "STAGES", "TOO_OLD_IN_DEBIAN", "Stage", "in_groups", "obstacle"]
 
 PYTEST = ".venv/bin/python -m pytest -q -p no:cacheprovider"
-COMMANDS = " ".join(
-    f"hack/{name}" for name in ("bench", "cluster", "crds", "demo", "images", "pictures", "rules", "states", "test")
-)
+_COMMANDS = ("bench", "charts", "cluster", "crds", "demo", "images", "pictures", "release", "rules", "states", "test")
+COMMANDS = " ".join(f"hack/{name}" for name in _COMMANDS)
 SOAKS = " ".join(
     f"hack/soak/{name}"
-    for name in ("alerts", "chaos", "crash", "dashboard", "fuzz", "large", "machine", "memory", "mixed", "sparse")
+    for name in (
+        "alerts",
+        "chaos",
+        "crash",
+        "dashboard",
+        "fuzz",
+        "large",
+        "machine",
+        "many",
+        "memory",
+        "mixed",
+        "sparse",
+    )
 )
-CODE = f"broker operator tests hack/benching hack/in_venv.py hack/kube hack/stages {SOAKS} {COMMANDS}"
+CODE = f"broker operator tests hack/benching hack/in_venv.py hack/kube hack/releasing hack/stages {SOAKS} {COMMANDS}"
 FAST = " and ".join(f"not {marker}" for marker in ("browser", "clients", "cluster", "crash", "fuzz", "jms", "spark"))
 ON_THE_WIRE = "tests/amqp tests/broker/loop tests/broker/wire tests/broker/machine tests/native/test_engine_choice.py"
 JAVA = ("java", "mvn")
 PACKAGES = {  # program -> Debian package
     "cc": "gcc libc6-dev",
     "chromium": "chromium",
-    "go": "golang (1.26 or newer)",
     "java": "openjdk-17-jdk-headless",
     "mvn": "maven",
     "node": "nodejs",
     "npm": "npm",
     "valgrind": "valgrind",
 }
+TOO_OLD_IN_DEBIAN = {"cargo": "Rust 1.85 or newer, by rustup", "go": "Go 1.26 or newer"}
+"""What the packages of Debian 12 are too old for: program -> what a person has to install."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +89,7 @@ STAGES = (
         .venv/bin/lint-imports
         .venv/bin/python hack/crds --check
         .venv/bin/python hack/rules --check
+        .venv/bin/python hack/charts --check
         """,
         beside=True,
     ),
@@ -163,10 +176,10 @@ STAGES = (
     ),
     Stage(
         "clients",
-        "the examples in Python, Node, Go and Java against a broker; the page in a browser",
+        "the examples in Python, Node, Go, Java and Rust against a broker; the page in a browser",
         f"{PYTEST} -m 'clients or browser' tests",
-        ("node", "npm", "go", "chromium", *JAVA),
-        quiet_minutes=20,  # npm, Go and Maven download in silence
+        ("node", "npm", "go", "cargo", "chromium", *JAVA),
+        quiet_minutes=20,  # npm, Go, Cargo and Maven download in silence
         beside=True,
         whole=True,
     ),
@@ -212,7 +225,11 @@ def obstacle(stage: Stage) -> str:
     """Why this stage can't run on this machine, or an empty string."""
     missing = [program for program in stage.programs if shutil.which(program) is None]
     if missing:
-        return f"not on this machine: {', '.join(missing)}; Debian packages: {' '.join(PACKAGES[p] for p in missing)}"
+        packages = [PACKAGES[program] for program in missing if program in PACKAGES]
+        others = [TOO_OLD_IN_DEBIAN[program] for program in missing if program in TOO_OLD_IN_DEBIAN]
+        cures = [f"Debian packages: {' '.join(packages)}"] if packages else []
+        cures += [f"not as a Debian package: {'; '.join(others)}"] if others else []
+        return "; ".join((f"not on this machine: {', '.join(missing)}", *cures))
     if stage.cluster and os.geteuid() != 0:
         return "needs root, for network namespaces and containerd"
     return ""

@@ -46,9 +46,11 @@ def texts(*suffixes: str) -> Iterator[tuple[Path, str]]:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """The anchors of a page's headings, as GitHub makes them, and those that the page sets itself."""
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    of_headings = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return of_headings | set(re.findall(r'<a id="([^"]+)"></a>', text))
 
 
 def test_links_of_all_pages_lead_to_files_and_headings() -> None:

@@ -19,7 +19,7 @@ from penstock_operator.children.services import broker_services
 from penstock_operator.children.stateful_set import PinnedPods, broker_stateful_set
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "helm").rglob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 COMMANDS = [each for page in PAGES for each in shown(page)]
 KUBECTL = [each for each in COMMANDS if each.command.startswith("kubectl ")]
 
@@ -29,7 +29,7 @@ def conditions() -> frozenset[str]:
     found = set[str]()
     for source in (ROOT / "operator" / "penstock_operator").rglob("*.py"):
         text = source.read_text(encoding="utf-8")
-        found |= set(re.findall(r'StatusCondition\(\s*"(\w+)"', text))
+        found |= set(re.findall(r'(?:StatusCondition|secret_condition)\(\s*"(\w+)"', text))
         found |= set(re.findall(r'Final = "((?:Lag|Storage|Node|Server)\w+)"', text))
     return frozenset(found)
 
@@ -65,6 +65,7 @@ def test_a_command_of_kubectl_names_what_there_is(shown: Shown, cluster: Cluster
     [
         ("get psubs billing", "there is no resource 'psubs'"),
         ("gets psub billing", "there is no verb 'gets'"),
+        ("delete crd brokers.penstock.dev topics.penstock.dev", "there is no CRD 'topics.penstock.dev'"),
         ("get psub billing -o jsonpath='{.status.backlog}'", "subscriptions have no {.status.backlog}"),
         (
             "get broker main -o jsonpath='{.status.conditions[?(@.type==\"Fine\")].status}'",

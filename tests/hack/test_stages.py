@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import pytest
 from stages.excerpt import excerpt
 from stages.progress import Progress, read_progress
 from stages.run import counted, run_group
-from stages.table import STAGES, Stage, in_groups
+from stages.table import PACKAGES, STAGES, TOO_OLD_IN_DEBIAN, Stage, in_groups, obstacle
 
 PYTEST = f"{sys.executable} -m pytest -q -p no:cacheprovider -c /dev/null -p support.progress_plugin"
 QUIET_MINUTES = 10.0
@@ -178,3 +179,19 @@ def test_what_the_progress_file_tells(tmp_path: Path) -> None:
 
 def test_tests_are_counted_by_the_closing_lines() -> None:
     assert counted("5 passed\n3 passed, 1 failed, 2 errors in 1.20s\n== 4 passed in 61.00s (0:01:01) ==\n") == (7, 3)
+
+
+def test_a_program_that_lacks_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert obstacle(Stage("made", "", "true", programs=("cargo", "cc", "go", "npm"))) == (
+        "not on this machine: cargo, cc, go, npm; Debian packages: gcc libc6-dev npm; "
+        "not as a Debian package: Rust 1.85 or newer, by rustup; Go 1.26 or newer"
+    )
+    assert obstacle(Stage("made", "", "true", programs=("npm",))) == ("not on this machine: npm; Debian packages: npm")
+
+
+def test_a_package_is_a_name_that_apt_get_takes() -> None:
+    names = [name for each in PACKAGES.values() for name in each.split()]
+    assert [name for name in names if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]+", name)] == []
+    asked_for = {program for stage in STAGES for program in stage.programs}
+    assert asked_for - PACKAGES.keys() - TOO_OLD_IN_DEBIAN.keys() == set()
