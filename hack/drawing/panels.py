@@ -20,8 +20,8 @@ PALETTE: Final = (
 )  # fmt: skip
 NAMED: Final = {"green": "#56a64b", "orange": "#ff780a", "red": "#e02f44", "yellow": "#f2cc0c", "blue": "#3274d9"}
 COLUMNS: Final = 24
-CELL: Final = 30
-"""Pixels of one row of Grafana's grid, which are 30, and 8 between two; the gap is part of it here."""
+CELL: Final = 28
+"""Pixels of a row of the grid, with the gap between two. Grafana has more, for screens."""
 GAP: Final = 6
 
 Points = list[float | None]
@@ -106,9 +106,7 @@ def scale(lines: list[Points], defaults: Mapping[str, Any]) -> list[tuple[float,
 
 def _figures(panel: Mapping[str, Any], prometheus: Prometheus, patterns: Mapping[str, str]) -> dict[str, Any]:
     if panel["type"] == "table":
-        return table(
-            panel, [(one["refId"], prometheus.now(filled(one["expr"], patterns))) for one in panel["targets"]]
-        )
+        return table(panel, [(one["refId"], prometheus.now(filled(one["expr"], patterns))) for one in panel["targets"]])
     found = list(_lines(panel, prometheus, patterns))
     names, lines = [name for name, _ in found], [line for _, line in found]
     defaults = panel["fieldConfig"]["defaults"]

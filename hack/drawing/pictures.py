@@ -20,7 +20,7 @@ __all__ = ["UPLOT", "UplotError", "dashboards", "draw", "install_uplot"]
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 DASHBOARDS: Final = ROOT / "helm/penstock-operator/files/dashboards"
 UPLOT: Final = "uplot@1.6.32"
-WIDTH: Final = 1120
+WIDTH: Final = 960
 PADDING: Final = 12
 MOST_POINTS: Final = 240
 
@@ -84,9 +84,7 @@ async def draw(found: dict[str, tuple[Drawing, Prometheus]], uplot: Path, folder
         for name, (drawn, prometheus) in found.items():
             minutes = round((prometheus.end - prometheus.start) / 60)
             page = environment.get_template("page.html.j2")
-            await window.tab.set_content(
-                page.render(drawing=drawn, times=prometheus.times, minutes=minutes, **shared)
-            )
+            await window.tab.set_content(page.render(drawing=drawn, times=prometheus.times, minutes=minutes, **shared))
             # uPlot draws in a microtask after its constructor; the next frame shows it.
             await window.tab.evaluate("() => new Promise((seen) => requestAnimationFrame(() => setTimeout(seen, 50)))")
             if window.complaints:
