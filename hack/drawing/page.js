@@ -1,4 +1,4 @@
-const FONT = '10px "DejaVu Sans", sans-serif';
+const FONT = '9px "DejaVu Sans", sans-serif';
 const GRID = { stroke: "#e8eaec", width: 1 };
 
 function shade(color, opacity) {
@@ -24,6 +24,8 @@ function stat(place, panel) {
 function graph(place, panel) {
   const height = place.parentElement.clientHeight - 28 - place.nextElementSibling.offsetHeight - 4;
   const at = panel.ticks.map((tick) => tick[0]);
+  // A low graph has no room for all of them.
+  const ticks = height < 26 + 14 * at.length ? [panel.ticks[0], panel.ticks[at.length - 1]] : panel.ticks;
   const room = Math.max(...panel.ticks.map((tick) => tick[1].length)) * 7 + 10;
   const lines = panel.series.map((one) => ({
     stroke: one.color, width: panel.line, fill: shade(one.color, panel.fill), points: { show: false },
@@ -33,11 +35,11 @@ function graph(place, panel) {
   new uPlot(
     {
       width: place.parentElement.clientWidth - 10, height, legend: { show: false }, cursor: { show: false },
-      padding: [8, 8, 0, 0], bands, series: [{}, ...lines],
+      padding: [8, 18, 0, 0], bands, series: [{}, ...lines],
       scales: { y: { range: [at[0], at[at.length - 1]] } },
       axes: [
         { ...axis, size: 22, space: 60, values: (self, splits) => splits.map(clock) },
-        { ...axis, size: room, splits: () => at, values: () => panel.ticks.map((tick) => tick[1]) },
+        { ...axis, size: room, splits: () => ticks.map((tick) => tick[0]), values: () => ticks.map((tick) => tick[1]) },
       ],
     },
     [times, ...panel.series.map((one) => one.points)], place);

@@ -20,7 +20,7 @@ __all__ = ["UPLOT", "UplotError", "dashboards", "draw", "install_uplot"]
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 DASHBOARDS: Final = ROOT / "helm/penstock-operator/files/dashboards"
 UPLOT: Final = "uplot@1.6.32"
-WIDTH: Final = 960
+WIDTH: Final = 1000
 PADDING: Final = 12
 MOST_POINTS: Final = 240
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from drawing.units import written
@@ -33,8 +34,7 @@ def table(panel: Mapping[str, Any], answers: Iterable[tuple[str, list[dict[str, 
             columns = organized(list(columns), step["options"])
     shown = [{columns[key]: row[key] for key in row} for row in flat]
     for order in reversed(panel["options"].get("sortBy", [])):
-        name = order["displayName"]
-        shown.sort(key=lambda row, name=name: _rank(row.get(name)), reverse=order.get("desc", False))
+        shown.sort(key=partial(_rank, order["displayName"]), reverse=order.get("desc", False))
     units = _units(panel, columns.values())
     cells = [[_cell(row.get(name), units[name]) for name in columns.values()] for row in shown]
     return {"columns": list(columns.values()), "rows": cells}
@@ -72,7 +72,8 @@ def _units(panel: Mapping[str, Any], columns: Iterable[str]) -> dict[str, str]:
     return units
 
 
-def _rank(value: str | float | None) -> tuple[bool, float, str]:
+def _rank(name: str, row: Row) -> tuple[bool, float, str]:
+    value = row.get(name)
     if isinstance(value, str):
         return True, 0.0, value
     return value is not None, -math.inf if value is None else value, ""

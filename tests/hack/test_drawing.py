@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from drawing.panels import box, color, stacked
 from drawing.questions import choice, filled, legend, values_question
-from drawing.tables import merged, organized
+from drawing.tables import Row, merged, organized
 from drawing.units import ticks, written
 
 
@@ -90,9 +90,9 @@ def test_stacked_lines() -> None:
 
 
 def test_rows_of_one_subscription_are_merged() -> None:
-    states = [{"subscription": "fraud", "state": "Lagging"}, {"subscription": "billing", "state": "Losing"}]
-    depths = [{"subscription": "fraud", "Value #B": 5.0}]
-    assert merged([list(states), list(depths)]) == [
+    states: list[Row] = [{"subscription": "fraud", "state": "Lagging"}, {"subscription": "billing", "state": "Losing"}]
+    depths: list[Row] = [{"subscription": "fraud", "Value #B": 5.0}]
+    assert merged([states, depths]) == [
         {"subscription": "fraud", "state": "Lagging", "Value #B": 5.0},
         {"subscription": "billing", "state": "Losing"},
     ]
