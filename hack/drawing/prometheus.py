@@ -6,6 +6,7 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +46,7 @@ class Prometheus:
         asked = {"query": expression, "start": self.start, "end": self.end, "step": self.step}
         return list(self._ask("query_range", asked)["result"])
 
-    def _ask(self, path: str, asked: dict[str, object]) -> Any:
+    def _ask(self, path: str, asked: Mapping[str, object]) -> Any:
         url = f"{self.address.rstrip('/')}/api/v1/{path}?{urllib.parse.urlencode(asked)}"
         try:
             with urllib.request.urlopen(url, timeout=60) as answer:

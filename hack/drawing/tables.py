@@ -64,7 +64,8 @@ def organized(fields: list[str], options: Mapping[str, Any]) -> dict[str, str]:
 
 def _units(panel: Mapping[str, Any], columns: Iterable[str]) -> dict[str, str]:
     settings = panel["fieldConfig"]
-    units = dict.fromkeys(columns, settings["defaults"].get("unit", "short"))
+    unit: str = settings["defaults"].get("unit", "short")
+    units = dict.fromkeys(columns, unit)
     for override in settings.get("overrides", ()):
         for change in override["properties"]:
             if override["matcher"]["id"] == "byName" and change["id"] == "unit":
