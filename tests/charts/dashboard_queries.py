@@ -23,7 +23,7 @@ from support.waiting import until
 
 from penstock_cli.up.layout import free_endpoint
 
-__all__ = ["play"]
+__all__ = ["SCRAPE_SECONDS", "play", "prometheus", "put_a_result"]
 
 FOLDER: Final = ROOT / "helm/penstock-operator/files/dashboards"
 DASHBOARDS: Final = ("subscriptions", "broker")
@@ -55,13 +55,13 @@ def play(work: Path, seconds: float, say: Say) -> list[str]:
             lambda: load.consume(url, "returns", stop, pause=0.05, accepts=False),
         ]
         threads = [threading.Thread(target=client) for client in clients]
-        with _prometheus(work, site) as address:
+        with prometheus(work, site) as address:
             try:
                 for thread in threads:
                     thread.start()
                 say(f"clients run and Prometheus scrapes for {seconds:.0f} s")
                 time.sleep(seconds)
-                _put_a_result(site)
+                put_a_result(site)
                 time.sleep(3 * SCRAPE_SECONDS)
                 return [fault for name in DASHBOARDS for fault in _empty(name, address, seconds, say)]
             finally:
@@ -80,7 +80,7 @@ def _load_of_pictures() -> Any:
     return module
 
 
-def _put_a_result(site: LocalSite) -> None:
+def put_a_result(site: LocalSite) -> None:
     """What the observer says live, stored as if a run of the lag job had found it."""
     result = cast("dict[str, Any]", site.get("/v1/lag/live"))
     token = (site.data / "observer.token").read_text(encoding="ascii").strip()
@@ -94,7 +94,7 @@ def _put_a_result(site: LocalSite) -> None:
 
 
 @contextmanager
-def _prometheus(work: Path, site: LocalSite) -> Generator[str]:
+def prometheus(work: Path, site: LocalSite) -> Generator[str]:
     """A Prometheus that scrapes the observer; its address."""
     observer = urllib.parse.urlsplit(str(site.state()["observer"])).netloc
     job = {

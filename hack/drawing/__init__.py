@@ -1,0 +1,1 @@
+"""Draws Grafana dashboards with uPlot, from what a Prometheus answers to the questions of their panels."""
