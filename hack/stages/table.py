@@ -28,7 +28,8 @@ SOAKS = " ".join(
         "sparse",
     )
 )
-CODE = f"broker operator tests hack/benching hack/in_venv.py hack/kube hack/releasing hack/stages {SOAKS} {COMMANDS}"
+HACK = "hack/benching hack/drawing hack/in_venv.py hack/kube hack/releasing hack/stages"
+CODE = f"broker operator tests {HACK} {SOAKS} {COMMANDS}"
 FAST = " and ".join(f"not {marker}" for marker in ("browser", "clients", "cluster", "crash", "fuzz", "jms", "spark"))
 ON_THE_WIRE = "tests/amqp tests/broker/loop tests/broker/wire tests/broker/machine tests/native/test_engine_choice.py"
 JAVA = ("java", "mvn")

@@ -94,14 +94,24 @@ def _problem(item: Any) -> str:
 
 
 def converges(
-    team: Team, wanted: Collection[str] = (), *, seconds: float = MINUTE, may_stay: Collection[str] = ()
+    team: Team,
+    wanted: Collection[str] = (),
+    *,
+    seconds: float = MINUTE,
+    may_stay: Collection[str] = (),
+    before_each_look: Callable[[], object] = lambda: None,
 ) -> None:
     """Wait until everything is as the resources declare. Raises `AssertionError` with what is not. `may_stay`:
     Subscriptions that were deleted and may still be on the broker.
     """
     every = {*SUBSCRIPTIONS, *wanted}
+
+    def has_converged() -> bool:
+        before_each_look()
+        return not unsettled(team, every, may_stay)
+
     try:
-        wait_for("all to be as it is declared", lambda: not unsettled(team, every, may_stay), seconds)
+        wait_for("all to be as it is declared", has_converged, seconds)
     except TimeoutError as error:
         raise AssertionError(f"after {seconds:.0f} s: {unsettled(team, every, may_stay)[:5]}") from error
 

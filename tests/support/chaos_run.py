@@ -176,11 +176,20 @@ def _settle(team: Team, traffic: Clients, declared: Mapping[str, str], deleted: 
     """Seconds until messages flow and everything is as declared."""
     began = time.monotonic()
     traffic.go_on(PATIENCE)
-    converges(team, declared, seconds=PATIENCE, may_stay=deleted)
+    converges(
+        team, declared, seconds=PATIENCE, may_stay=deleted, before_each_look=lambda: _apply_missing(team, declared)
+    )
     bound = asyncio.run(_bound(team))
     differing = {name: bound.get(name) for name, key in declared.items() if bound.get(name) != ("orders", [key])}
     assert not differing, f"bound otherwise than declared: {differing}"
     return time.monotonic() - began
+
+
+def _apply_missing(team: Team, declared: Mapping[str, str]) -> None:
+    """As Argo CD and Flux do: what was applied while it was still being deleted is gone when the deletion ends."""
+    there = team.kube.kubectl("get", "subscriptions", "-o", "jsonpath={.items[*].metadata.name}").split()
+    for name in sorted(set(declared).difference(there)):
+        team.apply(*subscriptions([name], bindingKeys=[declared[name]]))
 
 
 async def _bound(team: Team) -> dict[str, tuple[str, list[str]]]:
