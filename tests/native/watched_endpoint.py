@@ -103,7 +103,7 @@ class WatchedEndpoint:
                 self.notes.append(("accepted", event[1].name, list(map(_told, event[2]))))
             else:
                 self._answer(event[2])
-        tap = self.endpoint._input._tap  # pyright: ignore[reportPrivateUsage]
+        tap = self.endpoint.input._tap  # pyright: ignore[reportPrivateUsage]
         self.notes.append(("input", tap.held, tap.missing, b"".join(tap._held)))  # pyright: ignore[reportPrivateUsage]
         self.notes.append(("unsettled", list(map(_told, self.engine.unsettled.values()))))
         self.notes.append(("counts", len(self.engine.unconfirmed), len(self.engine.aside), len(self.engine.receivers)))
@@ -186,7 +186,7 @@ class WatchedEndpoint:
 
     def _output(self) -> None:
         written: list[bytes] = []
-        if self.endpoint.needs_rewriting:
+        if self.endpoint.needs_rewriting():
             written.append(self.endpoint.rewritten_output())
         while size := self.endpoint.output():
             written.append(buffers.OUTPUT_VIEW[:size].tobytes())

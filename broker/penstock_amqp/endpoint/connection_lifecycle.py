@@ -40,11 +40,11 @@ class ConnectionLifecycle:
         "_changes",
         "_connection",
         "_engine",
-        "_is_open",
         "_max_frame",
         "_peer_closed",
         "_tap",
         "closed",
+        "is_open",
         "peer_opened",
     )
 
@@ -65,7 +65,7 @@ class ConnectionLifecycle:
         self._attachments = attachments
         self._changes = changes
         self._max_frame = max_frame
-        self._is_open = False
+        self.is_open = False
         self._peer_closed = False
         self.peer_opened = False
         """The peer's Open came."""
@@ -75,7 +75,7 @@ class ConnectionLifecycle:
     @property
     def is_awaited(self) -> bool:
         """The peer's Open waits for our answer. What the peer sent after its Open is not read before that."""
-        return self.peer_opened and not self._is_open and not self.closed
+        return self.peer_opened and not self.is_open and not self.closed
 
     @property
     def is_broken(self) -> bool:
@@ -115,7 +115,7 @@ class ConnectionLifecycle:
         if not isinstance(fits, performatives.Open):
             fits = performatives.Open(container_id=container_id)
         self._connection.open(container_id, fits.offered_capabilities or (), properties if fits.properties else {})
-        self._is_open = True
+        self.is_open = True
         self._engine.frame_bytes = min(self.peer_max_frame, LARGEST_FRAME) - FRAME_OVERHEAD
         if self.closed:  # the engine gave up meanwhile
             self._connection.close()

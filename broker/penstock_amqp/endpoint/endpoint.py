@@ -80,9 +80,6 @@ class Endpoint:
         "_attachments",
         "_changes",
         "_connection",
-        "_engine",
-        "_flows",
-        "_input",
         "_max_message_bytes",
         "_outgoing",
         "_replies",
@@ -90,6 +87,10 @@ class Endpoint:
         "_state",
         "_withdrawals",
         "accept",
+        "engine",
+        "flows",
+        "input",
+        "needs_rewriting",
         "output",
         "receive",
         "streams",
@@ -113,7 +114,7 @@ class Endpoint:
         self._connection = connection = ProtonConnection(
             max_frame=max_frame, idle_timeout_ms=idle_timeout_ms, max_sessions=max_sessions
         )
-        self._engine = engine = make_engine(connection)
+        self.engine = engine = make_engine(connection)
         tap, gate = InputTap(engine.room()), InputGate(max_frame)
         self._attachments = attachments = Attachments(
             engine, tap, gate, max_frame=max_frame, max_message_bytes=max_message_bytes, incoming=incoming
@@ -128,32 +129,29 @@ class Endpoint:
         self._withdrawals = Withdrawals(engine)
         self.streams: Mapping[OutLink, Stream] = self._outgoing.by_link
         """Messages that links are sending in pieces: call `advance_streams` while there are any."""
-        self._flows = FlowAnswers(engine, tap, attachments, self._outgoing)
-        self._input = Input(
+        self.flows = FlowAnswers(engine, tap, attachments, self._outgoing)
+        self.input = Input(
             engine,
             gate,
             tap,
             state=self._state,
             attachments=attachments,
-            flows=self._flows,
+            flows=self.flows,
             incoming=IncomingMessages(engine, tap, attachments),
             settlement=self._settlement,
         )
         # What runs once per read or message is called on its part at once, without a method of this class between them.
-        self.receive = self._input.receive
+        self.receive = self.input.receive
         self.accept = self._settlement.accept
         self.output = engine.output
+        self.needs_rewriting = changes.are_pending
+        """True if the engine's output lacks something: send `rewritten_output`, not `output`."""
 
     # Input: and `receive`
 
     def receive_bytes(self, data: bytes, out: list[Event], budget: int = UNBOUNDED) -> int:
         """`receive` for bytes that are not in `buffers.INPUT` yet (TLS, what followed a SASL dialogue)."""
-        return self._input.receive_bytes(data, out, budget)
-
-    @property
-    def left(self) -> int:
-        """What the last `receive` left of its budget; below 0 if it went beyond: a frame can't be cut."""
-        return self._input.left
+        return self.input.receive_bytes(data, out, budget)
 
     @property
     def is_awaited(self) -> bool:
@@ -163,7 +161,7 @@ class Endpoint:
     def tick(self, now_ms: int, out: list[Event]) -> int:
         """Send heartbeats, notice a silent peer; return when to call again (same clock), 0 for never."""
         deadline = self._connection.tick(now_ms)
-        self._input.drain(out)
+        self.input.drain(out)
         return deadline
 
     # Connection
@@ -194,7 +192,7 @@ class Endpoint:
 
     def fitting(self, error: AmqpError) -> AmqpError:
         """`error` with as much of its description as fits a frame of the peer's, and its info if that fits."""
-        return conditions.fitted(error, self._engine.frame_bytes)
+        return conditions.fitted(error, self.engine.frame_bytes)
 
     def free(self, later: Callable[[Callable[[], None]], None] | None = None, *, always: bool = False) -> None:
         """Free everything that the engine holds. Whoever calls the endpoint afterwards gets `EndpointFreed`.
@@ -214,11 +212,11 @@ class Endpoint:
         self._outgoing.clear()
         self._settlement.clear()
         self._attachments.clear()
-        takes_long = self._engine.has_sent_many or len(links) > MANY_LINKS
-        self._engine.free()
-        self._engine = self._settlement = self._replies = self._outgoing = self._flows = self._input = _NO_PART
+        takes_long = self.engine.has_sent_many or len(links) > MANY_LINKS
+        self.engine.free()
+        self.engine = self._settlement = self._replies = self._outgoing = self.flows = self.input = _NO_PART
         self._withdrawals = _NO_PART
-        self.receive = self.accept = self.output = _FREED
+        self.receive = self.accept = self.output = self.needs_rewriting = _FREED
         release = self._connection.let_go()
         if later is not None and (takes_long or always):
             later(release)
@@ -313,7 +311,7 @@ class Endpoint:
         if self.streams and link in self.streams:
             self._outgoing.append(link, entries, now_us)
             return
-        unsent = self._engine.send(link, entries, now_us)
+        unsent = self.engine.send(link, entries, now_us)
         if unsent is not None:
             self._outgoing.begin(link, unsent, now_us)
 
@@ -323,7 +321,7 @@ class Endpoint:
         if self.streams:
             self._outgoing.send_as(link, entry, data, now_us)
             return
-        delivery = self._engine.send_as(link, entry, data, now_us)
+        delivery = self.engine.send_as(link, entry, data, now_us)
         if delivery is not None:
             self._outgoing.begin_as(link, delivery, entry, data, now_us)
 
@@ -332,7 +330,7 @@ class Endpoint:
         for which the engine holds more than `held_back` bytes is skipped. Raises OSError if a message can't be read;
         the connection can't be used any more then.
         """
-        return self._outgoing.advance(most, held_back, out, self._flows.drained)
+        return self._outgoing.advance(most, held_back, out, self.flows.drained)
 
     def is_congested(self, link: OutLink, limit: int) -> bool:
         """True if nothing should be handed over for this link now: the engine holds more than `limit` bytes that the
@@ -344,32 +342,32 @@ class Endpoint:
 
     def drained(self, link: OutLink) -> None:
         """No message is left for a consumer that drains: give its credit back as soon as everything is sent."""
-        self._flows.drained(link)
+        self.flows.drained(link)
 
     @property
     def unsettled(self) -> Mapping[Ptr, Held]:
         """Deliveries sent and not settled, by the engine's pointer, without those that `withdrawn` looks through."""
-        return self._engine.unsettled
+        return self.engine.unsettled
 
     @property
     def unsettled_count(self) -> int:
         """How many deliveries at most are sent and not settled, over all links; without those that are being sent."""
-        return len(self._engine.unsettled) + len(self._engine.aside)
+        return len(self.engine.unsettled) + len(self.engine.aside)
 
     def all_held(self) -> Iterator[Held]:
         """All that was sent, or is being sent, and is not settled."""
-        yield from self._engine.unsettled.values()
-        yield from (held for held in self._engine.aside.values() if held is not None)
+        yield from self.engine.unsettled.values()
+        yield from (held for held in self.engine.aside.values() if held is not None)
         yield from self._outgoing.all_held()
 
     def held_now(self) -> list[Held]:
         """`all_held`, as it is now."""
-        aside = [held for held in self._engine.aside.values() if held is not None]
-        return [*self._engine.unsettled.values(), *aside, *self._outgoing.all_held()]
+        aside = [held for held in self.engine.aside.values() if held is not None]
+        return [*self.engine.unsettled.values(), *aside, *self._outgoing.all_held()]
 
     def walk_held(self, most: int) -> Iterator[Sequence[Held | None]]:
         """`all_held`, `most` at a time, and None for some that are gone. Anything may be done between two parts."""
-        yield from walk_held(self._engine, most)
+        yield from walk_held(self.engine, most)
         yield list(self._outgoing.all_held())
 
     def unsettled_on(self, link: OutLink) -> int:
@@ -416,7 +414,7 @@ class Endpoint:
 
     def settle(self, received: Iterable[Ptr]) -> None:
         """Settle what the sender settled already."""
-        self._engine.settle(received)
+        self.engine.settle(received)
 
     def reject(self, received: Iterable[Ptr], error: AmqpError) -> None:
         """Reject and settle."""
@@ -452,36 +450,18 @@ class Endpoint:
 
     # Output: and `output`
 
-    @property
-    def is_unfinished(self) -> bool:
-        """What `output` gave is not all that there is to say: `has_echoes`, or the engine has failed and the connection
-        may be `broken`.
-        """
-        return self._engine.has_failed or bool(self._flows.owed)
-
-    @property
-    def needs_rewriting(self) -> bool:
-        """True if the engine's output lacks something: send `rewritten_output`, not `output`."""
-        changes = self._changes
-        return bool(changes.additions or changes.begun or changes.last_words or changes.unanswered)
-
     def rewritten_output(self) -> bytes:
         """All that is to be sent, with what the engine can't say written into its frames (`output_changes`).
 
-        For a turn in which `needs_rewriting` is true; `output` must have been drained before the attach reply.
+        For a turn in which `needs_rewriting()` is true; `output` must have been drained before the attach reply.
         """
         pieces: list[bytes] = []
-        while size := self._engine.output():
+        while size := self.engine.output():
             pieces.append(OUTPUT_VIEW[:size].tobytes())
         return self._changes.apply(b"".join(pieces), self._state.peer_max_frame)
-
-    @property
-    def has_echoes(self) -> bool:
-        """True if the peer asked for our state: send `echoes` once `output` has nothing more."""
-        return bool(self._flows.owed)
 
     def echoes(self) -> bytes:
         """The flow frames that we owe the peer: the engine does not see that they were asked for."""
         if self._state.closed:
-            self._flows.clear()
-        return self._flows.take()
+            self.flows.clear()
+        return self.flows.take()

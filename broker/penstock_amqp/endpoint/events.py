@@ -250,13 +250,13 @@ def weight(event: Event) -> int:
     filters. A batch of messages costs 1, unless each message is a request, or may be one because its link was attached
     by the same chunk of input.
     """
+    if event[0] is _MESSAGES:
+        return 1 if event[1].is_answered and not event[1].is_request else 1 + 2 * len(event[2])
     if event[0] is _OTHER:
         other = event[2]
         if isinstance(other, Attached):
             return 8 + _filter_characters(other.attach) // _SELECTOR_CHARACTERS
         return 4 if isinstance(other, Detached | SessionEnded) else 1
-    if event[0] is _MESSAGES and (event[1].is_request or not event[1].is_answered):
-        return 1 + 2 * len(event[2])
     return 1
 
 

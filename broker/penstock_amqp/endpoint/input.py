@@ -105,17 +105,19 @@ class Input:
             if INPUT_VIEW[:5].tobytes() == _SASL_BEGINNING:
                 INPUT_VIEW[4] = _NO_PROTOCOL
         start = 0
-        tap = self._tap
-        while start < size and budget > 0 and not self._state.is_awaited:
+        tap, state, gate = self._tap, self._state, self._gate
+        while start < size and budget > 0 and (state.is_open or not state.is_awaited):
             weighed, last = -len(self._flows.owed), 0
             if out:  # a batch goes on from piece to piece
                 last = len(out) - 1
                 weighed -= weight(out[last])
             try:
-                dealt = self._give_plain(start, size, out) if self._piece == PIECE_BYTES else 0
+                dealt = 0
+                if self._piece == PIECE_BYTES and not gate.is_unusual and not gate.kept:
+                    dealt = self._give_plain(start, size, out)
                 if not dealt:
                     piece = max(self._piece, tap.missing)  # the rest of one frame weighs no more than any frame
-                    dealt, instead = self._gate.next(INPUT_VIEW[start:size], tap.held, tap.missing, piece)
+                    dealt, instead = gate.next(INPUT_VIEW[start:size], tap.held, tap.missing, piece)
                     if instead is None:
                         dealt = self._give(at(INPUT, start), INPUT_VIEW[start : start + min(dealt, piece)], out)
                     elif not self._give_all(instead, out):
@@ -158,10 +160,10 @@ class Input:
         return total
 
     def _give_plain(self, start: int, size: int, out: list[Event]) -> int:
-        """Give the engine what is plain of `buffers.INPUT` from `start` to `size`; return how many bytes."""
+        """Give the engine what is plain of `buffers.INPUT` from `start` to `size`; return how many bytes. Not while the
+        gate has to look at every frame.
+        """
         engine, tap = self._engine, self._tap
-        if self._gate.is_watching:
-            return 0
         pushed = engine.push_plain(start, size, tap, out)
         if pushed is None:
             return 0

@@ -61,6 +61,10 @@ class PendingChanges:
         outcome, which their sender may take for success: that is left out.
         """
 
+    def are_pending(self) -> bool:
+        """Whether there is anything that the next output has to say."""
+        return bool(self.additions or self.begun or self.last_words or self.unanswered)
+
     def apply(self, data: bytes, max_frame_size: int) -> bytes:
         """Return `data`, all of the engine's output, as it is to be sent: frames of at most `max_frame_size` bytes."""
         changes = OutputChanges(self.additions, self.begun, self.last_words, max_frame_size, self.unanswered)

@@ -42,19 +42,20 @@ _SECOND: Final = "\x1f"
 class InputGate:
     """The input of one connection, before the engine. Malformed input is passed on: the engine reports the error."""
 
-    __slots__ = ("_is_unusual", "_kept", "_max_frame", "_names", "_originals", "_renamed", "looked")
+    __slots__ = ("_max_frame", "_names", "_originals", "_renamed", "is_unusual", "kept", "looked")
 
     def __init__(self, max_frame: int) -> None:
         """`max_frame`: bytes; a longer frame is not kept until it is complete."""
         self._max_frame = max_frame
-        self._kept = b""
+        self.kept = b""
+        """The beginning of a frame that the engine gets once it is complete."""
         self._names: set[tuple[int, str]] = set()
         """The links that the engine has, by channel."""
         self._originals: dict[str, str] = {}
         self._renamed = 0
         self.looked = 0
         """Number of inspected frames; the caller that counts their cost sets it back to 0."""
-        self._is_unusual = False
+        self.is_unusual = False
         """The peer has used a descriptor in an unusual encoding: every frame is inspected from now on."""
 
     def attached(self, channel: int, name: str) -> str:
@@ -72,11 +73,6 @@ class InputGate:
         for name in [name for at, name in self._names if at == channel]:
             self.detached(channel, name)
 
-    @property
-    def is_watching(self) -> bool:
-        """Every frame has to be looked at: one is kept here, or the peer uses unusual encodings."""
-        return self._is_unusual or bool(self._kept)
-
     def next(self, data: memoryview, held: int, missing: int, piece: int) -> tuple[int, bytes | None]:
         """Return how many bytes of `data` (not empty) are handled by this call, and what the engine is given for them:
         None means the bytes themselves, b"" means nothing yet.
@@ -84,20 +80,20 @@ class InputGate:
         `held`: how many bytes of an incomplete frame the engine holds. `missing`: how many bytes that frame still needs
         (0: its size is not known yet either). About `piece` bytes are inspected.
         """
-        if self._kept:
+        if self.kept:
             return self._gather(data)
         if held and not missing:
             return min(len(data), max(HEAD_BYTES - held, 1)), None
         if missing >= len(data):
             return len(data), None
         first = missing + _CODE_AT
-        if first < len(data) and data[first] in _OFTEN and data[first - 1] == _SMALL_ULONG and not self._is_unusual:
+        if first < len(data) and data[first] in _OFTEN and data[first - 1] == _SMALL_ULONG and not self.is_unusual:
             return len(data), None
         return (missing, None) if missing else self._look(data, bytes(data[:piece]))
 
     def _gather(self, data: memoryview) -> tuple[int, bytes | None]:
         """Continue with a frame whose beginning was kept."""
-        kept, self._kept = self._kept, b""
+        kept, self.kept = self.kept, b""
         taken = min(_extent(kept, 0)[0] - len(kept), len(data))
         whole = kept + bytes(data[:taken])
         _, instead = self._look(memoryview(whole), whole)
@@ -121,7 +117,7 @@ class InputGate:
             attaches += code == Attach.CODE
             if attaches > _MOST_ATTACHES:
                 return at, None
-            if kind == AMQP_FRAME and body < end and (self._is_unusual or code in (None, Attach.CODE)):
+            if kind == AMQP_FRAME and body < end and (self.is_unusual or code in (None, Attach.CODE)):
                 instead = self._instead(part[body:end], code, channel, seen)
                 if instead is not None:
                     return (at, None) if at else (end, instead)
@@ -134,7 +130,7 @@ class InputGate:
             return len(part), None
         if end <= len(data):
             return self._look(data, bytes(data[:end]))
-        self._kept = bytes(data)
+        self.kept = bytes(data)
         return len(data), b""
 
     def _instead(self, body: bytes, code: int | None, channel: int, seen: set[tuple[int, str]]) -> bytes | None:
@@ -154,7 +150,7 @@ class InputGate:
         is_usual = code is not None and known == value
         if is_usual and told is known:
             return None
-        self._is_unusual = self._is_unusual or not is_usual
+        self.is_unusual = self.is_unusual or not is_usual
         return frame_of(encode(told) + body[end:], channel)
 
     def _renamed_attach(self, attach: Described, channel: int, seen: set[tuple[int, str]]) -> Described:

@@ -96,10 +96,10 @@ class InputTap:
         "_echoes",
         "_held",
         "_held_before",
-        "_input_size",
         "_open_channel",
         "_transfers_taken",
         "_walked",
+        "buffer_bytes",
         "decoded",
         "held",
         "is_current",
@@ -108,7 +108,8 @@ class InputTap:
 
     def __init__(self, capacity: int) -> None:
         """`capacity`: how many bytes the engine's transport can take before its first input."""
-        self._input_size = capacity
+        self.buffer_bytes = capacity
+        """How many bytes the engine takes at most, while it holds none."""
         self._held: list[bytes] = []
         """What the engine holds of an incomplete frame, in the pieces as received: joined only if it is read."""
         self.is_current = False
@@ -136,7 +137,11 @@ class InputTap:
 
         `chunk` is borrowed until the next call. Raises `TapError` if an attach was left untaken.
         """
-        self._begin_chunk(chunk)
+        if self._attaches:
+            raise self._untaken()
+        self.is_current = True
+        self._chunk = chunk
+        self._walked = self._transfers_taken = False
         self._held_before = self._held
         partial = self.held = self._partial(capacity)
         self._held = _held_of(self._held_before, chunk, partial)
@@ -146,18 +151,17 @@ class InputTap:
         size = int.from_bytes(_beginning(self._held, _SIZE_BYTES))
         self.missing = max(size - partial, 0) if partial >= _SIZE_BYTES else 0
 
-    @property
-    def capacity(self) -> int:
-        """How many bytes the engine takes at most, while it holds none."""
-        return self._input_size
-
     def pushed_pieces(self, taken: memoryview, last: int, held_before: int, held: int, missing: int) -> None:
         """Note that the engine took several pieces, of which the last begins at `last` and is the chunk. It holds
         `held` bytes of an incomplete frame that lacks `missing`, and held `held_before` before the last piece.
 
         `taken` is borrowed until the next call. Raises `TapError` if an attach was left untaken.
         """
-        self._begin_chunk(taken[last:] if last else taken)
+        if self._attaches:
+            raise self._untaken()
+        self.is_current = True
+        self._chunk = taken[last:] if last else taken
+        self._walked = self._transfers_taken = False
         # Most reads hold whole frames, and then there is nothing to keep.
         if held_before or self._held:
             self._held_before = _held_of(self._held, taken[:last], held_before)
@@ -169,12 +173,8 @@ class InputTap:
             self._held = []
         self.held, self.missing = held, missing
 
-    def _begin_chunk(self, chunk: bytes | memoryview) -> None:
-        if self._attaches:
-            raise TapError(f"the engine raised no event for the attach of link {self._attaches[0].attach.name!r}")
-        self.is_current = True
-        self._chunk = chunk
-        self._walked = self._transfers_taken = False
+    def _untaken(self) -> TapError:
+        return TapError(f"the engine raised no event for the attach of link {self._attaches[0].attach.name!r}")
 
     def open_channel(self) -> int:
         """The channel of the chunk's Open."""
@@ -244,17 +244,17 @@ class InputTap:
         total = self.held + len(self._chunk)
         if capacity < 0:
             return 0
-        if total >= self._input_size and self._fills_buffer(total):
-            self._input_size = total + capacity
+        if total >= self.buffer_bytes and self._fills_buffer(total):
+            self.buffer_bytes = total + capacity
             return total
-        partial = self._input_size - capacity
+        partial = self.buffer_bytes - capacity
         if not 0 <= partial <= total:
-            raise TapError(f"the engine has room for {capacity} of {self._input_size} bytes after {total} were given")
+            raise TapError(f"the engine has room for {capacity} of {self.buffer_bytes} bytes after {total} were given")
         return partial
 
     def _fills_buffer(self, total: int) -> bool:
         start = _beginning([*self._held_before, bytes(self._chunk[:8])], 8)
-        return total == self._input_size and not start.startswith(b"AMQP") and int.from_bytes(start[:4]) > total
+        return total == self.buffer_bytes and not start.startswith(b"AMQP") and int.from_bytes(start[:4]) > total
 
     def _whole(self) -> bytes:
         """The whole frames that the engine took with the chunk."""

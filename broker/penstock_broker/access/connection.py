@@ -232,11 +232,13 @@ class Connection:
         if reading.debt > 0:
             reading.debt -= TURN_BUDGET
             return True
-        if (reading.unread or self.transport.wrapping is not None) and self.has_unread:
+        transport = self.transport
+        is_plain = transport.wrapping is None
+        if (reading.unread or not is_plain) and self.has_unread:
             return self._go_on_reading(out)
         most = (most or READ_BYTES) * LONG_READ if reading.has_long else most or READ_BYTES
         try:
-            size = self.transport.sock.recv_into(INPUT_VIEW, most)
+            size = transport.sock.recv_into(INPUT_VIEW, most)
         except (BlockingIOError, InterruptedError):
             return True
         except OSError:
@@ -244,9 +246,10 @@ class Connection:
         if size == 0:
             return False
         reading.is_bulk = size >= BULK_BYTES
-        if self.transport.wrapping is None and self.login.is_authenticated:
-            taken = self.endpoint.receive(size, out, TURN_BUDGET)
-            reading.debt = -self.endpoint.left
+        if is_plain and self.login.is_authenticated:
+            endpoint = self.endpoint
+            taken = endpoint.receive(size, out, TURN_BUDGET)
+            reading.debt = -endpoint.input.left
             is_sound = True
             if taken < size:
                 reading.unread += INPUT_VIEW[taken:size].tobytes()
@@ -278,7 +281,7 @@ class Connection:
 
     def _receive_amqp(self, data: bytes, out: list[Event]) -> None:
         self.reading.unread += data[self.endpoint.receive_bytes(data, out, TURN_BUDGET) :]
-        self.reading.debt = -self.endpoint.left
+        self.reading.debt = -self.endpoint.input.left
 
     def _receive_wrapped(self, data: bytes, out: list[Event]) -> bool:
         """Go on with bytes of TLS, WebSocket or SASL from the socket, or with those that TLS or WebSocket have kept."""
@@ -345,14 +348,15 @@ class Connection:
         transport, endpoint = self.transport, self.endpoint
         if transport.backlog and not transport.send_backlog():
             return False
-        if endpoint.needs_rewriting and not transport.write(endpoint.rewritten_output()):
+        if endpoint.needs_rewriting() and not transport.write(endpoint.rewritten_output()):
             return False
         size = OUTPUT_BYTES
         while size > _HALF and (size := endpoint.output()):
             if not transport.send(OUTPUT_VIEW[:size]):
                 return False
-        if endpoint.is_unfinished and (
-            endpoint.broken or (endpoint.has_echoes and not transport.write(endpoint.echoes()))
+        owed = endpoint.flows.owed
+        if (owed or endpoint.engine.has_failed) and (
+            endpoint.broken or (owed and not transport.write(endpoint.echoes()))
         ):
             return False
         self.is_blocked = bool(transport.backlog)

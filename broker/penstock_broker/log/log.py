@@ -106,6 +106,7 @@ class Log:
         # Messages may be put into queues that a document holds, or that end with the process and were named to the log.
         self.holds, self.hold_volatile = usage.queues.__contains__, usage.begin_queue
         self.ack, self.ack_many = self._appender.ack, self._appender.ack_many
+        self.accepts_publishing, self.makes_room = self._space.accepts_publishing, self._space.makes_room
         self.maintenance_ms = self._space.share_ms  # of a turn that has taken so many milliseconds
         self.next_message, self.next_messages = self._numbers.next_message, self._numbers.next_messages
 
@@ -198,18 +199,6 @@ class Log:
     def prepared_bytes(self) -> int:
         """Bytes that publishers may still fill without more space from the disk, from which they are taken already."""
         return self._space.prepared_bytes
-
-    def accepts_publishing(self) -> bool:
-        """False when the disk is full but for the reserve, which is kept for draining, and after a failure."""
-        return self._space.accepts_publishing()
-
-    @property
-    def makes_room(self) -> bool:
-        """Whether publishers should wait: the disk is full, but some space will be given back though nobody consumes.
-
-        It is known ahead of a refusal, so that what was read before can still be taken.
-        """
-        return self._space.makes_room
 
     @property
     def next_number(self) -> int:

@@ -42,6 +42,7 @@ _WRITE: Final = select.EPOLLOUT
 DONE: Final = (Phase.LEAVING, Phase.GONE)
 """Nothing is read or sent any more."""
 _READ_OR_LOST: Final = READ | select.EPOLLHUP | select.EPOLLERR
+_OPEN: Final = Phase.OPEN
 _LEAVING: Final = Phase.LEAVING
 _CLOSING: Final = Phase.CLOSING
 """An attribute of an enum's class takes long to find."""
@@ -96,14 +97,17 @@ class Connections:
 
     def _read(self, connection: Connection) -> None:
         phase, reading = connection.phase, connection.reading
-        if phase in DONE or reading.is_behind:
+        if reading.is_behind:
             return
-        if phase is _CLOSING:
-            # What the peer sends does not matter any more, only whether it closes the connection.
-            if not connection.transport.discard():
-                self.drop(connection)
-            return
-        if self._broker.log.makes_room and _stores(connection):
+        if phase is not _OPEN:
+            if phase in DONE:
+                return
+            if phase is _CLOSING:
+                # What the peer sends does not matter any more, only whether it closes the connection.
+                if not connection.transport.discard():
+                    self.drop(connection)
+                return
+        if self._broker.log.makes_room() and _stores(connection):
             self._broker.hold(connection)
             self._set_mask(connection)
             return
@@ -199,7 +203,7 @@ class Connections:
                     self.fail(connection)
 
     def _flush(self, connection: Connection) -> None:
-        if connection.phase in DONE:
+        if connection.phase is not _OPEN and connection.phase in DONE:
             connection.is_dirty = False
             return
         if not connection.flush():

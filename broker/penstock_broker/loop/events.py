@@ -80,7 +80,7 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
         raise
     # If nothing came but accepts, which nobody answers, and messages whose accepts wait for a sync, there is nothing to
     # send now. What else the engine may want to say goes with the next output.
-    if waiting < len(events) or not events or connection.is_congested or connection.endpoint.has_echoes:
+    if waiting < len(events) or not events or connection.is_congested or connection.endpoint.flows.owed:
         broker.work.touch(connection)
 
 

@@ -238,7 +238,7 @@ def exchange_state(exchange: Exchange) -> StateDocument:
 def broker_state(broker: Broker) -> StateDocument:
     """The `penstock.broker`."""
     topology, log = broker.topology, broker.log
-    is_taken = log.accepts_publishing() or log.makes_room
+    is_taken = log.accepts_publishing() or log.makes_room()
     durable_work = "Failed" if log.failed is not None else "Ok" if is_taken else "Full"
     return {
         "instanceId": broker.instance.id,

@@ -11,6 +11,7 @@ Source: docs/decisions/018-addresses.md, 030-messages-untouched.md and 037-answe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
@@ -45,6 +46,9 @@ __all__ = [
 
 _take_plain: Any = penstock_native.messages and penstock_native.messages.take_plain
 
+_STORED: Final = (ExchangeTarget, QueueTarget)
+"""A union is made anew each time that it is written in a function."""
+
 KNOWN_BEGINNINGS: Final = 16
 """Prefixes that are remembered per producer: one that uses several priorities has several."""
 
@@ -56,7 +60,7 @@ def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> bool:
     caller has to close the link.
     """
     destination = producer.destination
-    if isinstance(destination, ExchangeTarget | QueueTarget):
+    if isinstance(destination, _STORED):
         prepare(broker, destination, len(batch))
     elif isinstance(destination, ManagementTarget):
         broker.management.receive(producer, batch)
@@ -101,14 +105,12 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
         for delivery, _, settled in batch:
             refuse(producer, delivery, settled, told)
         return False
-    next_message = log.next_message
     number = 0 if logged_set else log.next_messages(len(batch))
     entries: list[Entry] = []
     delayed: list[Entry] = []
     beginning = producer.message_prefix
     prefix, count_at = beginning.prefix, beginning.count_at
     ordered = False
-    add = entries.append
     deliveries: list[Ptr] = []
     presettled: list[Ptr] = []
     size = first_expiry = 0
@@ -181,7 +183,7 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
                 numbered = log.put(route_set, data, now, SCHEDULED)
                 flags |= LOGGED
             else:
-                numbered = next_message()
+                numbered = log.next_message()
             delayed.append((numbered, data, available, expires, flags))
             (presettled if settled else deliveries).append(delivery)
             continue
@@ -189,11 +191,13 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
             first_expiry = expires
         if logged_set and (beginning.durable or kept_set):
             any_logged = True
-            add((log.put(logged_set if beginning.durable else kept_set, data, now), data, now, expires, LOGGED | flags))
+            entries.append(
+                (log.put(logged_set if beginning.durable else kept_set, data, now), data, now, expires, LOGGED | flags)
+            )
         elif logged_set:
-            add((next_message(), data, now, expires, flags))
+            entries.append((log.next_message(), data, now, expires, flags))
         else:
-            add((number, data, now, expires, flags))
+            entries.append((number, data, now, expires, flags))
             number += 1
         if settled:
             presettled.append(delivery)
@@ -395,7 +399,7 @@ def _accept(broker: Broker, producer: Producer, deliveries: list[Ptr], logged: b
     fan_out = fan_outs[-1] if fan_outs else None
     if logged:
         producer.stores = True
-        broker.sync.after_sync(producer.connection, lambda: _accept_synced(broker, producer, deliveries, fan_out))
+        broker.sync.after_sync(producer.connection, partial(_accept_synced, broker, producer, deliveries, fan_out))
     elif fan_out is not None:
         _accept_synced(broker, producer, deliveries, fan_out)
     else:

@@ -110,7 +110,7 @@ class StorageWatch:
     def _refuses(self) -> bool:
         """Whether durable messages are refused, or were within the last `RECOVERED_AFTER_MS`."""
         broker = self._broker
-        is_full = not broker.log.accepts_publishing() and not broker.log.makes_room
+        is_full = not broker.log.accepts_publishing() and not broker.log.makes_room()
         if is_full or broker.storage.refused != self._refused:
             self._refused = broker.storage.refused
             self._refused_ms = broker.clock.now_ms

@@ -270,7 +270,7 @@ class Broker:
     @property
     def must_wait(self) -> bool:
         """Connections that were held are not read yet."""
-        return self.is_behind_disk or self.log.makes_room
+        return self.is_behind_disk or self.log.makes_room()
 
     def storage_refuse(self) -> Refuse:
         """Why durable work is not taken now."""

@@ -104,7 +104,7 @@ def test_publishers_wait_while_compaction_gains_room(tmp_path: Path) -> None:
     full.messages = []
     waited = 0
     while True:
-        if log.makes_room:
+        if log.makes_room():
             waited += 1
             log.write()
             log.request_sync()
@@ -125,7 +125,7 @@ def test_publishers_wait_while_compaction_gains_room(tmp_path: Path) -> None:
 
 def test_a_full_disk_without_dead_space_refuses_at_once(tmp_path: Path) -> None:
     full = Full(tmp_path, segments=12)
-    assert not full.log.makes_room
+    assert not full.log.makes_room()
     full.log.close()
 
 

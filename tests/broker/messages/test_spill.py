@@ -15,7 +15,6 @@ from proton import Message
 from support.stepped_broker import Peer, SteppedBroker
 from support.tight_memory import tighten
 
-from penstock_broker.log import Log
 from penstock_broker.messages import paging
 from penstock_core.memory_level import MemoryLevel
 
@@ -59,7 +58,7 @@ def in_memory(broker: SteppedBroker, name: str) -> int:
     return sum(1 for _ in broker.queue(name).everything_in_memory())
 
 
-def refuses(_: Log) -> bool:
+def refuses() -> bool:
     return False
 
 
@@ -147,7 +146,7 @@ def test_without_room_in_the_log_they_stay_in_memory(broker: SteppedBroker, monk
     broker.make_queue("q", durable=False)
     fill(broker, "q", 50)
     before = in_memory(broker, "q")
-    monkeypatch.setattr(type(broker.log), "accepts_publishing", refuses)
+    monkeypatch.setattr(broker.log, "accepts_publishing", refuses)
     fill(broker, "q", 100)
     assert in_memory(broker, "q") == before + 100
 

@@ -105,7 +105,7 @@ class CompiledEngine(ProtonEngine):
             size,
             tap.held,
             tap.missing,
-            tap.capacity,
+            tap.buffer_bytes,
             MOST_EVENTS,
             self._collector,
             self.receivers,
@@ -149,7 +149,7 @@ class CompiledEngine(ProtonEngine):
 
     def output(self) -> int:
         """See `Engine.output`."""
-        filled = cast(int, _output(self._transport, self._collector, OUTPUT, self._bodies))
+        filled: int = _output(self._transport, self._collector, OUTPUT, self._bodies)
         self._keeps_bodies = not self._bodies and filled < OUTPUT_BYTES
         self.unwritten_sessions = 0
         self._has_notice = False

@@ -63,10 +63,10 @@ class Space:
         current = self._writer.usage.segments[-1]
         return len(self._spares) == self._reserve and current.end < current.size - current.size // 8
 
-    @property
     def makes_room(self) -> bool:
         """Whether publishers should wait: no more space is left than the reserve, but some will be given back though
-        nobody consumes."""
+        nobody consumes. It is known ahead of a refusal, so that what was read before can still be taken.
+        """
         if self._writer.failed is not None or not self._spares.full or len(self._spares) > self._reserve:
             return False
         if self._has_deleted or self._spares.is_renaming or self._compaction_wants_work():
