@@ -133,9 +133,13 @@ def url(team: Team) -> Callable[[], str]:
 
 
 def kill(team: Team, pod: str, verb: str) -> None:
-    """Sends SIGKILL to a container's process as soon as it runs."""
-    uid = str(wait_for(f"pod {pod}", lambda: team.field("pod", pod, "metadata", "uid"), MINUTE))
-    node_processes.kill(wait_for(f"`{verb}` in {pod}", lambda: node_processes.of_container(uid, verb), MINUTE))
+    """Sends SIGKILL to a container's process as soon as it runs, also if the pod is replaced by another meanwhile."""
+
+    def pid() -> int | None:
+        uid = team.field("pod", pod, "metadata", "uid")
+        return None if uid is None else node_processes.of_container(str(uid), verb)
+
+    node_processes.kill(wait_for(f"`{verb}` in {pod}", pid, 4 * MINUTE))
 
 
 def kill_operator(installation: Installation) -> None:
