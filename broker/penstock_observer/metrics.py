@@ -29,8 +29,10 @@ __all__ = ["accepts_gzip", "classic_buckets", "exposition"]
 LARGEST: Final = 3
 """Queues that are named, whatever a later broker lists."""
 BUCKETS_PER_OCTAVE: Final = 8
-BOUND_EXPONENTS: Final = tuple(range(0, 29, 2))
-"""Upper bounds 2**0, 2**2, ... 2**28 ms (3 days); each also ends a fine bucket, so nothing is interpolated."""
+BOUND_EXPONENTS: Final = tuple(range(29))
+"""Upper bounds 2**0, 2**1, ... 2**28 ms (3 days); each also ends a fine bucket, so nothing is interpolated here. What
+Prometheus interpolates between two of them is at most twice too high.
+"""
 
 
 def exposition(live: LiveView, ledger: Ledger, results: ResultStore, namespace: str, *, is_compressed: bool) -> bytes:

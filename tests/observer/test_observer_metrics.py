@@ -220,11 +220,12 @@ def test_two_subscriptions_of_one_name_have_two_series(scrape: Scrape) -> None:
 
 
 def test_the_histogram_counts_in_seconds(scrape: Scrape) -> None:
-    """1 ms and below is bucket -1; (2**(8/8), 2**(9/8)] ms is bucket 8, above 0.001 and within 0.004 s."""
+    """1 ms and below is bucket -1; (2**(8/8), 2**(9/8)] ms is bucket 8, above 0.002 and within 0.004 s."""
     histogram = DurationHistogram(indexes=(-1, 8, 200), counts=(4, 5, 1), sum_ms=99)
     scrape.live.answered(a_poll(START_MS, a_subscription()), durations=Durations(sojourn=histogram))
     name = "penstock_broker_sojourn_seconds"
     assert scrape.value(f"{name}_bucket", {"le": "0.001"}) == 4
+    assert scrape.value(f"{name}_bucket", {"le": "0.002"}) == 4
     assert scrape.value(f"{name}_bucket", {"le": "0.004"}) == 9
     assert scrape.value(f"{name}_bucket", {"le": "16777.216"}) == 9
     assert scrape.value(f"{name}_bucket", {"le": "67108.864"}) == 10
