@@ -197,12 +197,14 @@ class BrokerSession:
                     # Let all workers that are ready add their commands first, so that these travel in the same request.
                     await asyncio.sleep(0)
                 if self._management is None:
+                    self._pending.fail(self.problem)
                     break
                 self._is_sending = True
                 await self._send(self._management, self._pending.take())
                 self._is_sending = False
 
     async def _send(self, management: BrokerManagement, batch: Batch) -> None:
+        problem = "the session was closed"
         try:
             if batch.deletions:
                 replies = await management.delete([pending.command for pending in batch.deletions])
@@ -218,8 +220,11 @@ class BrokerSession:
                     self.declared.note(declaration.command, answer)
                 set_replies(batch.declarations, answers)
         except Unreachable as error:
-            self._connection_lost(str(error))
-            batch.fail(str(error))
+            problem = str(error)
+            self._connection_lost(problem)
+        finally:
+            # Also if the session is closed meanwhile, or a bug ends it: who waits for a reply would wait for ever.
+            batch.fail(problem)
 
     async def _keep_connected(self) -> None:
         delay = reconnect_pause.FIRST_SECONDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
@@ -53,6 +53,10 @@ class Script:
     """When each attempt to connect was made."""
     later: NotUnderstood | None = None
     """It is of a later release."""
+    is_stuck: bool = False
+    """It takes declarations and never answers them."""
+    bug: Exception | None = None
+    """What a declaration raises."""
 
     async def connect(self, access: ManagementAccess) -> BrokerManagement:
         self.connects += 1
@@ -81,6 +85,10 @@ class Scripted:
     async def declare(self, entries: Sequence[DeclareEntity]) -> Sequence[BrokerReply]:
         self._check()
         self.script.batches.append([f"+{entry.entity.name}" for entry in entries])
+        if self.script.is_stuck:
+            await asyncio.Event().wait()
+        if self.script.bug is not None:
+            raise self.script.bug
         return [BrokerReply(status=201) for _ in entries]
 
     async def delete(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
@@ -249,6 +257,45 @@ async def test_another_target_is_another_session_that_remembers_the_instance(mad
     assert second.state == state()
     with pytest.raises(Unreachable):
         await first.declare(SUBSCRIPTION)
+
+
+def declared(name: str) -> DeclareEntity:
+    made = subscription(metadata={"name": name, "uid": f"uid-{name}"})
+    body = declaration.subscription_declaration(made, exchange="orders", cluster_id="c1")
+    return DeclareEntity(EntityType.SUBSCRIPTION, f"psub:durable:global:{name}", body)
+
+
+async def test_who_waits_for_a_reply_hears_of_it_when_another_session_takes_over(made: Fixture) -> None:
+    session = await made.session()
+    await until(lambda: session.reach is Reach.CONNECTED)
+    made.script.is_stuck = True
+    waiting = asyncio.create_task(session.declare(declared("a")))
+    await until(lambda: made.script.batches == [["+SUBSCRIPTION"]])
+    await made.sessions.ensure("shop/main", replace(TARGET, port=2), made.changed)
+    with pytest.raises(Unreachable, match="the session was closed"):
+        await asyncio.wait_for(waiting, 5)
+
+
+async def test_who_waits_for_a_reply_hears_of_it_when_a_bug_ends_the_session(made: Fixture) -> None:
+    session = await made.session()
+    await until(lambda: session.reach is Reach.CONNECTED)
+    made.script.bug = RuntimeError("a bug")
+    with pytest.raises(Unreachable):
+        await asyncio.wait_for(session.declare(declared("a")), 5)
+
+
+@pytest.mark.parametrize("later", range(8))
+async def test_a_command_that_comes_while_the_connection_is_given_up_is_answered(made: Fixture, later: int) -> None:
+    """`later`: so many turns of the loop after the loss."""
+    session = await made.session()
+    await until(lambda: session.reach is Reach.CONNECTED)
+    made.script.is_up = False
+    with pytest.raises(Unreachable):
+        await session.declare(declared("a"))
+    for _ in range(later):
+        await asyncio.sleep(0)
+    with pytest.raises(Unreachable):
+        await asyncio.wait_for(session.declare(declared("b")), 5)
 
 
 async def test_a_dropped_session_is_gone(made: Fixture) -> None:
