@@ -45,7 +45,8 @@ class AuditFetcher:
         while not stop.is_set():
             await self.once()
             try:
-                await asyncio.wait_for(stop.wait(), self._interval)
+                async with asyncio.timeout(self._interval):
+                    await stop.wait()
             except TimeoutError:
                 continue
 
@@ -77,7 +78,8 @@ class AuditFetcher:
         names = {*broker.audits, *(each.queue_name for each in self._store.unfinished())}
         if not names:
             return
-        client = await asyncio.wait_for(self._connect(), ANSWER_SECONDS)
+        async with asyncio.timeout(ANSWER_SECONDS):
+            client = await self._connect()
         try:
             for name in sorted(names):
                 await self._fetch_one(client, name)
@@ -109,9 +111,8 @@ class AuditFetcher:
         """The next records of the audit (None: of whichever is there); None if the broker does not have it."""
         after = 0 if audit is None else self._store.next_of(audit)
         wanted = AuditRead(audit=audit, after=after)
-        answer = await asyncio.wait_for(
-            client.request(Operation.READ_AUDIT, EntityType.SUBSCRIPTION, queue_name, wanted), ANSWER_SECONDS
-        )
+        async with asyncio.timeout(ANSWER_SECONDS):
+            answer = await client.request(Operation.READ_AUDIT, EntityType.SUBSCRIPTION, queue_name, wanted)
         if answer.status == StatusCode.NOT_FOUND:
             return None
         body: Mapping[str, object] = answer.check().attributes

@@ -197,7 +197,8 @@ async def _compact(ledger: Ledger, stop: asyncio.Event) -> None:
     """Merge old segments, beside the polls, on a thread of its own."""
     while not stop.is_set():
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), COMPACTION_SECONDS)
+            async with asyncio.timeout(COMPACTION_SECONDS):
+                await stop.wait()
         while not stop.is_set() and await asyncio.to_thread(ledger.compact):
             pass
 
@@ -205,6 +206,7 @@ async def _compact(ledger: Ledger, stop: asyncio.Event) -> None:
 async def _refresh(certificate: ServerCertificate | None, stop: asyncio.Event) -> None:
     while not stop.is_set():
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), CERTIFICATE_SECONDS)
+            async with asyncio.timeout(CERTIFICATE_SECONDS):
+                await stop.wait()
         if certificate is not None:
             certificate.refresh()

@@ -67,7 +67,8 @@ class Poller:
     async def once(self) -> None:
         """Poll once; a failure is noted in the live view and logged, never raised."""
         try:
-            poll = await asyncio.wait_for(self._source.poll(), POLL_TIMEOUT_SECONDS)
+            async with asyncio.timeout(POLL_TIMEOUT_SECONDS):
+                poll = await self._source.poll()
         except BrokerAway as error:
             self._away(str(error))
         except TimeoutError:
@@ -116,6 +117,7 @@ class Poller:
 
 async def _until(stop: asyncio.Event, seconds: float) -> None:
     try:
-        await asyncio.wait_for(stop.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await stop.wait()
     except TimeoutError:
         return

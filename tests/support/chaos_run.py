@@ -13,11 +13,11 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from e2e import jms_tool, local_demo
 from e2e.jms_tool import Board, Client
-from e2e.kube import ROOT, wait_for
+from e2e.kube import ROOT, pick, wait_for
 from e2e.story import StoryError
 from support.chaos_checks import converges, subscriptions
 from support.chaos_faults import FAULTS
@@ -175,14 +175,29 @@ def _edit(team: Team, step: Step) -> None:
 def _settle(team: Team, traffic: Clients, declared: Mapping[str, str], deleted: set[str]) -> float:
     """Seconds until messages flow and everything is as declared."""
     began = time.monotonic()
-    traffic.go_on(PATIENCE)
-    converges(
-        team, declared, seconds=PATIENCE, may_stay=deleted, before_each_look=lambda: _apply_missing(team, declared)
-    )
+    while not _goes_on(traffic):
+        if time.monotonic() - began > PATIENCE:
+            raise TimeoutError(f"for {PATIENCE} s no message was sent, or none received")
+        _touch_stale_services(team)
+
+    def help_kubernetes() -> None:
+        _apply_missing(team, declared)
+        if time.monotonic() - began > MINUTE:
+            _touch_stale_services(team)
+
+    converges(team, declared, seconds=PATIENCE, may_stay=deleted, before_each_look=help_kubernetes)
     bound = asyncio.run(_bound(team))
     differing = {name: bound.get(name) for name, key in declared.items() if bound.get(name) != ("orders", [key])}
     assert not differing, f"bound otherwise than declared: {differing}"
     return time.monotonic() - began
+
+
+def _goes_on(traffic: Clients) -> bool:
+    try:
+        traffic.go_on(MINUTE)
+    except TimeoutError:
+        return False
+    return True
 
 
 def _apply_missing(team: Team, declared: Mapping[str, str]) -> None:
@@ -190,6 +205,21 @@ def _apply_missing(team: Team, declared: Mapping[str, str]) -> None:
     there = team.kube.kubectl("get", "subscriptions", "-o", "jsonpath={.items[*].metadata.name}").split()
     for name in sorted(set(declared).difference(there)):
         team.apply(*subscriptions([name], bindingKeys=[declared[name]]))
+
+
+def _touch_stale_services(team: Team) -> None:
+    """Change an annotation of Services whose EndpointSlices name pods that are gone.
+
+    When the API server has just come back, Kubernetes' controller of EndpointSlices can say that its cache is out of
+    date, and try again after up to 1,000 s; a change of the Service makes it look at once.
+    """
+    found = cast("list[Any]", pick(team.kube.get("endpointslices,pods"), "items") or [])
+    pods = {item["metadata"]["uid"] for item in found if item["kind"] == "Pod"}
+    for item in found:
+        named = {pick(endpoint, "targetRef", "uid") for endpoint in item.get("endpoints") or []}
+        if item["kind"] == "EndpointSlice" and named - pods:
+            service = item["metadata"]["labels"]["kubernetes.io/service-name"]
+            team.kube.kubectl("annotate", "service", service, f"chaos={time.monotonic():.0f}", "--overwrite")
 
 
 async def _bound(team: Team) -> dict[str, tuple[str, list[str]]]:

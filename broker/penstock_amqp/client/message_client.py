@@ -74,7 +74,8 @@ class MessageClient(ConnectedClient[MessageEvent]):
         Raises `TransportError` if the link has ended.
         """
         try:
-            found = await asyncio.wait_for(self._arrived.get(), seconds)
+            async with asyncio.timeout(seconds):
+                found = await self._arrived.get()
         except TimeoutError:
             return None
         if isinstance(found, TransportError):

@@ -41,7 +41,8 @@ async def changes(
     last = known
     while True:
         try:
-            await asyncio.wait_for(stop.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await stop.wait()
         except TimeoutError:
             pass
         else:

@@ -215,7 +215,8 @@ class _Up:
             return
         while not self._stop.is_set():
             try:
-                await asyncio.wait_for(self._stop.wait(), analysis.interval_minutes * 60)
+                async with asyncio.timeout(analysis.interval_minutes * 60):
+                    await self._stop.wait()
             except TimeoutError:
                 await self._analyse()
 

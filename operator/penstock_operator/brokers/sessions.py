@@ -253,7 +253,8 @@ class BrokerSession:
         """
         await asyncio.sleep(reconnect_pause.FIRST_SECONDS)
         try:
-            await asyncio.wait_for(self._hurry.wait(), reconnect_pause.spread_pause(delay, self._spread()))
+            async with asyncio.timeout(reconnect_pause.spread_pause(delay, self._spread())):
+                await self._hurry.wait()
         except TimeoutError:
             return reconnect_pause.next_pause(delay, self._contacts.of(self._broker), self._contacts.now())
         return reconnect_pause.FIRST_SECONDS
@@ -262,7 +263,8 @@ class BrokerSession:
         """Read the broker's state every `poll_seconds`, until the connection is lost."""
         while not self._lost.is_set():
             try:
-                await asyncio.wait_for(self._lost.wait(), self._poll_seconds)
+                async with asyncio.timeout(self._poll_seconds):
+                    await self._lost.wait()
             except TimeoutError:
                 state = await management.state()
                 self._state_received(state)

@@ -123,7 +123,8 @@ class Controller:
                     self.add(key, Priority.RESYNC)
             await after()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._resync_requested.wait(), period)
+                async with asyncio.timeout(period):
+                    await self._resync_requested.wait()
             self._resync_requested.clear()
 
     def resync_soon(self) -> None:
@@ -221,7 +222,8 @@ class Controller:
             return
         delay = max(max(due, self._rest_until) - self.monotonic(), 0.001)
         try:
-            await asyncio.wait_for(self._added.wait(), delay)
+            async with asyncio.timeout(delay):
+                await self._added.wait()
         except TimeoutError:
             return
 

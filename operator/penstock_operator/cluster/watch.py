@@ -91,7 +91,8 @@ async def watch(
         try:
             while not run.ended.is_set() and not (now() - began > times.grace and activity.overdue(now())):
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(run.ended.wait(), times.check)
+                    async with asyncio.timeout(times.check):
+                        await run.ended.wait()
             overdue = activity.overdue(now())
         finally:
             await run.stop()
@@ -143,7 +144,8 @@ class _Run:
         if not self._stopping.done():
             self._stopping.set_result(None)
         try:
-            await asyncio.wait_for(self.ended.wait(), _STOP_SECONDS)
+            async with asyncio.timeout(_STOP_SECONDS):
+                await self.ended.wait()
         except TimeoutError:
             raise Failure(
                 f"The thread with the watches has not ended for {_STOP_SECONDS:.0f} s.",

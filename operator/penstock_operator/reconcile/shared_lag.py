@@ -114,9 +114,8 @@ class SharedLagJob:
         while True:
             await self.look()
             with suppress(TimeoutError):
-                await asyncio.wait_for(
-                    self.shared.changed.wait(), _PERIOD_SECONDS if self._is_well() else _SOON_SECONDS
-                )
+                async with asyncio.timeout(_PERIOD_SECONDS if self._is_well() else _SOON_SECONDS):
+                    await self.shared.changed.wait()
             await asyncio.sleep(_GATHER_SECONDS)
 
     async def look(self) -> None:

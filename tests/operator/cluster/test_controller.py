@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import cast
 
+import pytest
 from support.resources import GOOD
 from support.virtual_time import run_in_virtual_time
 
@@ -88,3 +89,26 @@ def test_a_list_waits_as_long_as_the_server_asks() -> None:
         return api.asked
 
     assert run_in_virtual_time(listed()) == [0, 30]
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_worker_that_is_ended_while_a_key_comes_has_ended(turns: int) -> None:
+    """`turns`: so many turns of the loop pass between the two."""
+
+    async def ended() -> bool:
+        controller = Controller(Cache(is_complete=True), Metrics(), now)
+        controller.add(A, Priority.CHANGE, delay=60)
+
+        async def reconcile(_: ResourceKey) -> Retry:
+            return Retry.RESYNC
+
+        worker = asyncio.create_task(controller.run_worker(reconcile))
+        await asyncio.sleep(1)
+        controller.add(B, Priority.CHANGE, delay=60)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        worker.cancel()
+        await asyncio.sleep(1)
+        return worker.cancelled()
+
+    assert run_in_virtual_time(ended())
