@@ -38,6 +38,8 @@ WARNINGS: Final = frozenset(
     }
 )
 """Conditions that mean trouble if they are True; the others do if they are not."""
+AS_WANTED: Final = frozenset({"Disabled", "ScaledToZero", "Suspended"})
+"""Reasons that say that a spec asks for it: nobody has to look."""
 
 
 class ConditionCount(NamedTuple):
@@ -58,9 +60,9 @@ class TroubledResource(NamedTuple):
     status: str
 
 
-def is_trouble(type_: str, status: str) -> bool:
+def is_trouble(type_: str, status: str, reason: str) -> bool:
     """Whether somebody should look at a resource with this condition."""
-    return (status == "True") is (type_ in WARNINGS)
+    return (status == "True") is (type_ in WARNINGS) and reason not in AS_WANTED
 
 
 def conditions_of(
@@ -75,7 +77,7 @@ def conditions_of(
             type_, status = str(condition.get("type")), str(condition.get("status"))
             counted = (kind, type_, status)
             counts[counted] = counts.get(counted, 0) + 1
-            if is_trouble(type_, status):
+            if is_trouble(type_, status, str(condition.get("reason"))):
                 namespace = text_at(manifest, "metadata", "namespace") or ""
                 name = text_at(manifest, "metadata", "name") or ""
                 troubled[kind, type_].append(TroubledResource(kind, namespace, name, type_, status))

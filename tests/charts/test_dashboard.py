@@ -160,3 +160,10 @@ async def test_the_documented_metrics_are_those_that_the_observer_exposes(tmp_pa
     ledger.close()
     exposed = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
     assert exposed == documented_metrics()
+
+
+@PER_PANEL
+def test_no_panel_shows_0_while_nobody_reports(name: str, panel: dict[str, Any]) -> None:
+    """A green 0 would call an outage of all brokers, or of the operator, calm. That there is no operator is a red 0."""
+    invented = any("vector(" in expression for expression in expressions(panel))
+    assert invented == ((name, panel["title"]) == ("operator", "Operators"))

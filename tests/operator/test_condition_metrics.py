@@ -27,23 +27,27 @@ def resource(kind: str, name: str, **conditions: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("type_", "status", "trouble"),
+    ("type_", "status", "reason", "trouble"),
     [
-        ("Ready", "True", False),
-        ("Ready", "False", True),
-        ("Ready", "Unknown", True),
-        ("Stalled", "True", True),
-        ("Lagging", "True", True),
-        ("Lagging", "False", False),
-        ("Lagging", "Unknown", False),
-        ("LagFresh", "False", True),
-        ("StorageFilling", "True", True),
-        ("StorageHealthy", "True", False),
-        ("StorageHealthy", "False", True),
+        ("Ready", "True", "R", False),
+        ("Ready", "False", "R", True),
+        ("Ready", "Unknown", "R", True),
+        ("Stalled", "True", "R", True),
+        ("Lagging", "True", "R", True),
+        ("Lagging", "False", "R", False),
+        ("Lagging", "Unknown", "R", False),
+        ("LagFresh", "False", "R", True),
+        ("StorageFilling", "True", "R", True),
+        ("StorageHealthy", "True", "R", False),
+        ("StorageHealthy", "False", "R", True),
+        ("LagAnalysisScheduled", "False", "NotWritten", True),
+        ("LagAnalysisScheduled", "False", "Suspended", False),
+        ("LagAnalysisScheduled", "False", "Disabled", False),
+        ("Available", "False", "ScaledToZero", False),
     ],
 )
-def test_what_means_trouble(type_: str, status: str, trouble: bool) -> None:
-    assert is_trouble(type_, status) is trouble
+def test_what_means_trouble(type_: str, status: str, reason: str, trouble: bool) -> None:
+    assert is_trouble(type_, status, reason) is trouble
 
 
 def test_all_are_counted_and_those_in_trouble_are_named() -> None:

@@ -216,7 +216,7 @@ def _touch_stale_services(team: Team) -> None:
     found = cast("list[Any]", pick(team.kube.get("endpointslices,pods"), "items") or [])
     pods = {item["metadata"]["uid"] for item in found if item["kind"] == "Pod"}
     for item in found:
-        named = {pick(endpoint, "targetRef", "uid") for endpoint in item.get("endpoints") or []}
+        named = {pick(endpoint, "targetRef", "uid") for endpoint in cast("list[Any]", item.get("endpoints") or [])}
         if item["kind"] == "EndpointSlice" and named - pods:
             service = item["metadata"]["labels"]["kubernetes.io/service-name"]
             team.kube.kubectl("annotate", "service", service, f"chaos={time.monotonic():.0f}", "--overwrite")
