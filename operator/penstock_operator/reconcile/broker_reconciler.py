@@ -174,6 +174,8 @@ class BrokerReconciler:
         may_apply = not unknown and not unconfirmed and knows_issuer and certificate_obstacle(certificate) is None
         is_paused = broker.metadata.annotations.get(names.PAUSED) == "true"
         is_applied, refusal = False, None
+        # Another that comes during this pass gets the CA with the next one.
+        namespaces = self._namespaces(key)
         is_open = not taken_names and not predecessor_children
         if predecessor_children:
             # A broker that answers now may be that of the deleted Broker of the same name.
@@ -212,14 +214,15 @@ class BrokerReconciler:
         # Nothing tells of a change of a certificate that others renew, so such a Broker is looked at again and again.
         if is_applied and certificate is None and _is_settled(report):
             absent = absent_for_good(broker, wanted, observed)
-            self._settled.settle(key, view, self._knows_scopes(key), absent, self._namespaces(key))
+            self._settled.settle(key, view, self._knows_scopes(key), absent, namespaces)
         return report
 
     def _report_again(self, key: ResourceKey, broker: Broker, now: datetime) -> Report | None:
         """The report of a settled Broker of which only other things have changed than its spec and its children, such
         as its lag; they need not be read for it. None: they must be.
         """
-        view, session = self._settled.view(key, broker, self._knows_scopes(key), now), self.sessions.get(broker.key)
+        namespaces, session = self._namespaces(key), self.sessions.get(broker.key)
+        view = self._settled.view(key, broker, self._knows_scopes(key), namespaces, now)
         if view is None or view.state is None or session is None or session.state is None:
             return None
         is_restarted = (view.state.instance_id, view.state.epoch) != (session.state.instance_id, session.state.epoch)

@@ -73,13 +73,17 @@ class SettledBrokers:
             view.now, about.uid, about.generation, about.annotations, scopes, absent, namespaces, trimmed
         )
 
-    def view(self, key: ResourceKey, broker: Broker, scopes: bool | None, now: datetime) -> BrokerReportView | None:
-        """What was found then, if nobody has touched the Broker since and its turn has not come; else None."""
+    def view(
+        self, key: ResourceKey, broker: Broker, scopes: bool | None, namespaces: frozenset[str], now: datetime
+    ) -> BrokerReportView | None:
+        """What was found then, if nobody has touched the Broker since, the same `namespaces` use it, and its turn has
+        not come; else None.
+        """
         settled, about = self._settled.get(key), broker.metadata
         if settled is None or (now - settled.at).total_seconds() >= look_seconds(broker, self.brokers):
             return None
-        before = (settled.uid, settled.generation, settled.annotations, settled.scopes)
-        return settled.view if before == (about.uid, about.generation, about.annotations, scopes) else None
+        before = (settled.uid, settled.generation, settled.annotations, settled.scopes, settled.namespaces)
+        return settled.view if before == (about.uid, about.generation, about.annotations, scopes, namespaces) else None
 
     def forget(self, key: ResourceKey) -> None:
         """The Broker is gone, or about to go."""

@@ -102,7 +102,8 @@ def test_a_namespace_that_uses_it_gets_its_ca_and_its_name_into_the_certificate(
         other.apply(exchange)
         other.wait_ready("exchange/parcels")
         name = f"{reached.kube.namespace}.main-ca"
-        wait_for("the ConfigMap", lambda: trust(other, name) == trust(reached), MINUTE)
+        # The operator writes it at the latest after its next list.
+        wait_for("the ConfigMap", lambda: trust(other, name) == trust(reached), 3 * MINUTE)
         bring_files(reached)
         host = f"parcels-x.{other.kube.namespace}.svc"
         wait_for(host, lambda: trusts(reached, 5671, trust(other, name), name=host), 2 * MINUTE)

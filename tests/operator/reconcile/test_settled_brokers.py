@@ -111,12 +111,13 @@ def test_what_is_not_there_is_not_looked_for_while_the_spec_stays() -> None:
 
 def test_what_was_found_holds_until_somebody_touches_the_broker_or_its_turn_comes() -> None:
     made = settled()
-    found = made.view(MAIN, broker(COUNTED), True, NOW)
+    found = made.view(MAIN, broker(COUNTED), True, frozenset({"a"}), NOW)
     assert found is not None
     assert found.pod == {"status": {"containerStatuses": [{"name": "broker", "ready": True}]}}, "the rest is not kept"
-    assert made.view(MAIN, broker(COUNTED), True, NOW + timedelta(seconds=1200)) is None
-    assert made.view(MAIN, broker(COUNTED), False, NOW) is None, "other tokens"
+    assert made.view(MAIN, broker(COUNTED), True, frozenset({"a"}), NOW + timedelta(seconds=1200)) is None
+    assert made.view(MAIN, broker(COUNTED), False, frozenset({"a"}), NOW) is None, "other tokens"
+    assert made.view(MAIN, broker(COUNTED), True, frozenset({"a", "b"}), NOW) is None, "b needs the CA"
     for change in ({"generation": 4}, {"uid": "another"}, {"annotations": {"penstock.dev/reconcile-at": "now"}}):
-        assert made.view(MAIN, broker(COUNTED, change), True, NOW) is None
+        assert made.view(MAIN, broker(COUNTED, change), True, frozenset({"a"}), NOW) is None
     made.begin(MAIN, broker(COUNTED))
-    assert made.view(MAIN, broker(COUNTED), True, NOW) is None
+    assert made.view(MAIN, broker(COUNTED), True, frozenset({"a"}), NOW) is None
