@@ -25,6 +25,10 @@ DAEMONS = (
     "volume-provisioner",
 )
 
+STARTED_AGAIN = ("kube-controller-manager", "kube-scheduler")
+"""They end themselves when what they remember can't be right any more ("Scheduler cache is corrupted"), and rely on the
+kubelet or an init system to start them again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
@@ -107,18 +111,32 @@ def _write_configs(cluster: Cluster) -> None:
 
 
 def _start(cluster: Cluster, node: sandbox.Node, command: daemons.Command) -> None:
-    """Starts a daemon in the node; the shell between ends at once, so that the node's process 1 adopts it."""
-    log = cluster.folders.node_logs / f"{Path(command[0]).name}.log"
+    """Starts a daemon in the node; the shell between ends at once, so that the node's process 1 adopts it. One that is
+    to be started again has a shell of its own that does so.
+    """
+    name = Path(command[0]).name
+    log = cluster.folders.node_logs / f"{name}.log"
+    again = 'log=$1; shift; while :; do "$@"; echo "ended with $?, begins again"; sleep 1; done'
+    starting: list[str | Path] = ["sh", "-c", again, "sh", log] if name in STARTED_AGAIN else []
     script = 'log=$1; shift; setsid "$@" </dev/null >>"$log" 2>&1 &'
-    subprocess.run(node.enter(["sh", "-c", script, "sh", log, *command]), check=True)
+    subprocess.run(node.enter(["sh", "-c", script, "sh", log, *starting, *command]), check=True)
 
 
 def restart_daemon(cluster: Cluster, name: str, away_seconds: float) -> None:
-    """Kill a daemon, if it runs, and start it, later. Raises Failure if there is no node."""
+    """Kill a daemon, if it runs, and start it, later; those of `STARTED_AGAIN` start after a second. Raises Failure if
+    there is no node.
+    """
     node = sandbox.running(cluster.folders)
     if node is None:
         raise Failure("the cluster is not up; start it with: hack/cluster up")
     pid = sandbox.programs(node).get(name)
+    if name in STARTED_AGAIN:
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+        again = f"{name} running again"
+        runs = lambda: sandbox.programs(node).get(name) not in (None, pid)  # noqa: E731
+        wait_until(runs, again, seconds=30, cure="see hack/cluster status")
+        return
     if pid is not None:
         os.kill(pid, signal.SIGKILL)
         ended = f"{name} ended"
