@@ -7,7 +7,7 @@
  * attributes that are read are slots. What is looked up is held by a reference all the same while it is worked on.
  */
 
-#include "pointers.h"
+#include "batches.h"
 
 #include "proton_functions.h"
 
@@ -297,17 +297,8 @@ look_aside(void *delivery, PyObject *key, PyObject *aside, PyObject *unconfirmed
     return contains ? show(told, STATE, delivery, NULL) : PLAIN;
 }
 
-/* What a connection's deliveries are looked up in, and where its events go. */
-struct reading {
-    void *collector;
-    PyObject *receivers, *unsettled, *aside, *unconfirmed, *out;
-    bool is_heavy; /* a message came that costs as much as a frame of another kind */
-};
-
-enum { READING_ARGUMENTS = 6 };
-
 /* (collector, receivers, unsettled, aside, unconfirmed, out); false with an exception if they are something else. */
-static bool
+bool
 reading_of(PyObject *const *given, struct reading *reading)
 {
     if (!PyDict_CheckExact(given[1]) || !PyDict_CheckExact(given[2]) || !PyDict_CheckExact(given[3]) ||
@@ -320,7 +311,7 @@ reading_of(PyObject *const *given, struct reading *reading)
 }
 
 /* Append what is plain to `out`; what Python has to do next, or None. */
-static PyObject *
+PyObject *
 drain(struct reading *reading)
 {
     struct runs runs = {reading->out, NULL, NULL, NULL};
@@ -379,113 +370,6 @@ batches_drain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t co
         return NULL;
     }
     return reading_of(given, &reading) ? drain(&reading) : NULL;
-}
-
-/* The input of a connection while it is plain: how much of an incomplete frame proton holds, and what it lacks. Numbers
- * are wider than offsets: a peer may name any size of 32 bits. */
-struct input {
-    const unsigned char *data;
-    long long start, at, size;
-    long long held, missing; /* `missing` is 0, too, while the size of the frame is not known */
-};
-
-enum { FRAME_SIZE_BYTES = 4, FRAME_HEAD_BYTES = 8, FRAME_CODE_AT = 10, SMALL_ULONG = 0x53 };
-enum { FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15 };
-
-/* How many of the next bytes may go to proton unseen, as `frames.input_gate` decides it: 0: Python has to look. */
-static long long
-unseen(const struct input *input)
-{
-    long long left = input->size - input->at, code_at = input->missing + FRAME_CODE_AT;
-    if (input->held && !input->missing) {
-        return input->held < FRAME_HEAD_BYTES ? Py_MIN(left, FRAME_HEAD_BYTES - input->held) : 1;
-    }
-    if (input->missing >= left) {
-        return left;
-    }
-    if (code_at >= left || input->data[input->at + code_at - 1] != SMALL_ULONG) {
-        return 0;
-    }
-    unsigned char code = input->data[input->at + code_at];
-    return code == FLOW || code == TRANSFER || code == DISPOSITION ? left : 0;
-}
-
-/* `taken` bytes were pushed, and proton holds `partial` bytes of an incomplete frame. */
-static void
-advance(struct input *input, ssize_t taken, long long partial)
-{
-    long long missing = input->missing - taken;
-    input->at += taken;
-    input->held = partial;
-    if (partial < FRAME_SIZE_BYTES) {
-        missing = 0;
-    }
-    else if (partial <= input->at - input->start) {
-        const unsigned char *head = input->data + input->at - partial;
-        missing = ((long long)head[0] << 24 | head[1] << 16 | head[2] << 8 | head[3]) - partial;
-    }
-    input->missing = Py_MAX(missing, 0);
-}
-
-/* push_plain(transport, input, start, size, held, missing, capacity of the empty transport, most events, and what
- * `drain` takes): (bytes taken, offset of the last piece, held before it, held, missing, what `drain` says); None if
- * nothing was taken. */
-PyObject *
-batches_push_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
-{
-    enum { NUMBERS = 6, OWN = 2 + NUMBERS };
-    struct reading reading;
-    long long numbers[NUMBERS];
-    Py_buffer view;
-    void *transport;
-    if (!takes(count, OWN + READING_ARGUMENTS, "push_plain")) {
-        return NULL;
-    }
-    for (int at = 0; at < NUMBERS; at++) {
-        numbers[at] = number_of(given[2 + at], UINT32_MAX);
-        if (numbers[at] < 0) {
-            return NULL;
-        }
-    }
-    if ((transport = pointer_of(given[0])) == NULL || !reading_of(given + OWN, &reading) ||
-        PyObject_GetBuffer(given[1], &view, PyBUF_SIMPLE) < 0) {
-        return NULL;
-    }
-    struct input input = {view.buf, numbers[0], numbers[0], numbers[1], numbers[2], numbers[3]};
-    long long capacity = numbers[4], most_events = PyList_GET_SIZE(reading.out) + numbers[5];
-    long long last = input.start, held_before = input.held;
-    PyObject *told = Py_NewRef(Py_None);
-    if (input.size > view.len || (input.held && !input.missing)) {
-        input.size = input.start; /* the beginning of the frame is not here */
-    }
-    while (input.at < input.size && told == Py_None && !reading.is_heavy &&
-           PyList_GET_SIZE(reading.out) <= most_events) {
-        /* A piece that fills proton's buffer might make it grow, so one byte stays free. */
-        long long wanted = Py_MIN(unseen(&input), proton.pn_transport_capacity(transport) - 1);
-        const char *piece = (const char *)input.data + input.at;
-        ssize_t taken = wanted > 0 ? proton.pn_transport_push(transport, piece, (size_t)wanted) : 0;
-        if (taken <= 0) {
-            break;
-        }
-        ssize_t room = proton.pn_transport_capacity(transport);
-        long long partial = room < 0 ? 0 : capacity - room; /* below 0: the engine has failed, and says so */
-        if (partial < 0 || partial > input.held + taken) {
-            PyErr_Format(PyExc_RuntimeError, "the engine has room for %zd of %lld bytes after %lld were given", room,
-                         capacity, input.held + taken);
-            Py_CLEAR(told);
-            break;
-        }
-        last = input.at;
-        held_before = input.held;
-        advance(&input, taken, partial);
-        Py_SETREF(told, drain(&reading));
-    }
-    PyBuffer_Release(&view);
-    if (told == NULL || input.at == input.start) {
-        return told;
-    }
-    return Py_BuildValue("LLLLLN", input.at - input.start, last - input.start, held_before, input.held, input.missing,
-                         told);
 }
 
 /* Note a delivery that was sent as held; the link, the entry and the time are shared. */

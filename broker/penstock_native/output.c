@@ -6,7 +6,11 @@
  * empty while there are none. Source: docs/decisions/092-compiled-engine.md.
  */
 
-#include "pointers.h"
+#include "batches.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
 
 #include "proton_functions.h"
 
@@ -198,32 +202,34 @@ note_bodies(const struct spliced *into)
     return PyList_SetItem(into->bodies, REST_OF_FRAME, PyLong_FromSize_t(into->rest));
 }
 
-/* output(transport, collector, buffer, bodies): bytes in the buffer, or -1 - bytes if the engine has failed behind
- * them. */
-PyObject *
-batches_output(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+/* What proton has to send, with bodies in the place of stubs, in a buffer. */
+struct filled {
+    size_t bytes;
+    bool has_failed; /* proton has failed behind these bytes */
+};
+
+/* Fill the buffer, and drop the flow events that proton raises for our own transfers; false with an exception. `given`:
+ * transport, collector, buffer, bodies. */
+static bool
+fill(PyObject *const *given, Py_buffer *buffer, struct filled *filled)
 {
-    void *transport, *collector, *event;
-    Py_buffer buffer;
-    if (!takes(count, 4, "output")) {
-        return NULL;
-    }
     PyObject *bodies = given[3];
+    void *transport, *collector, *event;
     if (!PyList_CheckExact(bodies)) {
         PyErr_SetString(PyExc_TypeError, "output takes a list of bodies");
-        return NULL;
+        return false;
     }
     long long first = 0, rest = 0;
     bool has_bodies = PyList_GET_SIZE(bodies) >= FIRST_BODY;
     if (has_bodies && ((first = number_of(PyList_GET_ITEM(bodies, FIRST_TAG), UINT32_MAX)) < 0 ||
                        (rest = number_of(PyList_GET_ITEM(bodies, REST_OF_FRAME), UINT32_MAX)) < 0)) {
-        return NULL;
+        return false;
     }
     if ((transport = pointer_of(given[0])) == NULL || (collector = pointer_of(given[1])) == NULL ||
-        PyObject_GetBuffer(given[2], &buffer, PyBUF_WRITABLE) < 0) {
-        return NULL;
+        PyObject_GetBuffer(given[2], buffer, PyBUF_WRITABLE) < 0) {
+        return false;
     }
-    struct spliced into = {buffer.buf, (size_t)buffer.len, 0, bodies, (uint32_t)first, (size_t)rest};
+    struct spliced into = {buffer->buf, (size_t)buffer->len, 0, bodies, (uint32_t)first, (size_t)rest};
     ssize_t size = 1;
     while (size > 0 && into.filled < into.room) {
         if (has_bodies) {
@@ -236,14 +242,60 @@ batches_output(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t c
             into.filled += (size_t)size;
         }
     }
-    PyBuffer_Release(&buffer);
     if (has_bodies && note_bodies(&into) < 0) {
-        return NULL;
+        PyBuffer_Release(buffer);
+        return false;
     }
-    /* Proton raises flows for our own transfers: every flow that `drain` finds must be the peer's. */
+    /* Every flow that `drain` finds must be the peer's. */
     while ((event = proton.pn_collector_peek(collector)) != NULL && proton.pn_event_type(event) != transport_error) {
         proton.pn_collector_pop(collector);
     }
-    ssize_t filled = (ssize_t)into.filled;
-    return PyLong_FromSsize_t(size < 0 ? -1 - filled : filled);
+    *filled = (struct filled){into.filled, size < 0};
+    return true;
+}
+
+/* output(transport, collector, buffer, bodies): bytes in the buffer, or -1 - bytes if the engine has failed behind
+ * them. */
+PyObject *
+output_fill(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    Py_buffer buffer;
+    struct filled filled;
+    if (!takes(count, 4, "output") || !fill(given, &buffer, &filled)) {
+        return NULL;
+    }
+    PyBuffer_Release(&buffer);
+    return PyLong_FromSsize_t(filled.has_failed ? -1 - (ssize_t)filled.bytes : (ssize_t)filled.bytes);
+}
+
+/* send_output(transport, collector, buffer, bodies, descriptor): None if everything is sent. Otherwise (what `output`
+ * says, how many of these bytes the socket took, or -errno). */
+PyObject *
+output_send(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    Py_buffer buffer;
+    struct filled filled;
+    if (!takes(count, 5, "send_output")) {
+        return NULL;
+    }
+    long long descriptor = number_of(given[4], INT_MAX);
+    if (descriptor < 0 || !fill(given, &buffer, &filled)) {
+        return NULL;
+    }
+    ssize_t sent = 0;
+    int error = 0;
+    if (filled.bytes) {
+        Py_BEGIN_ALLOW_THREADS
+        sent = send((int)descriptor, buffer.buf, filled.bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+        error = errno;
+        Py_END_ALLOW_THREADS
+    }
+    /* More may wait if the buffer is full to the half: `buffers.OUTPUT_BYTES`. */
+    bool is_all = !filled.has_failed && (size_t)sent == filled.bytes && filled.bytes <= (size_t)buffer.len / 2;
+    PyBuffer_Release(&buffer);
+    if (is_all) {
+        Py_RETURN_NONE;
+    }
+    ssize_t bytes = (ssize_t)filled.bytes;
+    return Py_BuildValue("nn", filled.has_failed ? -1 - bytes : bytes, sent < 0 ? (ssize_t)-error : sent);
 }

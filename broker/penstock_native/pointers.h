@@ -23,16 +23,16 @@ pointer_of(PyObject *given)
     return (void *)address;
 }
 
-/* Batches of messages (batches.c), and their output (output.c). */
-extern int transport_error; /* the type of event that `output` leaves in place */
-extern Py_ssize_t keep_body(PyObject *, uint32_t, PyObject *);
+/* The functions of the module that stand in batches.c, input.c and output.c. */
 extern PyObject *batches_use(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *batches_drain(PyObject *, PyObject *const *, Py_ssize_t);
-extern PyObject *batches_push_plain(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *batches_send(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *batches_accept(PyObject *, PyObject *);
 extern PyObject *batches_settle(PyObject *, PyObject *);
-extern PyObject *batches_output(PyObject *, PyObject *const *, Py_ssize_t);
 extern int batches_prepare(void);
+extern PyObject *input_push_plain(PyObject *, PyObject *const *, Py_ssize_t);
+extern PyObject *input_read_plain(PyObject *, PyObject *const *, Py_ssize_t);
+extern PyObject *output_fill(PyObject *, PyObject *const *, Py_ssize_t);
+extern PyObject *output_send(PyObject *, PyObject *const *, Py_ssize_t);
 
 #endif

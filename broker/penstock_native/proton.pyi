@@ -53,6 +53,26 @@ def push_plain(
     `held` and `missing` after it; and what `drain` returned. None: the first bytes are not plain.
     """
 
+def read_plain(
+    fd: int,
+    most: int,
+    transport: int,
+    data: memoryview,
+    capacity: int,
+    most_events: int,
+    collector: int,
+    receivers: dict[Any, Any],
+    unsettled: dict[Any, Any],
+    aside: dict[Any, Any],
+    unconfirmed: dict[Any, Any],
+    out: list[Any],
+) -> int | tuple[int, tuple[int, int, int, int, int, tuple[int, int, Any] | None] | None]:
+    """Read once from the socket `fd` into `data`, `most` bytes at most, and go on as `push_plain` from 0 to what came;
+    the engine holds nothing of a frame. Returns how many bytes came, if all were plain, no frame is incomplete, no
+    message costs as much as a request, and no flow of a session may be among them; 0: the peer has ended; below 0:
+    -errno. Otherwise how many bytes came, and what `push_plain` returns.
+    """
+
 def send(
     link: object,
     pointer: int,
@@ -79,6 +99,13 @@ def output(transport: int, collector: int, buffer: memoryview, bodies: list[Any]
     """Move what is to be sent into the buffer, with the `bodies` that `send` kept, and drop the flow events that proton
     raises for our own transfers.
     Returns how many bytes; -1 - bytes if the engine has failed behind them.
+    """
+
+def send_output(
+    transport: int, collector: int, buffer: memoryview, bodies: list[Any], fd: int
+) -> tuple[int, int] | None:
+    """As `output`, and send the bytes to the socket `fd`. None: the socket took all, and there is no more. Otherwise
+    what `output` returns, and how many of the bytes the socket took; below 0: -errno.
     """
 
 def __getattr__(name: str) -> Any: ...

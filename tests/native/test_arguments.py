@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,7 +28,9 @@ WRONG: tuple[Any, ...] = (
 )
 NO_POINTERS = tuple(each for each in WRONG if not (isinstance(each, int) and 4096 <= each < 2**64))
 LOOPS = {"take_plain": 14, "put_records": 6, "sent_runs": 1, "accepted_runs": 2, "read_puts": 6, "plain_entries": 9}
-BATCHES = {"drain": 6, "push_plain": 14, "send": 8, "output": 4}
+BATCHES = {"drain": 6, "push_plain": 14, "read_plain": 12, "send": 8, "output": 4, "send_output": 5}
+DESCRIPTOR_AT = {"read_plain": 0, "send_output": 4}
+"""Where a descriptor stands among the arguments: whatever else this process has open is left alone."""
 
 
 def refused(function: Callable[..., object], *arguments: object) -> bool:
@@ -48,6 +51,8 @@ def right() -> Iterator[dict[str, list[Any]]]:
     engine = CompiledEngine(connection)
     transport, collector = connection.transport, connection.collector
     dicts: list[Any] = [engine.receivers, engine.unsettled, engine.aside, engine.unconfirmed, []]
+    ours, theirs = socket.socketpair()
+    theirs.send(b"AMQP" * 500)
     yield {
         "take_plain": [[(1, b"ab", True)], 0, b"a", 1, False, 9, 1, 2, 3, 4, [], [], [], []],
         "put_records": [[b"a"], [], 5, 1, 2, 3],
@@ -57,9 +62,16 @@ def right() -> Iterator[dict[str, list[Any]]]:
         "plain_entries": [[(1, 2, 3, b"ab", 0)], 0, b"a", 1, False, 8, 1, 2, []],
         "drain": [collector, *dicts],
         "push_plain": [transport, memoryview(b"AMQP"), 0, 4, 0, 0, engine.room(), 16, collector, *dicts],
+        "read_plain": [
+            *(ours.fileno(), 4, transport, memoryview(bytearray(8)), engine.room(), 16),
+            *(collector, *dicts),
+        ],
         "send": [None, link.ptr, [(1, b"x", 2, 3, 4)], 5, {}, 1, 9, []],
         "output": [transport, collector, memoryview(bytearray(100)), []],
+        "send_output": [transport, collector, memoryview(bytearray(100)), [], ours.fileno()],
     }
+    ours.close()
+    theirs.close()
     engine.free()
     connection.let_go()()
     pair.close()
@@ -72,7 +84,11 @@ def test_each_argument_alone_can_be_wrong(name: str, right: dict[str, list[Any]]
     assert not refused(function, *arguments)
     for at, before in enumerate(arguments):
         is_pointer = isinstance(before, int) and before >= 2**20  # other numbers are small
-        for wrong in NO_POINTERS if is_pointer else WRONG:
+        if at == DESCRIPTOR_AT.get(name):
+            wrongs = tuple(each for each in WRONG if not isinstance(each, int) or not 0 <= each < 2**31)
+        else:
+            wrongs = NO_POINTERS if is_pointer else WRONG
+        for wrong in wrongs:
             told = refused(function, *[*arguments[:at], wrong, *arguments[at + 1 :]])
             assert told or not is_pointer, f"argument {at} was {wrong!r}"
 

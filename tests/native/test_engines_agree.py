@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 from hypothesis import given, settings
@@ -11,8 +13,11 @@ from hypothesis import strategies as st
 from native.watched_endpoint import MAX_FRAME, MAX_MESSAGE, WatchedEndpoint
 
 import penstock_native
-from penstock_amqp.endpoint.engine import Pushed
+from penstock_amqp.endpoint import buffers
+from penstock_amqp.endpoint.endpoint import Endpoint
+from penstock_amqp.endpoint.engine import Pushed, SocketEngine
 from penstock_amqp.endpoint.events import DATA, Event
+from penstock_amqp.endpoint.input import UNBOUNDED
 from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.endpoint.proton.compiled_engine import CompiledEngine
 from penstock_amqp.endpoint.proton.engine import ProtonEngine
@@ -50,11 +55,11 @@ PIECES = 6
 class CountingEngine(CompiledEngine):
     """Knows how much it took in compiled batches."""
 
-    __slots__ = ("pushed", "recalled")
+    __slots__ = ("counted",)
 
     def push_plain(self, start: int, size: int, tap: InputTap, out: list[Event]) -> Pushed | None:
         taken = super().push_plain(start, size, tap, out)
-        self.pushed = getattr(self, "pushed", 0) + (0 if taken is None else taken[0])
+        self.counted = getattr(self, "counted", 0) + (0 if taken is None else taken[0])
         return taken
 
 
@@ -212,25 +217,33 @@ def frames_of(peer: Peer, step: Step) -> bytes:
             return bytes((0, 0, 0, one, two, 0, 0, 0)) + b"\x00\x53\x14" + bytes((one, two, size % 256)) * 3
 
 
+Ends = tuple[WatchedEndpoint, WatchedEndpoint, WatchedEndpoint]
+
+
 @contextmanager
-def both() -> Generator[tuple[WatchedEndpoint, WatchedEndpoint]]:
-    """The one in Python, and the compiled one."""
-    one, other = WatchedEndpoint(ProtonEngine), WatchedEndpoint(CountingEngine)
+def all_ends() -> Generator[Ends]:
+    """The one in Python, the compiled one, and the compiled one that reads and writes a socket itself."""
+    ends = (
+        WatchedEndpoint(ProtonEngine),
+        WatchedEndpoint(CountingEngine),
+        WatchedEndpoint(CompiledEngine, over_socket=True),
+    )
     try:
-        yield one, other
+        yield ends
     finally:
-        one.free()
-        other.free()
+        for end in ends:
+            end.free()
 
 
-def agree(ends: tuple[WatchedEndpoint, WatchedEndpoint], data: bytes) -> None:
-    """Both get the bytes, and have to note the same."""
+def agree(ends: Ends, data: bytes) -> None:
+    """All get the bytes, and have to note the same."""
     told = ends[0].feed(data)
-    assert ends[1].feed(data) == told
+    for end in ends[1:]:
+        assert end.feed(data) == told
 
 
-def warmed(ends: tuple[WatchedEndpoint, WatchedEndpoint]) -> Peer:
-    """Both have open links that were used."""
+def warmed(ends: Ends) -> Peer:
+    """All have open links that were used."""
     peer = Peer()
     agree(ends, peer.opening())
     for _ in range(PIECES):
@@ -244,8 +257,12 @@ def warmed(ends: tuple[WatchedEndpoint, WatchedEndpoint]) -> Peer:
 @settings(max_examples=150)
 @given(steps, st.lists(st.integers(1, 20_000) | st.integers(1, 30), min_size=1, max_size=12))
 def test_the_same_bytes_are_the_same_events(program: list[Step], cuts: list[int]) -> None:
-    with both() as ends:
+    with all_ends() as ends:
         peer = warmed(ends)
+        kinds = [step[0] for step in program]
+        # Proton fails at what stands behind a Close. How much of the frames before it has an answer then depends on the
+        # pieces that it gets, which are one byte shorter if compiled code gives them.
+        program = program[: kinds.index("close") + 1] if "close" in kinds else program
         data = b"".join(frames_of(peer, step) for step in program)
         at = piece = 0
         while at < len(data):
@@ -257,7 +274,7 @@ def test_the_same_bytes_are_the_same_events(program: list[Step], cuts: list[int]
 @pytest.mark.parametrize("credit", [1, 20, 90, 200])
 def test_messages_wait_while_the_window_of_their_session_is_shut(credit: int) -> None:
     """What the two engines write is the same, also of messages of which proton has stubs only."""
-    with both() as ends:
+    with all_ends() as ends:
         peer = warmed(ends)
         for window in (24, 24, 25, 28, 28, 60, 61, 400, 2**20):
             for handle in RECEIVERS:
@@ -305,7 +322,7 @@ def test_an_engine_that_is_freed_keeps_no_message() -> None:
 @pytest.mark.parametrize("longest", [65_528, 65_536, 300_000])
 def test_more_is_written_than_a_buffer_holds(longest: int) -> None:
     """Frames that are longer than the whole buffer, or come where it ends, beside short ones and those with stubs."""
-    with both() as ends:
+    with all_ends() as ends:
         peer = Peer()
         opening = AMQP_HEADER + encode_frame(Open(container_id="c", max_frame_size=2**20)) + peer.begin(0)
         agree(ends, opening + peer.attach(10) + peer.attach(12))
@@ -335,7 +352,7 @@ def plain(peer: Peer) -> bytes:
 
 
 def test_a_frame_may_be_cut_at_every_byte() -> None:
-    with both() as ends:
+    with all_ends() as ends:
         peer = warmed(ends)
         length = len(plain(Peer()))
         for cut in range(1, length):
@@ -345,29 +362,120 @@ def test_a_frame_may_be_cut_at_every_byte() -> None:
 
 
 def test_bytes_may_come_one_by_one() -> None:
-    with both() as ends:
+    with all_ends() as ends:
         peer = warmed(ends)
         for byte in plain(peer) + peer.attach(3) + peer.transfer(0, 300) + encode_frame(Detach(handle=3, closed=True)):
             agree(ends, bytes((byte,)))
 
 
 def test_plain_input_is_taken_by_the_compiled_engine_and_an_attach_behind_it_is_not() -> None:
-    with both() as ends:
+    with all_ends() as ends:
         peer = warmed(ends)
         compiled = ends[1].engine
         assert isinstance(compiled, CountingEngine)
-        before = compiled.pushed
+        before = compiled.counted
         data = b"".join(peer.transfer(0, 100) for _ in range(300))
         agree(ends, data)
-        assert compiled.pushed - before == len(data)
+        assert compiled.counted - before == len(data)
         agree(ends, peer.transfer(0, 9) + peer.attach(3) + peer.transfer(0, 9))
         assert ("messages", "link 0", [(b"\x00\x53\x75\xb0\x00\x00\x00\x09" + bytes(9), False)]) in ends[1].notes
         assert any(note[0] == "attached" for note in ends[1].notes)
 
 
+def test_what_is_plain_and_whole_is_read_from_a_socket_at_once() -> None:
+    with all_ends() as ends:
+        peer = warmed(ends)
+        before = ends[2].read_quietly
+        data = peer.transfer(0, 100) + disposition(0, 3, 0, settled=True) + peer.transfer(1, 3000)
+        agree(ends, data)
+        assert ends[2].read_quietly - before == len(data)
+
+
+def test_a_flow_of_a_session_is_answered_although_proton_says_nothing_of_it() -> None:
+    """Alone, and behind messages."""
+    with all_ends() as ends:
+        peer = warmed(ends)
+        for before in (b"", peer.transfer(0, 100)):
+            agree(ends, before + peer.flow(None, 0, echo=True))
+        assert [len(end.endpoint.flows.owed) for end in ends] == [2, 2, 2]
+
+
+@contextmanager
+def silent_end(monkeypatch: pytest.MonkeyPatch) -> Generator[tuple[Endpoint, SocketEngine, OutLink]]:
+    """An endpoint that was used, and sends nothing by itself, with a link that has credit."""
+
+    def nothing(_end: WatchedEndpoint, _link: OutLink) -> None:
+        pass
+
+    monkeypatch.setattr(WatchedEndpoint, "_send", nothing)
+    end, peer = WatchedEndpoint(CompiledEngine), Peer()
+    end.feed(peer.opening())
+    for _ in range(PIECES):
+        end.feed(peer.transfer(0, 3))
+    end.feed(peer.flow(12, 400))
+    sockets = end.endpoint.sockets
+    link = next(each for each in end.endpoint.all_links() if each.name == "link 12")
+    assert sockets is not None
+    assert isinstance(link, OutLink)
+    yield end.endpoint, sockets, link
+    end.free()
+
+
+def test_what_a_socket_does_not_take_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """First it takes a part, then nothing, then its peer is gone."""
+    with silent_end(monkeypatch) as (endpoint, sockets, link), ExitStack() as stack:
+        ours, theirs = map(stack.enter_context, socket.socketpair())
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+        ours.setblocking(False)
+        endpoint.send(link, [(number, bytes(10_000), 0, 0, 0) for number in range(12)], 1)
+        size, sent = sockets.send_output(ours.fileno()) or (0, 0)
+        assert 120_000 < size <= buffers.OUTPUT_BYTES // 2
+        assert 0 < sent < size
+        assert theirs.recv(1 << 20) == buffers.OUTPUT_VIEW[:sent]
+        with suppress(BlockingIOError):
+            while True:
+                ours.send(bytes(8192))
+        endpoint.send(link, [(13, b"x", 0, 0, 0)], 1)
+        size, sent = sockets.send_output(ours.fileno()) or (0, 0)
+        assert size > 0
+        assert sent == -errno.EAGAIN
+        theirs.close()
+        endpoint.send(link, [(14, b"x", 0, 0, 0)], 1)
+        assert sockets.send_output(ours.fileno()) == (size, -errno.EPIPE)
+
+
+def test_output_that_fills_more_than_half_of_the_buffer_may_not_be_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    half = buffers.OUTPUT_BYTES // 2
+    with silent_end(monkeypatch) as (endpoint, sockets, link), ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        ours = stack.enter_context(socket.socket())
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+        ours.connect(server.getsockname())
+        endpoint.send(link, [(number, bytes(1000), 0, 0, 0) for number in range(half // 1000 + 2)], 1)
+        size, sent = sockets.send_output(ours.fileno()) or (0, 0)
+        assert size == sent > half
+        assert sockets.send_output(ours.fileno()) is None
+
+
+def test_an_engine_that_has_failed_tells_it_with_its_last_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    with silent_end(monkeypatch) as (endpoint, sockets, _), ExitStack() as stack:
+        ours, theirs = map(stack.enter_context, socket.socketpair())
+        theirs.send(b"\x00\x00\x00\x08\x09\x00\x00\x00")  # a frame of no known type
+        ours.setblocking(False)
+        assert endpoint.input.is_quiet
+        events: list[Event] = []
+        assert endpoint.input.read(ours.fileno(), 100, events, UNBOUNDED) == 8
+        assert not endpoint.input.is_quiet
+        assert [event[2].__class__.__name__ for event in events] == ["ConnectionClosed"]
+        size, sent = sockets.send_output(ours.fileno()) or (0, 0)
+        assert size == sent > 0
+        assert endpoint.engine.has_failed
+        assert b"\x00\x53\x18" in theirs.recv(1000)
+
+
 @pytest.mark.parametrize("size", [8000, 8192, 9000, 16_000, 16_300, 16_384, 20_000, MAX_MESSAGE, MAX_MESSAGE + 1])
 def test_frames_and_messages_of_any_length(size: int) -> None:
-    with both() as ends:
+    with all_ends() as ends:
         peer = warmed(ends)
         for step in (100_000, 8192, 8191, 1000):
             data = peer.transfer(0, 1) + peer.transfer(1, size, parts=1 + size // 16_300) + peer.transfer(0, 2)
@@ -378,7 +486,7 @@ def test_frames_and_messages_of_any_length(size: int) -> None:
 @pytest.mark.parametrize("count", [1, 3, 50, 3000])
 def test_what_the_peer_accepts_while_its_link_is_withdrawn(count: int) -> None:
     """All these stand aside when the one disposition for them comes."""
-    with both() as ends:
+    with all_ends() as ends:
         peer = warmed(ends)
         while len(ends[0].engine.unsettled) < count:
             agree(ends, peer.flow(10, count + 12))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import socket
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -101,4 +102,18 @@ def test_nothing_of_an_engine_is_kept() -> None:
     room = proton.pn_transport_capacity(transport)
     push = lambda: proton.push_plain(transport, buffer, 0, 64, 0, 0, room, 16, collector, {}, {}, {}, {}, out)  # noqa: E731
     assert kept(push) < SPARE
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        fd = ours.fileno()
+
+        def read() -> object:
+            return proton.read_plain(fd, 8, transport, buffer, room, 16, collector, {}, {}, {}, {}, out)
+
+        assert kept(read) < SPARE  # nothing has come: EAGAIN
+        theirs.send(b"not AMQP" * 12)
+        assert [read() for _ in range(12)] == [(8, None)] * 12
+        assert kept(lambda: proton.send_output(transport, collector, buffer, [], fd)) < SPARE
+        theirs.close()
+        assert kept(read) < SPARE
+        assert read() == 0
     connection.let_go()()

@@ -6,6 +6,8 @@ Two of them, with different engines and the same input, have to note the same.
 from __future__ import annotations
 
 import re
+import socket
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +32,7 @@ from penstock_amqp.endpoint.events import (
     Settled,
     TooLarge,
 )
+from penstock_amqp.endpoint.input import UNBOUNDED
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.endpoint.proton.connection import ProtonConnection
 from penstock_amqp.endpoint.proton.engine import ProtonEngine
@@ -42,6 +45,8 @@ MAX_FRAME = 16_384
 MAX_MESSAGE = 40_000
 AT_ONCE = 3
 """Deliveries that a slice of a withdrawal looks at."""
+SOCKET_BYTES = 100_000
+"""So much fits a pair of sockets."""
 SENT_BYTES = (0, 1, 100, 5000, 300, 20_000, 253)
 """Lengths of the messages that are sent, in turn; the number of the message comes before."""
 _CLOSE = bytes((0x00, 0x53, Close.CODE))
@@ -53,7 +58,8 @@ shorter if compiled code gives them."""
 class WatchedEndpoint:
     """`notes` has what was told since the last `feed` began."""
 
-    def __init__(self, kind: type[ProtonEngine]) -> None:
+    def __init__(self, kind: type[ProtonEngine], *, over_socket: bool = False) -> None:
+        """`over_socket`: what may be read from, and written to, a socket by the engine itself is."""
         made: list[ProtonEngine] = []
 
         def make(connection: ProtonConnection) -> ProtonEngine:
@@ -62,6 +68,12 @@ class WatchedEndpoint:
 
         self.endpoint = Endpoint(max_frame=MAX_FRAME, max_message_bytes=MAX_MESSAGE, make_engine=make)
         self.engine = made[0]
+        self._ours, self._theirs = socket.socketpair()
+        for sock in (self._ours, self._theirs):
+            sock.setblocking(False)
+        self._is_over_socket = over_socket
+        self.read_quietly = 0
+        """Bytes of reads of which the endpoint told at once."""
         self.notes: list[Any] = []
         self.is_over = False
         self._sent = 0
@@ -70,6 +82,8 @@ class WatchedEndpoint:
 
     def free(self) -> None:
         self.endpoint.free()
+        self._ours.close()
+        self._theirs.close()
 
     def feed(self, data: bytes) -> list[Any]:
         """Give it more bytes, answer what it tells, and return what was seen."""
@@ -78,7 +92,7 @@ class WatchedEndpoint:
         while not self.is_over:
             events: list[Event] = []
             try:
-                taken = self.endpoint.receive_bytes(self._unread, events)
+                taken = self._receive(events)
             except Exception as error:
                 self.is_over = True
                 self.notes.append((type(error).__name__, str(error)))
@@ -90,6 +104,17 @@ class WatchedEndpoint:
             if not taken or not self._unread:
                 break
         return self.notes
+
+    def _receive(self, events: list[Event]) -> int:
+        """Give the endpoint what is unread, or let it read that from a socket; how many bytes it took."""
+        part = self.endpoint.input
+        if not self._is_over_socket or not part.is_quiet or not 0 < len(self._unread) <= SOCKET_BYTES:
+            return self.endpoint.receive_bytes(self._unread, events)
+        assert self._theirs.send(self._unread) == len(self._unread)
+        assert part.read(self._ours.fileno(), SOCKET_BYTES, events, UNBOUNDED) == len(self._unread)
+        if part.is_quiet:
+            self.read_quietly += part.taken
+        return part.taken
 
     def _look(self, events: list[Event]) -> None:
         for event in events:
@@ -106,6 +131,7 @@ class WatchedEndpoint:
         tap = self.endpoint.input._tap  # pyright: ignore[reportPrivateUsage]
         self.notes.append(("input", tap.held, tap.missing, b"".join(tap._held)))  # pyright: ignore[reportPrivateUsage]
         self.notes.append(("unsettled", list(map(_told, self.engine.unsettled.values()))))
+        self.notes.append(("owed", len(self.endpoint.flows.owed)))
         self.notes.append(("counts", len(self.engine.unconfirmed), len(self.engine.aside), len(self.engine.receivers)))
 
     def _answer(self, other: Other) -> None:
@@ -188,11 +214,25 @@ class WatchedEndpoint:
         written: list[bytes] = []
         if self.endpoint.needs_rewriting():
             written.append(self.endpoint.rewritten_output())
+        if self._is_over_socket:
+            self._send_output(written)
         while size := self.endpoint.output():
             written.append(buffers.OUTPUT_VIEW[:size].tobytes())
         self.notes.append(
             (_without_place(b"".join(written)), self.engine.has_failed, self.endpoint.closed, self.endpoint.broken)
         )
+
+    def _send_output(self, written: list[bytes]) -> None:
+        sockets = self.endpoint.sockets
+        assert sockets is not None
+        left: tuple[int, int] | None = (1, 0)
+        while left is not None and left[0]:
+            left = sockets.send_output(self._ours.fileno())
+            with suppress(BlockingIOError):
+                while part := self._theirs.recv(1 << 20):
+                    written.append(part)
+            if left is not None:
+                written.append(buffers.OUTPUT_VIEW[max(left[1], 0) : left[0]].tobytes())
 
 
 def _without_place(written: bytes) -> bytes:

@@ -93,6 +93,7 @@ class Endpoint:
         "needs_rewriting",
         "output",
         "receive",
+        "sockets",
         "streams",
     )
 
@@ -144,6 +145,8 @@ class Endpoint:
         self.receive = self.input.receive
         self.accept = self._settlement.accept
         self.output = engine.output
+        self.sockets = engine.sockets()
+        """What reads and writes a plain socket at once; None: `output` and `receive` have to serve."""
         self.needs_rewriting = changes.are_pending
         """True if the engine's output lacks something: send `rewritten_output`, not `output`."""
 
@@ -215,7 +218,7 @@ class Endpoint:
         takes_long = self.engine.has_sent_many or len(links) > MANY_LINKS
         self.engine.free()
         self.engine = self._settlement = self._replies = self._outgoing = self.flows = self.input = _NO_PART
-        self._withdrawals = _NO_PART
+        self._withdrawals = self.sockets = _NO_PART
         self.receive = self.accept = self.output = self.needs_rewriting = _FREED
         release = self._connection.let_go()
         if later is not None and (takes_long or always):

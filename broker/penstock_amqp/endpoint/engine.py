@@ -50,7 +50,7 @@ from penstock_amqp.endpoint.events import Entry, Event, Held
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.frames.input_tap import InputTap
 
-__all__ = ["BareKind", "Engine", "Notice", "NoticeKind", "Pushed", "Unsent"]
+__all__ = ["BareKind", "Engine", "Notice", "NoticeKind", "Pushed", "SocketEngine", "Unsent"]
 
 
 class NoticeKind(enum.Enum):
@@ -144,6 +144,10 @@ class Engine(Protocol):
         """The connection is about to be freed: forget every pointer. Whatever is called afterwards raises."""
         ...
 
+    def sockets(self) -> SocketEngine | None:
+        """The engine itself, if it reads and writes sockets; None if its user has to."""
+        ...
+
     def room(self) -> int:
         """How many bytes `push` takes; 0 or less if the engine accepts no more input."""
         ...
@@ -219,5 +223,31 @@ class Engine(Protocol):
         of it, there may be more.
 
         What it returned counts as sent. Each call ends on a frame boundary unless it filled the buffer.
+        """
+        ...
+
+
+class SocketEngine(Protocol):
+    """Reads and writes the plain sockets of connections: one call in a turn for each of them that says little."""
+
+    def read_plain(self, fd: int, most: int, tap: InputTap, out: list[Event]) -> int | tuple[int, object]:
+        """Read once, `most` bytes at most, from the non-blocking socket `fd` into `buffers.INPUT`, and go on as
+        `push_plain`. Only while neither the engine nor the tap holds a part of a
+        frame.
+
+        How many bytes came, if all of them were plain and whole: `tap` need not know of them. 0: the peer has ended;
+        below 0: -errno. Otherwise how many came, and what `pushed` takes (None: the first bytes are not plain).
+        """
+        ...
+
+    def pushed(self, told: object, start: int, tap: InputTap, out: list[Event]) -> Pushed:
+        """What `read_plain` told of the bytes of `buffers.INPUT` from `start` on, as `push_plain` returns it."""
+        ...
+
+    def send_output(self, fd: int) -> tuple[int, int] | None:
+        """`Engine.output`, and send what it gave to the non-blocking socket `fd`.
+
+        None: there is no more, and the socket took all of it. Otherwise what `output` returned, and how many of these
+        bytes the socket took; below 0: -errno.
         """
         ...

@@ -13,7 +13,7 @@ from penstock_amqp import errors
 from penstock_amqp.endpoint.attachments import Attachments
 from penstock_amqp.endpoint.buffers import INPUT, INPUT_BYTES, INPUT_VIEW, Buffer, at
 from penstock_amqp.endpoint.connection_lifecycle import ConnectionLifecycle
-from penstock_amqp.endpoint.engine import Engine, Notice, NoticeKind
+from penstock_amqp.endpoint.engine import Engine, Notice, NoticeKind, Pushed
 from penstock_amqp.endpoint.events import Event, input_weight, weight
 from penstock_amqp.endpoint.flow_answers import FlowAnswers
 from penstock_amqp.endpoint.incoming_messages import IncomingMessages
@@ -59,9 +59,12 @@ class Input:
         "_incoming",
         "_piece",
         "_settlement",
+        "_sockets",
         "_state",
         "_tap",
+        "is_quiet",
         "left",
+        "taken",
     )
 
     def __init__(
@@ -77,6 +80,7 @@ class Input:
         settlement: DeliverySettlement,
     ) -> None:
         self._engine = engine
+        self._sockets = engine.sockets()
         self._gate = gate
         self._tap = tap
         self._state = state
@@ -88,24 +92,47 @@ class Input:
         self._piece = SMALL_PIECE_BYTES
         """Size of the next piece for the engine, in bytes."""
         self.left = 0
-        """What the last `receive` left of its budget; below 0 if it went beyond: a frame can't be cut."""
+        """What the last `receive` or `read` left of its budget; below 0 if it went beyond: a frame can't be cut."""
+        self.taken = 0
+        """How many bytes of what it read the last `read` dealt with."""
+        self.is_quiet = False
+        """The connection is open, nothing of a frame is held back, and what came last weighed little: `read` may be
+        called for a plain socket."""
 
-    def receive(self, size: int, out: list[Event], budget: int = UNBOUNDED) -> int:
+    def read(self, fd: int, most: int, out: list[Event], budget: int) -> int:
+        """Read once from the socket `fd`, `most` bytes at most, into `buffers.INPUT`, and go on as `receive`. Only
+        while `is_quiet`.
+
+        How many bytes came; 0: the peer has ended; below 0: -errno. `taken` and `left` say how many were dealt with,
+        and what is left of the budget.
+        """
+        sockets = self._sockets
+        assert sockets is not None
+        read = sockets.read_plain(fd, most, self._tap, out)
+        if isinstance(read, int):
+            self.taken, self.left = read, budget
+            return read
+        size, told = read
+        self.taken = self.receive(size, out, budget, told)
+        return size
+
+    def receive(self, size: int, out: list[Event], budget: int = UNBOUNDED, told: object = None) -> int:
         """Read the first `size` bytes of `buffers.INPUT`, append their events to `out`, and return how many bytes were
         read.
 
         It stops before `size` once the events weigh more than `budget`, so that small frames that cost much (attaches,
         requests) do not keep other connections waiting. A batch of messages weighs as much as one. `left` is the rest
-        of the budget.
+        of the budget. `told`: what `SocketEngine.read_plain` said of the first of these bytes.
         """
         self.left = budget
+        self.is_quiet = False
         if not self._has_begun:
             self._has_begun = True
             # The engine would begin a SASL dialogue of its own, in which clients need not authenticate.
             if INPUT_VIEW[:5].tobytes() == _SASL_BEGINNING:
                 INPUT_VIEW[4] = _NO_PROTOCOL
         start = 0
-        tap, state, gate = self._tap, self._state, self._gate
+        tap, state, gate, sockets = self._tap, self._state, self._gate, self._sockets
         while start < size and budget > 0 and (state.is_open or not state.is_awaited):
             weighed, last = -len(self._flows.owed), 0
             if out:  # a batch goes on from piece to piece
@@ -113,7 +140,10 @@ class Input:
                 weighed -= weight(out[last])
             try:
                 dealt = 0
-                if self._piece == PIECE_BYTES and not gate.is_unusual and not gate.kept:
+                if told is not None and sockets is not None:
+                    pushed, told = sockets.pushed(told, start, tap, out), None
+                    dealt = self._take(pushed, out)
+                elif self._piece == PIECE_BYTES and not gate.is_unusual and not gate.kept:
                     dealt = self._give_plain(start, size, out)
                 if not dealt:
                     piece = max(self._piece, tap.missing)  # the rest of one frame weighs no more than any frame
@@ -135,6 +165,14 @@ class Input:
             elif weighed <= LIGHT_PIECE and self._piece < PIECE_BYTES:
                 self._piece *= 2
         self.left = budget
+        self.is_quiet = (
+            sockets is not None
+            and self._piece == PIECE_BYTES
+            and start == size
+            and not (tap.held or tap.missing or gate.is_unusual or gate.kept)
+            and state.is_open
+            and not state.closed
+        )
         return start
 
     def receive_bytes(self, data: bytes, out: list[Event], budget: int = UNBOUNDED) -> int:
@@ -163,10 +201,11 @@ class Input:
         """Give the engine what is plain of `buffers.INPUT` from `start` to `size`; return how many bytes. Not while the
         gate has to look at every frame.
         """
-        engine, tap = self._engine, self._tap
-        pushed = engine.push_plain(start, size, tap, out)
-        if pushed is None:
-            return 0
+        pushed = self._engine.push_plain(start, size, self._tap, out)
+        return 0 if pushed is None else self._take(pushed, out)
+
+    def _take(self, pushed: Pushed, out: list[Event]) -> int:
+        """Handle what the engine said of input that it took; return how many bytes that was."""
         taken, last, notice = pushed
         if notice is not None:
             before = len(out)

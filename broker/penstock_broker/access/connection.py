@@ -10,6 +10,7 @@ that they need for each batch from `Connection` itself, everything else stands i
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -58,6 +59,7 @@ MAX_BACKLOG_BYTES: Final = 4 * 1024 * 1024
 """Output that a peer may leave unread before we stop reading from it."""
 
 _HALF: Final = OUTPUT_BYTES // 2
+_NOTHING_CAME: Final = (-errno.EAGAIN, -errno.EWOULDBLOCK, -errno.EINTR)
 
 HEARTBEAT: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 """An empty AMQP frame."""
@@ -75,6 +77,10 @@ class Phase(Enum):
     CLOSING = auto()
     """Our Close is under way; the socket is closed once it is sent."""
     GONE = auto()
+
+
+_OPEN: Final = Phase.OPEN
+"""An attribute of an enum's class takes long to find."""
 
 
 class Authenticator(Protocol):
@@ -237,6 +243,8 @@ class Connection:
         if (reading.unread or not is_plain) and self.has_unread:
             return self._go_on_reading(out)
         most = (most or READ_BYTES) * LONG_READ if reading.has_long else most or READ_BYTES
+        if is_plain and self.endpoint.input.is_quiet:
+            return self.receive_quietly(out, most)
         try:
             size = transport.sock.recv_into(INPUT_VIEW, most)
         except (BlockingIOError, InterruptedError):
@@ -259,6 +267,31 @@ class Connection:
         if size == most and self.login.is_authenticated:
             reading.has_long = not reading.unread and _has_long(size, out, reading.has_long)
         return is_sound
+
+    def receive_quietly(self, out: list[Event], most: int) -> bool:
+        """`receive` while the endpoint's input `is_quiet`, from a plain socket, with nothing unread."""
+        reading, input = self.reading, self.endpoint.input
+        size = input.read(self.transport.fd, most, out, TURN_BUDGET)
+        if size <= 0:
+            return size in _NOTHING_CAME
+        reading.is_bulk = size >= BULK_BYTES
+        reading.debt = -input.left
+        if input.taken < size:
+            reading.unread += INPUT_VIEW[input.taken : size].tobytes()
+        if size == most:
+            reading.has_long = not reading.unread and _has_long(size, out, reading.has_long)
+        return True
+
+    @property
+    def may_read_ahead(self) -> bool:
+        """`receive_quietly` may be called, and what comes is probably little."""
+        reading = self.reading
+        return (
+            self.phase is _OPEN
+            and self.transport.wrapping is None
+            and self.endpoint.input.is_quiet
+            and not (reading.is_bulk or reading.is_behind or reading.unread or reading.debt > 0)
+        )
 
     @property
     def _sent_too_much_early(self) -> bool:
@@ -351,6 +384,12 @@ class Connection:
         if endpoint.needs_rewriting() and not transport.write(endpoint.rewritten_output()):
             return False
         size = OUTPUT_BYTES
+        sockets = endpoint.sockets
+        if sockets is not None and transport.wrapping is None and not transport.backlog:
+            left = sockets.send_output(transport.fd)
+            size = 0 if left is None else left[0]
+            if left is not None and not transport.sent(OUTPUT_VIEW[:size], left[1]):
+                return False
         while size > _HALF and (size := endpoint.output()):
             if not transport.send(OUTPUT_VIEW[:size]):
                 return False

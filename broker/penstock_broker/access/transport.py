@@ -8,6 +8,7 @@ Written for speed: `send` runs for every batch.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import socket
 import struct
@@ -18,6 +19,7 @@ from penstock_amqp.transports.tls import Wrapping
 
 __all__ = ["Transport"]
 
+_TAKES_NOTHING_NOW = (-errno.EAGAIN, -errno.EWOULDBLOCK, -errno.EINTR)
 DISCARDED_BYTES = 65_536
 """Most bytes that `discard` reads in one call."""
 
@@ -91,10 +93,17 @@ class Transport:
             return self.write(data.tobytes())
         try:
             sent = self.sock.send(data)
-        except (BlockingIOError, InterruptedError):
+        except OSError as error:
+            sent = -(error.errno or errno.EIO)
+        return self.sent(data, sent)
+
+    def sent(self, data: memoryview, sent: int) -> bool:
+        """Keep what the socket did not take of `data`; False if it is broken. `sent`: how many bytes it took, or
+        -errno."""
+        if sent < 0:
+            if sent not in _TAKES_NOTHING_NOW:
+                return False
             sent = 0
-        except OSError:
-            return False
         if sent < len(data):
             self.backlog = data[sent:].tobytes()
         return True

@@ -109,6 +109,7 @@ class Log:
         self.accepts_publishing, self.makes_room = self._space.accepts_publishing, self._space.makes_room
         self.maintenance_ms = self._space.share_ms  # of a turn that has taken so many milliseconds
         self.next_message, self.next_messages = self._numbers.next_message, self._numbers.next_messages
+        self.numbers = self._numbers  # `numbers.message` is the next one, without the call of a property
 
     @classmethod
     def open(

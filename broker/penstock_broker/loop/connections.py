@@ -15,14 +15,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from penstock_amqp.endpoint.events import AmqpError, Event
+from penstock_amqp.endpoint.events import AmqpError, Event, EventKind
 from penstock_amqp.sasl.mechanisms import CredentialAnswer
-from penstock_broker.access.connection import MAX_BACKLOG_BYTES, Connection, Phase
+from penstock_broker.access.connection import MAX_BACKLOG_BYTES, READ_BYTES, Connection, Phase
 from penstock_broker.access.engine_memory import EngineMemory
 from penstock_broker.access.half_closed import HalfClosed
 from penstock_broker.access.lobby import Lobby
 from penstock_broker.attach import connection_end, severance
-from penstock_broker.loop.events import handle, rescue, serve
+from penstock_broker.loop.events import handle, handle_messages, rescue, serve
 from penstock_broker.messages import departures, dispatch
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
@@ -42,6 +42,7 @@ _WRITE: Final = select.EPOLLOUT
 DONE: Final = (Phase.LEAVING, Phase.GONE)
 """Nothing is read or sent any more."""
 _READ_OR_LOST: Final = READ | select.EPOLLHUP | select.EPOLLERR
+_MESSAGES: Final = EventKind.MESSAGES
 _OPEN: Final = Phase.OPEN
 _LEAVING: Final = Phase.LEAVING
 _CLOSING: Final = Phase.CLOSING
@@ -60,6 +61,8 @@ class Connections:
         self._seconds = seconds
         self._events: list[Event] = []
         """Of the connection that is being read; one list for all, since it is empty again after each."""
+        self.ahead: list[tuple[Connection, list[Event]]] = []
+        """Connections that were read in this turn and brought some messages, which are handled together."""
         self.read_bytes = 0
         """What is read of a connection at once; 0: as much as there is room for."""
         self.by_fd: dict[int, Connection] = {}
@@ -120,10 +123,39 @@ class Connections:
             raise
         finally:
             events.clear()
+        self._was_read(connection, alive)
+
+    def _was_read(self, connection: Connection, alive: bool) -> None:
+        reading = connection.reading
         if not alive:
             self.drop(connection)
         elif reading.is_held or reading.unread or connection.transport.wrapping is not None:
             self._note_behind(connection)
+
+    def read_ahead(self, connection: Connection) -> bool:
+        """Read a connection that probably brings a message or two, to be handled with those of others by
+        `handle_ahead`; False if it has to be served as all are. Not while publishers wait for room in the log.
+        """
+        events: list[Event] = []
+        try:
+            if not connection.may_read_ahead:
+                return False
+            alive = connection.receive_quietly(events, READ_BYTES)
+            if alive and len(events) == 1 and events[0][0] is _MESSAGES and not connection.reading.is_bulk:
+                self.ahead.append((connection, events))
+                return True
+            self.handle_ahead()
+            serve(self._broker, connection, events)
+            self._was_read(connection, alive)
+        except Exception:
+            self.fail(connection)
+        return True
+
+    def handle_ahead(self) -> None:
+        """Handle what `read_ahead` has read, before anything else happens."""
+        ahead, self.ahead = self.ahead, []
+        if ahead:
+            handle_messages(self._broker, ahead, self.fail)
 
     def catch_up(self, deadline: float) -> None:
         """Go on with connections that sent much at once: one step each, behind those that sent little."""

@@ -7,6 +7,7 @@ Written for speed: `handle` runs for every batch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final, assert_never
 
@@ -34,10 +35,12 @@ from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.attach import connection_end, detach, open
 from penstock_broker.loop import link_events
 from penstock_broker.messages import departures, publish, settle
+from penstock_broker.messages.publish_batches import Batch
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.departures import LeavingLink, consumed_queue
 from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.open_transactions import Coordinator
+from penstock_broker.state.routes import Route
 from penstock_broker.transactions import commit, coordinator, work
 
 __all__ = ["handle", "rescue", "serve"]
@@ -82,6 +85,73 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
     # send now. What else the engine may want to say goes with the next output.
     if waiting < len(events) or not events or connection.is_congested or connection.endpoint.flows.owed:
         broker.work.touch(connection)
+
+
+def handle_messages(
+    broker: Broker, came: list[tuple[Connection, list[Event]]], failed: Callable[[Connection], None]
+) -> None:
+    """Handle what several connections brought, each of them one run of messages, in their order. What follows each
+    other on the same way is stored together.
+
+    `failed` is called, while the exception is handled, for a connection whose messages could not be dealt with.
+    """
+    shared: list[Batch] = []
+    shared_route: Route | None = None
+    for connection, events in came:
+        event = events[0]
+        assert event[0] is _MESSAGES
+        producer, batch = event[1].context, event[2]
+        route = None
+        try:
+            if isinstance(producer, Producer) and event[1].is_open:
+                if connection.transactions is None and not is_transactional(batch[0][0]):
+                    route = publish.common_route(broker, producer)
+                if route is not None and (route is shared_route or not shared_route or _is_same(route, shared_route)):
+                    shared_route = route
+                    shared.append((producer, batch))
+                    continue
+            if shared_route is not None:
+                _publish_shared(broker, shared_route, shared, failed)
+                shared, shared_route = [], None
+            if isinstance(producer, Producer) and route is not None:
+                shared.append((producer, batch))
+                shared_route = route
+            else:
+                serve(broker, connection, events)
+        except Exception:
+            failed(connection)
+    if shared_route is not None:
+        _publish_shared(broker, shared_route, shared, failed)
+
+
+def _is_same(route: Route, other: Route) -> bool:
+    """Whether two routes reach the same queue. Each producer of a queue has its own; those of exchanges are shared."""
+    return len(route.queues) == 1 and route.queues == other.queues
+
+
+def _publish_shared(
+    broker: Broker,
+    route: Route,
+    sources: list[Batch],
+    failed: Callable[[Connection], None],
+) -> None:
+    try:
+        all_wait = publish.publish_shared(broker, route, sources, failed)
+    except Exception:
+        for producer, _ in sources:
+            failed(producer.connection)
+        return
+    for (producer, _), waits in zip(sources, all_wait, strict=True):
+        connection = producer.connection
+        if connection.phase is Phase.GONE:
+            continue
+        try:
+            if producer.broken is not None:
+                link_events.close_broken(broker, producer, producer.broken, [])
+            if not waits or connection.is_congested or connection.endpoint.flows.owed:
+                broker.work.touch(connection)
+        except Exception:
+            failed(connection)
 
 
 def serve(broker: Broker, connection: Connection, events: list[Event]) -> None:

@@ -236,17 +236,26 @@ class Loop:
         connections, waiting = self.connections, self._ready
         by_fd, turn = connections.by_fd, self.broker.clock.turns
         had_waiting = is_late = waiting.count > 0
+        reads_ahead = len(ready) > 1 and not self.broker.log.makes_room()
         for fd, mask in ready:
             connection = by_fd.get(fd)
             if connection is None:
+                if connections.ahead:
+                    connections.handle_ahead()
                 reader = self._readers.get(fd)
                 if reader is not None:
                     self._call(*reader)
             elif is_late:
                 waiting.add(connection, mask, turn)
+            elif reads_ahead and mask == READ and connections.read_ahead(connection):
+                is_late = clock() > deadline
             else:
+                if connections.ahead:
+                    connections.handle_ahead()
                 connections.serve(connection, mask)
                 is_late = clock() > deadline
+        if connections.ahead:
+            connections.handle_ahead()
         if had_waiting:
             connection, mask = waiting.pop_oldest()
             while True:

@@ -17,7 +17,7 @@ from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.log import LargePayload
-from penstock_broker.messages import addresses, dead_letter_origin, settle
+from penstock_broker.messages import addresses, dead_letter_origin, publish_batches, settle
 from penstock_broker.messages import publish as messages_publish
 from penstock_broker.messages.refuse import break_link, refuse, tagged, top_up, unreadable
 from penstock_broker.state.broker import Broker
@@ -129,7 +129,7 @@ def _add_all(
             messages.append(
                 data
                 if data.startswith(producer.message_prefix.prefix)
-                else messages_publish.learn_prefix(producer, data)
+                else publish_batches.learn_prefix(producer, data)
             )
         except DecodeError:
             return False

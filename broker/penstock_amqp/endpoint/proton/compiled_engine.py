@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from penstock_amqp.endpoint.buffers import INPUT, INPUT_VIEW, OUTPUT, OUTPUT_BYTES, Ptr
-from penstock_amqp.endpoint.engine import Engine, Notice, NoticeKind, Pushed, Unsent
+from penstock_amqp.endpoint.engine import Engine, Notice, NoticeKind, Pushed, SocketEngine, Unsent
 from penstock_amqp.endpoint.events import Entry, Event, EventKind
 from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.endpoint.proton import ffi
@@ -35,10 +35,12 @@ if ffi.compiled is not None:
     ffi.compiled.use(EventKind.MESSAGES, EventKind.ACCEPTED, sum(1 << each for each in NOTICES), ffi.TRANSPORT_ERROR)
     _drain: Any = ffi.compiled.drain
     _push_plain: Any = ffi.compiled.push_plain
+    _read_plain: Any = ffi.compiled.read_plain
     _send: Any = ffi.compiled.send
     _accept: Any = ffi.compiled.accept
     _settle: Any = ffi.compiled.settle
     _output: Any = ffi.compiled.output
+    _send_output: Any = ffi.compiled.send_output
 
 
 class CompiledEngine(ProtonEngine):
@@ -58,6 +60,10 @@ class CompiledEngine(ProtonEngine):
         """The connection is about to be freed: forget every pointer."""
         super().free()
         self._bodies.clear()
+
+    def sockets(self) -> SocketEngine:
+        """See `Engine.sockets`."""
+        return self
 
     def drain(self, out: list[Event]) -> Notice | None:
         """See `Engine.drain`."""
@@ -98,7 +104,7 @@ class CompiledEngine(ProtonEngine):
 
     def push_plain(self, start: int, size: int, tap: InputTap, out: list[Event]) -> Pushed | None:
         """See `Engine.push_plain`."""
-        pushed = _push_plain(
+        told = _push_plain(
             self._transport,
             INPUT,
             start,
@@ -114,9 +120,29 @@ class CompiledEngine(ProtonEngine):
             self.unconfirmed,
             out,
         )
-        if pushed is None:
-            return None
-        taken, last, held_before, held, missing, found = pushed
+        return None if told is None else self.pushed(told, start, tap, out)
+
+    def read_plain(self, fd: int, most: int, tap: InputTap, out: list[Event]) -> int | tuple[int, Any]:
+        """See `SocketEngine.read_plain`."""
+        read: int | tuple[int, Any] = _read_plain(
+            fd,
+            most,
+            self._transport,
+            INPUT,
+            tap.buffer_bytes,
+            MOST_EVENTS,
+            self._collector,
+            self.receivers,
+            self.unsettled,
+            self.aside,
+            self.unconfirmed,
+            out,
+        )
+        return read
+
+    def pushed(self, told: Any, start: int, tap: InputTap, out: list[Event]) -> Pushed:
+        """See `SocketEngine.pushed`."""
+        taken, last, held_before, held, missing, found = told
         try:
             tap.pushed_pieces(INPUT_VIEW[start : start + taken], last, held_before, held, missing)
             return taken, taken - last, None if found is None else self._notice(found, out)
@@ -155,6 +181,19 @@ class CompiledEngine(ProtonEngine):
         self._has_notice = False
         self.has_failed = filled < 0
         return filled if filled >= 0 else -1 - filled
+
+    def send_output(self, fd: int) -> tuple[int, int] | None:
+        """See `SocketEngine.send_output`."""
+        left: tuple[int, int] | None = _send_output(self._transport, self._collector, OUTPUT, self._bodies, fd)
+        self.unwritten_sessions = 0
+        self._has_notice = self.has_failed = False
+        if left is None:
+            self._keeps_bodies = not self._bodies
+            return None
+        filled, sent = left
+        self._keeps_bodies = not self._bodies and filled < OUTPUT_BYTES
+        self.has_failed = filled < 0
+        return filled if filled >= 0 else -1 - filled, sent
 
 
 def engine_of(connection: ProtonConnection) -> Engine:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from penstock_amqp.endpoint.buffers import FREED, MESSAGE, NULL, OUTPUT, OUTPUT_BYTES, Ptr, at, unpack
-from penstock_amqp.endpoint.engine import BareKind, Notice, NoticeKind, Pushed, Unsent
+from penstock_amqp.endpoint.engine import BareKind, Notice, NoticeKind, Pushed, SocketEngine, Unsent
 from penstock_amqp.endpoint.events import DATA, Arrival, Entry, Event, EventKind, Held
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.endpoint.proton import ffi
@@ -118,6 +118,10 @@ class ProtonEngine:
         self.frame_bytes = 0
         self.unwritten_sessions = 0
         self.has_failed = False
+
+    def sockets(self) -> SocketEngine | None:
+        """See `Engine.sockets`."""
+        return None
 
     def free(self) -> None:
         """The connection is about to be freed: forget every pointer."""

@@ -162,7 +162,13 @@ class Appender:
             return first
         _put_records(payloads, pending.records, _PUT, route_set, first, arrival)
         numbers.message = first + count
-        pending.puts.setdefault(route_set, []).extend(range(first, first + count))
+        put = pending.puts.get(route_set)
+        if put is None:
+            put = pending.puts[route_set] = []
+        if count == 1:
+            put.append(first)
+        else:
+            put.extend(range(first, first + count))
         return first
 
     def put_volatile(self, route_set: int, payload: Buffer, arrival: int, flags: int = 0) -> int:

@@ -1,0 +1,27 @@
+/* What batches.c, input.c and output.c share. */
+
+#ifndef PENSTOCK_BATCHES_H
+#define PENSTOCK_BATCHES_H
+
+#include "pointers.h"
+
+#include <stdbool.h>
+
+/* What a connection's deliveries are looked up in, and where its events go. */
+struct reading {
+    void *collector;
+    PyObject *receivers, *unsettled, *aside, *unconfirmed, *out;
+    bool is_heavy; /* a message came that costs as much as a frame of another kind */
+};
+
+enum { READING_ARGUMENTS = 6 };
+
+/* batches.c */
+extern bool reading_of(PyObject *const *, struct reading *);
+extern PyObject *drain(struct reading *);
+extern int transport_error; /* the type of event that `output` leaves in place */
+
+/* output.c */
+extern Py_ssize_t keep_body(PyObject *, uint32_t, PyObject *);
+
+#endif

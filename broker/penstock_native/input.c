@@ -1,0 +1,193 @@
+/* The input of a connection while it is plain: given to proton in pieces, from Python's buffer or from the socket.
+ *
+ * What is plain `frames.input_gate` says; whatever is not is left to Python. Source: AMQP 1.0 part 2, 2.3.
+ */
+
+#define _GNU_SOURCE /* memmem */
+#include "batches.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "proton_functions.h"
+
+/* The input of a connection while it is plain: how much of an incomplete frame proton holds, and what it lacks. Numbers
+ * are wider than offsets: a peer may name any size of 32 bits. */
+struct input {
+    const unsigned char *data;
+    long long start, at, size;
+    long long held, missing; /* `missing` is 0, too, while the size of the frame is not known */
+};
+
+enum { FRAME_SIZE_BYTES = 4, FRAME_HEAD_BYTES = 8, FRAME_CODE_AT = 10, SMALL_ULONG = 0x53 };
+enum { FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15 };
+
+/* How many of the next bytes may go to proton unseen, as `frames.input_gate` decides it: 0: Python has to look. */
+static long long
+unseen(const struct input *input)
+{
+    long long left = input->size - input->at, code_at = input->missing + FRAME_CODE_AT;
+    if (input->held && !input->missing) {
+        return input->held < FRAME_HEAD_BYTES ? Py_MIN(left, FRAME_HEAD_BYTES - input->held) : 1;
+    }
+    if (input->missing >= left) {
+        return left;
+    }
+    if (code_at >= left || input->data[input->at + code_at - 1] != SMALL_ULONG) {
+        return 0;
+    }
+    unsigned char code = input->data[input->at + code_at];
+    return code == FLOW || code == TRANSFER || code == DISPOSITION ? left : 0;
+}
+
+/* `taken` bytes were pushed, and proton holds `partial` bytes of an incomplete frame. */
+static void
+advance(struct input *input, ssize_t taken, long long partial)
+{
+    long long missing = input->missing - taken;
+    input->at += taken;
+    input->held = partial;
+    if (partial < FRAME_SIZE_BYTES) {
+        missing = 0;
+    }
+    else if (partial <= input->at - input->start) {
+        const unsigned char *head = input->data + input->at - partial;
+        missing = ((long long)head[0] << 24 | head[1] << 16 | head[2] << 8 | head[3]) - partial;
+    }
+    input->missing = Py_MAX(missing, 0);
+}
+
+/* What the engine took of the input, see `push`. */
+struct pushed {
+    long long last, held_before; /* where the last piece begins, and what proton held before it */
+    PyObject *told;              /* what `drain` said; NULL with an exception */
+};
+
+/* Push what is plain, piece by piece, and drain the events of each, until over `most_events` are in the list. */
+static struct pushed
+push(void *transport, struct input *input, long long capacity, long long most_events, struct reading *reading)
+{
+    struct pushed pushed = {input->start, input->held, Py_NewRef(Py_None)};
+    while (input->at < input->size && pushed.told == Py_None && !reading->is_heavy &&
+           PyList_GET_SIZE(reading->out) <= most_events) {
+        /* A piece that fills proton's buffer might make it grow, so one byte stays free. */
+        long long wanted = Py_MIN(unseen(input), proton.pn_transport_capacity(transport) - 1);
+        const char *piece = (const char *)input->data + input->at;
+        ssize_t taken = wanted > 0 ? proton.pn_transport_push(transport, piece, (size_t)wanted) : 0;
+        if (taken <= 0) {
+            break;
+        }
+        ssize_t room = proton.pn_transport_capacity(transport);
+        long long partial = room < 0 ? 0 : capacity - room; /* below 0: the engine has failed, and says so */
+        if (partial < 0 || partial > input->held + taken) {
+            PyErr_Format(PyExc_RuntimeError, "the engine has room for %zd of %lld bytes after %lld were given", room,
+                         capacity, input->held + taken);
+            Py_CLEAR(pushed.told);
+            break;
+        }
+        pushed.last = input->at;
+        pushed.held_before = input->held;
+        advance(input, taken, partial);
+        Py_SETREF(pushed.told, drain(reading));
+    }
+    return pushed;
+}
+
+/* (bytes taken, offset of the last piece, held before it, held, missing, what `drain` says); None if nothing was taken.
+ */
+static PyObject *
+told_of(const struct input *input, struct pushed pushed)
+{
+    if (pushed.told == NULL || input->at == input->start) {
+        return pushed.told;
+    }
+    return Py_BuildValue("LLLLLN", input->at - input->start, pushed.last - input->start, pushed.held_before, input->held,
+                         input->missing, pushed.told);
+}
+
+/* The numbers among the arguments; false with an exception. */
+static bool
+numbers_of(PyObject *const *given, int count, long long *numbers)
+{
+    for (int at = 0; at < count; at++) {
+        numbers[at] = number_of(given[at], UINT32_MAX);
+        if (numbers[at] < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* push_plain(transport, input, start, size, held, missing, capacity of the empty transport, most events, and what
+ * `drain` takes): what `told_of` says. */
+PyObject *
+input_push_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    enum { NUMBERS = 6, OWN = 2 + NUMBERS };
+    struct reading reading;
+    long long numbers[NUMBERS];
+    Py_buffer view;
+    void *transport;
+    if (!takes(count, OWN + READING_ARGUMENTS, "push_plain") || !numbers_of(given + 2, NUMBERS, numbers) ||
+        (transport = pointer_of(given[0])) == NULL || !reading_of(given + OWN, &reading) ||
+        PyObject_GetBuffer(given[1], &view, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    struct input input = {view.buf, numbers[0], numbers[0], numbers[1], numbers[2], numbers[3]};
+    if (input.size > view.len || (input.held && !input.missing)) {
+        input.size = input.start; /* the beginning of the frame is not here */
+    }
+    struct pushed pushed =
+        push(transport, &input, numbers[4], PyList_GET_SIZE(reading.out) + numbers[5], &reading);
+    PyBuffer_Release(&view);
+    return told_of(&input, pushed);
+}
+
+/* Whether a last piece that is short may hold a flow of a session, of which proton says nothing. */
+static bool
+may_ask(const struct input *input, long long last)
+{
+    enum { SHORT = 512 }; /* `frames.input_tap.SHORT` */
+    static const unsigned char mark[] = {0, SMALL_ULONG, FLOW};
+    size_t size = (size_t)(input->at - last);
+    return size <= SHORT && memmem(input->data + last, size, mark, sizeof mark) != NULL;
+}
+
+/* read_plain(descriptor, most bytes, transport, input, capacity of the empty transport, most events, and what `drain`
+ * takes), while proton holds nothing: how many bytes came, if all of them were plain and whole; 0: the peer has ended;
+ * below 0: -errno. Otherwise (bytes, what `told_of` says). */
+PyObject *
+input_read_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    enum { BEFORE = 2, AFTER = 2, OWN = 2 + BEFORE + AFTER };
+    struct reading reading;
+    long long before[BEFORE], after[AFTER];
+    Py_buffer view;
+    void *transport;
+    if (!takes(count, OWN + READING_ARGUMENTS, "read_plain") || !numbers_of(given, BEFORE, before) ||
+        !numbers_of(given + BEFORE + 2, AFTER, after) || (transport = pointer_of(given[BEFORE])) == NULL ||
+        !reading_of(given + OWN, &reading) || PyObject_GetBuffer(given[BEFORE + 1], &view, PyBUF_WRITABLE) < 0) {
+        return NULL;
+    }
+    ssize_t size;
+    Py_BEGIN_ALLOW_THREADS
+    size = recv((int)before[0], view.buf, (size_t)Py_MIN(before[1], view.len), MSG_DONTWAIT);
+    Py_END_ALLOW_THREADS
+    if (size <= 0) {
+        int error = size < 0 ? errno : 0;
+        PyBuffer_Release(&view);
+        return PyLong_FromLong(-error);
+    }
+    struct input input = {view.buf, 0, 0, size, 0, 0};
+    struct pushed pushed = push(transport, &input, after[0], PyList_GET_SIZE(reading.out) + after[1], &reading);
+    bool is_done = pushed.told == Py_None && input.at == size && !input.held && !pushed.held_before &&
+                   !reading.is_heavy && !may_ask(&input, pushed.last);
+    PyBuffer_Release(&view);
+    if (is_done) {
+        Py_DECREF(pushed.told);
+        return PyLong_FromSsize_t(size);
+    }
+    PyObject *told = told_of(&input, pushed);
+    return told == NULL ? NULL : Py_BuildValue("nN", size, told);
+}

@@ -1,0 +1,257 @@
+"""Several connections that each send a message or two in the same turn: these are stored together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from support.raw_client import RawClient
+from support.stepped_broker import SteppedBroker, SteppedStream
+
+from penstock_amqp.endpoint.events import DATA, NUMBER
+from penstock_amqp.frames.frames import read_body, walk
+from penstock_amqp.frames.performatives import Accepted, Close, Detach, Disposition, Performative, Rejected, Target
+from penstock_amqp.frames.performatives import Transfer as TransferFrame
+from penstock_broker.access.connection import Connection
+from penstock_broker.messages import publish, publish_batches, store
+from penstock_broker.messages.publish_batches import Batch
+from penstock_broker.state.broker import Broker
+from penstock_broker.state.links import Producer
+from penstock_broker.state.routes import Route
+
+DURABLE = b"\x00\x53\x70\xc0\x02\x01\x41"
+"""A header that says so."""
+WARM = 8
+"""Messages after which a connection's input is read in long pieces."""
+
+
+def encoded(body: bytes) -> bytes:
+    """A durable message with one data section."""
+    return DURABLE + b"\x00\x53\x75\xa0" + bytes((len(body),)) + body
+
+
+class Site(SteppedBroker):
+    """A broker that closes what its clients have opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams: list[SteppedStream] = []
+
+    def close(self) -> None:
+        for stream in self.streams:
+            stream.close()
+        super().close()
+
+
+class Client:
+    """A connection with one link, on which it sends."""
+
+    def __init__(self, timed: Site, name: str, address: str) -> None:
+        self.stream = SteppedStream(timed)
+        timed.streams.append(self.stream)
+        self._client = RawClient(0, name, stream=self.stream).__enter__()
+        self._client.begin()
+        self._client.attach_sender("link", Target(address=address))
+        self.name, self._sent = name, 0
+        for _ in range(WARM):
+            self.post(b"warm")
+            timed.turn()
+            timed.turn()
+        assert self.outcomes() == [Accepted] * WARM
+
+    def post(self, body: bytes, *, payload: bytes | None = None) -> None:
+        """Send a message; its body is the client's name and `body`."""
+        frame = TransferFrame(handle=0, delivery_id=self._sent, delivery_tag=b"%d" % self._sent, message_format=0)
+        self._sent += 1
+        whole = encoded(self.name.encode() + b" " + body) if payload is None else payload
+        self._client.send(frame, payload=whole)
+
+    def detach(self) -> None:
+        """Ask for the end of the link, and wait for nothing."""
+        self._client.send(Detach(handle=0, closed=True))
+
+    def frames(self) -> list[Performative]:
+        """What has come by now."""
+        data = self.stream.take()
+        return [read_body(data[body:end], Performative)[0] for _, end, _, _, body in walk(data) if body < end]
+
+    def outcomes(self) -> list[type]:
+        """The states of the deliveries that the broker has settled by now."""
+        told: list[type] = []
+        for frame in self.frames():
+            if isinstance(frame, Disposition):
+                assert frame.settled
+                told += [type(frame.state)] * ((frame.last or frame.first) - frame.first + 1)
+        return told
+
+
+@pytest.fixture
+def timed() -> Iterator[Site]:
+    broker = Site()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many batches were stored together, each time."""
+    counts: list[int] = []
+    real = publish.publish_shared
+
+    def count(broker: Broker, route: Route, sources: list[Batch], failed: Callable[[Connection], None]) -> list[bool]:
+        counts.append(len(sources))
+        return real(broker, route, sources, failed)
+
+    monkeypatch.setattr(publish, "publish_shared", count)
+    return counts
+
+
+def clients(timed: Site, count: int, address: str = "work") -> list[Client]:
+    return [Client(timed, f"client-{number}", address) for number in range(count)]
+
+
+def bodies(timed: Site, name: str = "work") -> list[bytes]:
+    """What was sent after the warming up, in the order of the queue."""
+    found = (entry[DATA] for _, entry in timed.queue(name).everything(timed.log.next_number))
+    return [data[data.index(b"client") :] for data in found if b"warm" not in data]
+
+
+def test_messages_of_several_connections_are_stored_together(timed: Site, shared: list[int]) -> None:
+    queue = timed.make_queue("work")
+    senders = clients(timed, 5)
+    enqueued = queue.totals.enqueued
+    shared.clear()
+    for sender in senders:
+        sender.post(b"1")
+        sender.post(b"2")
+    timed.turn()
+    timed.turn()
+    assert shared == [5]
+    assert queue.totals.enqueued - enqueued == 10
+    assert sorted(bodies(timed)) == [b"client-%d %d" % (number, at) for number in range(5) for at in (1, 2)]
+    assert [sender.outcomes() for sender in senders] == [[Accepted, Accepted]] * 5
+    numbers = [entry[NUMBER] for _, entry in queue.everything(timed.log.next_number)]
+    assert numbers == sorted(numbers)
+    timed.restart()
+    assert len(bodies(timed)) == 10
+
+
+def test_an_exchange_counts_what_came_together(timed: Site, shared: list[int]) -> None:
+    timed.connect().receive("amq.topic/news")
+    senders = clients(timed, 3, "amq.topic/news")
+    exchange = timed.broker.topology.exchanges["amq.topic"]
+    received, received_bytes = exchange.received, exchange.received_bytes
+    for sender in senders:
+        sender.post(b"1")
+    timed.turn()
+    timed.turn()
+    size = len(encoded(b"client-0 1"))
+    assert shared[-1] == 3
+    assert (exchange.received - received, exchange.received_bytes - received_bytes) == (3, 3 * size)
+    assert [sender.outcomes() for sender in senders] == [[Accepted]] * 3
+
+
+def test_those_for_other_queues_are_stored_apart(timed: Site, shared: list[int]) -> None:
+    timed.make_queue("work")
+    timed.make_queue("play")
+    one, two, three = (Client(timed, f"client-{at}", address) for at, address in enumerate(("work", "play", "work")))
+    shared.clear()
+    for sender in (one, two, three):
+        sender.post(b"x")
+    timed.turn()
+    timed.turn()
+    assert sum(shared) == 3
+    assert len(shared) >= 2
+    assert sorted(bodies(timed)) == [b"client-0 x", b"client-2 x"]
+    assert bodies(timed, "play") == [b"client-1 x"]
+    assert [sender.outcomes() for sender in (one, two, three)] == [[Accepted]] * 3
+
+
+def test_a_message_that_cannot_be_read_is_refused_and_the_others_are_not(timed: Site) -> None:
+    timed.make_queue("work")
+    senders = clients(timed, 4)
+    for sender in senders:
+        sender.post(b"x", payload=b"\x00\x53\x70\xff" if sender is senders[1] else None)
+    timed.turn()
+    timed.turn()
+    assert [sender.outcomes() for sender in senders] == [[Accepted], [Rejected], [Accepted], [Accepted]]
+    assert sorted(bodies(timed)) == [b"client-0 x", b"client-2 x", b"client-3 x"]
+
+
+def test_a_mistake_with_one_batch_costs_its_connection_and_no_other(
+    timed: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second message of a batch, when the first is numbered already."""
+    queue = timed.make_queue("work")
+    senders = clients(timed, 4)
+    real = publish_batches.learn_prefix
+
+    def learn(producer: Producer, data: bytes) -> bytes:
+        if b"spoilt" in data:
+            raise RuntimeError("a mistake")
+        return real(producer, data)
+
+    monkeypatch.setattr(publish_batches, "learn_prefix", learn)
+    depth = queue.depth
+    for sender in senders:
+        sender.post(b"x")
+        if sender is senders[2]:
+            sender.post(b"y", payload=b"\x00\x53\x72\xc1\x01\x00" + encoded(b"spoilt"))
+    timed.turn()
+    timed.turn()
+    frames = senders[2].frames()
+    assert [type(frame) for frame in frames] == [Close]
+    assert [sender.outcomes() for sender in senders if sender is not senders[2]] == [[Accepted]] * 3
+    assert sorted(bodies(timed)) == [b"client-0 x", b"client-1 x", b"client-3 x"]
+    assert queue.depth - depth == 3
+
+
+def test_a_mistake_where_all_are_stored_costs_those_that_were_stored_together(
+    timed: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed.make_queue("work")
+    senders, witness = clients(timed, 3), Client(timed, "client-9", "work")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("a mistake")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "put_numbered", fail)
+        for sender in senders:
+            sender.post(b"x")
+        timed.turn()
+    timed.turn()
+    assert [[type(frame) for frame in sender.frames()] for sender in senders] == [[Close]] * 3
+    witness.post(b"x")
+    timed.turn()
+    timed.turn()
+    assert witness.outcomes() == [Accepted]
+
+
+def test_who_detaches_behind_a_message_has_it_stored_first(timed: Site) -> None:
+    timed.make_queue("work")
+    senders = clients(timed, 3)
+    for sender in senders:
+        sender.post(b"x")
+        if sender is senders[1]:
+            sender.detach()
+    timed.turn()
+    timed.turn()
+    assert sorted(bodies(timed)) == [b"client-0 x", b"client-1 x", b"client-2 x"]
+    assert senders[0].outcomes() == senders[2].outcomes() == [Accepted]
+    assert [type(frame) for frame in senders[1].frames()][-1] is Detach
+
+
+def test_while_the_volume_is_full_each_is_refused(timed: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed.make_queue("work")
+    senders = clients(timed, 3)
+    refused = timed.broker.storage.refused
+    monkeypatch.setattr(timed.log, "accepts_publishing", lambda: False)
+    for sender in senders:
+        sender.post(b"x")
+    timed.turn()
+    timed.turn()
+    assert [sender.outcomes() for sender in senders] == [[Rejected]] * 3
+    assert timed.broker.storage.refused - refused == 3
+    assert bodies(timed) == []
