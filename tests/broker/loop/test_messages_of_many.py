@@ -9,6 +9,7 @@ import pytest
 from support.raw_client import RawClient
 from support.stepped_broker import SteppedBroker, SteppedStream
 
+import penstock_native
 from penstock_amqp.endpoint.events import DATA, NUMBER
 from penstock_amqp.frames.frames import read_body, walk
 from penstock_amqp.frames.performatives import Accepted, Close, Detach, Disposition, Performative, Rejected, Target
@@ -22,6 +23,8 @@ from penstock_broker.state.routes import Route
 
 DURABLE = b"\x00\x53\x70\xc0\x02\x01\x41"
 """A header that says so."""
+pytestmark = pytest.mark.skipif(penstock_native.proton is None, reason="the engine in Python reads no sockets itself")
+
 WARM = 8
 """Messages after which a connection's input is read in long pieces."""
 
