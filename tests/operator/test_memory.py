@@ -229,7 +229,7 @@ def test_the_lag_of_what_is_gone_is_forgotten() -> None:
     cache, api = Cache(), ApiServerInMemory()
     for manifest in (resource("Broker", "main"), resource("Subscription", "billing")):
         api.user_applies(manifest)
-    reader = LagReader(api, cache, cast(aiohttp.ClientSession, None), {}, lambda: NOW, lambda key: None)
+    reader = LagReader(api, cache, cast(aiohttp.ClientSession, None), {}, lambda: NOW, lambda key: None, lambda: False)
 
     async def look() -> None:
         task = asyncio.create_task(reader.run(10))
