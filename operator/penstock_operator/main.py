@@ -173,7 +173,14 @@ async def _run_tasks(
         controller.cache, sessions, settings, cluster_id, broker_reconciler.findings, time.monotonic, controller.enqueue
     )
     lag_reader = LagReader(
-        kube, controller.cache, http, broker_reconciler.findings, _now, controller.enqueue, settings.lag_job
+        kube,
+        controller.cache,
+        http,
+        broker_reconciler.findings,
+        _now,
+        controller.enqueue,
+        sessions.is_declaring,
+        settings.lag_job,
     )
     parts = [
         controller.resync(

@@ -5,10 +5,11 @@ A field that is missing, or that has another type than asked for, is read as Non
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Final, cast
 
-__all__ = ["Manifest", "dig", "items_of", "text_at", "trimmed"]
+__all__ = ["Manifest", "dig", "items_of", "sharing_texts", "text_at", "trimmed"]
 
 Manifest = dict[str, object]
 
@@ -18,11 +19,11 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 def dig(node: object, *path: str) -> object:
     """The value at `path` below `node`, None if there is none."""
-    if not path:
-        return node
-    if not isinstance(node, Mapping):
-        return None
-    return dig(cast(Mapping[str, object], node).get(path[0]), *path[1:])
+    for name in path:
+        if not isinstance(node, Mapping):
+            return None
+        node = cast(Mapping[str, object], node).get(name)
+    return node
 
 
 def text_at(manifest: Mapping[str, object] | None, *path: str) -> str | None:
@@ -53,3 +54,22 @@ def trimmed(manifest: Manifest) -> Manifest:
             name: text for name, text in cast(Manifest, annotations).items() if name != _LAST_APPLIED
         }
     return {**manifest, "metadata": kept}
+
+
+def sharing_texts(manifest: Manifest) -> Manifest:
+    """The object with texts that all objects share: the names of fields, and what is in spec and status. Each object
+    comes with texts of its own, and those of ten thousand Subscriptions are mostly the same.
+    """
+    return {sys.intern(name): _sharing(value, values=name != "metadata") for name, value in manifest.items()}
+
+
+def _sharing(node: object, *, values: bool) -> object:
+    """`values`: whether texts are shared that name no field; a name, a uid or a version is that of one object."""
+    if type(node) is str:
+        return sys.intern(node) if values else node
+    if isinstance(node, dict):
+        fields = cast(Manifest, node).items()
+        return {sys.intern(name): _sharing(value, values=values) for name, value in fields}
+    if isinstance(node, list):
+        return [_sharing(value, values=values) for value in cast(list[object], node)]
+    return node

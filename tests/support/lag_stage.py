@@ -112,7 +112,7 @@ class Stage:
             cache.put(copy.deepcopy(manifest))
         cache.is_complete = True
         old = self.reader
-        self.reader = LagReader(self.api, cache, old.http, old.findings, old.clock, old.enqueue, JOB)
+        self.reader = LagReader(self.api, cache, old.http, old.findings, old.clock, old.enqueue, lambda: False, JOB)
 
     async def look(self) -> None:
         """Read and judge once, and write everything that is to be written."""
@@ -185,6 +185,6 @@ async def lag_stage(tmp_path: Path) -> AsyncGenerator[Stage]:
     app.router.add_get(LIVE_LAG, live)
     async with served_observer(app, tmp_path) as access, aiohttp.ClientSession() as http:
         findings[BROKER] = BrokerFindings(observer=access)
-        reader = LagReader(api, cache, http, findings, lambda: made.now, lambda _: None, JOB)
+        reader = LagReader(api, cache, http, findings, lambda: made.now, lambda _: None, lambda: False, JOB)
         made = Stage(reader, api, access, api.objects[BILLING]["metadata"]["uid"])
         yield made

@@ -157,6 +157,9 @@ class SessionsInMemory:
             (self.contacts.answered if session.reach is Reach.CONNECTED else self.contacts.lost)(broker)
         return session
 
+    def is_declaring(self) -> bool:
+        return False
+
     async def ensure(
         self,
         broker: str,

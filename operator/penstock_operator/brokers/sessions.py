@@ -142,6 +142,11 @@ class BrokerSession:
         """False if a bug has ended the session; `BrokerSessions` then creates another."""
         return not any(task.done() for task in self._tasks)
 
+    @property
+    def is_sending(self) -> bool:
+        """Whether declarations or deletions are on the way to the broker."""
+        return self._is_sending or bool(self._pending)
+
     async def declare(self, command: DeclareEntity) -> BrokerReply:
         """Declare an entity, unless the broker has it already as this session has declared it; raises Unreachable."""
         known = self.declared.reply_to(command) if self.reach is Reach.CONNECTED else None
@@ -276,8 +281,7 @@ class BrokerSession:
         of them are the operator's own, and a list of several pages would be void, because it changes while it is read.
         They do not wait for ever.
         """
-        is_busy = self._is_sending or bool(self._pending)
-        self._postponed = self._postponed + 1 if is_busy and self._postponed < _POSTPONED else 0
+        self._postponed = self._postponed + 1 if self.is_sending and self._postponed < _POSTPONED else 0
         return self._postponed > 0
 
     @property
@@ -348,6 +352,10 @@ class BrokerSessions:
     def get(self, broker: str) -> BrokerSession | None:
         """The session of a Broker (`namespace/name`), None if there is none."""
         return self._sessions.get(broker)
+
+    def is_declaring(self) -> bool:
+        """Whether declarations or deletions are on the way to any broker."""
+        return any(session.is_sending for session in self._sessions.values())
 
     async def ensure(
         self,

@@ -33,7 +33,7 @@ from penstock_operator.cluster.reference_index import ReferenceIndex
 from penstock_operator.cluster.references import References, references_of
 from penstock_operator.cluster.resource_key import KIND_NAMES, KindName, ResourceKey, key_of
 from penstock_operator.cluster.versions import Version, is_older, version_of
-from penstock_operator.manifest import Manifest, dig, trimmed
+from penstock_operator.manifest import Manifest, dig, sharing_texts, trimmed
 from penstock_operator.plans.acceptance import is_allowed, oldest
 
 __all__ = ["KIND_NAMES", "Cache", "CachedResource", "KindName", "ResourceChange", "ResourceKey", "key_of"]
@@ -136,7 +136,7 @@ class Cache:
         self._tick += 1
         self._removed.pop(key, None)
         self._unindex(key)
-        kept = trimmed(manifest)
+        kept = sharing_texts(trimmed(manifest))
         resource, problem = _read(kept)
         references = references_of(kept)
         self._entries[key] = CachedResource(kept, resource, problem, references, version, self._tick)

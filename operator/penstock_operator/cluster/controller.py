@@ -234,7 +234,7 @@ class Controller:
         affected: set[ResourceKey] = set()
         for kind in KIND_NAMES:
             began = self.cache.begin_list()
-            manifests = [manifest async for manifest in _list_namespaces(kube, kind, namespaces)]
+            manifests = [manifest async for manifest in self._list_namespaces(kube, kind, namespaces)]
             missing = set(self.cache.all(kind)) - {key_of(it) for it in manifests}
             for key in missing:
                 affected |= self.cache.affected(key)
@@ -248,6 +248,18 @@ class Controller:
         for key in changed | affected:
             self._enqueue_changed(key)
         self._added.set()
+
+    async def _list_namespaces(
+        self, kube: ApiServer, kind: str, namespaces: tuple[str, ...]
+    ) -> AsyncIterator[Manifest]:
+        """The resources of a kind. One in the state that is known already is the known object, so that a list of ten
+        thousand which have not changed does not hold a second copy of them.
+        """
+        for namespace in namespaces or (None,):
+            async for manifest in kube.list(API_RESOURCES[kind], namespace):
+                known = self.cache.get(key_of(manifest))
+                is_known = known is not None and known.version == version_of(manifest)
+                yield known.manifest if known is not None and is_known else trimmed(manifest)
 
     def _enqueue_changed(self, key: ResourceKey) -> None:
         entry = self.cache.get(key)
@@ -267,9 +279,3 @@ def children_period(namespaces: int) -> float:
 
 def _is_always_due(_key: ResourceKey) -> bool:
     return True
-
-
-async def _list_namespaces(kube: ApiServer, kind: str, namespaces: tuple[str, ...]) -> AsyncIterator[Manifest]:
-    for namespace in namespaces or (None,):
-        async for manifest in kube.list(API_RESOURCES[kind], namespace):
-            yield trimmed(manifest)

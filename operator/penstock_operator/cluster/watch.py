@@ -48,6 +48,9 @@ _LONGEST_RESTART_SECONDS: Final = 30.0
 _KOPF_END_SECONDS: Final = 3.0
 """kopf's own end, after all its parts have ended."""
 _CANCELLATIONS: Final = 5
+_HELD_SECONDS: Final = 0.1
+"""So long kopf keeps an object that it has handed over. It must not be 0: kopf would look for the next event for ever.
+"""
 _STOP_SECONDS: Final = 30.0
 """If kopf's thread has not ended after that, the process has to end."""
 
@@ -286,6 +289,8 @@ def _kopf_settings(times: WatchTimes) -> kopf.OperatorSettings:
     settings.watching.connect_timeout = 30
     settings.watching.chunk_size = 500
     settings.networking.request_timeout = 60
+    # Else each object of the first list, whole as it came, is kept for five seconds after it was handed over.
+    settings.queueing.idle_timeout = _HELD_SECONDS
     for child in _CHILDREN:
         settings.watching.label_selectors[child] = names.MANAGED_BY
     return settings

@@ -101,6 +101,8 @@ class LagReader:
     findings: dict[ResourceKey, BrokerFindings]
     clock: Callable[[], datetime]
     enqueue: Callable[[ResourceKey], None]
+    is_declaring: Callable[[], bool]
+    """Whether declarations are on the way to a broker."""
     lag_job: LagJobOptions | None = None
     """The operator's own lag job."""
     writer: LagWriter = field(init=False)
@@ -111,7 +113,7 @@ class LagReader:
     _again: LentPlaces = field(init=False)
 
     def __post_init__(self) -> None:
-        self.writer = LagWriter(self.kube, self.cache, self.clock, self.enqueue)
+        self.writer = LagWriter(self.kube, self.cache, self.clock, self.enqueue, self.is_declaring)
         self._first = LentPlaces(_AT_ONCE, self.place_seconds)
         self._again = LentPlaces(_AT_ONCE, self.place_seconds)
 

@@ -82,7 +82,7 @@ class Reconciler:
     def __post_init__(self) -> None:
         """Make the writers."""
         self.bindings = BindingSecrets(self.kube, self.cache, self.brokers.children, self.clock, self.enqueue)
-        self.paced = PacedStatus(self.kube, self.cache, self.clock, self.enqueue)
+        self.paced = PacedStatus(self.kube, self.cache, self.clock, self.enqueue, self.sessions.is_declaring)
 
     async def reconcile(self, key: ResourceKey) -> Retry:
         """Reconcile one resource, and return when to reconcile it again.

@@ -92,7 +92,8 @@ def _event(manifest: Manifest, condition: StatusCondition, moment: str) -> Manif
 
 def is_ready(manifest: Manifest) -> bool:
     """Whether the object's condition Ready is True."""
-    return text_at(_by_type(manifest, "status").get("Ready"), "status") == "True"
+    ready = (it for it in items_of(manifest, "status", "conditions") if it.get("type") == "Ready")
+    return text_at(next(ready, None), "status") == "True"
 
 
 def unparsable(manifest: Manifest, report: Report, now: datetime) -> Manifest:

@@ -205,3 +205,24 @@ def test_what_is_declared_while_a_list_is_read_is_not_called_gone() -> None:
 
     site = play(script)
     assert (site.broker.batches, site.drifted) == ([1, 1], [])
+
+
+def test_others_see_that_declarations_are_on_the_way_until_all_are_there() -> None:
+    seen: list[tuple[int, bool]] = []
+
+    async def script(site: Site) -> None:
+        site.broker.is_up = True
+        session = await site.session()
+        await asyncio.sleep(0.1)
+        assert not site.sessions.is_declaring()
+        declaring = asyncio.create_task(site.declare(session, 1000))
+        while not declaring.done():
+            await asyncio.sleep(0.1)
+            seen.append((len(site.broker.there), site.sessions.is_declaring()))
+        await asyncio.sleep(0.1)
+        assert not site.sessions.is_declaring()
+
+    play(script)
+    meanwhile = [is_declaring for there, is_declaring in seen if there < 1000]
+    assert len(meanwhile) > 20
+    assert all(meanwhile)

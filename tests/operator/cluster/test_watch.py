@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import kopf
 import pytest
 import pytest_asyncio
 from support.api_server_in_memory import ApiServerInMemory
@@ -200,3 +201,23 @@ async def test_a_watch_that_can_t_be_opened_ends_liveness(watched: Watched) -> N
     assert health.problem_of(made, began, 1000, began + 241.9, watched.activity) is None
     problem = health.problem_of(made, began, 1000, began + 242.01, watched.activity)
     assert problem == f"the watches of {EXCHANGES} were not opened again for 242 s"
+
+
+async def test_kopf_does_not_keep_what_it_has_handed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By default it keeps each object for five seconds, and so all of a first list at the same time."""
+    given: list[kopf.OperatorSettings] = []
+
+    async def operator(*, settings: kopf.OperatorSettings, stop_flag: asyncio.Event, **_: object) -> None:
+        given.append(settings)
+        await stop_flag.wait()
+
+    monkeypatch.setattr(kopf, "operator", operator)
+    controller = Controller(Cache(is_complete=True), Metrics(), time.monotonic)
+    watching = asyncio.create_task(watch.watch(controller, SETTINGS, WatchActivity(timeout=2.0)))
+    while not given:
+        await asyncio.sleep(0.01)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    assert 0 < given[0].queueing.idle_timeout <= 0.1

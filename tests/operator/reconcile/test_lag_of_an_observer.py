@@ -93,7 +93,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     cache.is_complete = True
     async with served_observer(make_app(served), tmp_path) as access, aiohttp.ClientSession() as http:
         findings = {BROKER: BrokerFindings(observer=access)}
-        reader = LagReader(api, cache, http, findings, lambda: made.now, lambda _: None)
+        reader = LagReader(api, cache, http, findings, lambda: made.now, lambda _: None, lambda: False)
         made = Site(api, reader, view, results)
         yield made
     ledger.close()

@@ -48,7 +48,7 @@ class Site:
     enqueued: list[ResourceKey] = field(default_factory=list[ResourceKey])
 
     def __post_init__(self) -> None:
-        self.writer = LagWriter(self.api, self.cache, lambda: NOW, self.enqueued.append)
+        self.writer = LagWriter(self.api, self.cache, lambda: NOW, self.enqueued.append, lambda: False)
 
     def subscription(self, name: str) -> Subscription:
         """A new Subscription, which the operator has seen."""
@@ -210,7 +210,7 @@ def offered(count: int, *, seconds: float, states: bool) -> tuple[Answering, flo
         for name in names:
             site.writer.offer(site.now(name), verdict())
         run_in_virtual_time(site.writer.write_all())
-        site.writer = LagWriter(api, site.cache, lambda: NOW, site.enqueued.append)
+        site.writer = LagWriter(api, site.cache, lambda: NOW, site.enqueued.append, lambda: False)
         api.written = 0
         api.order.clear()
 
@@ -298,3 +298,37 @@ def test_after_a_refusal_one_write_is_on_the_way_again_and_nothing_begins_before
 
     run_in_virtual_time(write())
     assert [round(seconds, 1) for seconds in began] == [7.0]
+
+
+def test_declarations_go_first() -> None:
+    site, times = Site(), list[float]()
+    for number in range(20):
+        site.writer.offer(site.subscription(f"s{number}"), verdict())
+
+    async def write() -> None:
+        now = asyncio.get_running_loop().time
+        site.writer.is_declaring = lambda: now() < 25
+        writing = asyncio.create_task(site.writer.write_all())
+        await asyncio.sleep(24.9)
+        times.append(site.api.written)
+        await writing
+        times.append(now())
+
+    run_in_virtual_time(write())
+    assert times[0] == 0
+    assert 25 < times[1] < 26
+    assert site.api.written == 20
+
+
+def test_declarations_that_never_end_do_not_keep_lag_from_being_written() -> None:
+    site = Site()
+    for number in range(500):
+        site.writer.offer(site.subscription(f"s{number}"), verdict())
+    site.writer.is_declaring = lambda: True
+
+    async def write() -> float:
+        await site.writer.write_all()
+        return asyncio.get_running_loop().time()
+
+    assert 60 < run_in_virtual_time(write()) < 90
+    assert site.api.written == 500

@@ -32,7 +32,7 @@ class Site:
     enqueued: list[ResourceKey] = field(default_factory=list[ResourceKey])
 
     def __post_init__(self) -> None:
-        self.paced = PacedStatus(self.api, self.cache, lambda: NOW, self.enqueued.append)
+        self.paced = PacedStatus(self.api, self.cache, lambda: NOW, self.enqueued.append, lambda: False)
 
     def subscription(self, name: str) -> tuple[ResourceKey, Subscription]:
         """A new Subscription, which the operator has seen."""
@@ -141,3 +141,25 @@ def test_an_api_server_that_has_too_much_to_do_is_left_alone_and_told_later(faul
     assert site.reasons() == {"BrokerUnreachable": 3}
     # 10 ms between writes: the second fails, and after the pause both come.
     assert [round(at, 3) for at in times] == [seconds + 0.02]
+
+
+def test_declarations_go_first_and_what_is_over_meanwhile_is_not_written() -> None:
+    site = Site()
+    names = [f"s{number}" for number in range(20)]
+
+    async def heal() -> tuple[int, float]:
+        now = asyncio.get_running_loop().time
+        site.paced.is_declaring = lambda: now() < 25
+        for name in names:
+            site.paced.offer(*site.subscription(name), AWAY)
+        writing = asyncio.create_task(site.paced.write_all())
+        await asyncio.sleep(24)
+        before = site.api.written
+        for name in names[5:]:
+            site.paced.withdraw(ResourceKey("Subscription", "shop", name))
+        await writing
+        return before, now()
+
+    before, ended = run_in_virtual_time(heal())
+    assert (before, site.api.written) == (0, 5)
+    assert 25 < ended < 26
