@@ -76,7 +76,8 @@ async def operate(settings: OperatorSettings, connect: Connector = connect_amqp,
     lease_server = await HttpApiServer.connect(kubeconfig)
     leadership = _leadership(settings, lease_server)
     metrics, cache = Metrics(), Cache()
-    controller = Controller(cache, metrics, time.monotonic, WorkQueue[ResourceKey](random.random))
+    queue = WorkQueue[ResourceKey](random.random)
+    controller = Controller(cache, metrics, time.monotonic, queue, settings.pass_seconds)
     activity = WatchActivity(watch.WATCH_SECONDS.server)
     runner = await health.serve(settings, controller, metrics, time.monotonic, leadership, activity)
     try:

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 __all__ = ["Metrics", "ReconcileResult"]
 
-_BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60)
+_BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 120)
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class ReconcileResult:
     """How the reconcile of one resource ended."""
 
     result: str = "done"
-    """Label `result` of the metric: done, waiting, error or bug."""
+    """Label `result` of the metric: done, waiting, error, overdue or bug."""
 
 
 class Metrics:

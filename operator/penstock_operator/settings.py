@@ -44,6 +44,8 @@ class OperatorSettings:
     """The number of resources that are reconciled at the same time. What so many workers declare on one broker at the
     same time travels in one request; on the way to the API server there are at most 64 requests at once.
     """
+    pass_seconds: float = 120
+    """A reconcile of one resource that takes longer is ended and repeated later."""
     lease: str = ""
     """The name of the Lease in `own_namespace` by which one operator of several leads; empty: this one always leads."""
     lease_seconds: int = 15
@@ -60,6 +62,7 @@ class OperatorSettings:
         self._check(self.resync_seconds >= 1, "resync-seconds", "at least 1")
         self._check(self.poll_seconds >= 1, "poll-seconds", "at least 1")
         self._check(1 <= self.workers <= 1000, "workers", "1 to 1000")
+        self._check(30 <= self.pass_seconds <= 3600, "pass-seconds", "30 to 3600")
         self._check(0 <= self.liveness_port < 65536, "liveness-port", "0 to 65535")
         self._check(5 <= self.lease_seconds <= 3600, "lease-seconds", "5 to 3600")
         self._check(bool(self.own_namespace) or not self.lease, "own-namespace", "the namespace of the Lease")
@@ -96,6 +99,7 @@ class OperatorSettings:
                 resync_seconds=float(values.get("resync_seconds", "120")),
                 poll_seconds=float(values.get("poll_seconds", "5")),
                 workers=int(values.get("workers", "200")),
+                pass_seconds=float(values.get("pass_seconds", "120")),
                 lease=values.get("lease", ""),
                 lease_seconds=int(values.get("lease_seconds", "15")),
                 identity=values.get("identity", ""),

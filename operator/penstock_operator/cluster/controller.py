@@ -17,6 +17,7 @@ from penstock_operator import names
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Forbidden, KubeError
 from penstock_operator.cluster.cache import KIND_NAMES, Cache, ResourceChange, ResourceKey, key_of
 from penstock_operator.cluster.child_versions import LISTED, ChildVersions
+from penstock_operator.cluster.pass_deadline import PassOverdue, within
 from penstock_operator.cluster.server_errors import TOO_MANY_REQUESTS
 from penstock_operator.cluster.versions import version_of
 from penstock_operator.cluster.work_queue import FIRST_RETRY_SECONDS, Priority, WorkQueue
@@ -42,6 +43,8 @@ class Controller:
     metrics: Metrics
     monotonic: Callable[[], float]
     queue: WorkQueue[ResourceKey] = field(default_factory=WorkQueue[ResourceKey])
+    pass_seconds: float = 120.0
+    """A reconcile of one resource that takes longer is ended."""
     last_listed: float | None = None
     """When all kinds were listed last, by `monotonic`; None before the first time."""
     children: ChildVersions = field(default_factory=ChildVersions)
@@ -188,7 +191,7 @@ class Controller:
     async def _one(self, key: ResourceKey, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> None:
         with self.metrics.measured(key.kind) as result:
             try:
-                retry = await reconcile(key)
+                retry = await within(self.pass_seconds, reconcile(key))
             except KubeError as error:
                 # Usually another client changed the object first. A lasting error is logged at each attempt.
                 wait = error.retry_after_seconds or 0
@@ -198,6 +201,15 @@ class Controller:
                 delay = self.queue.retry(key, Priority.CHANGE, self.monotonic(), wait)
                 result.result = "error"
                 logger.info("%s is reconciled again in %.1f s: %s", key, delay, error)
+                return
+            except PassOverdue as stood:
+                delay = self.queue.retry(key, Priority.RESYNC, self.monotonic())
+                result.result = "overdue"
+                logger.error(
+                    "the reconcile of %s was ended because it took longer than %.0f s, and is repeated in %.1f s; "
+                    "it stood %s",
+                    *(key, self.pass_seconds, delay, stood),
+                )
                 return
             except Exception:
                 # All exceptions end here: a bug with one resource must not stop the others.

@@ -10,35 +10,17 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock_api import declaration
-from penstock_api.management import DeclarationOutcome, EntityType, ExchangeDeclaration
+from penstock_api.management import EntityType, ExchangeDeclaration
 from penstock_api.resources import Exchange
 from penstock_operator import names
 from penstock_operator.children.services import exchange_service
 from penstock_operator.manifest import Manifest
-from penstock_operator.plans import acceptance, conditions, deletion, rights
-from penstock_operator.plans.acceptance import (
-    ACCEPTED,
-    broker_not_usable,
-    declaration_refused,
-    duplicate,
-    not_accepted,
-    paused_conditions,
-    retry_of,
-    unreadable,
-)
+from penstock_operator.plans import acceptance, rights
+from penstock_operator.plans.acceptance import ACCEPTED, not_accepted, unreadable
+from penstock_operator.plans.acceptance_step import acceptance_step
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
-from penstock_operator.plans.decisions import (
-    AddFinalizer,
-    ApplyChild,
-    BrokerReply,
-    BrokerView,
-    ChildState,
-    Decision,
-    RemoveFinalizer,
-    Report,
-    Retry,
-)
-from penstock_operator.plans.declaration_step import declaration_step
+from penstock_operator.plans.decisions import ApplyChild, BrokerReply, BrokerView, ChildState, Decision, Retry
+from penstock_operator.plans.declaration_step import declaration_report, declaration_step, declared_as
 
 __all__ = ["ExchangeView", "plan_exchange"]
 
@@ -66,46 +48,27 @@ class ExchangeView:
     reply: BrokerReply | None = None
     """The broker's reply to the declaration or deletion of this reconcile."""
 
-    @property
-    def is_duplicate(self) -> bool:
-        """Whether another, older Exchange declares the same name."""
-        return self.winner is not None and self.winner.metadata.uid != self.resource.metadata.uid
-
 
 def plan_exchange(view: ExchangeView) -> Decision:
     """The next thing to do for an Exchange."""
-    metadata = view.resource.metadata
-    if metadata.deletion_timestamp is not None:
-        return (
-            _delete(view)
-            if names.FINALIZER in metadata.finalizers
-            else RemoveFinalizer("it does not have the operator's finalizer")
-        )
-    if metadata.annotations.get(names.PAUSED) == "true":
-        return _paused(view)
-    obstacle = _obstacle(view)
-    if obstacle is not None:
-        ending = None
-        if obstacle.reason == ConditionReason.NAMESPACE_NOT_ALLOWED:
-            name = declaration.exchange_name(view.resource)
-            ending = rights.withdrawal(view.broker, EntityType.EXCHANGE, name, metadata.uid, view.reply)
-        return ending or _report(view, obstacle)
+    name, details = declaration.exchange_name(view.resource), _details(view, None)
+    step = acceptance_step(view, EntityType.EXCHANGE, name, details, lambda: _problem_of_alternate(view))
+    if step is not None:
+        return step
     broker = view.broker.broker
     assert broker is not None
-    if names.FINALIZER not in metadata.finalizers:
-        return AddFinalizer()
     if view.service is ChildState.UNKNOWN:
         return ApplyChild(exchange_service(broker, view.resource, view.cluster_domain))
     if view.service is ChildState.TAKEN:
-        return _report(view, _name_taken(view))
+        return declaration_report((_name_taken(view),), details)
     if view.service is ChildState.PREDECESSOR:
-        return _report(view, _leaving(view), retry=Retry.BACKOFF)
-    name = declaration.exchange_name(view.resource)
-    step = declaration_step(view, "Declared", EntityType.EXCHANGE, name, lambda: wanted(view))
-    if step is not None:
-        return _report(view, ACCEPTED, step) if isinstance(step, StatusCondition) else step
-    assert view.reply is not None
-    return _conclude(view, view.reply)
+        return declaration_report((_leaving(view),), details, Retry.BACKOFF)
+    taken = declaration_step(view, "Declared", EntityType.EXCHANGE, name, details, lambda: wanted(view))
+    if not isinstance(taken, BrokerReply):
+        return taken
+    declared = StatusCondition("Declared", ConditionStatus.TRUE, declared_as(taken), "The broker has the exchange.")
+    found = (ACCEPTED, declared, *rights.permitted(view.broker, view.resource))
+    return declaration_report(found, _details(view, taken))
 
 
 def wanted(view: ExchangeView) -> ExchangeDeclaration:
@@ -121,47 +84,22 @@ def wanted(view: ExchangeView) -> ExchangeDeclaration:
     )
 
 
-def _delete(view: ExchangeView) -> Decision:
-    decision = deletion.plan_deletion(
-        deletion.view_of(
-            view.resource,
-            broker=view.broker,
-            is_duplicate=view.is_duplicate,
-            namespace_terminating=view.namespace_terminating,
-            now=view.now,
-            reply=view.reply,
-        )
-    )
-    if isinstance(decision, Report):
-        return Report(decision.conditions, {**_details(view, None), **decision.details}, decision.retry)
-    return decision
-
-
-def _paused(view: ExchangeView) -> Report:
-    return Report(paused_conditions(view.resource.status.conditions), _details(view, None))
-
-
-def _obstacle(view: ExchangeView) -> StatusCondition | None:
-    namespace = view.resource.metadata.namespace
-    home, broker_name = declaration.broker_key(view.resource)
-    problem = broker_not_usable(namespace, (home, broker_name), view.broker)
-    if problem is not None:
-        return problem
+def _problem_of_alternate(view: ExchangeView) -> StatusCondition | None:
+    """Why `alternateExchangeRef` can't be followed."""
     alternate = view.resource.spec.alternate_exchange_ref
-    if alternate is not None:
-        if view.is_alternate_unreadable:
-            return unreadable("Exchange", alternate.name)
-        if view.alternate is None:
-            return not_accepted(
-                ConditionReason.EXCHANGE_NOT_FOUND,
-                f"There is no Exchange {alternate.name} in this namespace. Create it.",
-            )
-        if declaration.broker_key(view.alternate) != (home, broker_name):
-            return not_accepted(
-                ConditionReason.EXCHANGE_ON_OTHER_BROKER, f"Exchange {alternate.name} is on another Broker."
-            )
-    if view.winner is not None and view.is_duplicate:
-        return duplicate(view.resource, view.winner, broker_name)
+    if alternate is None:
+        return None
+    if view.is_alternate_unreadable:
+        return unreadable("Exchange", alternate.name)
+    if view.alternate is None:
+        return not_accepted(
+            ConditionReason.EXCHANGE_NOT_FOUND,
+            f"There is no Exchange {alternate.name} in this namespace. Create it.",
+        )
+    if declaration.broker_key(view.alternate) != declaration.broker_key(view.resource):
+        return not_accepted(
+            ConditionReason.EXCHANGE_ON_OTHER_BROKER, f"Exchange {alternate.name} is on another Broker."
+        )
     return None
 
 
@@ -178,25 +116,6 @@ def _leaving(view: ExchangeView) -> StatusCondition:
         "Exchange is declared after that."
     )
     return not_accepted(ConditionReason.PREDECESSOR_LEAVING, message)
-
-
-def _conclude(view: ExchangeView, reply: BrokerReply) -> Report:
-    if not reply.is_success:
-        condition = declaration_refused(view.broker, "Declared", reply)
-        return _report(view, ACCEPTED, condition, retry=retry_of(condition))
-    declared_as = (
-        ConditionReason.ADOPTED
-        if reply.body.get("outcome") == DeclarationOutcome.ADOPTED.value
-        else ConditionReason.DECLARED
-    )
-    declared = StatusCondition("Declared", ConditionStatus.TRUE, declared_as, "The broker has the exchange.")
-    return _report(view, ACCEPTED, declared, *rights.permitted(view.broker, view.resource), reply=reply)
-
-
-def _report(
-    view: ExchangeView, *found: StatusCondition, retry: Retry = Retry.RESYNC, reply: BrokerReply | None = None
-) -> Report:
-    return Report(conditions.ready_from(found, "Declared on the broker."), _details(view, reply), retry)
 
 
 def _details(view: ExchangeView, reply: BrokerReply | None) -> Manifest:

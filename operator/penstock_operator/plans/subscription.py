@@ -8,7 +8,7 @@ docs/decisions/056-conditions.md, docs/reference/operator.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
@@ -19,32 +19,21 @@ from penstock_api.resources.header_bindings import as_text
 from penstock_operator import names
 from penstock_operator.children.scale_secret import ScaleAccess
 from penstock_operator.manifest import Manifest, items_of
-from penstock_operator.plans import acceptance, binding, conditions, deletion, rights
-from penstock_operator.plans.acceptance import (
-    ACCEPTED,
-    broker_not_usable,
-    declaration_refused,
-    duplicate,
-    not_accepted,
-    not_visible,
-    paused_conditions,
-    retry_of,
-    unreadable,
-)
+from penstock_operator.plans import acceptance, binding, rights
+from penstock_operator.plans.acceptance import ACCEPTED, not_accepted, not_visible, unreadable
+from penstock_operator.plans.acceptance_step import acceptance_step
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import (
-    AddFinalizer,
     ApplyChild,
     BrokerReply,
     BrokerView,
     ChildState,
     Decision,
     DeleteChild,
-    RemoveFinalizer,
     Report,
     Retry,
 )
-from penstock_operator.plans.declaration_step import declaration_step
+from penstock_operator.plans.declaration_step import declaration_report, declaration_step, declared_as
 from penstock_operator.plans.refusals import Refusal
 from penstock_operator.plans.scale_token import with_scale_token
 from penstock_operator.plans.wanted_secret import with_secret_condition
@@ -82,40 +71,18 @@ class SubscriptionView:
     binding_refusal: Refusal | None = None
     """Why the API server does not take that Secret."""
 
-    @property
-    def is_duplicate(self) -> bool:
-        """Whether another, older Subscription has the same identity."""
-        return self.winner is not None and self.winner.metadata.uid != self.resource.metadata.uid
-
 
 def plan_subscription(view: SubscriptionView) -> Decision:
     """The next thing to do for a Subscription."""
-    metadata = view.resource.metadata
-    if metadata.deletion_timestamp is not None:
-        return (
-            _delete(view)
-            if names.FINALIZER in metadata.finalizers
-            else RemoveFinalizer("it does not have the operator's finalizer")
-        )
-    if metadata.annotations.get(names.PAUSED) == "true":
-        return _paused(view)
-    obstacle = _obstacle(view)
-    if obstacle is not None:
-        ending = None
-        if obstacle.reason == ConditionReason.NAMESPACE_NOT_ALLOWED:
-            name = declaration.queue_name(view.resource)
-            ending = rights.withdrawal(view.broker, EntityType.SUBSCRIPTION, name, metadata.uid, view.reply)
-        return ending or _report(view, obstacle)
-    if names.FINALIZER not in metadata.finalizers:
-        return AddFinalizer()
-    step = declaration_step(view, "Bound", EntityType.SUBSCRIPTION, None, lambda: wanted(view))
+    details = _details(view)
+    name = declaration.queue_name(view.resource)
+    step = acceptance_step(view, EntityType.SUBSCRIPTION, name, details, lambda: _problem_of_exchange(view))
     if step is not None:
-        return _report(view, ACCEPTED, step) if isinstance(step, StatusCondition) else step
-    assert view.reply is not None
-    report = _conclude(view, view.reply)
-    if not view.reply.is_success:
-        return report
-    decision = with_scale_token(view, report)
+        return step
+    taken = declaration_step(view, "Bound", EntityType.SUBSCRIPTION, None, details, lambda: wanted(view))
+    if not isinstance(taken, BrokerReply):
+        return taken
+    decision = with_scale_token(view, _conclude(view, taken, details))
     return decision if isinstance(decision, ApplyChild) else _with_binding(view, decision)
 
 
@@ -143,72 +110,42 @@ def wanted(view: SubscriptionView) -> SubscriptionDeclaration:
     )
 
 
-def _delete(view: SubscriptionView) -> Decision:
-    decision = deletion.plan_deletion(
-        deletion.view_of(
-            view.resource,
-            broker=view.broker,
-            is_duplicate=view.is_duplicate,
-            namespace_terminating=view.namespace_terminating,
-            now=view.now,
-            reply=view.reply,
-        )
-    )
-    return _with_details(view, decision) if isinstance(decision, Report) else decision
-
-
-def _paused(view: SubscriptionView) -> Report:
-    kept = paused_conditions(view.resource.status.conditions, but=conditions.OF_LAG)
-    return _with_details(view, Report(kept, {}))
-
-
-def _obstacle(view: SubscriptionView) -> StatusCondition | None:
-    """Why the spec can't be declared, as condition Accepted; None if it can."""
-    namespace = view.resource.metadata.namespace
-    home, broker_name = declaration.broker_key(view.resource)
-    exchange = view.exchange
-    problem = broker_not_usable(namespace, (home, broker_name), view.broker)
-    if problem is not None:
-        return problem
-    exchange_home, exchange_name = declaration.exchange_key(view.resource)
+def _problem_of_exchange(view: SubscriptionView) -> StatusCondition | None:
+    """Why `exchangeRef` can't be followed."""
+    namespace, exchange = view.resource.metadata.namespace, view.exchange
+    home, name = declaration.exchange_key(view.resource)
     if exchange is None or not acceptance.is_allowed(namespace, exchange):
-        if exchange_home != namespace:
-            return not_visible("Exchange", (exchange_home, exchange_name), namespace)
+        if home != namespace:
+            return not_visible("Exchange", (home, name), namespace)
         if view.is_exchange_unreadable:
-            return unreadable("Exchange", exchange_name)
+            return unreadable("Exchange", name)
         return not_accepted(
-            ConditionReason.EXCHANGE_NOT_FOUND, f"There is no Exchange {exchange_name} in this namespace. Create it."
+            ConditionReason.EXCHANGE_NOT_FOUND, f"There is no Exchange {name} in this namespace. Create it."
         )
-    if declaration.broker_key(exchange) != (home, broker_name):
+    broker = declaration.broker_key(view.resource)
+    if declaration.broker_key(exchange) != broker:
         return not_accepted(
             ConditionReason.EXCHANGE_ON_OTHER_BROKER,
-            f"Exchange {exchange_name} is not on Broker {broker_name}; `exchangeRef` must name one that is.",
+            f"Exchange {name} is not on Broker {broker[1]}; `exchangeRef` must name one that is.",
         )
-    if view.winner is not None and view.is_duplicate:
-        return duplicate(view.resource, view.winner, broker_name)
     return None
 
 
-def _conclude(view: SubscriptionView, reply: BrokerReply) -> Report:
-    """The report after the broker's reply to the declaration."""
-    if not reply.is_success:
-        condition = declaration_refused(view.broker, "Bound", reply)
-        return _report(view, ACCEPTED, condition, retry=retry_of(condition))
-    outcome = reply.body.get("outcome")
-    bound_as = {
-        DeclarationOutcome.ADOPTED.value: ConditionReason.ADOPTED,
-        DeclarationOutcome.REBOUND.value: ConditionReason.REBOUND,
-    }
-    bound = StatusCondition(
-        "Bound",
-        ConditionStatus.TRUE,
-        bound_as.get(str(outcome), ConditionReason.DECLARED),
-        "The broker has the subscription.",
-    )
+def _conclude(view: SubscriptionView, reply: BrokerReply, details: Manifest) -> Report:
+    """The report after the broker has taken the declaration.
+
+    Ready does not depend on SourceModified: the subscription works, and the reply shows what is there
+    (docs/decisions/007-reply-shows-the-truth.md). It does depend on a binding that is not the declared one.
+    """
+    bound = StatusCondition("Bound", ConditionStatus.TRUE, declared_as(reply), "The broker has the subscription.")
     matched = _matched(view, reply)
-    blocked = matched.reason == ConditionReason.REBIND_BLOCKED
-    found = (ACCEPTED, bound, matched, *rights.permitted(view.broker, view.resource))
-    return _report(view, *found, retry=Retry.BACKOFF if blocked else Retry.RESYNC, reply=reply)
+    is_modified = matched.reason == ConditionReason.SOURCE_MODIFIED
+    is_blocked = matched.reason == ConditionReason.REBIND_BLOCKED
+    found = (ACCEPTED, bound, *(() if is_modified else (matched,)), *rights.permitted(view.broker, view.resource))
+    report = declaration_report(
+        found, {**details, "applied": _applied(reply)}, Retry.BACKOFF if is_blocked else Retry.RESYNC
+    )
+    return replace(report, conditions=(*report.conditions, matched)) if is_modified else report
 
 
 def _matched(view: SubscriptionView, reply: BrokerReply) -> StatusCondition:
@@ -227,19 +164,7 @@ def _matched(view: SubscriptionView, reply: BrokerReply) -> StatusCondition:
     return StatusCondition("Matched", ConditionStatus.TRUE, ConditionReason.IN_SYNC, "The broker has what is declared.")
 
 
-def _report(
-    view: SubscriptionView, *found: StatusCondition, retry: Retry = Retry.RESYNC, reply: BrokerReply | None = None
-) -> Report:
-    # Ready does not depend on SourceModified: the subscription works, and the reply shows what is there
-    # (docs/decisions/007-reply-shows-the-truth.md). It does depend on a binding that is not the declared one.
-    for_ready = [condition for condition in found if condition.reason != ConditionReason.SOURCE_MODIFIED]
-    ready = conditions.ready_from(for_ready, "Declared on the broker.")
-    modified = tuple(condition for condition in found if condition.reason == ConditionReason.SOURCE_MODIFIED)
-    details: Manifest = {} if reply is None else {"applied": _applied(reply)}
-    return _with_details(view, Report((*ready, *modified), details, retry))
-
-
-def _with_details(view: SubscriptionView, report: Report) -> Report:
+def _details(view: SubscriptionView) -> Manifest:
     details: Manifest = {
         "subscriptionName": declaration.subscription_name(view.resource),
         "queueName": declaration.queue_name(view.resource),
@@ -252,7 +177,7 @@ def _with_details(view: SubscriptionView, report: Report) -> Report:
     applied = view.resource.status.applied
     if applied is not None:
         details["applied"] = applied.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return Report(report.conditions, {**details, **report.details}, report.retry)
+    return details
 
 
 def _may_see(view: SubscriptionView) -> bool:
