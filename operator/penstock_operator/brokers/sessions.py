@@ -113,11 +113,13 @@ class BrokerSession:
         """End the session; everybody who waits for a reply gets Unreachable."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.reach, self.problem = Reach.UNREACHABLE, "the session was closed"
-        self._contacts.lost(self._broker)
-        self._pending.fail(self.problem)
-        await self._disconnect()
+        try:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        finally:  # also if whoever closes it is cancelled: others wait for replies
+            self.reach, self.problem = Reach.UNREACHABLE, "the session was closed"
+            self._contacts.lost(self._broker)
+            self._pending.fail(self.problem)
+            await self._disconnect()
 
     def take_over(self, before: BrokerSession) -> None:
         """Know what an ended session to the same broker knew of it."""
