@@ -23,6 +23,7 @@ def test_the_chart_s_environment() -> None:
             "PENSTOCK_OPERATOR_POLL_SECONDS": "2",
             "PENSTOCK_OPERATOR_LIVENESS_PORT": "9000",
             "PENSTOCK_OPERATOR_WORKERS": "64",
+            "PENSTOCK_OPERATOR_PASS_SECONDS": "300",
         }
     )
     assert found == OperatorSettings(
@@ -36,6 +37,7 @@ def test_the_chart_s_environment() -> None:
         poll_seconds=2,
         liveness_port=9000,
         workers=64,
+        pass_seconds=300,
     )
 
 
@@ -68,6 +70,8 @@ def test_the_lag_job_as_the_chart_gives_it() -> None:
         ({**IMAGES, "PENSTOCK_OPERATOR_RESYNC_SECONDS": "0"}, "resync-seconds"),
         ({**IMAGES, "PENSTOCK_OPERATOR_LIVENESS_PORT": "70000"}, "liveness-port"),
         ({**IMAGES, "PENSTOCK_OPERATOR_WORKERS": "many"}, "not a number"),
+        ({**IMAGES, "PENSTOCK_OPERATOR_PASS_SECONDS": "29"}, "pass-seconds"),
+        ({**IMAGES, "PENSTOCK_OPERATOR_PASS_SECONDS": "3601"}, "pass-seconds"),
         ({**IMAGES, "PENSTOCK_OPERATOR_LAG_JOB": "{"}, "lag-job is not JSON"),
         ({**IMAGES, "PENSTOCK_OPERATOR_LAG_JOB": '{"namespace":"a","name":"l","memory":"1Gi"}'}, "lag-job.*memory"),
     ],
