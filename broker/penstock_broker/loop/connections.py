@@ -43,6 +43,7 @@ DONE: Final = (Phase.LEAVING, Phase.GONE)
 """Nothing is read or sent any more."""
 _READ_OR_LOST: Final = READ | select.EPOLLHUP | select.EPOLLERR
 _MESSAGES: Final = EventKind.MESSAGES
+_ACCEPTED: Final = EventKind.ACCEPTED
 _OPEN: Final = Phase.OPEN
 _LEAVING: Final = Phase.LEAVING
 _CLOSING: Final = Phase.CLOSING
@@ -141,10 +142,12 @@ class Connections:
             if not connection.may_read_ahead:
                 return False
             alive = connection.receive_quietly(events, READ_BYTES)
-            if alive and len(events) == 1 and events[0][0] is _MESSAGES and not connection.reading.is_bulk:
+            kind = events[0][0] if alive and len(events) == 1 else None
+            if kind is _MESSAGES and not connection.reading.is_bulk:
                 self.ahead.append((connection, events))
                 return True
-            self.handle_ahead()
+            if kind is not _ACCEPTED:  # what consumers accept concerns no message that waits here
+                self.handle_ahead()
             serve(self._broker, connection, events)
             self._was_read(connection, alive)
         except Exception:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from proton import Delivery
 from support.raw_client import RawClient
 from support.stepped_broker import SteppedBroker, SteppedStream
 
@@ -153,6 +154,27 @@ def test_an_exchange_counts_what_came_together(timed: Site, shared: list[int]) -
     assert shared[-1] == 3
     assert (exchange.received - received, exchange.received_bytes - received_bytes) == (3, 3 * size)
     assert [sender.outcomes() for sender in senders] == [[Accepted]] * 3
+
+
+def test_what_a_consumer_accepts_meanwhile_does_not_part_them(timed: Site, shared: list[int]) -> None:
+    queue = timed.make_queue("work")
+    one, two = clients(timed, 2)
+    consumer = timed.connect("consumer")
+    consumer.receive("work", credit=12)
+    for _ in range(WARM):
+        consumer.take()
+    depth = queue.depth
+    consumer.got[0][1].update(Delivery.ACCEPTED)
+    consumer.got[0][1].settle()
+    shared.clear()
+    one.post(b"x")
+    consumer.flush()
+    two.post(b"x")
+    timed.turn()
+    timed.turn()
+    assert shared == [2]
+    assert queue.depth - depth == 1
+    assert one.outcomes() == two.outcomes() == [Accepted]
 
 
 def test_those_for_other_queues_are_stored_apart(timed: Site, shared: list[int]) -> None:
