@@ -6,6 +6,7 @@ import errno
 import socket
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -14,12 +15,14 @@ from native.watched_endpoint import MAX_FRAME, MAX_MESSAGE, WatchedEndpoint
 
 import penstock_native
 from penstock_amqp.endpoint import buffers
+from penstock_amqp.endpoint.buffers import Buffer
 from penstock_amqp.endpoint.endpoint import Endpoint
 from penstock_amqp.endpoint.engine import Pushed, SocketEngine
 from penstock_amqp.endpoint.events import DATA, Event
 from penstock_amqp.endpoint.input import UNBOUNDED
 from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.endpoint.proton.compiled_engine import CompiledEngine
+from penstock_amqp.endpoint.proton.connection import ProtonConnection
 from penstock_amqp.endpoint.proton.engine import ProtonEngine
 from penstock_amqp.frames.frames import AMQP_HEADER, encode_frame
 from penstock_amqp.frames.input_tap import InputTap
@@ -61,6 +64,23 @@ class CountingEngine(CompiledEngine):
         taken = super().push_plain(start, size, tap, out)
         self.counted = getattr(self, "counted", 0) + (0 if taken is None else taken[0])
         return taken
+
+
+class LevelEngine(ProtonEngine):
+    """Gives proton pieces that are as long as those of compiled code, which never fill its buffer: how much is answered
+    before an error, and which window a flow tells, depends on the pieces.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, connection: ProtonConnection) -> None:
+        super().__init__(connection)
+        room, push = self.room, self.push
+
+        def push_less(data: Buffer | bytes, size: int) -> int:
+            return push(data, min(size, room() - 1) or size)
+
+        self.push = partial(push_less)
 
 
 class Peer:
@@ -224,7 +244,7 @@ Ends = tuple[WatchedEndpoint, WatchedEndpoint, WatchedEndpoint]
 def all_ends() -> Generator[Ends]:
     """The one in Python, the compiled one, and the compiled one that reads and writes a socket itself."""
     ends = (
-        WatchedEndpoint(ProtonEngine),
+        WatchedEndpoint(LevelEngine),
         WatchedEndpoint(CountingEngine),
         WatchedEndpoint(CompiledEngine, over_socket=True),
     )
@@ -236,10 +256,18 @@ def all_ends() -> Generator[Ends]:
 
 
 def agree(ends: Ends, data: bytes) -> None:
-    """All get the bytes, and have to note the same."""
+    """All get the bytes, and have to note the same.
+
+    Where proton fails at what came, all have to end with an error. What is held of a long frame when that happens
+    depends on the pieces that proton gets, and those are not the same behind a message in parts.
+    """
     told = ends[0].feed(data)
     for end in ends[1:]:
-        assert end.feed(data) == told
+        noted = end.feed(data)
+        if ends[0].has_broken_off:
+            assert end.has_broken_off, noted
+        else:
+            assert noted == told
 
 
 def warmed(ends: Ends) -> Peer:
@@ -259,10 +287,6 @@ def warmed(ends: Ends) -> Peer:
 def test_the_same_bytes_are_the_same_events(program: list[Step], cuts: list[int]) -> None:
     with all_ends() as ends:
         peer = warmed(ends)
-        kinds = [step[0] for step in program]
-        # Proton fails at what stands behind a Close. How much of the frames before it has an answer then depends on the
-        # pieces that it gets, which are one byte shorter if compiled code gives them.
-        program = program[: kinds.index("close") + 1] if "close" in kinds else program
         data = b"".join(frames_of(peer, step) for step in program)
         at = piece = 0
         while at < len(data):

@@ -116,6 +116,11 @@ class WatchedEndpoint:
             self.read_quietly += part.taken
         return part.taken
 
+    @property
+    def has_broken_off(self) -> bool:
+        """The last `feed` ended the connection with an error."""
+        return any(isinstance(note, tuple) and note[0] == "closed" and note[1] is not None for note in self.notes)
+
     def _look(self, events: list[Event]) -> None:
         for event in events:
             if event[0] is EventKind.MESSAGES:
@@ -129,7 +134,10 @@ class WatchedEndpoint:
             else:
                 self._answer(event[2])
         tap = self.endpoint.input._tap  # pyright: ignore[reportPrivateUsage]
-        self.notes.append(("input", tap.held, tap.missing, b"".join(tap._held)))  # pyright: ignore[reportPrivateUsage]
+        held = b"".join(tap._held)  # pyright: ignore[reportPrivateUsage]
+        assert len(held) == tap.held
+        kept = self.endpoint.input._gate.kept  # pyright: ignore[reportPrivateUsage]
+        self.notes.append(("left", held + kept + self._unread))  # who has which part of it depends on the pieces
         self.notes.append(("unsettled", list(map(_told, self.engine.unsettled.values()))))
         self.notes.append(("owed", len(self.endpoint.flows.owed)))
         self.notes.append(("counts", len(self.engine.unconfirmed), len(self.engine.aside), len(self.engine.receivers)))
