@@ -75,7 +75,7 @@ class WatchedEndpoint:
         self.read_quietly = 0
         """Bytes of reads of which the endpoint told at once."""
         self.notes: list[Any] = []
-        self.is_over = False
+        self.is_over = self._has_broken_off = False
         self._sent = 0
         self._leaving: list[OutLink] = []
         self._unread = b""
@@ -119,7 +119,7 @@ class WatchedEndpoint:
     @property
     def has_broken_off(self) -> bool:
         """The last `feed` ended the connection with an error."""
-        return any(isinstance(note, tuple) and note[0] == "closed" and note[1] is not None for note in self.notes)
+        return self._has_broken_off
 
     def _look(self, events: list[Event]) -> None:
         for event in events:
@@ -190,6 +190,7 @@ class WatchedEndpoint:
                 self.notes.append(("too large", link.name))
                 endpoint.detach(link, closed=True)
             case ConnectionClosed(error):
+                self._has_broken_off = error is not None
                 self.notes.append(
                     ("closed", error and (error.condition, _PLACE.sub(b"", (error.description or "").encode())))
                 )
