@@ -103,14 +103,14 @@ def handle_messages(
         producer, batch = event[1].context, event[2]
         route = None
         try:
-            if isinstance(producer, Producer) and event[1].is_open:
-                if connection.transactions is None and not is_transactional(batch[0][0]):
-                    route = publish.common_route(broker, producer)
-                if route is not None and (route is shared_route or not shared_route or _is_same(route, shared_route)):
-                    shared_route = route
-                    shared.append((producer, batch))
-                    continue
-            if shared_route is not None:
+            if (
+                isinstance(producer, Producer)
+                and event[1].is_open
+                and connection.transactions is None
+                and not is_transactional(batch[0][0])
+            ):
+                route = publish.common_route(broker, producer)
+            if shared_route is not None and route is not shared_route and not _is_same(route, shared_route):
                 _publish_shared(broker, shared_route, shared, failed)
                 shared, shared_route = [], None
             if isinstance(producer, Producer) and route is not None:
@@ -124,9 +124,9 @@ def handle_messages(
         _publish_shared(broker, shared_route, shared, failed)
 
 
-def _is_same(route: Route, other: Route) -> bool:
+def _is_same(route: Route | None, other: Route) -> bool:
     """Whether two routes reach the same queue. Each producer of a queue has its own; those of exchanges are shared."""
-    return len(route.queues) == 1 and route.queues == other.queues
+    return route is not None and len(route.queues) == 1 and route.queues == other.queues
 
 
 def _publish_shared(
