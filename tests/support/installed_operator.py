@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, cast
 
 import yaml
@@ -174,9 +175,10 @@ class Installation:
         )
         self.home.kubectl("rollout", "status", deployment, "--timeout=300s")
 
-    def log(self) -> str:
-        """The operator's log."""
-        return self.home.kubectl("logs", f"deployment/{self.release}-penstock-operator", "--tail=-1")
+    def log(self, since: datetime | None = None) -> str:
+        """The operator's log, from this time on: what tests before have caused is not in it."""
+        when = () if since is None else (since.strftime("--since-time=%Y-%m-%dT%H:%M:%S.%fZ"),)
+        return self.home.kubectl("logs", f"deployment/{self.release}-penstock-operator", "--tail=-1", *when)
 
 
 NAMESPACES = 30
