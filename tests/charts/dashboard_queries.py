@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any, Final, cast
 
-import yaml
 from charts.expressions import ROOT
 from e2e.local_site import LocalSite
-from support.waiting import until
+from support.prometheus_server import ask, prometheus
 
-from penstock_cli.up.layout import free_endpoint
-
-__all__ = ["SCRAPE_SECONDS", "play", "prometheus", "put_a_result"]
+__all__ = ["SCRAPE_SECONDS", "play", "put_a_result", "scraping"]
 
 FOLDER: Final = ROOT / "helm/penstock-operator/files/dashboards"
 DASHBOARDS: Final = ("subscriptions", "broker")
 """Those that a broker and its observer feed; that of the operator needs a cluster."""
 SCRAPE_SECONDS: Final = 5
-START_SECONDS: Final = 120.0
 LABELS: Final = {"broker": "main", "broker_namespace": "shop"}
 """What the relabelings of the PodMonitor add (docs/how-to/monitoring.md)."""
 ALL: Final = re.compile(r"\$(broker_namespace|broker|namespace|subscription)\b")
@@ -55,7 +49,7 @@ def play(work: Path, seconds: float, say: Say) -> list[str]:
             lambda: load.consume(url, "returns", stop, pause=0.05, accepts=False),
         ]
         threads = [threading.Thread(target=client) for client in clients]
-        with prometheus(work, site) as address:
+        with prometheus(work, scraping(site)) as address:
             try:
                 for thread in threads:
                     thread.start()
@@ -93,9 +87,8 @@ def put_a_result(site: LocalSite) -> None:
     urllib.request.urlopen(request, timeout=30).close()
 
 
-@contextmanager
-def prometheus(work: Path, site: LocalSite) -> Generator[str]:
-    """A Prometheus that scrapes the observer; its address."""
+def scraping(site: LocalSite) -> dict[str, Any]:
+    """Prometheus' settings with a job that scrapes the observer."""
     observer = urllib.parse.urlsplit(str(site.state()["observer"])).netloc
     job = {
         "job_name": "penstock",
@@ -103,28 +96,7 @@ def prometheus(work: Path, site: LocalSite) -> Generator[str]:
         "authorization": {"credentials_file": str(site.data / "observer.token")},
         "static_configs": [{"targets": [observer], "labels": LABELS}],
     }
-    settings = {"global": {"scrape_interval": f"{SCRAPE_SECONDS}s"}, "scrape_configs": [job]}
-    (work / "prometheus.yml").write_text(yaml.safe_dump(settings))
-    endpoint = free_endpoint("127.0.0.1", 0)
-    options = [f"--config.file={work}/prometheus.yml", f"--storage.tsdb.path={work}/tsdb"]
-    with (work / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(
-            ["prometheus", *options, f"--web.listen-address={endpoint}"], stdout=log, stderr=subprocess.STDOUT
-        )
-        try:
-            until(lambda: _is_ready(f"http://{endpoint}"), "Prometheus to be ready", START_SECONDS)
-            yield f"http://{endpoint}"
-        finally:
-            process.terminate()
-            process.wait()
-
-
-def _is_ready(address: str) -> bool:
-    try:
-        urllib.request.urlopen(f"{address}/-/ready", timeout=5).close()
-    except OSError:
-        return False
-    return True
+    return {"global": {"scrape_interval": f"{SCRAPE_SECONDS}s"}, "scrape_configs": [job]}
 
 
 def _empty(name: str, address: str, seconds: float, say: Say) -> Iterator[str]:
@@ -132,7 +104,7 @@ def _empty(name: str, address: str, seconds: float, say: Say) -> Iterator[str]:
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":
             inner, _, label = variable["definition"].removeprefix("label_values(").removesuffix(")").rpartition(",")
-            values = _ask(address, f"label/{label.strip()}/values", **{"match[]": _filled(inner)})
+            values = ask(address, f"label/{label.strip()}/values", **{"match[]": _filled(inner)})
             say(f"variable {variable['name']}: {', '.join(values)}")
             if not values:
                 yield f"the variable {variable['name']} has no values"
@@ -148,16 +120,11 @@ def _points(address: str, target: dict[str, Any], seconds: float) -> list[int]:
     """How many points each series has that a query of a panel gets."""
     now = time.time()
     if target.get("instant"):
-        return [1 for _ in _ask(address, "query", query=_filled(target["expr"]), time=now)["result"]]
-    found = _ask(address, "query_range", query=_filled(target["expr"]), start=now - seconds, end=now, step=15)
+        return [1 for _ in ask(address, "query", query=_filled(target["expr"]), time=now)["result"]]
+    found = ask(address, "query_range", query=_filled(target["expr"]), start=now - seconds, end=now, step=15)
     return [len(series["values"]) for series in found["result"]]
 
 
 def _filled(expression: str) -> str:
     """With what Grafana puts in place of the variables, while everything is chosen."""
     return ALL.sub(".*", expression.replace("$__rate_interval", f"{4 * SCRAPE_SECONDS}s"))
-
-
-def _ask(address: str, path: str, **asked: object) -> Any:
-    with urllib.request.urlopen(f"{address}/api/v1/{path}?{urllib.parse.urlencode(asked)}", timeout=60) as answer:
-        return json.load(answer)["data"]

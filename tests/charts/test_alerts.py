@@ -1,6 +1,7 @@
 """The alerts of the chart: expressions that parse and name metrics that exist, and a page for each.
 
-`hack/soak/alerts` also runs Prometheus' own unit tests of the rules (tests/charts/alerts_test.yaml).
+`hack/soak/alerts` also runs Prometheus' own unit tests of the rules (tests/charts/alerts_test.yaml), and fires each
+alert on a real node.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from typing import Any
 import pytest
 import yaml
 from charts.expressions import RECORDED, ROOT, documented_metrics, operator_metrics, selectors
+from support.alert_causes import BROKER_ALERTS
+from support.alerts_run import NOT_CAUSED, hurried
+from support.operator_alert_causes import OPERATOR_CAUSES
 
 from penstock_api.lag_result import LagState
 
@@ -100,3 +104,28 @@ def test_the_page_about_monitoring_lists_them() -> None:
     assert {name: (severity, f"{minutes}m", file) for name, severity, minutes, file in listed} == {
         name: (alert["labels"]["severity"], alert["for"], page_of(alert)) for name, alert in ALERTS.items()
     }
+
+
+def test_every_alert_is_caused_on_a_cluster_or_it_is_known_why_not() -> None:
+    assert sorted([*BROKER_ALERTS, *OPERATOR_CAUSES, *NOT_CAUSED]) == sorted(ALERTS)
+
+
+def test_a_hurried_rule_keeps_what_is_no_duration() -> None:
+    rules = [
+        {"record": "lost", "expr": "rate(lost_total[5m])"},
+        {"alert": "Old", "expr": "max by (pod) (age_seconds)\n> 900", "for": "5m"},
+        {"alert": "Filling", "expr": "used / size > 0.7\nand used / size <= 0.85", "for": "15m"},
+        {"alert": "Refuses", "expr": "increase(refused_total[5m]) > 0", "for": "1m"},
+    ]
+    assert hurried({"groups": [{"name": "all", "rules": rules}]}, 5)["groups"] == [
+        {
+            "name": "all",
+            "interval": "5s",
+            "rules": [
+                {"record": "lost", "expr": "rate(lost_total[5m])"},
+                {"alert": "Old", "expr": "max by (pod) (age_seconds)\n> 180", "for": "60s"},
+                {"alert": "Filling", "expr": "used / size > 0.7\nand used / size <= 0.85", "for": "180s"},
+                {"alert": "Refuses", "expr": "increase(refused_total[5m]) > 0", "for": "12s"},
+            ],
+        }
+    ]

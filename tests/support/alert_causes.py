@@ -1,0 +1,278 @@
+"""Causes of the alerts of the chart on a real node: what is done to brokers, so that each alert about them fires.
+
+Every cause is what would bring the alert about in production: a process that stands still, a volume that is full, a
+consumer that fails. Needs the node of hack/cluster, and root.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import ssl
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, cast
+
+from e2e import node_processes
+from e2e.kube import pick, wait_for
+from support.alert_clients import consume, fill_memory, fill_volume, produce
+from support.chaos_checks import subscriptions, url
+from support.cluster_certificates import apply_certificate
+from support.installed_operator import MINUTE, Installation, Team, whole
+
+from penstock_operator.children import certificates
+
+__all__ = ["BROKER_ALERTS", "TEAMS", "Scene", "cause_on_brokers", "scene_of"]
+
+BROKER_ALERTS: Final = {
+    "PenstockBrokerUnreachable": "stopped",
+    "PenstockObserverDown": "unseen",
+    "PenstockStorageRefusesWork": "full",
+    "PenstockStorageCritical": "full",
+    "PenstockStorageFilling": "filling",
+    "PenstockMemoryShort": "memory",
+    "PenstockMemoryRefuses": "memory",
+    "PenstockLedgerNotWritten": "ledger",
+    "PenstockLagResultStale": "ledger",
+    "PenstockServerCertificate": "ledger",
+    "PenstockResourcesNotReady": "shop",
+    "PenstockOperatorFailing": "operator",
+    "PenstockSubscriptionUnknown": "unsure",
+    "PenstockSubscriptionLosing": "shop",
+    "PenstockSubscriptionLossShare": "shop",
+    "PenstockSubscriptionUnconsumed": "shop",
+    "PenstockSubscriptionTooOld": "shop",
+    "PenstockSubscriptionStalled": "shop",
+    "PenstockSubscriptionPoison": "shop",
+    "PenstockSubscriptionLagging": "shop",
+    "PenstockSubscriptionStranded": "shop",
+}
+"""By alert: the namespace that it has to name."""
+TEAMS: Final = ("shop", "stopped", "unseen", "full", "filling", "memory", "ledger", "unsure")
+
+SUBSCRIPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "calm": {},
+    "unconsumed": {},
+    "losing": {"delivery": {"deadLetter": "rejected"}},
+    "poison": {},
+    "stalled": {},
+    "lagging": {},
+    "stranded": {"delivery": {"deadLetter": "brim"}},
+}
+CONSUMERS: Final[dict[str, tuple[str | None, float]]] = {
+    "calm": ("accept", 0.0),
+    "losing": ("reject", 0.0),
+    "poison": ("fail", 0.1),
+    "stalled": (None, 0.5),
+    "lagging": ("accept", 2.0),
+    "stranded": ("reject", 0.0),
+}
+"""By subscription: what its consumer says of each message, and the pause after it in seconds."""
+VOLUME_MIB: Final = 256
+STANDS_SECONDS: Final = 25.0
+RUNS_SECONDS: Final = 5.0
+"""An observer that stands for most of the time makes fewer than half of its polls."""
+
+
+@dataclass
+class Scene:
+    """An operator, a namespace for each broker, and what is undone at the end."""
+
+    installation: Installation
+    teams: dict[str, Team]
+    work: Path
+    undo: ExitStack
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def namespace(self, name: str) -> str:
+        """The namespace of a broker, or of the operator."""
+        return self.installation.home.namespace if name == "operator" else self.teams[name].kube.namespace
+
+    def meanwhile(self, work: Callable[[], None]) -> None:
+        """Do this on a thread until the scene ends; the thread must end when `stop` is set."""
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        self.undo.callback(thread.join, MINUTE)
+
+
+def cause_on_brokers(scene: Scene) -> None:
+    """Make the Brokers, and begin every cause; they go on until `stop` is set."""
+    for name, team in scene.teams.items():
+        volumes = _small_volumes(scene, team, name) if name in ("full", "filling") else {}
+        memory = {"memory": {"maxSize": "16Mi"}} if name == "memory" else {}
+        (broker, exchange, *_) = whole(**memory, **({"storage": volumes} if volumes else {}))
+        team.apply(broker, exchange, _queue("heap"))
+    for team in scene.teams.values():
+        team.wait_ready("broker/main", "exchange/orders", "queue.penstock.dev/heap", seconds=5 * MINUTE)
+    _states_of_subscriptions(scene)
+    for name, share in (("full", 1.0), ("filling", 0.76)):
+        where = url(scene.teams[name])()
+        scene.meanwhile(partial(fill_volume, where, "heap", scene.work / f"{name}-data", share, scene.stop))
+    scene.meanwhile(partial(fill_memory, url(scene.teams["memory"])(), "heap", scene.stop))
+    _store_a_result(scene.teams["ledger"])
+    _ledger_that_fails(scene)
+    _certificate_that_ends(scene.teams["ledger"])
+    _webhook_that_is_gone(scene)
+    scene.meanwhile(partial(_stands, scene, "stopped", "broker"))
+    scene.meanwhile(partial(_stands, scene, "unseen", "observer"))
+    scene.meanwhile(partial(_stands, scene, "unsure", "observer", STANDS_SECONDS, RUNS_SECONDS))
+
+
+def _states_of_subscriptions(scene: Scene) -> None:
+    shop = scene.teams["shop"]
+    shop.apply(_queue("brim", limits={"maxMessages": 1, "overflow": "Reject"}))
+    for name, spec in SUBSCRIPTIONS.items():
+        shop.apply(*subscriptions([name], **{"bindingKeys": [name], **spec}))
+    shop.wait_ready(*(f"subscription/{name}" for name in SUBSCRIPTIONS))
+    shop.apply(*subscriptions(["astray"], exchangeRef={"name": "missing"}))
+    to = url(shop)()
+    for name, (says, pause) in CONSUMERS.items():
+        scene.meanwhile(partial(consume, to, name, scene.stop, says=says, pause=pause))
+    scene.meanwhile(partial(produce, to, list(SUBSCRIPTIONS), scene.stop))
+
+
+def _queue(name: str, **spec: Any) -> dict[str, Any]:
+    about = {"apiVersion": "penstock.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}}
+    return {**about, "spec": {"brokerRef": {"name": "main"}, **spec}}
+
+
+def _small_volumes(scene: Scene, team: Team, name: str) -> dict[str, object]:
+    """A file system in memory for the messages, and a folder for the ledger, as volumes of a class of their own."""
+    made: list[dict[str, Any]] = []
+    storage = f"{team.kube.namespace}-small"
+    for volume, mib in (("data", VOLUME_MIB), ("ledger", VOLUME_MIB // 2)):
+        folder = scene.work / f"{name}-{volume}"
+        folder.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=0777", "tmpfs", str(folder)], check=True)
+        scene.undo.callback(subprocess.run, ["umount", "-l", str(folder)], check=False)
+        about = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"{storage}-{volume}"}}
+        spec = {
+            "capacity": {"storage": f"{mib}Mi"},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": storage,
+            "hostPath": {"path": str(folder)},
+        }
+        made.append({**about, "spec": spec})
+        scene.undo.callback(team.kube.kubectl, "delete", "pv", f"{storage}-{volume}", "--wait=false", check=False)
+    kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": storage}}
+    team.apply(*made, {**kind, "provisioner": "kubernetes.io/no-provisioner"})
+    scene.undo.callback(team.kube.kubectl, "delete", "storageclass", storage, check=False)
+    return {"size": f"{VOLUME_MIB}Mi", "ledgerSize": f"{VOLUME_MIB // 2}Mi", "storageClassName": storage}
+
+
+def _stands(scene: Scene, name: str, verb: str, stands: float = 1.0, runs: float = 0.0) -> None:
+    """The process stands still, and so does each that follows it; with `runs` it goes on for some seconds between."""
+    team = scene.teams[name]
+    try:
+        while not scene.stop.is_set():
+            _signal(team, verb, signal.SIGSTOP)
+            scene.stop.wait(stands)
+            if runs:
+                _signal(team, verb, signal.SIGCONT)
+                scene.stop.wait(runs)
+    finally:
+        _signal(team, verb, signal.SIGCONT)
+
+
+def _signal(team: Team, verb: str, which: signal.Signals) -> None:
+    uid = team.field("pod", "main-0", "metadata", "uid")
+    pid = None if uid is None else node_processes.of_container(str(uid), verb)
+    if pid is not None:
+        try:
+            os.kill(pid, which)
+        except ProcessLookupError:
+            return  # the kubelet has ended it meanwhile
+
+
+def _observer(team: Team, path: str, user: str, body: bytes | None = None) -> bytes:
+    """What the observer answers. Raises OSError."""
+    host = team.field("service", "main-observer", "spec", "clusterIP")
+    context = ssl.create_default_context(cadata=team.kube.secret("main-amqp", "ca.crt") or "")
+    context.check_hostname = False
+    token = team.kube.secret(f"main-observer-{user}", "token")
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    method = "GET" if body is None else "PUT"
+    request = urllib.request.Request(f"https://{host}:8080{path}", data=body, headers=headers, method=method)
+    with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+        return cast("bytes", answer.read())
+
+
+def _store_a_result(team: Team) -> None:
+    """One result of the lag job: no other follows, because the job is suspended."""
+
+    def stored() -> bool:
+        try:
+            result = json.loads(_observer(team, "/v1/lag/live", "lag"))
+            _observer(team, "/v1/lag/results/only", "lag", json.dumps({**result, "runName": "only"}).encode())
+        except (urllib.error.HTTPError, OSError):
+            return False
+        return True
+
+    wait_for("the observer to take a result", stored, 3 * MINUTE)
+
+
+def _ledger_that_fails(scene: Scene) -> None:
+    """Nobody but root may write to the volume of the ledger any more."""
+    team = scene.teams["ledger"]
+    volume = str(team.field("pvc", "ledger-main-0", "spec", "volumeName"))
+    source: Any = pick(team.kube.get("pv", volume), "spec")
+    folder = Path(str(pick(source, "hostPath", "path") or pick(source, "local", "path")))
+    for each in (folder, *(it for it in folder.rglob("*") if it.is_dir())):
+        mode = each.stat().st_mode
+        each.chmod(0o500)
+        os.chown(each, 0, 0)
+        scene.undo.callback(each.chmod, mode)
+
+
+def _certificate_that_ends(team: Team) -> None:
+    """A server certificate of somebody else's that ends in an hour."""
+    now = datetime.now(UTC)
+    authority = certificates.make_ca("alerts", now)
+    host = f"main-amqp.{team.kube.namespace}.svc"
+    made = certificates.make_server(authority, (host,), now + timedelta(hours=1) - certificates.SERVER_LIFE)
+    apply_certificate(team, "ends-soon", made, authority.certificate.decode())
+    patch = {"spec": {"tls": {"secretRef": {"name": "ends-soon"}}}}
+    team.kube.kubectl("patch", "broker", "main", "--type=merge", "-p", json.dumps(patch))
+
+
+def _webhook_that_is_gone(scene: Scene) -> None:
+    """The API server has to ask an admission webhook about StatefulSets, and nothing answers there."""
+    team = scene.teams["unseen"]
+    name = f"{team.kube.namespace}-gone"
+    webhook = {
+        "name": "gone.penstock.dev",
+        "clientConfig": {"url": "https://127.0.0.1:9/"},
+        "rules": [{"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["statefulsets"]}],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": team.kube.namespace}},
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 1,
+    }
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+    team.apply({**kind, "metadata": {"name": name}, "webhooks": [webhook]})
+    scene.undo.callback(team.kube.kubectl, "delete", "validatingwebhookconfiguration", name, check=False)
+    time.sleep(2)  # until the API server knows it
+    patch = {"spec": {"pod": {"labels": {"changed": "yes"}}}}
+    team.kube.kubectl("patch", "broker", "main", "--type=merge", "-p", json.dumps(patch))
+
+
+@contextmanager
+def scene_of(installation: Installation, work: Path) -> Generator[Scene]:
+    """A scene with a namespace for each of TEAMS; at its end everything is undone."""
+    with ExitStack() as undo:
+        teams = {name: undo.enter_context(installation.team()) for name in TEAMS}
+        scene = Scene(installation, teams, work, undo)
+        undo.callback(scene.stop.set)
+        yield scene
