@@ -9,7 +9,7 @@ import os
 import signal
 from pathlib import Path
 
-__all__ = ["freeze", "kill", "of_container"]
+__all__ = ["freeze", "kill", "of_container", "of_daemon"]
 
 
 def of_container(pod_uid: str, verb: str) -> int | None:
@@ -24,6 +24,20 @@ def of_container(pod_uid: str, verb: str) -> int | None:
         except OSError:  # it has ended meanwhile
             continue
         if verb.encode() in words[:4] and any(name in group for name in names):
+            return int(folder.name)
+    return None
+
+
+def of_daemon(name: str) -> int | None:
+    """Process id of a daemon of the node, such as the kubelet; None if it does not run."""
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            program = (folder / "cmdline").read_bytes().split(b"\0")[0]
+        except OSError:  # it has ended meanwhile
+            continue
+        if Path(program.decode(errors="replace")).name == name:
             return int(folder.name)
     return None
 

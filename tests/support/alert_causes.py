@@ -93,6 +93,7 @@ class Scene:
     work: Path
     undo: ExitStack
     stop: threading.Event = field(default_factory=threading.Event)
+    failures: list[str] = field(default_factory=list[str])
 
     def namespace(self, name: str) -> str:
         """The namespace of a broker, or of the operator."""
@@ -100,7 +101,14 @@ class Scene:
 
     def meanwhile(self, work: Callable[[], None]) -> None:
         """Do this on a thread until the scene ends; the thread must end when `stop` is set."""
-        thread = threading.Thread(target=work, daemon=True)
+
+        def do() -> None:
+            try:
+                work()
+            except Exception as error:  # whatever it is: the run tells it
+                self.failures.append(f"a cause has ended: {error!r}")
+
+        thread = threading.Thread(target=do, daemon=True)
         thread.start()
         self.undo.callback(thread.join, MINUTE)
 
@@ -116,8 +124,11 @@ def cause_on_brokers(scene: Scene) -> None:
         team.wait_ready("broker/main", "exchange/orders", "queue.penstock.dev/heap", seconds=5 * MINUTE)
     _states_of_subscriptions(scene)
     for name, share in (("full", 1.0), ("filling", 0.76)):
+        node = Path(f"/proc/{node_processes.of_daemon('kubelet')}/root")
+        folder = os.open(f"{node}{scene.work}/{name}-data", os.O_RDONLY)
+        scene.undo.callback(os.close, folder)
         where = url(scene.teams[name])()
-        scene.meanwhile(partial(fill_volume, where, "heap", scene.work / f"{name}-data", share, scene.stop))
+        scene.meanwhile(partial(fill_volume, where, "heap", folder, share, scene.stop))
     scene.meanwhile(partial(fill_memory, url(scene.teams["memory"])(), "heap", scene.stop))
     _store_a_result(scene.teams["ledger"])
     _ledger_that_fails(scene)
@@ -153,8 +164,8 @@ def _small_volumes(scene: Scene, team: Team, name: str) -> dict[str, object]:
     for volume, mib in (("data", VOLUME_MIB), ("ledger", VOLUME_MIB // 2)):
         folder = scene.work / f"{name}-{volume}"
         folder.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=0777", "tmpfs", str(folder)], check=True)
-        scene.undo.callback(subprocess.run, ["umount", "-l", str(folder)], check=False)
+        _on_node("mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=0777", "tmpfs", str(folder))
+        scene.undo.callback(_on_node, "umount", "-l", str(folder))
         about = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"{storage}-{volume}"}}
         spec = {
             "capacity": {"storage": f"{mib}Mi"},
@@ -169,6 +180,12 @@ def _small_volumes(scene: Scene, team: Team, name: str) -> dict[str, object]:
     team.apply(*made, {**kind, "provisioner": "kubernetes.io/no-provisioner"})
     scene.undo.callback(team.kube.kubectl, "delete", "storageclass", storage, check=False)
     return {"size": f"{VOLUME_MIB}Mi", "ledgerSize": f"{VOLUME_MIB // 2}Mi", "storageClassName": storage}
+
+
+def _on_node(*words: str) -> None:
+    """Run a command where the pods' volumes are mounted: the node has mounts of its own."""
+    kubelet = wait_for("the kubelet", lambda: node_processes.of_daemon("kubelet"), MINUTE)
+    subprocess.run(["nsenter", "--mount", f"--target={kubelet}", *words], check=True)
 
 
 def _stands(scene: Scene, name: str, verb: str, stands: float = 1.0, runs: float = 0.0) -> None:

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from proton import Delivery, Message, ProtonException, symbol
@@ -21,6 +20,7 @@ __all__ = ["SETTLE", "consume", "fill_memory", "fill_volume", "produce"]
 
 PAUSE_SECONDS: Final = 0.5
 ANSWER_SECONDS: Final = 20
+LINKS: Final = 20
 HOUR_MILLIS: Final = 3_600_000
 
 SETTLE: Final[dict[str, Callable[[BlockingReceiver], object]]] = {
@@ -45,10 +45,12 @@ def produce(url: str, keys: Sequence[str], stop: threading.Event) -> None:
 
 
 def consume(url: str, subscription: str, stop: threading.Event, *, says: str | None, pause: float) -> None:
-    """Take messages of a shared durable subscription and say the same of each; None: take ten and say nothing."""
+    """Take messages of a shared durable subscription, whose name is its binding key, and say the same of each; None:
+    take ten and say nothing.
+    """
     connection = BlockingConnection(url, timeout=ANSWER_SECONDS)
     receiver = connection.create_receiver(
-        "orders", credit=10 if says is None else 1, name=subscription, options=Subscribed()
+        f"orders/{subscription}", credit=10 if says is None else 1, name=subscription, options=Subscribed()
     )
     while not stop.wait(pause):
         with suppress(ProtonException):
@@ -60,11 +62,11 @@ def consume(url: str, subscription: str, stop: threading.Event, *, says: str | N
     connection.close()
 
 
-def fill_volume(url: str, queue: str, folder: Path, share: float, stop: threading.Event) -> None:
-    """Send durable messages until this share of the volume is in use, or, with 1, until they are refused."""
+def fill_volume(url: str, queue: str, volume: int, share: float, stop: threading.Event) -> None:
+    """Send durable messages until this share of the volume is in use. `volume`: a descriptor of its folder."""
     connection = BlockingConnection(url, timeout=ANSWER_SECONDS)
     sender: Any = connection.create_sender(queue)
-    while not stop.is_set() and _used(folder) < share:
+    while not stop.is_set() and _used(volume) < share:
         try:
             sender.send(Message(body=os.urandom(64 * 1024), durable=True), timeout=ANSWER_SECONDS)
         except (SendException, LinkDetached, ProtonException):  # refused, or slowed down
@@ -80,7 +82,7 @@ def fill_memory(url: str, queue: str, stop: threading.Event) -> None:
     before the memory was short.
     """
     connection = BlockingConnection(url, timeout=ANSWER_SECONDS)
-    senders: list[Any] = [connection.create_sender(queue) for _ in range(20)]
+    senders: list[Any] = [connection.create_sender(queue, name=f"link {number}") for number in range(LINKS)]
     message = Message(body=b"x" * 64 * 1024, durable=True, annotations={symbol("x-opt-delivery-delay"): HOUR_MILLIS})
     while not stop.wait(PAUSE_SECONDS):
         sent: list[Delivery] = []
@@ -98,8 +100,8 @@ def _are_answered(sent: Sequence[Delivery]) -> bool:
     return all(each.remote_state for each in sent)
 
 
-def _used(folder: Path) -> float:
-    found = os.statvfs(folder)
+def _used(volume: int) -> float:
+    found = os.statvfs(volume)
     return 1 - found.f_bavail / found.f_blocks
 
 

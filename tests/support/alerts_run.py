@@ -129,7 +129,7 @@ def play(installation: Installation, work: Path, times: int, say: Say) -> list[s
             faults += [f"{name} was neither caused nor is it known why not" for name in listed - _known()]
             for name, found in watch.fired.items():
                 faults += [f"{name} fired for what is well: {labels}" for labels in found if CALM in labels.values()]
-            return faults
+            return faults + scene.failures
 
 
 def _known() -> set[str]:

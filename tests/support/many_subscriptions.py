@@ -80,6 +80,7 @@ def measure(installation: Installation, team: Team, count: int, idle_seconds: fl
     report.say(f"without the operator: {sum(alone.values()):.1f} requests a second")
     installation.scale_operator(1)
     wait_for("all to be Ready", lambda: _ready(OperatorProcess(installation)) >= count + OTHERS, PATIENCE)
+    _pass("the work of its start to end", RESTART_SECONDS)
 
     _wipe(team, OperatorProcess(installation), count, report)
 
@@ -169,12 +170,16 @@ def _restart(installation: Installation, team: Team, count: int, report: Report)
     report.say(
         f"a new operator has read all {(datetime.now(UTC) - at).total_seconds():.0f} s after its start was asked for"
     )
-    until = time.monotonic() + RESTART_SECONDS
-    wait_for("its second list", lambda: time.monotonic() > until or None, RESTART_SECONDS + MINUTE)
+    _pass("its second list", RESTART_SECONDS)
     written = _written_since(team, at)
     mine = written["penstock-operator"]
     report.check(not mine, f"since then it has written {len(mine)} objects{''.join(f' {each}' for each in mine[:8])}")
     report.say(f"  and the lag of {len(written['penstock-lag'])} Subscriptions; {operator.usage()}")
+
+
+def _pass(what: str, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    wait_for(what, lambda: time.monotonic() > until, seconds + MINUTE)
 
 
 def _written_since(team: Team, at: datetime) -> dict[str, list[str]]:
@@ -207,7 +212,7 @@ def _idle(
     """Requests a second by kind, and the operator's share of a core in percent."""
     before, began = _requests(installation), time.monotonic()
     cpu = 0.0 if operator is None else operator.cpu_seconds()
-    wait_for("the time to pass", lambda: time.monotonic() - began > idle_seconds or None, idle_seconds + MINUTE)
+    _pass("the time to pass", idle_seconds)
     seconds = time.monotonic() - began
     after = _requests(installation)
     rates = Counter({name: (count - before[name]) / seconds for name, count in after.items() if count > before[name]})

@@ -29,6 +29,7 @@ from penstock_api.resources import (
     Subscription,
     parse,
 )
+from penstock_operator.cluster.broker_users import BrokerUsers
 from penstock_operator.cluster.reference_index import ReferenceIndex
 from penstock_operator.cluster.references import References, references_of
 from penstock_operator.cluster.resource_key import KIND_NAMES, KindName, ResourceKey, key_of
@@ -94,6 +95,7 @@ class Cache:
     """
     _tick: int = 0
     _index: ReferenceIndex = field(default_factory=ReferenceIndex)
+    _users: BrokerUsers = field(default_factory=BrokerUsers)
     _unreadable: set[ResourceKey] = field(default_factory=set[ResourceKey])
     is_complete: bool = False
     """Whether all kinds were listed once; before that, a resource that is not here may still exist."""
@@ -143,6 +145,8 @@ class Cache:
         self._index.add(key, references)
         if resource is None:
             self._unreadable.add(key)
+        else:
+            self._users.add(key, references)
         same = before is not None and _wanted_state(before.manifest) == _wanted_state(kept)
         return ResourceChange.STATUS if same else ResourceChange.SPEC
 
@@ -236,11 +240,6 @@ class Cache:
         broker = self.broker(*declaration.broker_key(resource))
         return broker is not None and is_allowed(resource.metadata.namespace, broker)
 
-    def exchanges_of(self, broker: ResourceKey) -> list[Exchange]:
-        """The Exchanges that name the Broker."""
-        found = (_as_kind(Exchange, self._entries.get(key)) for key in self._index.naming(broker))
-        return [exchange for exchange in found if exchange is not None]
-
     def subscriptions_of(self, broker: ResourceKey) -> list[Subscription]:
         """The Subscriptions that name the Broker."""
         found = (_as_kind(Subscription, self._entries.get(key)) for key in self._index.naming(broker))
@@ -255,9 +254,24 @@ class Cache:
         """The Subscriptions and Queues that name the Broker."""
         return [*self.subscriptions_of(broker), *self.queues_of(broker)]
 
-    def declaring_of(self, broker: ResourceKey) -> list[Declaring]:
-        """The Exchanges, Subscriptions and Queues that name the Broker."""
-        return [*self.exchanges_of(broker), *self.holdings_of(broker)]
+    def count_of(self, broker: ResourceKey, kind: KindName) -> int:
+        """How many Exchanges, Subscriptions or Queues name the Broker; not counting what can't be parsed."""
+        return self._users.count(broker, kind)
+
+    def namespaces_of(self, broker: ResourceKey) -> frozenset[str]:
+        """The namespaces of the Exchanges, Subscriptions and Queues that name the Broker."""
+        return self._users.namespaces(broker)
+
+    def brokers_of_holdings(self) -> frozenset[ResourceKey]:
+        """The Brokers that Subscriptions and Queues name, whether or not they exist."""
+        return self._users.brokers(("Subscription", "Queue"))
+
+    def declaring_elsewhere(self, broker: ResourceKey) -> list[Declaring]:
+        """Those of them that are in another namespace than the Broker's."""
+        if self.namespaces_of(broker) <= {broker.namespace}:
+            return []
+        found = (self._entries[key].resource for key in self._index.naming(broker) if key.namespace != broker.namespace)
+        return [resource for resource in found if isinstance(resource, Declaring)]
 
     def declaring_same_entity(self, key: ResourceKey) -> list[ResourceKey]:
         """The keys of all resources that declare the same entity on the same Broker as this one, itself included."""
@@ -302,6 +316,8 @@ class Cache:
         if entry is not None:
             self._index.discard(key, entry.references)
             self._unreadable.discard(key)
+            if entry.resource is not None:
+                self._users.discard(key, entry.references)
 
 
 ResourceT = TypeVar("ResourceT", Broker, Exchange, Subscription, Queue)

@@ -124,12 +124,12 @@ class BrokerReconciler:
 
     def _namespaces(self, key: ResourceKey) -> frozenset[str]:
         """Where the resources that use the Broker are: some of them get its CA."""
-        return frozenset(each.metadata.namespace for each in self.cache.declaring_of(key))
+        return self.cache.namespaces_of(key)
 
     def _counts(self, key: ResourceKey) -> tuple[int, int, int]:
         """The Exchanges, Subscriptions and Queues that name the Broker."""
-        cache = self.cache
-        return len(cache.exchanges_of(key)), len(cache.subscriptions_of(key)), len(cache.queues_of(key))
+        count_of = self.cache.count_of
+        return count_of(key, "Exchange"), count_of(key, "Subscription"), count_of(key, "Queue")
 
     async def reconcile(self, key: ResourceKey, broker: Broker) -> Report | None:
         """Reconcile the Broker, and return the status to write; None if it is being deleted or has just changed, or if
@@ -311,7 +311,7 @@ class BrokerReconciler:
 
     def _tenants(self, key: ResourceKey, broker: Broker) -> Mapping[str, Declaring]:
         """The other namespaces whose resources use the Broker."""
-        return tenants(broker, self.cache.declaring_of(key))
+        return tenants(broker, self.cache.declaring_elsewhere(key))
 
     def _hosts(self, key: ResourceKey, broker: Broker, observed: ObservedChildren) -> tuple[str, ...]:
         """The names in the server certificate."""

@@ -147,13 +147,7 @@ class LagReader:
 
     def _brokers(self) -> set[ResourceKey]:
         """Every Broker, and every one that is gone while others still name it and have lag; the rest is forgotten."""
-        holdings = (self.cache.get(key) for key in (*self.cache.all("Subscription"), *self.cache.all("Queue")))
-        named = {
-            ResourceKey("Broker", *declaration.broker_key(entry.resource))
-            for entry in holdings
-            if entry is not None and isinstance(entry.resource, Holding)
-        }
-        found = named.union(self.cache.all("Broker"))
+        found = {*self.cache.brokers_of_holdings(), *self.cache.all("Broker")}
         for memory in (self._readings, self._logged):
             for key in memory.keys() - found:
                 del memory[key]
