@@ -212,12 +212,12 @@ def _signal(team: Team, verb: str, which: signal.Signals) -> None:
             return  # the kubelet has ended it meanwhile
 
 
-def _observer(team: Team, path: str, user: str, body: bytes | None = None) -> bytes:
+def _observer(team: Team, path: str, body: bytes | None = None) -> bytes:
     """What the observer answers. Raises OSError."""
     host = team.field("service", "main-observer", "spec", "clusterIP")
     context = ssl.create_default_context(cadata=team.kube.secret("main-amqp", "ca.crt") or "")
     context.check_hostname = False
-    token = team.kube.secret(f"main-observer-{user}", "token")
+    token = team.kube.secret("main-observer", "token")
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     method = "GET" if body is None else "PUT"
     request = urllib.request.Request(f"https://{host}:8080{path}", data=body, headers=headers, method=method)
@@ -230,8 +230,8 @@ def _store_a_result(team: Team) -> None:
 
     def stored() -> bool:
         try:
-            result = json.loads(_observer(team, "/v1/lag/live", "lag"))
-            _observer(team, "/v1/lag/results/only", "lag", json.dumps({**result, "runName": "only"}).encode())
+            result = json.loads(_observer(team, "/v1/lag/live"))
+            _observer(team, "/v1/lag/results/only", json.dumps({**result, "runName": "only"}).encode())
         except (urllib.error.HTTPError, OSError):
             return False
         return True
@@ -291,5 +291,7 @@ def scene_of(installation: Installation, work: Path) -> Generator[Scene]:
     with ExitStack() as undo:
         teams = {name: undo.enter_context(installation.team()) for name in TEAMS}
         scene = Scene(installation, teams, work, undo)
-        undo.callback(scene.stop.set)
-        yield scene
+        try:
+            yield scene
+        finally:
+            scene.stop.set()

@@ -23,10 +23,18 @@ ANSWER_SECONDS: Final = 20
 LINKS: Final = 20
 HOUR_MILLIS: Final = 3_600_000
 
+
+def _fail(receiver: BlockingReceiver) -> None:
+    """The delivery has failed, as a JMS client says after a rollback."""
+    assert receiver.fetcher is not None
+    receiver.fetcher.unsettled[0].local.failed = True
+    receiver.settle(Delivery.MODIFIED)
+
+
 SETTLE: Final[dict[str, Callable[[BlockingReceiver], object]]] = {
     "accept": lambda receiver: receiver.accept(),
     "reject": lambda receiver: receiver.reject(),
-    "fail": lambda receiver: receiver.release(delivered=True),
+    "fail": _fail,
 }
 """What a consumer says of each message that it gets."""
 

@@ -8,16 +8,19 @@ themselves. Needs the node of hack/cluster, root, and a Prometheus on the PATH.
 
 from __future__ import annotations
 
+import json
 import re
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import yaml
-from e2e.kube import ROOT, wait_for
+from e2e.kube import ROOT, pick, wait_for
+from e2e.story import StoryError
 from support.alert_causes import BROKER_ALERTS, Scene, cause_on_brokers, scene_of
 from support.installed_operator import MINUTE, Installation
 from support.operator_alert_causes import OPERATOR_CAUSES
@@ -57,8 +60,10 @@ def hurried(rules: Mapping[str, Any], times: int) -> dict[str, Any]:
     return {"groups": groups}
 
 
-def scrape_jobs(scene: Scene, kubeconfig: str) -> list[dict[str, Any]]:
-    """The jobs of the example for each Broker of the scene and for the operator, from outside of the cluster."""
+def scrape_jobs(scene: Scene) -> list[dict[str, Any]]:
+    """The jobs of the example for each Broker of the scene and for the operator. Not every Prometheus is built with the
+    discovery of Kubernetes (Debian's is not): `_discover` writes what it would find.
+    """
     broker, operator = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))["scrape_configs"]
     jobs: list[dict[str, Any]] = []
     for name, team in scene.teams.items():
@@ -69,13 +74,48 @@ def scrape_jobs(scene: Scene, kubeconfig: str) -> list[dict[str, Any]]:
         text = yaml.safe_dump(broker).replace("/etc/penstock/shop-main", str(mounted))
         job = yaml.safe_load(text.replace("main-observer.shop.svc", f"main-observer.{team.kube.namespace}.svc"))
         seldom = {"scrape_interval": f"{SELDOM_SECONDS}s", "scrape_timeout": f"{SELDOM_SECONDS}s"}
-        jobs.append({**job, "job_name": f"broker-{name}", **(seldom if name == "unsure" else {})})
-        jobs[-1]["kubernetes_sd_configs"][0]["namespaces"]["names"] = [team.kube.namespace]
-    operator["kubernetes_sd_configs"][0]["namespaces"]["names"] = [scene.installation.home.namespace]
-    jobs.append(operator)
+        jobs.append({**job, "job_name": name, **(seldom if name == "unsure" else {})})
+    jobs.append({**operator, "job_name": "operator"})
     for job in jobs:
-        job["kubernetes_sd_configs"][0]["kubeconfig_file"] = kubeconfig
+        del job["kubernetes_sd_configs"]
+        files = [str(_targets_of(scene, job["job_name"]))]
+        job["file_sd_configs"] = [{"files": files, "refresh_interval": f"{SCRAPE_SECONDS}s"}]
     return jobs
+
+
+def _targets_of(scene: Scene, name: str) -> Path:
+    return scene.work / f"{name}-targets.json"
+
+
+def _discover(scene: Scene) -> None:
+    """Write the targets of every job, as the discovery of Kubernetes finds them, until the scene ends."""
+    while True:
+        for name in (*scene.teams, "operator"):
+            kube = scene.installation.home if name == "operator" else scene.teams[name].kube
+            try:
+                pods = cast("list[Any]", pick(kube.get("pods"), "items") or [])
+            except StoryError:  # the API server is busy; what was found stays
+                continue
+            found = [target for pod in pods for target in _targets(pod)]
+            new = scene.work / f"{name}-targets.new"
+            new.write_text(json.dumps(found))
+            new.rename(_targets_of(scene, name))
+        if scene.stop.wait(SCRAPE_SECONDS):
+            return
+
+
+def _targets(pod: Any) -> Iterator[dict[str, Any]]:
+    """Each port of a pod, with the labels that the role `pod` of Prometheus' kubernetes_sd_configs gives it."""
+    about, address = pod["metadata"], pick(pod, "status", "podIP")
+    if not address:
+        return
+    meta = {f"pod_label_{re.sub('[^a-zA-Z0-9_]', '_', key)}": value for key, value in about["labels"].items()}
+    meta |= {"namespace": about["namespace"], "pod_name": about["name"]}
+    for container in pod["spec"]["containers"]:
+        for port in container.get("ports", ()):
+            more = {"pod_container_name": container["name"], "pod_container_port_name": port["name"]}
+            labels = {f"__meta_kubernetes_{key}": value for key, value in {**meta, **more}.items()}
+            yield {"targets": [f"{address}:{port['containerPort']}"], "labels": labels}
 
 
 @dataclass(slots=True)
@@ -141,12 +181,12 @@ def _watching(scene: Scene, rules: Mapping[str, Any], times: int, say: Say) -> G
     written = scene.work / "rules.yaml"
     written.write_text(yaml.safe_dump(hurried(rules, times)))
     every = {"scrape_interval": f"{SCRAPE_SECONDS}s", "scrape_timeout": f"{SCRAPE_SECONDS}s"}
-    kubeconfig = scene.installation.home.environment["KUBECONFIG"]
     settings = {
         "global": {**every, "evaluation_interval": f"{SCRAPE_SECONDS}s"},
         "rule_files": [str(written)],
-        "scrape_configs": scrape_jobs(scene, kubeconfig),
+        "scrape_configs": scrape_jobs(scene),
     }
+    scene.meanwhile(partial(_discover, scene))
     with prometheus(scene.work, settings) as address:
         yield Watch(address, say)
 

@@ -23,7 +23,10 @@ START_SECONDS = 120.0
 
 @contextmanager
 def prometheus(work: Path, settings: Mapping[str, Any]) -> Generator[str]:
-    """A Prometheus whose `prometheus.yml` has these settings; its address. Its log is prometheus.log in the folder."""
+    """A Prometheus whose `prometheus.yml` has these settings; its address. Its log is prometheus.log in the folder.
+
+    Raises RuntimeError if it does not take them.
+    """
     (work / "prometheus.yml").write_text(yaml.safe_dump(dict(settings)))
     endpoint = free_endpoint("127.0.0.1", 0)
     options = [f"--config.file={work}/prometheus.yml", f"--storage.tsdb.path={work}/tsdb"]
@@ -32,7 +35,10 @@ def prometheus(work: Path, settings: Mapping[str, Any]) -> Generator[str]:
             ["prometheus", *options, f"--web.listen-address={endpoint}"], stdout=log, stderr=subprocess.STDOUT
         )
         try:
-            until(lambda: _is_ready(f"http://{endpoint}"), "Prometheus to be ready", START_SECONDS)
+            ready = lambda: process.poll() is not None or _is_ready(f"http://{endpoint}")  # noqa: E731
+            until(ready, "Prometheus to be ready", START_SECONDS)
+            if process.poll() is not None:
+                raise RuntimeError(f"Prometheus has ended: {(work / 'prometheus.log').read_text()[-1000:]}")
             yield f"http://{endpoint}"
         finally:
             process.terminate()
