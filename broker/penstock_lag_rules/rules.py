@@ -80,7 +80,8 @@ def _broker_stuck(f: Figures, t: Thresholds) -> str | None:
 
 def _no_credit(f: Figures, t: Thresholds) -> str | None:
     recent = f.recent
-    if recent.elapsed_ms < t.stuck_after_ms or recent.growth.acked > 0:
+    # What was delivered was asked for: a consumer of one message at a time shows no credit at any poll.
+    if recent.elapsed_ms < t.stuck_after_ms or recent.growth.acked > 0 or recent.growth.delivered > 0:
         return None
     if recent.min_consumers > 0 and recent.max_credit == 0 and recent.min_in_flight > 0:
         now = f.standing

@@ -104,10 +104,13 @@ def test_each_state_has_its_figures(changes: dict[str, Any], state: LagState) ->
         (BROKER_STUCK, {"recent": {"elapsed_ms": 44_999}}, LagState.BACKLOG_STEADY),
         (BROKER_STUCK, {"standing": {"usable_consumers": 0}}, LagState.BACKLOG_STEADY),
         (BROKER_STUCK, {"standing": {"usable_consumers": None}}, LagState.BROKER_STUCK),
-        # credit in one snapshot, or nothing in flight in one, or one was accepted
+        # credit in one snapshot, or nothing in flight in one, or one was delivered or accepted
         (NO_CREDIT, {"recent": {"max_credit": 1}}, LagState.BACKLOG_STEADY),
         (NO_CREDIT, {"recent": {"min_in_flight": 0}}, LagState.BACKLOG_STEADY),
+        (NO_CREDIT, {"recent": {"growth": {"delivered": 1}}}, LagState.BACKLOG_STEADY),
         (NO_CREDIT, {"recent": {"growth": {"acked": 1}}}, LagState.BACKLOG_STEADY),
+        # a consumer of one message at a time shows no credit in any snapshot, and fails each time
+        (POISON, {"recent": {"max_credit": 0}}, LagState.POISON),
         # 89 of 100 is not poison, and neither is anything of which one message was accepted
         (POISON, {"recent": {"growth": {"redelivered": 89}}}, LagState.BACKLOG_STEADY),
         (POISON, {"recent": {"growth": {"acked": 1}}}, LagState.BACKLOG_STEADY),
