@@ -7,6 +7,7 @@ consumer that fails. Needs the node of hack/cluster, and root.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import ssl
@@ -42,9 +43,9 @@ BROKER_ALERTS: Final = {
     "PenstockStorageFilling": "filling",
     "PenstockMemoryShort": "memory",
     "PenstockMemoryRefuses": "memory",
-    "PenstockLedgerNotWritten": "ledger",
-    "PenstockLagResultStale": "ledger",
-    "PenstockServerCertificate": "ledger",
+    "PenstockLedgerNotWritten": "memory",
+    "PenstockLagResultStale": "certified",
+    "PenstockServerCertificate": "certified",
     "PenstockResourcesNotReady": "shop",
     "PenstockOperatorFailing": "operator",
     "PenstockSubscriptionUnknown": "unsure",
@@ -58,7 +59,7 @@ BROKER_ALERTS: Final = {
     "PenstockSubscriptionStranded": "shop",
 }
 """By alert: the namespace that it has to name."""
-TEAMS: Final = ("shop", "stopped", "unseen", "full", "filling", "memory", "ledger", "unsure")
+TEAMS: Final = ("shop", "stopped", "unseen", "full", "filling", "memory", "certified", "unsure")
 
 SUBSCRIPTIONS: Final[dict[str, dict[str, Any]]] = {
     "calm": {},
@@ -79,6 +80,9 @@ CONSUMERS: Final[dict[str, tuple[str | None, float]]] = {
 }
 """By subscription: what its consumer says of each message, and the pause after it in seconds."""
 VOLUME_MIB: Final = 256
+SHARE_OF_FILES: Final = 0.86
+"""Of a volume that is to be filled between 70 and 85 %: two spare files of the log still take messages.
+"""
 STANDS_SECONDS: Final = 25.0
 RUNS_SECONDS: Final = 5.0
 """An observer that stands for most of the time makes fewer than half of its polls."""
@@ -123,16 +127,16 @@ def cause_on_brokers(scene: Scene) -> None:
     for team in scene.teams.values():
         team.wait_ready("broker/main", "exchange/orders", "queue.penstock.dev/heap", seconds=5 * MINUTE)
     _states_of_subscriptions(scene)
-    for name, share in (("full", 1.0), ("filling", 0.76)):
+    for name, share in (("full", math.inf), ("filling", SHARE_OF_FILES)):
         node = Path(f"/proc/{node_processes.of_daemon('kubelet')}/root")
         folder = os.open(f"{node}{scene.work}/{name}-data", os.O_RDONLY)
         scene.undo.callback(os.close, folder)
         where = url(scene.teams[name])()
         scene.meanwhile(partial(fill_volume, where, "heap", folder, share, scene.stop))
     scene.meanwhile(partial(fill_memory, url(scene.teams["memory"])(), "heap", scene.stop))
-    _store_a_result(scene.teams["ledger"])
+    _store_a_result(scene.teams["certified"])
     _ledger_that_fails(scene)
-    _certificate_that_ends(scene.teams["ledger"])
+    _certificate_that_ends(scene.teams["certified"])
     _webhook_that_is_gone(scene)
     scene.meanwhile(partial(_stands, scene, "stopped", "broker"))
     scene.meanwhile(partial(_stands, scene, "unseen", "observer"))
@@ -240,8 +244,8 @@ def _store_a_result(team: Team) -> None:
 
 
 def _ledger_that_fails(scene: Scene) -> None:
-    """Nobody but root may write to the volume of the ledger any more."""
-    team = scene.teams["ledger"]
+    """Nobody but root may write to the volume of the ledger any more, until a pod begins."""
+    team = scene.teams["memory"]
     volume = str(team.field("pvc", "ledger-main-0", "spec", "volumeName"))
     source: Any = pick(team.kube.get("pv", volume), "spec")
     folder = Path(str(pick(source, "hostPath", "path") or pick(source, "local", "path")))
@@ -264,13 +268,14 @@ def _certificate_that_ends(team: Team) -> None:
 
 
 def _webhook_that_is_gone(scene: Scene) -> None:
-    """The API server has to ask an admission webhook about StatefulSets, and nothing answers there."""
+    """The API server has to ask an admission webhook about each status of a Subscription, and nothing answers there."""
     team = scene.teams["unseen"]
     name = f"{team.kube.namespace}-gone"
+    status = {"apiGroups": ["penstock.dev"], "apiVersions": ["*"], "operations": ["*"]}
     webhook = {
         "name": "gone.penstock.dev",
         "clientConfig": {"url": "https://127.0.0.1:9/"},
-        "rules": [{"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["statefulsets"]}],
+        "rules": [{**status, "resources": ["subscriptions/status"]}],
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": team.kube.namespace}},
         "failurePolicy": "Fail",
         "sideEffects": "None",
@@ -280,9 +285,8 @@ def _webhook_that_is_gone(scene: Scene) -> None:
     kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
     team.apply({**kind, "metadata": {"name": name}, "webhooks": [webhook]})
     scene.undo.callback(team.kube.kubectl, "delete", "validatingwebhookconfiguration", name, check=False)
-    time.sleep(2)  # until the API server knows it
-    patch = {"spec": {"pod": {"labels": {"changed": "yes"}}}}
-    team.kube.kubectl("patch", "broker", "main", "--type=merge", "-p", json.dumps(patch))
+    time.sleep(5)  # until the API server knows it
+    team.apply(*subscriptions(["late"]))
 
 
 @contextmanager

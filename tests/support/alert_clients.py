@@ -71,7 +71,7 @@ def consume(url: str, subscription: str, stop: threading.Event, *, says: str | N
 
 
 def fill_volume(url: str, queue: str, volume: int, share: float, stop: threading.Event) -> None:
-    """Send durable messages until this share of the volume is in use. `volume`: a descriptor of its folder."""
+    """Send durable messages until files take this share of the volume. `volume`: a descriptor of its folder."""
     connection = BlockingConnection(url, timeout=ANSWER_SECONDS)
     sender: Any = connection.create_sender(queue)
     while not stop.is_set() and _used(volume) < share:
