@@ -103,6 +103,12 @@ class Scene:
         """The namespace of a broker, or of the operator."""
         return self.installation.home.namespace if name == "operator" else self.teams[name].kube.namespace
 
+    @staticmethod
+    def on_node(*words: str) -> None:
+        """Run a command where the pods' volumes are mounted: the node has mounts and processes of its own."""
+        kubelet = wait_for("the kubelet", lambda: node_processes.of_daemon("kubelet"), MINUTE)
+        subprocess.run(["nsenter", "--mount", "--pid", f"--target={kubelet}", *words], check=True)
+
     def meanwhile(self, work: Callable[[], None]) -> None:
         """Do this on a thread until the scene ends; the thread must end when `stop` is set."""
 
@@ -168,8 +174,8 @@ def _small_volumes(scene: Scene, team: Team, name: str) -> dict[str, object]:
     for volume, mib in (("data", VOLUME_MIB), ("ledger", VOLUME_MIB // 2)):
         folder = scene.work / f"{name}-{volume}"
         folder.mkdir()
-        _on_node("mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=0777", "tmpfs", str(folder))
-        scene.undo.callback(_on_node, "umount", "-l", str(folder))
+        scene.on_node("mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=0777", "tmpfs", str(folder))
+        scene.undo.callback(scene.on_node, "umount", "-l", str(folder))
         about = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"{storage}-{volume}"}}
         spec = {
             "capacity": {"storage": f"{mib}Mi"},
@@ -184,12 +190,6 @@ def _small_volumes(scene: Scene, team: Team, name: str) -> dict[str, object]:
     team.apply(*made, {**kind, "provisioner": "kubernetes.io/no-provisioner"})
     scene.undo.callback(team.kube.kubectl, "delete", "storageclass", storage, check=False)
     return {"size": f"{VOLUME_MIB}Mi", "ledgerSize": f"{VOLUME_MIB // 2}Mi", "storageClassName": storage}
-
-
-def _on_node(*words: str) -> None:
-    """Run a command where the pods' volumes are mounted: the node has mounts of its own."""
-    kubelet = wait_for("the kubelet", lambda: node_processes.of_daemon("kubelet"), MINUTE)
-    subprocess.run(["nsenter", "--mount", f"--target={kubelet}", *words], check=True)
 
 
 def _stands(scene: Scene, name: str, verb: str, stands: float = 1.0, runs: float = 0.0) -> None:
