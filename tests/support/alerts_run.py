@@ -26,7 +26,7 @@ from support.installed_operator import MINUTE, Installation
 from support.operator_alert_causes import OPERATOR_CAUSES
 from support.prometheus_server import ask, prometheus
 
-__all__ = ["NOT_CAUSED", "hurried", "play", "scrape_jobs"]
+__all__ = ["NOT_CAUSED", "hurried", "play"]
 
 RULES: Final = ROOT / "helm/penstock-operator/files/rules.yaml"
 EXAMPLE: Final = ROOT / "examples/kubernetes/monitoring/prometheus.yaml"
@@ -60,7 +60,7 @@ def hurried(rules: Mapping[str, Any], times: int) -> dict[str, Any]:
     return {"groups": groups}
 
 
-def scrape_jobs(scene: Scene) -> list[dict[str, Any]]:
+def _scrape_jobs(scene: Scene) -> list[dict[str, Any]]:
     """The jobs of the example for each Broker of the scene and for the operator. Not every Prometheus is built with the
     discovery of Kubernetes (Debian's is not): `_discover` writes what it would find.
     """
@@ -184,7 +184,7 @@ def _watching(scene: Scene, rules: Mapping[str, Any], times: int, say: Say) -> G
     settings = {
         "global": {**every, "evaluation_interval": f"{SCRAPE_SECONDS}s"},
         "rule_files": [str(written)],
-        "scrape_configs": scrape_jobs(scene),
+        "scrape_configs": _scrape_jobs(scene),
     }
     scene.meanwhile(partial(_discover, scene))
     with prometheus(scene.work, settings) as address:
