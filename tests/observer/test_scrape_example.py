@@ -20,6 +20,7 @@ import pytest
 import yaml
 from aiohttp import web
 from observer.samples import START_MS, a_poll, a_subscription
+from support.pod_targets import discovered
 from support.resources import broker
 
 from penstock_observer.http import Api, make_app
@@ -36,24 +37,6 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = yaml.safe_load((ROOT / "examples/kubernetes/monitoring/prometheus.yaml").read_text(encoding="utf-8"))
 JOBS: dict[str, Any] = {job["job_name"]: job for job in EXAMPLE["scrape_configs"]}
 MOUNT = "/etc/penstock/shop-main/"
-
-
-def discovered(pod: Manifest, namespace: str, name: str) -> list[dict[str, str]]:
-    """The meta labels that Prometheus gives each port of a pod: characters that a label can't have become `_`."""
-    found: list[dict[str, str]] = []
-    labels = cast("dict[str, str]", dig(pod, "metadata", "labels"))
-    meta = {f"__meta_kubernetes_pod_label_{re.sub('[^a-zA-Z0-9_]', '_', key)}": text for key, text in labels.items()}
-    meta |= {"__meta_kubernetes_namespace": namespace, "__meta_kubernetes_pod_name": name}
-    for container in cast("list[dict[str, Any]]", dig(pod, "spec", "containers")):
-        for port in container.get("ports", ()):
-            found.append(
-                {
-                    **meta,
-                    "__meta_kubernetes_pod_container_name": container["name"],
-                    "__meta_kubernetes_pod_container_port_name": port["name"],
-                }
-            )
-    return found
 
 
 def relabelled(rules: list[dict[str, Any]], target: Mapping[str, str]) -> dict[str, str] | None:
@@ -130,7 +113,7 @@ def test_the_job_of_the_operator_finds_its_pod() -> None:
     labels = {"app.kubernetes.io/name": "penstock-operator"}
     pod: Manifest = {
         "metadata": {"labels": labels},
-        "spec": {"containers": [{"name": "operator", "ports": [{"name": "http"}]}]},
+        "spec": {"containers": [{"name": "operator", "ports": [{"name": "http", "containerPort": 8080}]}]},
     }
     (target,) = discovered(pod, "penstock-system", "operator-0")
     rules = JOBS["penstock-operator"]["relabel_configs"]

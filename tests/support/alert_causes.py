@@ -13,7 +13,6 @@ import signal
 import ssl
 import subprocess
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Generator
@@ -26,6 +25,7 @@ from typing import Any, Final, cast
 
 from e2e import node_processes
 from e2e.kube import pick, wait_for
+from e2e.story import StoryError
 from support.alert_clients import consume, fill_memory, fill_volume, produce
 from support.chaos_checks import subscriptions, url
 from support.cluster_certificates import apply_certificate
@@ -271,6 +271,8 @@ def _webhook_that_is_gone(scene: Scene) -> None:
     """The API server has to ask an admission webhook about each status of a Subscription, and nothing answers there."""
     team = scene.teams["unseen"]
     name = f"{team.kube.namespace}-gone"
+    team.apply(*subscriptions(["early"]))
+    team.wait_ready("subscription/early")
     status = {"apiGroups": ["penstock.dev"], "apiVersions": ["*"], "operations": ["*"]}
     webhook = {
         "name": "gone.penstock.dev",
@@ -285,7 +287,16 @@ def _webhook_that_is_gone(scene: Scene) -> None:
     kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
     team.apply({**kind, "metadata": {"name": name}, "webhooks": [webhook]})
     scene.undo.callback(team.kube.kubectl, "delete", "validatingwebhookconfiguration", name, check=False)
-    time.sleep(5)  # until the API server knows it
+
+    def is_asked() -> bool:
+        words = ("--subresource=status", "--type=merge", "--dry-run=server", "-p", '{"status": {}}')
+        try:
+            team.kube.kubectl("patch", "subscription", "early", *words)
+        except StoryError as error:
+            return "gone.penstock.dev" in str(error)
+        return False
+
+    wait_for("the API server to ask the webhook", is_asked, MINUTE)
     team.apply(*subscriptions(["late"]))
 
 

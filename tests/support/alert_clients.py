@@ -16,7 +16,7 @@ from proton import Delivery, Message, ProtonException, symbol
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached, SendException
 from support.proton_client import Subscribed
 
-__all__ = ["SETTLE", "consume", "fill_memory", "fill_volume", "produce"]
+__all__ = ["consume", "fill_memory", "fill_volume", "produce"]
 
 PAUSE_SECONDS: Final = 0.5
 ANSWER_SECONDS: Final = 20
@@ -31,7 +31,7 @@ def _fail(receiver: BlockingReceiver) -> None:
     receiver.settle(Delivery.MODIFIED)
 
 
-SETTLE: Final[dict[str, Callable[[BlockingReceiver], object]]] = {
+_SETTLE: Final[dict[str, Callable[[BlockingReceiver], object]]] = {
     "accept": lambda receiver: receiver.accept(),
     "reject": lambda receiver: receiver.reject(),
     "fail": _fail,
@@ -66,7 +66,7 @@ def consume(url: str, subscription: str, stop: threading.Event, *, says: str | N
                 connection.wait(stop.is_set, timeout=1)
                 continue
             receiver.receive(timeout=1)
-            SETTLE[says](receiver)
+            _SETTLE[says](receiver)
     connection.close()
 
 

@@ -24,6 +24,7 @@ from e2e.story import StoryError
 from support.alert_causes import BROKER_ALERTS, Scene, cause_on_brokers, scene_of
 from support.installed_operator import MINUTE, Installation
 from support.operator_alert_causes import OPERATOR_CAUSES
+from support.pod_targets import discovered
 from support.prometheus_server import ask, prometheus
 
 __all__ = ["NOT_CAUSED", "hurried", "play"]
@@ -105,17 +106,11 @@ def _discover(scene: Scene) -> None:
 
 
 def _targets(pod: Any) -> Iterator[dict[str, Any]]:
-    """Each port of a pod, with the labels that the role `pod` of Prometheus' kubernetes_sd_configs gives it."""
+    """Each port of a pod that has an address, as a file of targets has it."""
     about, address = pod["metadata"], pick(pod, "status", "podIP")
-    if not address:
-        return
-    meta = {f"pod_label_{re.sub('[^a-zA-Z0-9_]', '_', key)}": value for key, value in about["labels"].items()}
-    meta |= {"namespace": about["namespace"], "pod_name": about["name"]}
-    for container in pod["spec"]["containers"]:
-        for port in container.get("ports", ()):
-            more = {"pod_container_name": container["name"], "pod_container_port_name": port["name"]}
-            labels = {f"__meta_kubernetes_{key}": value for key, value in {**meta, **more}.items()}
-            yield {"targets": [f"{address}:{port['containerPort']}"], "labels": labels}
+    if address:
+        for labels in discovered(pod, about["namespace"], about["name"]):
+            yield {"targets": [f"{address}:{labels['__meta_kubernetes_pod_container_port_number']}"], "labels": labels}
 
 
 @dataclass(slots=True)
