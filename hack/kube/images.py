@@ -129,7 +129,7 @@ def _keep(folders: Folders, image: str) -> None:
     buildah would compress every layer again at each copy, but leaves alone what lies there uncompressed.
     """
     layout(folders).parent.mkdir(parents=True, exist_ok=True)
-    push = _buildah(folders, "push", "--quiet", image, f"oci:{layout(folders)}:{image}")
+    push = _buildah(folders, "push", "--quiet", "--compression-level=1", image, f"oci:{layout(folders)}:{image}")
     run(push, folders.logs / "images.log", env=_environment(folders))
     (manifest,) = (entry for entry in _index(folders) if _name_of(entry) == image)
     compressed = [layer for layer in _layers(folders, manifest) if _worth_unpacking(layer)]

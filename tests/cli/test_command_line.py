@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -192,6 +193,13 @@ def test_a_failure_prints_cause_and_cure_and_has_its_exit_code(
     monkeypatch.setattr(main.penstock.commands["version"], "callback", fail)
     assert main.run(["version"]) == code
     assert capsys.readouterr().err == "penstock: cause\ncure\n"
+
+
+def test_nothing_is_collected_while_a_process_imports_its_code_and_then_again() -> None:
+    assert gc.isenabled()
+    with needs_extra("lag"):
+        assert not gc.isenabled()
+    assert gc.isenabled()
 
 
 def test_a_missing_extra_says_how_to_install_it() -> None:

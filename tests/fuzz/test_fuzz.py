@@ -13,12 +13,12 @@ from penstock_amqp.sasl.server import Authenticated, SaslServer
 
 SEED = 20_261_121
 RUNS = {
-    "selector": 60_000,
-    "value": 200_000,
-    "frame": 60_000,
-    "forwarded": 200_000,
-    "dialogue": 80_000,
-    "conversation": 12_000,
+    "selector": 30_000,
+    "value": 100_000,
+    "frame": 30_000,
+    "forwarded": 100_000,
+    "dialogue": 40_000,
+    "conversation": 6_000,
 }
 
 

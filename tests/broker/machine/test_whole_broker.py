@@ -25,7 +25,7 @@ from proton import Delivery
 from support.broker_site import BrokerSite, waiting_in
 from support.tight_memory import tighten
 
-EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", "500"))
+EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", "300"))
 STEPS = 60
 
 SLOTS = ("app", "app", "other")
