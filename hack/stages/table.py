@@ -19,6 +19,7 @@ SOAKS = " ".join(
         "chaos",
         "crash",
         "dashboard",
+        "first_steps",
         "fuzz",
         "large",
         "machine",

@@ -45,8 +45,9 @@ final class Consumer {
                 return; // came while we were leaving; not acknowledged, it goes to another consumer
             }
             try {
-                lines.add(name + " " + message.getBody(String.class));
-                message.acknowledge();
+                String body = message.getBody(String.class);
+                message.acknowledge(); // before the last line is shown, since we leave then
+                lines.add(name + " " + body);
             } catch (JMSException error) {
                 lines.add("refused: " + error.getMessage());
             }
