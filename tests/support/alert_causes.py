@@ -10,18 +10,15 @@ import json
 import math
 import os
 import signal
-import ssl
 import subprocess
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from e2e import node_processes
 from e2e.kube import pick, wait_for
@@ -216,27 +213,17 @@ def _signal(team: Team, verb: str, which: signal.Signals) -> None:
             return  # the kubelet has ended it meanwhile
 
 
-def _observer(team: Team, path: str, body: bytes | None = None) -> bytes:
-    """What the observer answers. Raises OSError."""
-    host = team.field("service", "main-observer", "spec", "clusterIP")
-    context = ssl.create_default_context(cadata=team.kube.secret("main-amqp", "ca.crt") or "")
-    context.check_hostname = False
-    token = team.kube.secret("main-observer", "token")
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    method = "GET" if body is None else "PUT"
-    request = urllib.request.Request(f"https://{host}:8080{path}", data=body, headers=headers, method=method)
-    with urllib.request.urlopen(request, timeout=30, context=context) as answer:
-        return cast("bytes", answer.read())
-
-
 def _store_a_result(team: Team) -> None:
     """One result of the lag job: no other follows, because the job is suspended."""
 
+    token = team.kube.secret("main-observer", "token") or ""
+
     def stored() -> bool:
         try:
-            result = json.loads(_observer(team, "/v1/lag/live"))
-            _observer(team, "/v1/lag/results/only", json.dumps({**result, "runName": "only"}).encode())
-        except (urllib.error.HTTPError, OSError):
+            _, live = team.ask_observer("/v1/lag/live", token)
+            result = {**json.loads(live), "runName": "only"}
+            team.ask_observer("/v1/lag/results/only", token, json.dumps(result).encode())
+        except OSError:
             return False
         return True
 
@@ -250,10 +237,11 @@ def _ledger_that_fails(scene: Scene) -> None:
     source: Any = pick(team.kube.get("pv", volume), "spec")
     folder = Path(str(pick(source, "hostPath", "path") or pick(source, "local", "path")))
     for each in (folder, *(it for it in folder.rglob("*") if it.is_dir())):
-        mode = each.stat().st_mode
+        before = each.stat()
         each.chmod(0o500)
         os.chown(each, 0, 0)
-        scene.undo.callback(each.chmod, mode)
+        scene.undo.callback(each.chmod, before.st_mode)
+        scene.undo.callback(os.chown, each, before.st_uid, before.st_gid)
 
 
 def _certificate_that_ends(team: Team) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 import ssl
+import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -100,6 +101,19 @@ class Team:
         )
         password = self.kube.secret("main-management", "password") or ""
         return await ManagementClient.connect(address, login=Login("operator", password))
+
+    def ask_observer(self, path: str, token: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """Status and body of the observer's answer to GET, or to PUT with a body. Raises OSError if there is none, and
+        HTTPError for a refusal.
+        """
+        host = self.field("service", "main-observer", "spec", "clusterIP")
+        context = ssl.create_default_context(cadata=self.kube.secret("main-amqp", "ca.crt") or "")
+        context.check_hostname = False  # it is asked by the address of its Service
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        method = "GET" if body is None else "PUT"
+        request = urllib.request.Request(f"https://{host}:8080{path}", data=body, headers=headers, method=method)
+        with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+            return answer.status, answer.read()
 
     async def connect_as_client(self) -> None:
         """A new AMQP connection through the Broker's Service, without TLS; raises if it does not succeed."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ssl
 import urllib.error
-import urllib.request
 from functools import partial
 
 import pytest
@@ -16,18 +14,14 @@ pytestmark = pytest.mark.cluster
 
 def page(team: Team, token: str, path: str = "") -> tuple[int, str]:
     """Status and page for the holder of a token; (0, why) while the observer does not answer."""
-    host = team.field("service", "main-observer", "spec", "clusterIP")
-    context = ssl.create_default_context(cadata=team.kube.secret("main-amqp", "ca.crt") or "")
-    context.check_hostname = False
-    request = urllib.request.Request(f"https://{host}:8080/page/{path}", headers={"Authorization": f"Bearer {token}"})
     try:
-        with urllib.request.urlopen(request, timeout=10, context=context) as answer:
-            return answer.status, answer.read().decode()
+        status, body = team.ask_observer(f"/page/{path}", token)
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
     except OSError as error:
         return 0, str(error)
+    return status, body.decode()
 
 
 def test_roles_of_the_cluster_decide_who_sees_the_page_and_who_sees_messages(installation: Installation) -> None:
