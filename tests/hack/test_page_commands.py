@@ -21,7 +21,13 @@ from penstock_operator.children.stateful_set import PinnedPods, broker_stateful_
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "helm").rglob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 COMMANDS = [each for page in PAGES for each in shown(page)]
-KUBECTL = [each for each in COMMANDS if each.command.startswith("kubectl ")]
+MANIFESTS = sorted((ROOT / "examples" / "kubernetes").rglob("*.yaml"))
+IN_COMMENTS = [
+    Shown(path.name, command, ())
+    for path in MANIFESTS
+    for command in re.findall(r"^#   (kubectl .*)", path.read_text(encoding="utf-8"), re.MULTILINE)
+]
+KUBECTL = [*(each for each in COMMANDS if each.command.startswith("kubectl ")), *IN_COMMENTS]
 
 
 def conditions() -> frozenset[str]:
@@ -64,6 +70,8 @@ def test_a_command_of_kubectl_names_what_there_is(shown: Shown, cluster: Cluster
     ("wrong", "says"),
     [
         ("get psubs billing", "there is no resource 'psubs'"),
+        ("wait broker/main psub --all --for=condition=Ready", "KIND NAME... or KIND/NAME..., not both"),
+        ("wait psub/billing --for=jsonpath='{.status.backlog}'=1", "subscriptions have no {.status.backlog"),
         ("gets psub billing", "there is no verb 'gets'"),
         ("delete crd brokers.penstock.dev topics.penstock.dev", "there is no CRD 'topics.penstock.dev'"),
         ("get psub billing -o jsonpath='{.status.backlog}'", "subscriptions have no {.status.backlog}"),

@@ -164,10 +164,12 @@ def _plural(word: str) -> str | None:
 
 def _of_resources(call: Kubectl, cluster: Cluster) -> Iterator[str]:
     file = call.options.get("-f", "")
-    if file.startswith("examples/"):
-        if not (ROOT / file).exists():
+    if file:
+        if file.startswith("examples/") and not (ROOT / file).exists():
             yield f"there is no file {file!r}"
     elif call.verb in ("get", "describe", "wait", "annotate", "delete", "patch", "scale", "port-forward"):
+        if call.verb in ("get", "describe", "wait", "delete") and len({"/" in name for name in call.names}) > 1:
+            yield "kubectl takes KIND NAME... or KIND/NAME..., not both"
         if call.names[0] == "crd":
             yield from (f"there is no CRD {name!r}" for name in call.names[1:] if not _names_crd(name))
             return
@@ -201,14 +203,14 @@ def _of_options(call: Kubectl, cluster: Cluster) -> Iterator[str]:
     if awaited.startswith("condition="):
         named.append(awaited.split("=")[1])
     yield from (f"there is no condition {each!r}" for each in named if each not in cluster.conditions)
-    path = output.removeprefix("jsonpath=")
-    if path.startswith("{"):
-        yield from _of_path(call, path, cluster)
+    for path in (output.removeprefix("jsonpath="), awaited.removeprefix("jsonpath=").partition("}")[0]):
+        if path.startswith("{"):
+            yield from _of_path(call, path, cluster)
 
 
 def _of_path(call: Kubectl, path: str, cluster: Cluster) -> Iterator[str]:
     """What a JSON path names: a key of one of our Secrets, or a field of one of our kinds."""
-    plural = _plural(call.names[0])
+    plural = _plural(call.names[0].partition("/")[0])
     if call.names[0] == "secret" and call.names[1] != OWN:
         key = path.removeprefix("{.data.").removesuffix("}").replace("\\.", ".")
         if key not in cluster.secret_keys.get(call.names[1], frozenset()):
