@@ -146,7 +146,7 @@ def _remove(kube: Kube, had_crds: bool) -> None:
     kube.helm("uninstall", RELEASE, "--namespace", SYSTEM, "--ignore-not-found", "--wait", check=False)
     kube.kubectl("delete", "namespace", NAMESPACE, SYSTEM, "--ignore-not-found", "--timeout=120s")
     if not had_crds:
-        kinds = [f"{kind}.{GROUP}" for kind in ("subscriptions", "exchanges", "brokers")]
+        kinds = [f"{kind}.{GROUP}" for kind in ("subscriptions", "queues", "exchanges", "brokers")]
         kube.kubectl("delete", "crd", *kinds, "--ignore-not-found", "--timeout=60s")
 
 

@@ -70,6 +70,7 @@ def test_a_command_of_kubectl_names_what_there_is(shown: Shown, cluster: Cluster
     ("wrong", "says"),
     [
         ("get psubs billing", "there is no resource 'psubs'"),
+        ("get broker,pex,psub -o yaml", "it leaves out queues"),
         ("wait broker/main psub --all --for=condition=Ready", "KIND NAME... or KIND/NAME..., not both"),
         ("wait psub/billing --for=jsonpath='{.status.backlog}'=1", "subscriptions have no {.status.backlog"),
         ("gets psub billing", "there is no verb 'gets'"),

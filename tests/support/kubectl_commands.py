@@ -172,7 +172,9 @@ def _of_resources(call: Kubectl, cluster: Cluster) -> Iterator[str]:
             yield "kubectl takes KIND NAME... or KIND/NAME..., not both"
         if call.names[0] == "crd":
             yield from (f"there is no CRD {name!r}" for name in call.names[1:] if not _names_crd(name))
+            yield from _of_kinds(call.names[1:])
             return
+        yield from _of_kinds(call.names[0].split(","))
         for kind in call.names[0].partition("/")[0].split(","):
             if kind not in BUILTIN and _plural(kind) is None:
                 yield f"there is no resource {kind!r}"
@@ -184,6 +186,13 @@ def _of_resources(call: Kubectl, cluster: Cluster) -> Iterator[str]:
                 yield f"Service {service!r} has no port {port}"
     elif call.verb not in ("logs", "exec", "top", "auth", "create", "apply", "drain", "rollout", "taint"):
         yield f"there is no verb {call.verb!r}"
+
+
+def _of_kinds(names: Sequence[str]) -> Iterator[str]:
+    """Who names the kinds that have no messages of their own and those that have must not forget one of these."""
+    kinds = {_plural(name) for name in names}
+    if {"exchanges", "subscriptions"} <= kinds and "queues" not in kinds:
+        yield "it leaves out queues"
 
 
 def _names_crd(name: str) -> bool:
@@ -200,7 +209,8 @@ def _of_options(call: Kubectl, cluster: Cluster) -> Iterator[str]:
         yield f"the pod has no container {container!r}"
     output, awaited = call.options.get("-o", ""), call.options.get("--for", "")
     named = CONDITION.findall(output)
-    if awaited.startswith("condition="):
+    ours = any(_plural(kind.partition("/")[0]) for name in call.names[:1] for kind in name.split(","))
+    if ours and awaited.startswith("condition="):
         named.append(awaited.split("=")[1])
     yield from (f"there is no condition {each!r}" for each in named if each not in cluster.conditions)
     for path in (output.removeprefix("jsonpath="), awaited.removeprefix("jsonpath=").partition("}")[0]):

@@ -10,11 +10,12 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 from typing import Final, cast
 
 __all__ = ["Shown", "functions", "inline", "shape", "shape_of_lines", "shown"]
 
-_CONSOLE: Final = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_CONSOLE: Final = re.compile(r"^ *```console\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 _SHELL: Final = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _BLOCK: Final = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _INLINE: Final = re.compile(r"`((?:(?:\.venv/bin/)?penstock|curl|hack/\w+) [^`]*?(?<!\S)--?\w[^`]*)`")
@@ -32,7 +33,7 @@ class Shown:
 def shown(page: Path) -> list[Shown]:
     """Every command of a page, in its order."""
     text = page.read_text(encoding="utf-8")
-    return [each for block in _CONSOLE.findall(text) for each in _of_block(page.name, block.splitlines())]
+    return [each for block in _CONSOLE.findall(text) for each in _of_block(page.name, dedent(block).splitlines())]
 
 
 def inline(page: Path) -> list[Shown]:
