@@ -53,6 +53,7 @@ BUILTIN: Final = frozenset(
 WITH_VALUE: Final = frozenset(
     {"-n", "--namespace", "-c", "-o", "-l", "--for", "--timeout", "--tail", "--since", "--as", "--type", "-p"}
 )
+JOB_CONDITIONS: Final = frozenset({"Complete", "Failed"})
 CONDITION: Final = re.compile(r'@\.type=="(\w+)"')
 FILTER: Final = re.compile(r"\[[^\]]*\]")
 STEP: Final = re.compile(r"\.(\w+)")
@@ -189,7 +190,7 @@ def _of_resources(call: Kubectl, cluster: Cluster) -> Iterator[str]:
 
 
 def _of_kinds(names: Sequence[str]) -> Iterator[str]:
-    """Who names the kinds that have no messages of their own and those that have must not forget one of these."""
+    """A command about Exchanges and Subscriptions together means all that a Broker holds, so Queues belong to it."""
     kinds = {_plural(name) for name in names}
     if {"exchanges", "subscriptions"} <= kinds and "queues" not in kinds:
         yield "it leaves out queues"
@@ -209,10 +210,10 @@ def _of_options(call: Kubectl, cluster: Cluster) -> Iterator[str]:
         yield f"the pod has no container {container!r}"
     output, awaited = call.options.get("-o", ""), call.options.get("--for", "")
     named = CONDITION.findall(output)
-    ours = any(_plural(kind.partition("/")[0]) for name in call.names[:1] for kind in name.split(","))
-    if ours and awaited.startswith("condition="):
+    if awaited.startswith("condition="):
         named.append(awaited.split("=")[1])
-    yield from (f"there is no condition {each!r}" for each in named if each not in cluster.conditions)
+    known = JOB_CONDITIONS if call.names[:1] == ("job",) else cluster.conditions
+    yield from (f"there is no condition {each!r}" for each in named if each not in known)
     for path in (output.removeprefix("jsonpath="), awaited.removeprefix("jsonpath=").partition("}")[0]):
         if path.startswith("{"):
             yield from _of_path(call, path, cluster)
