@@ -33,6 +33,7 @@ class SubscriptionHistory(ResultModel):
     lost_at_restart: Count
     lost: Count  # expired + dead_lettered + dropped + lost_at_restart
     moved: Count
+    purged: Count
     messages: Count  # at its last snapshot
     most_messages: Count
     mean_messages: Count | None = None  # over the time from its first to its last snapshot; absent without any

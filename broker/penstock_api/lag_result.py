@@ -135,8 +135,9 @@ class SubscriptionLag(ResultModel):
     expiry_risk_percent: Annotated[int, Field(ge=0, le=100)] | None = None  # their share of the ready messages
     expired: Count | None = None  # messages whose time to live ended, within the window
     dead_lettered: Count | None = None  # messages that went to the dead-letter exchange or were discarded there
-    dropped: Count | None = None  # messages that a limit, a purge or the end of the queue removed
+    dropped: Count | None = None  # messages that a limit or the end of the queue removed
     moved: Count | None = None  # messages that a manager moved to another queue: not lost
+    purged: Count | None = None  # messages that a manager deleted: not lost
     lost_at_restart: Count | None = None  # messages that were only in memory when the broker restarted
     stranded: Count | None = None  # messages that wait now for a destination that does not take them
     lost: Count | None = None  # expired + dead_lettered + dropped + lost_at_restart

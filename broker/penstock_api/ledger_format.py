@@ -148,6 +148,7 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
     # Subscription rows; null in segments of earlier releases.
     _text("consumer_totals"),  # JSON: [{"container": text, "delivered": integer, "sinceMs": integer}, ...]; null: none,
     # or not repeated in this row, as a histogram
+    _long("purged"),  # total, as those above; earlier releases count it in dropped
 )
 """Every column in file order. Later versions only append."""
 

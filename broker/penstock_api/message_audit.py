@@ -91,7 +91,7 @@ COUNTED: Final[Mapping[EventKind, str]] = {
     EventKind.EXPIRED: "expired",
     EventKind.DEAD_LETTERED: "dead_lettered",
     EventKind.DROPPED: "dropped",
-    EventKind.PURGED: "dropped",
+    EventKind.PURGED: "purged",
     EventKind.MOVED: "moved",
 }
 """In which total of a subscription each kind counts: a column of the ledger, a field of `AuditTotals`."""
@@ -140,6 +140,7 @@ class AuditTotals(ManagementDocument):
     expired: int = 0
     dead_lettered: int = 0
     moved: int = 0
+    purged: int = 0
     sojourn: DurationHistogram = DurationHistogram()
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "COLUMNS",
     "DAY_MS",
     "ENDS",
+    "LATER_COLUMNS",
     "MAX_ROLLUP_BYTES",
     "ROLLUP",
     "ROLLUPS",
@@ -59,8 +60,12 @@ ENDS: Final = ("first", "last")
 TOTALS: Final = (
     *("enqueued", "delivered", "redelivered", "acked", "expired", "dead_lettered", "dropped", "moved"),
     "lost_at_restart",
+    "purged",
 )
 """Columns of the ledger of which both ends are kept."""
+
+LATER_TOTALS: Final = ("purged",)
+"""Those of them that rollups of earlier releases do not have."""
 
 
 def _long(name: str, nullable: bool = True) -> LedgerColumn:
@@ -98,7 +103,7 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
     _long("min_consumers"),
     _long("max_consumers"),
     _long("last_consumers"),
-    *[_long(f"{end}_{total}") for total in TOTALS for end in ENDS],
+    *[_long(f"{end}_{total}") for total in TOTALS if total not in LATER_TOTALS for end in ENDS],
     # Cumulative sparse histograms as in the ledger; null: no row of the life had one.
     *[
         LedgerColumn(f"{end}_{name}_{part}", ColumnType.LONGS)
@@ -106,8 +111,13 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
         for end in ENDS
         for part in ("indexes", "counts")
     ],
+    # Subscription rows; absent in rollups of earlier releases.
+    *[_long(f"{end}_{total}") for total in LATER_TOTALS for end in ENDS],
 )
 """Every column in file order. Later versions only append."""
+
+LATER_COLUMNS: Final = frozenset(f"{end}_{total}" for total in LATER_TOTALS for end in ENDS)
+"""Those that may be absent."""
 
 
 class Period(enum.StrEnum):

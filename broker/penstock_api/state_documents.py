@@ -60,7 +60,7 @@ class SubscriptionState(ManagementDocument):
     depth = ready + in_flight + scheduled. A *life* is one (`instance_id`, `epoch`, `incarnation`); the first two are in
     `BrokerState`. Within a life no total falls, and at every moment of it
 
-        depth = enqueued - acked - expired - dead_lettered - moved - dropped
+        depth = enqueued - acked - expired - dead_lettered - moved - purged - dropped
 
     so the same holds for the changes between two readings. All totals of a life begin at 0, with these exceptions:
     after a restart of the broker `enqueued` and `enqueued_bytes` count the messages that were recovered, and
@@ -115,7 +115,8 @@ class SubscriptionState(ManagementDocument):
     expired: int = 0  # dropped, or taken by the expiry destination
     dead_lettered: int = 0  # taken by the dead-letter destination
     moved: int = 0  # to another queue, by MOVE or REDRIVE
-    dropped: int = 0  # by overflow, by PURGE, or rejected without a dead-letter destination
+    purged: int = 0  # by PURGE; an old release counts them as dropped
+    dropped: int = 0  # by overflow, or rejected without a dead-letter destination
     lost_at_restart: int = 0  # not durable at an orderly stop, or of unreadable parts; unknown after a crash
     max_delivery_count: int = 0  # most failed deliveries that a message had, also one that has left
     sojourn: DurationHistogram = DurationHistogram()  # available -> accepted

@@ -83,6 +83,7 @@ def subscription_lag(f: Figures, missing: str | None, end_ms: int, thresholds: T
         dead_lettered=grown.dead_lettered,
         dropped=grown.dropped,
         moved=grown.moved,
+        purged=grown.purged,
         lost_at_restart=grown.lost_at_restart,
         stranded=now.stranded,
         lost=grown.lost,

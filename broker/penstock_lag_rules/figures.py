@@ -116,16 +116,18 @@ class Growth:
     dropped: int = 0
     moved: int = 0
     """By an administrator, to another queue: neither accepted nor lost."""
+    purged: int = 0
+    """By an administrator, who wanted them gone: neither accepted nor lost."""
     lost_at_restart: int = 0
 
     @property
     def is_progress(self) -> bool:
-        """A message was accepted, or moved."""
-        return self.acked > 0 or self.moved > 0
+        """A message was accepted, or an administrator took one out."""
+        return self.acked > 0 or self.moved > 0 or self.purged > 0
 
     @property
     def lost(self) -> int:
-        """Messages that went without having been accepted, and that nobody moved on purpose."""
+        """Messages that went without having been accepted, and that nobody moved or purged on purpose."""
         return self.expired + self.dead_lettered + self.dropped + self.lost_at_restart
 
 

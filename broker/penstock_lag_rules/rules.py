@@ -149,8 +149,10 @@ def _recovering(f: Figures, _: Thresholds) -> str | None:
     if drain is None:
         return None
     found = trend(f)
-    before = f.standing.depth - found.change
+    before = f.standing.depth - found.change + found.removed
     fell = f"the backlog fell from {before} to {f.standing.depth} messages in {seconds(found.elapsed_ms)}"
+    if found.removed:
+        fell += f" ({found.removed} were not accepted, but lost, moved or purged)"
     return f"{fell} and will be empty in {drain.low} to {drain.high} s if this goes on; {backlog(f)}"
 
 

@@ -1,7 +1,8 @@
 """Whether a backlog grows or shrinks, how fast, and when it will be empty: only where counts are beyond their noise.
 
 Arrivals and departures that are independent of each other make a depth wander by about the square root of their number,
-without any trend. A change counts if it is more than twice that. Source: docs/concepts/lag.md, "What is measured".
+without any trend. A change counts if it is more than twice that. What was lost, or taken out by an administrator, is no
+work of the consumers, so it is no part of the change. Source: docs/concepts/lag.md, "What is measured".
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ DEVIATIONS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """How the depth changed over a span. `change` and `noise` count messages; above 0 the backlog grew."""
+    """How the depth changed over a span. `change`, `removed` and `noise` count messages."""
 
     change: int
+    """By arrivals and accepts: above 0 the backlog grew."""
+    removed: int
+    """Messages that were lost, moved or purged besides."""
     noise: float
     elapsed_ms: int
 
@@ -47,8 +51,9 @@ class DrainTime:
 def trend_over(span: Span, now: Standing) -> Trend:
     """The change of depth from the first snapshot of a span to the last."""
     grown = span.growth
-    moves = grown.enqueued + grown.acked + grown.moved + grown.lost
-    return Trend(now.depth - span.first_depth, DEVIATIONS * math.sqrt(moves), span.elapsed_ms)
+    removed = grown.lost + grown.moved + grown.purged
+    noise = DEVIATIONS * math.sqrt(grown.enqueued + grown.acked)
+    return Trend(now.depth - span.first_depth + removed, removed, noise, span.elapsed_ms)
 
 
 def trend(figures: Figures) -> Trend:

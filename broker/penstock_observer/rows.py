@@ -173,6 +173,7 @@ _COPIED: Final = (
     "lost_at_restart",
     "max_delivery_count",
     "moved",
+    "purged",
     "stranded",
     "first_expires_ms",
     "last_expires_ms",

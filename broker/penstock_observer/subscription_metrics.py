@@ -42,11 +42,12 @@ COUNTERS: Final[tuple[tuple[str, str, str], ...]] = (
     ("returned_messages_total", "returned", "Deliveries that came back: released, modified, or their link was lost."),
     ("expired_messages_total", "expired", "Messages whose time to live ended."),
     ("dead_lettered_messages_total", "dead_lettered", "Messages rejected, or delivered too often without success."),
-    ("dropped_messages_total", "dropped", "Messages dropped by overflow, by purge, or rejected without a destination."),
+    ("dropped_messages_total", "dropped", "Messages dropped by overflow, or rejected without a destination."),
     ("moved_messages_total", "moved", "Messages that an administrator moved to another queue."),
+    ("purged_messages_total", "purged", "Messages that an administrator deleted."),
     ("lost_at_restart_messages_total", "lost_at_restart", "Messages that were not durable when the broker ended."),
 )
-"""The same; the last five but `moved` are the losses, by kind."""
+"""The same; the last six but `moved` and `purged` are the losses, by kind."""
 # fmt: on
 
 PREFIX: Final = "penstock_subscription_"

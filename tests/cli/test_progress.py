@@ -64,7 +64,7 @@ def test_a_purge_tells_what_it_has_done(tmp_path: Path) -> None:
             publish(connection.create_sender("many"), [str(n) for n in range(30)])
         command = [sys.executable, "-m", "penstock_cli", "purge", "many", "--yes", "--broker", broker.management]
         quiet = subprocess.run([*command, "--count", "10"], capture_output=True, text=True, timeout=300)
-        assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "10 dropped\n", "")
+        assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "10 purged\n", "")
         told = subprocess.run([*command, "--progress"], capture_output=True, text=True, timeout=300)
-        assert (told.returncode, told.stdout) == (0, "20 dropped\n")
-        assert told.stderr.splitlines()[-1] == "20 of 20 dropped (100 %)"
+        assert (told.returncode, told.stdout) == (0, "20 purged\n")
+        assert told.stderr.splitlines()[-1] == "20 of 20 purged (100 %)"

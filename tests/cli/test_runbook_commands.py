@@ -79,4 +79,4 @@ def test_a_poison_message_is_looked_at_moved_away_and_put_back(tmp_path: Path) -
             until(lambda: "1 shown" in penstock("peek", "billing-dead"), "the dead letter", 60)
             assert "1 redriven" in penstock(*redrive)
 
-            assert "3 dropped" in penstock(*printed("storage-refuses-work", "purge"))
+            assert "3 purged" in penstock(*printed("storage-refuses-work", "purge"))

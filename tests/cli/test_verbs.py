@@ -76,8 +76,8 @@ def test_peek_move_and_purge(broker: BrokerProcess) -> None:
     refused = penstock(broker, "purge", "from", typed="n\n")
     assert refused.returncode == 1
     purged = penstock(broker, "purge", "from", typed="y\n")
-    assert (purged.returncode, purged.stdout) == (0, "2 dropped\n")
-    assert (penstock(broker, "purge", "to", "--yes").stdout) == "1 dropped\n"
+    assert (purged.returncode, purged.stdout) == (0, "2 purged\n")
+    assert (penstock(broker, "purge", "to", "--yes").stdout) == "1 purged\n"
 
 
 def test_what_can_not_go_back_is_told_and_exits_with_1(broker: BrokerProcess) -> None:

@@ -92,6 +92,7 @@ def test_the_figures_of_a_period() -> None:
                 "lostAtRestart": 0,
                 "lost": 2,
                 "moved": 3,
+                "purged": 0,
                 "messages": 20,
                 "mostMessages": 33,
                 "meanMessages": 30,

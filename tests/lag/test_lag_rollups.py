@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -268,6 +270,25 @@ def test_a_part_of_the_columns_gives_the_rest_as_nothing() -> None:
     assert read.last == Growth(acked=5)
     assert read.last_buckets == {}
     assert read == replace(row, last_depth=0, last_buckets={}, min_consumers=0, max_consumers=0, last_consumers=0)
+
+
+def test_a_rollup_of_an_earlier_release_is_read() -> None:
+    """It has no `purged`, and nothing was purged then as far as one can know."""
+    row = a_life(first=Growth(acked=2, purged=1), last=Growth(acked=5, purged=4))
+    written = pq.read_table(io.BytesIO(write_rollup(Rollup((), (row,)), ABOUT)))
+    earlier = io.BytesIO()
+    pq.write_table(written.drop_columns(["first_purged", "last_purged"]), earlier)
+    (read,) = read_rollup(earlier.getvalue()).lives
+    assert read == replace(row, first=Growth(acked=2), last=Growth(acked=5))
+
+
+@pytest.mark.parametrize("column", ["first_acked", "last_lost_at_restart", "queue_name"])
+def test_a_rollup_without_an_old_column_is_refused(column: str) -> None:
+    written = pq.read_table(io.BytesIO(write_rollup(Rollup((), (a_life(),)), ABOUT)))
+    damaged = io.BytesIO()
+    pq.write_table(written.drop_columns([column]), damaged)
+    with pytest.raises(BadRollup, match=f"its column {column} is absent"):
+        read_rollup(damaged.getvalue())
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"no parquet at all"])

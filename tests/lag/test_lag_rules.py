@@ -89,8 +89,13 @@ def test_each_state_has_its_figures(changes: dict[str, Any], state: LagState) ->
     [
         # five of 600 are less than one per cent
         (LOSING, {"recent": {"growth": {"acked": 595, "expired": 5}}}, LagState.BACKLOG_STEADY),
-        # what was moved on purpose is not lost
-        (LOSING, {"recent": {"growth": {"expired": 0, "moved": 600}}}, LagState.BACKLOG_STEADY),
+        # what was moved or purged on purpose is not lost, and no work of the consumers either
+        (LOSING, {"recent": {"growth": {"expired": 0, "moved": 600}, "first_depth": 1_100}}, LagState.BACKLOG_STEADY),
+        (LOSING, {"recent": {"growth": {"expired": 0, "purged": 600}, "first_depth": 1_100}}, LagState.BACKLOG_STEADY),
+        (LAGGING, {"recent": {"growth": {"purged": 1_000}, "first_depth": 1_430}}, LagState.LAGGING),
+        (LAGGING, {"recent": {"growth": {"purged": 1_000}, "first_depth": 1_431}}, LagState.BACKLOG_STEADY),
+        (RECOVERING, {"recent": {"growth": {"moved": 1_000}, "first_depth": 1_569}}, LagState.BACKLOG_STEADY),
+        (RECOVERING, {"recent": {"growth": {"moved": 1_000}, "first_depth": 1_570}}, LagState.RECOVERING),
         # a message came, so it is not idle; nothing waits, so it is OK
         (IDLE, {"window": {"growth": {"enqueued": 1}}}, LagState.OK),
         (KEEPS_UP, {"standing": {"age_ms": 1_001}}, LagState.BACKLOG_STEADY),
@@ -153,6 +158,15 @@ def test_the_edges_of_the_rules(base: dict[str, Any], changes: dict[str, Any], s
 def test_the_first_rule_that_matches_decides(first: dict[str, Any], second: dict[str, Any], state: LagState) -> None:
     """Figures of two states at once."""
     assert verdict(both(first, second)).state is state
+
+
+def test_what_was_purged_is_told_apart_from_what_was_accepted() -> None:
+    """Of 2,000 messages 1,400 went within a minute, 400 of them without a consumer: 500 wait, 1,000 a minute go."""
+    figures = {"recent": {"first_depth": 1_900, "growth": {"enqueued": 0, "acked": 1_000, "purged": 400}}}
+    assert verdict(figures).message.startswith(
+        "the backlog fell from 1900 to 500 messages in 60 s (400 were not accepted, but lost, moved or purged) and "
+        "will be empty in 29 to 33 s if this goes on; "  # 60 s * 500 / (1000 -+ 2 * sqrt(1000)): 28.2 to 32.03
+    )
 
 
 def test_the_rules_are_in_the_order_of_the_contract() -> None:

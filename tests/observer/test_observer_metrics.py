@@ -262,7 +262,7 @@ def test_every_subscription_has_every_series_but_those_that_are_not_known(scrape
         for each in ("psub:durable:global:orders", "psub:durable:global:other")
     ]
     assert names[0] == names[1]
-    assert len(names[0]) == len(set(names[0])) == 24
+    assert len(names[0]) == len(set(names[0])) == 25
     lost = ("expired", "dead_lettered", "dropped", "lost_at_restart")
     assert [scrape.value(f"penstock_subscription_{each}_messages_total", ORDERS) for each in lost] == [0, 0, 0, 0]
 

@@ -213,11 +213,13 @@ class Losses(base.Status):
     dead_lettered: Count | None = None
     """Messages that were rejected, or failed too often."""
     dropped: Count | None = None
-    """Messages that a limit, a purge or the end of the subscription removed."""
+    """Messages that a limit or the end of the subscription removed."""
     lost_at_restart: Count | None = None
     """Messages that were only in memory when the broker restarted."""
     moved: Count | None = None
     """Messages that were moved to another queue; they do not count as lost."""
+    purged: Count | None = None
+    """Messages that an administrator deleted; they do not count as lost."""
     stranded: Count | None = None
     """Messages that wait now for a destination that does not take them; they do not count as lost."""
 

@@ -159,6 +159,7 @@ def _totals(queue: Queue) -> AuditTotals:
         expired=totals.expired,
         dead_lettered=totals.dead_lettered,
         moved=totals.moved,
+        purged=totals.purged,
         sojourn=totals.sojourn.snapshot(),
     )
 

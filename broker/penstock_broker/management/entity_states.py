@@ -198,6 +198,7 @@ def counters(queue: Queue, held: InFlight, histogram: Callable[[Histogram], Valu
         "deadLettered": queue.totals.dead_lettered,
         "moved": queue.totals.moved,
         "dropped": queue.totals.dropped,
+        "purged": queue.totals.purged,
         "lostAtRestart": queue.totals.lost_at_restart,
         "maxDeliveryCount": queue.totals.max_delivery_count,
         "sojourn": histogram(queue.totals.sojourn),

@@ -36,7 +36,7 @@ _ORIGIN: Final = {encode(Symbol(ORIGIN)): ORIGIN}
 
 def purge(broker: Broker, queue: Queue, entry: Entry) -> None:
     """Drop a message that was taken out of the queue."""
-    queue.totals.dropped += 1
+    queue.totals.purged += 1
     remove(broker, queue, entry, EndReason.PURGED)
 
 
@@ -47,7 +47,7 @@ def purge_unread(broker: Broker, queue: Queue) -> tuple[int, Iterator[None]]:
     """
     runs = queue.take_unread()
     count = sum(run.count for run in runs)
-    queue.totals.dropped += count
+    queue.totals.purged += count
     queue.depth_bytes -= sum(run.bytes for run in runs)
     return count, _forgotten(broker, queue, runs)
 

@@ -74,6 +74,7 @@ class QueueTotals:
         "lost_at_restart",
         "max_delivery_count",
         "moved",
+        "purged",
         "redelivered",
         "returned",
         "sojourn",
@@ -92,6 +93,7 @@ class QueueTotals:
         self.expired = 0
         self.dead_lettered = 0
         self.moved = 0
+        self.purged = 0
         self.dropped = 0
         self.lost_at_restart = 0
         self.max_delivery_count = 0

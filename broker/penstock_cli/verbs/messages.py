@@ -107,7 +107,7 @@ def purge(
 
     if not yes:
         _be_sure(address)
-    wanted = _Handling("PURGE", "dropped", "dropped", MessageSelection(count=count, selector=selector))
+    wanted = _Handling("PURGE", "purged", "purged", MessageSelection(count=count, selector=selector))
     return _handled(site, address, wanted, progress)
 
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from penstock_api.ledger_format import HISTOGRAMS, ColumnType, RowKind
-from penstock_api.rollup_format import ABOUT_KEY, COLUMNS, ENDS, TOTALS, RollupAbout
+from penstock_api.rollup_format import ABOUT_KEY, COLUMNS, ENDS, LATER_COLUMNS, TOTALS, RollupAbout
 from penstock_lag_rules.figures import Growth
 from penstock_lag_rules.rollups import BrokerRow, Buckets, LifeRow, Rollup
 
@@ -78,8 +78,9 @@ def read_rollup(content: bytes, columns: frozenset[str] | None = None) -> Rollup
     """
     file, _ = _opened(content)
     wanted = [column.name for column in COLUMNS if columns is None or not column.nullable or column.name in columns]
+    there = file.schema_arrow.names
     try:
-        rows: list[Mapping[str, Any]] = file.read(columns=wanted).to_pylist()
+        rows: list[Mapping[str, Any]] = file.read(columns=[name for name in wanted if name in there]).to_pylist()
         runs = tuple(_run(row) for row in rows if row["kind"] == RowKind.BROKER.value)
         return Rollup(runs, tuple(_life(row) for row in rows if row["kind"] == RowKind.SUBSCRIPTION.value))
     except (pa.ArrowException, OSError, TypeError, ValueError) as error:
@@ -99,7 +100,8 @@ def _opened(content: bytes) -> tuple[Any, RollupAbout]:
     except ValidationError as error:
         raise BadRollup("its metadata can't be understood") from error
     types = {field.name: field.type for field in file.schema_arrow}
-    wrong = [column.name for column in COLUMNS if types.get(column.name) != _ARROW[column.type]]
+    needed = [column for column in COLUMNS if column.name in types or column.name not in LATER_COLUMNS]
+    wrong = [column.name for column in needed if types.get(column.name) != _ARROW[column.type]]
     if wrong:
         raise BadRollup(f"its column {wrong[0]} is absent, or of another type")
     return file, about

@@ -68,6 +68,7 @@ def _subscription(rows: Sequence[LifeRow], grew: Growth, sojourn: Mapping[int, i
         lost_at_restart=grew.lost_at_restart,
         lost=grew.lost,
         moved=grew.moved,
+        purged=grew.purged,
         messages=last.last_depth,
         most_messages=max(row.max_depth for row in rows),
         mean_messages=round(sum(row.depth_area for row in rows) / seen_ms) if seen_ms else None,

@@ -105,8 +105,8 @@ def lag_status(
 
 def _losses(entry: SubscriptionLag) -> Losses | None:
     """How messages were lost, or are stuck; None if none are, as usual."""
-    lost = (entry.expired, entry.dead_lettered, entry.dropped, entry.lost_at_restart, entry.moved, entry.stranded)
-    if not any(lost):
+    lost = (entry.expired, entry.dead_lettered, entry.dropped, entry.lost_at_restart)
+    if not any((*lost, entry.moved, entry.purged, entry.stranded)):
         return None
     return Losses(
         expired=entry.expired,
@@ -114,6 +114,7 @@ def _losses(entry: SubscriptionLag) -> Losses | None:
         dropped=entry.dropped,
         lost_at_restart=entry.lost_at_restart,
         moved=entry.moved,
+        purged=entry.purged,
         stranded=entry.stranded,
     )
 

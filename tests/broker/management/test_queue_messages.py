@@ -106,6 +106,8 @@ async def test_pages_and_selectors(client: ManagementClient, broker_process: Bro
     assert [each.body for each in page] == ["m6", "m7"]
     assert (await handled(client, Operation.PURGE, "jobs", MessageSelection(selector="n < 3", count=2))).messages == 2
     assert await bodies(client, "jobs") == ["m2", "m3", "m4", "m5", "m6", "m7", "m8"]
+    state = await client.read(EntityType.QUEUE, "jobs")
+    assert (state["purged"], state["dropped"], state["moved"], state["depth"]) == (2, 0, 0, 7)
 
 
 async def test_purge_outlives_kill_9_once_it_is_answered(

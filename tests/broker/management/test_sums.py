@@ -408,7 +408,7 @@ def _holds(peer: Peer, link: Receiver) -> bool:
 
 
 def _balance(state: SubscriptionState) -> int:
-    left = state.acked + state.expired + state.dead_lettered + state.moved + state.dropped
+    left = state.acked + state.expired + state.dead_lettered + state.moved + state.purged + state.dropped
     return state.enqueued - left
 
 

@@ -488,7 +488,7 @@ def test_a_purge_reads_nothing_and_is_in_the_log(broker: SteppedBroker, monkeypa
     assert ask(broker, Operation.PURGE)["messages"] == 2500
     assert not counts
     queue = broker.queue("q")
-    assert (queue.depth, queue.depth_bytes, queue.totals.dropped) == (0, 0, 2500)
+    assert (queue.depth, queue.depth_bytes, queue.totals.purged) == (0, 0, 2500)
     fill(broker, "q", count=3)
     broker.restart()
     assert broker.queue("q").depth == 3
