@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 
+from penstock_api import descriptions
+
 __all__ = ["LIST_KEYS", "LIST_TYPE", "UNWRITTEN", "VALIDATIONS", "Spec", "cel", "check_unique", "validations"]
 
 VALIDATIONS: Final = "x-kubernetes-validations"
@@ -32,12 +34,18 @@ class Spec(BaseModel):
     """
 
     model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, use_attribute_docstrings=True
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=descriptions.wanted,
     )
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         """Give each field that has no description the one of the class which it overrides."""
+        if not descriptions.wanted:
+            return
         undescribed = {name for name, field in cls.model_fields.items() if field.description is None}
         for parent in cls.__mro__[1:]:
             if issubclass(parent, Spec):

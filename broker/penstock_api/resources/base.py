@@ -13,7 +13,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 
-from penstock_api import page_login
+from penstock_api import descriptions, page_login
 from penstock_api.schema import LIST_KEYS, LIST_TYPE, cel, validations
 
 __all__ = [
@@ -75,7 +75,11 @@ class Status(BaseModel):
     """
 
     model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True, use_attribute_docstrings=True
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="ignore",
+        frozen=True,
+        use_attribute_docstrings=descriptions.wanted,
     )
 
 
