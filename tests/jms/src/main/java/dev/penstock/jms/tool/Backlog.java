@@ -29,7 +29,7 @@ import org.apache.qpid.jms.JmsConnectionFactory;
  *
  * <p>Options: {@code --uri}; {@code --topic} or {@code --queue}; to send {@code --count}, {@code --priorities} 1 for mixed ones; to
  * take {@code --take} all | none, or a number, after which the rest stays, {@code --subscription} of the topic, {@code --shared} 1,
- * {@code --client-id}, {@code --selector}, {@code --rollback} 1 to give back what was taken. Events: {@code message NAME=VALUE ...},
+ * {@code --client-id}, {@code --selector}, {@code --give-back} 1 to leave without an acknowledgement. Events: {@code message NAME=VALUE ...},
  * the values URL-encoded, and {@code done COUNT}.
  */
 public final class Backlog {
@@ -135,8 +135,8 @@ public final class Backlog {
     }
 
     private int take(Connection connection) throws Exception {
-        boolean back = options.number("rollback", 0) == 1;
-        Session session = connection.createSession(back ? Session.SESSION_TRANSACTED : Session.CLIENT_ACKNOWLEDGE);
+        boolean back = options.number("give-back", 0) == 1;
+        Session session = connection.createSession(Session.CLIENT_ACKNOWLEDGE);
         MessageConsumer consumer = consumer(session);
         String wanted = options.required("take");
         int most = wanted.equals("all") ? Integer.MAX_VALUE : wanted.equals("none") ? 0 : Integer.parseInt(wanted);
@@ -151,9 +151,6 @@ public final class Backlog {
             if (!back) {
                 message.acknowledge();
             }
-        }
-        if (back) {
-            session.rollback();
         }
         return taken;
     }
