@@ -37,10 +37,9 @@ class Subscription:
         return [*found, "--selector", self.selector] if self.selector else found
 
     def declared(self) -> list[str]:
-        """What `penstock declare subscription` says of it, beside the exchange and its keys."""
+        """What `penstock declare subscription` says of it, beside the exchange, its keys and the selector."""
         found = [self.name, *(["--client-id", self.client_id] if self.client_id else [])]
-        found += [] if self.is_shared else ["--exclusive"]
-        return [*found, "--selector", self.selector] if self.selector else found
+        return found if self.is_shared else [*found, "--exclusive"]
 
 
 BILLING: Final = Subscription("billing")
@@ -51,7 +50,7 @@ SUBSCRIPTIONS: Final = (BILLING, AUDIT, MAILER)
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One of the brokers. The first words of `sources` are OLD_ADDRESS and options of bridge.py, as the page says them."""
+    """One of the brokers. `sources` are OLD_ADDRESS and the options of bridge.py, as the page says them."""
 
     name: str
     start: Callable[[Path], AbstractContextManager[Broker]]

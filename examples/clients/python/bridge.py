@@ -138,7 +138,7 @@ def arguments() -> argparse.Namespace:
     for name in ("--client-id", "--shared", "--selector"):
         parser.add_argument(name)
     wanted = parser.parse_args()
-    if wanted.client_id and wanted.shared or wanted.selector and not wanted.shared:
+    if (wanted.client_id and wanted.shared) or (wanted.selector and not wanted.shared):
         parser.error("--client-id and --shared are for different subscriptions, and --selector is for --shared")
     return wanted
 
