@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from clients.example_clients import EXAMPLES, SECONDS
 from proton import Event, Message, Terminus
+from proton import Sender as ProtonSender
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 from support.broker_process import BrokerProcess
@@ -111,12 +112,14 @@ class OldBroker(MessagingHandler):
         self._acceptor = event.container.listen(self.address)
 
     def on_link_opening(self, event: Event) -> None:
-        link = event.link
-        self.attached = (event.connection.remote_container, link.name, link.remote_source.type)
+        link, connection = event.link, event.connection
+        assert link is not None and connection is not None
+        self.attached = (str(connection.remote_container), link.name, link.remote_source.type)
 
     def on_sendable(self, event: Event) -> None:
         if not self.has_sent:
             self.has_sent = True
+            assert isinstance(event.link, ProtonSender)
             event.link.send(Message("of the mailer"))
 
     def on_connection_closed(self, event: Event) -> None:
