@@ -16,7 +16,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,6 +27,8 @@ __all__ = ["STARTERS", "artemis", "broker_j", "rabbitmq"]
 
 HOST = "127.0.0.1"
 USER = PASSWORD = "guest"
+ALIASES = ("nameAlias", "defaultAlias", "hostnameAlias")
+"""Of Broker-J's port, as in its own initial configuration: clients that name a host find the virtual host, too."""
 
 
 def free_port() -> int:
@@ -74,13 +76,14 @@ def artemis(folder: Path) -> Generator[Broker]:
 
 
 @contextmanager
-def broker_j(folder: Path) -> Generator[Broker]:
-    """One virtual host on BDB JE, which makes the queue when it is first used."""
+def broker_j(folder: Path, queues: Sequence[str] = ()) -> Generator[Broker]:
+    """One virtual host on BDB JE, which makes the queue when it is first used, and has these others."""
     home, work, port = peer_archives.broker_j_home(), folder / "broker-j", free_port()
     work.mkdir()
     made_on_use: dict[str, object] = {"pattern": "bench.*", "nodeType": "queue", "attributes": {}}
     made_on_use |= {"createdOnPublish": True, "createdOnConsume": True}
-    host = {"name": "default", "type": "BDB", "nodeAutoCreationPolicies": [made_on_use]}
+    host: dict[str, object] = {"name": "default", "type": "BDB", "nodeAutoCreationPolicies": [made_on_use]}
+    host["queues"] = [{"name": name, "durable": True} for name in queues]
     config = {
         "name": "bench",
         "modelVersion": "8.0",
@@ -91,7 +94,7 @@ def broker_j(folder: Path) -> Generator[Broker]:
                 "port": port,
                 "bindingAddress": HOST,
                 "authenticationProvider": "anonymous",
-                "virtualhostaliases": [{"name": "defaultAlias", "type": "defaultAlias"}],
+                "virtualhostaliases": [{"name": kind, "type": kind} for kind in ALIASES],
             }
         ],
         "virtualhostnodes": [
@@ -113,8 +116,12 @@ def broker_j(folder: Path) -> Generator[Broker]:
 
 
 @contextmanager
-def rabbitmq(folder: Path) -> Generator[Broker]:
-    """Of Debian's next release, in a folder that is its root, with one quorum queue."""
+def rabbitmq(folder: Path, bindings: Mapping[str, str] | None = None, queues: Sequence[str] = ()) -> Generator[Broker]:
+    """Of Debian's next release, in a folder that is its root, with one quorum queue.
+
+    `queues` are quorum queues, too, and so are those that `bindings` bind by a key to a topic exchange `orders`.
+    """
+    bound = bindings or {}
     root, port, distribution, mapper = peer_archives.rabbitmq_root(), free_port(), free_port(), free_port()
     data = root / "bench"
     shutil.rmtree(data, ignore_errors=True)
@@ -122,18 +129,26 @@ def rabbitmq(folder: Path) -> Generator[Broker]:
     salt = b"\0\0\0\0"
     secret = base64.b64encode(salt + hashlib.sha256(salt + PASSWORD.encode()).digest()).decode()
     everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    lasting = {"durable": True, "auto_delete": False}
     definitions = {
         "users": [{"name": USER, "password_hash": secret, "tags": ["administrator"]}],
         "vhosts": [{"name": "/"}],
         "permissions": [{"user": USER, "vhost": "/", **everything}],
         "queues": [
             {
-                "name": "bench",
+                "name": name,
                 "vhost": "/",
                 "durable": True,
                 "auto_delete": False,
                 "arguments": {"x-queue-type": "quorum"},
             }
+            for name in ("bench", *queues, *bound)
+        ],
+        "exchanges": [{"name": "orders", "vhost": "/", "type": "topic", **lasting, "internal": False, "arguments": {}}],
+        "bindings": [
+            {"source": "orders", "vhost": "/", "destination": name, "destination_type": "queue", "routing_key": key}
+            | {"arguments": {}}
+            for name, key in bound.items()
         ],
     }
     (data / "definitions.json").write_text(json.dumps(definitions))

@@ -49,6 +49,13 @@ def test_what_is_declared_is_there_and_the_second_time_nothing_changes(broker: B
     assert penstock(broker, "declare", "queue", "invoices", "--max-bytes", "1Mi").stdout == "Queue invoices: Created\n"
 
 
+def test_an_exchange_can_refuse_what_no_binding_matches(broker: BrokerProcess) -> None:
+    made = penstock(broker, "declare", "exchange", "bridge", "--type", "Fanout", "--unroutable", "Reject")
+    assert (made.returncode, made.stdout) == (0, "Exchange bridge: Created\n"), made.stderr
+    found = listed(broker, "exchanges", "name", "bridge")
+    assert (found["exchangeType"], found["unroutable"]) == ("Fanout", "Reject")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["declare"]
 
 TYPES: Final = ("Topic", "Direct", "Fanout", "Headers")
+UNROUTABLE: Final = ("Accept", "Reject")
 OVERFLOWS: Final = ("Reject", "DropOldest", "DropNewest")
 
 
@@ -57,8 +58,15 @@ def holding(verb: Callable[..., int]) -> Callable[..., int]:
 @click.argument("name")
 @click.option("--type", "kind", type=click.Choice(TYPES), default="Topic", show_default=True, help="How it routes.")
 @click.option("--durable/--not-durable", default=True, help="Whether it outlives the broker. Default: durable.")
+@click.option(
+    "--unroutable",
+    type=click.Choice(UNROUTABLE),
+    default="Accept",
+    show_default=True,
+    help="What happens to a message that no binding matches: it is accepted and dropped, or refused.",
+)
 @on_broker
-def declare_exchange(site: BrokerAccess, *, name: str, kind: str, durable: bool) -> int:
+def declare_exchange(site: BrokerAccess, *, name: str, kind: str, durable: bool, unroutable: str) -> int:
     """Make the exchange NAME.
 
     \b
@@ -67,7 +75,7 @@ def declare_exchange(site: BrokerAccess, *, name: str, kind: str, durable: bool)
     """
     from penstock_api.management import ExchangeDeclaration
 
-    document = {"exchangeType": kind, "durable": durable}
+    document = {"exchangeType": kind, "durable": durable, "unroutable": unroutable}
     return _declare(site, f"Exchange {name}", ExchangeDeclaration.model_validate(document), name)
 
 
