@@ -138,6 +138,7 @@ def test_from_segments_to_a_stored_result(session: Session, tmp_path: Path) -> N
         "deadLettered": 0,
         "dropped": 0,
         "moved": 0,
+        "purged": 0,
         "lostAtRestart": 0,
         "stranded": 0,
         "lost": 0,
