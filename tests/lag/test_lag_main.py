@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,30 @@ def test_from_segments_to_a_stored_result(session: Session, tmp_path: Path) -> N
         "stranded": 0,
         "lost": 0,
     }
+
+
+@pytest.mark.spark
+def test_a_queue_of_a_resource_has_the_lag_of_a_subscription(session: Session, tmp_path: Path) -> None:
+    """It is in the ledger under its own name, without an exchange; figures as of `orders` above."""
+    queue = {"queue_name": "invoices", "subscription_name": "invoices", "exchange": "", "binding_keys": ()}
+    owner = OWNER.model_copy(update={"kind": "Queue", "name": "invoices", "uid": "u-2"})
+    polls = [
+        replace(
+            poll,
+            subscriptions=tuple(
+                each.model_copy(update={**queue, "owner": owner} if each.owner else {}) for each in poll.subscriptions
+            ),
+        )
+        for poll in growing()
+    ]
+    with serving(tmp_path, polls) as observer:
+        assert run(settings(tmp_path, observer.url), session) == 0
+    told = json.loads((tmp_path / "result.json").read_bytes())["subscriptions"]
+    (invoices,) = [each for each in told if each["queueName"] == "invoices"]
+    assert len(told) == 2
+    assert [invoices[key] for key in ("ownerNamespace", "ownerName", "ownerUid")] == ["shop", "invoices", "u-2"]
+    names = ("state", "messages", "oldestAgeSeconds", "arrivalPerMinute", "settledPerMinute", "sojournP95Millis")
+    assert [invoices[name] for name in names] == ["Lagging", 190, 65, 120, 30, 1069]
 
 
 @pytest.mark.spark
