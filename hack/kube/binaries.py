@@ -159,7 +159,9 @@ def _spark_module(folders: Folders) -> Path:
 
 def _snapshot_crds(folders: Folders) -> Path:
     client = f"client/v8@v{versions()['CSI_SNAPSHOTTER']}"
-    return folders.cache / "go" / "mod" / "github.com" / "kubernetes-csi" / "external-snapshotter" / client / "config/crd"
+    return (
+        folders.cache / "go" / "mod" / "github.com" / "kubernetes-csi" / "external-snapshotter" / client / "config/crd"
+    )
 
 
 def _make_writable(tree: Path) -> None:

@@ -14,18 +14,20 @@ from pathlib import Path
 from kube import binaries, daemons, sandbox
 from kube.node import Cluster, start
 from kube.settings import NODE_NAME, PARTS, Folders
-from kube.steps import Failure, output, run, step, wait_until
+from kube.steps import NOT_POSSIBLE, Failure, output, run, step, wait_until
 
-__all__ = ["DRIVER", "begin", "build", "empty", "folder", "is_built"]
+__all__ = ["DRIVER", "begin", "build", "empty", "folder", "need"]
 
 DRIVER = "loop.penstock.dev"
 NEEDED = ("mkfs.xfs", "xfs_growfs", "losetup", "fsfreeze")
 """Programs that the driver runs."""
 
 
-def is_built(folders: Folders) -> bool:
-    """Whether its programs are in the cache."""
-    return not binaries.missing(folders, binaries.STORAGE)
+def need() -> None:
+    """Raises Failure (exit code 3) if the machine lacks what the driver runs."""
+    if lacks := [name for name in NEEDED if shutil.which(name) is None]:
+        cure = "on Debian: apt-get install -y xfsprogs util-linux"
+        raise Failure(f"not on the PATH: {', '.join(lacks)}; {cure}", NOT_POSSIBLE)
 
 
 def build(folders: Folders) -> None:
@@ -62,7 +64,9 @@ def begin(cluster: Cluster) -> None:
         run(cluster.kubectl("apply", "--server-side", "-f", "-"), log, env=cluster.environment, stdin=text.encode())
         drivers = cluster.kubectl("get", "csinode", NODE_NAME, "-o=jsonpath={.spec.drivers[*].name}")
         cure = f"see {folders.node_logs}/loop-driver.log"
-        wait_until(lambda: DRIVER in output(drivers, env=cluster.environment), "the driver known", seconds=60, cure=cure)
+        wait_until(
+            lambda: DRIVER in output(drivers, env=cluster.environment), "the driver known", seconds=60, cure=cure
+        )
 
 
 def _commands(cluster: Cluster) -> list[daemons.Command]:
