@@ -38,14 +38,7 @@ class Page:
         Raises:
             AssertionError: one failed, or the page has not exactly one such command.
         """
-        said = ""
-        for beginning in beginnings:
-            commands = dict.fromkeys(
-                it.command for it in shown(self._part(section)) if it.command.startswith(beginning)
-            )
-            assert len(commands) == 1, f"{self.file.name} has {len(commands)} commands {beginning!r}"
-            said = self._run(self._written(next(iter(commands))))
-        return said
+        return [self._run(self._written(self.command(beginning, section))) for beginning in beginnings][-1]
 
     def applies(self, *words: str) -> None:
         """`kubectl apply` of the one manifest that has all these words.
@@ -53,10 +46,21 @@ class Page:
         Raises:
             AssertionError: it failed, or the page has not exactly one such manifest.
         """
+        self._run("kubectl apply -f -", stdin=self._written(self.manifest(*words)))
+
+    def command(self, beginning: str, section: str = "") -> str:
+        """The one command that begins with these words. Raises AssertionError if there is not exactly one."""
+        commands = dict.fromkeys(it.command for it in shown(self._part(section)))
+        found = [it for it in commands if it.startswith(beginning)]
+        assert len(found) == 1, f"{self.file.name} has {len(found)} commands {beginning!r}"
+        return found[0]
+
+    def manifest(self, *words: str) -> str:
+        """The one manifest that has all these words. Raises AssertionError if there is not exactly one."""
         blocks = [dedent(it) for it in _YAML.findall(self.file.read_text(encoding="utf-8"))]
         found = [it for it in blocks if all(word in it for word in words)]
         assert len(found) == 1, f"{self.file.name} has {len(found)} manifests with {words}"
-        self._run("kubectl apply -f -", stdin=self._written(found[0]))
+        return found[0]
 
     def _part(self, section: str) -> Path:
         """The page, or a file with the section of this title alone."""

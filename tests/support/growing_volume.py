@@ -18,9 +18,16 @@ from support.numbered_traffic import Traffic
 
 from penstock_api.management import EntityType
 
-__all__ = ["PAGE", "begin", "grow", "refuses", "traffic_of"]
+__all__ = ["COMMANDS", "PAGE", "begin", "grow", "refuses", "traffic_of"]
 
 PAGE: Final = ROOT / "docs/how-to/grow-a-volume.md"
+COMMANDS: Final = (
+    "kubectl -n shop get pvc data-main-0 ledger-main-0",
+    "kubectl get storageclass -o custom-columns",
+    """kubectl -n shop patch broker main --type merge -p '{"spec": {"storage": {"size": "50Gi"}}}'""",
+    "kubectl -n shop get broker main -o jsonpath='{.status.storage}'",
+    "kubectl -n shop wait broker main --for=jsonpath",
+)
 CLASS: Final = "expandable"
 SMALL: Final = "512Mi"
 LARGE: Final = "50Gi"
@@ -58,13 +65,7 @@ def grow(team: Team, traffic: Traffic, page: Page) -> None:
     full = traffic.count("heavy") * HEAVY >> 20
     page.say(f"Full: {full} MiB of heavy messages are accepted, {len(traffic.refused)} messages were refused")
     began = time.monotonic()
-    page.does(
-        "kubectl -n shop get pvc data-main-0 ledger-main-0",
-        "kubectl get storageclass -o custom-columns",
-        'kubectl -n shop patch broker main --type merge -p \'{"spec": {"storage": {"size": "50Gi"}}}\'',
-        "kubectl -n shop get broker main -o jsonpath='{.status.storage}'",
-        "kubectl -n shop wait broker main --for=jsonpath",
-    )
+    page.does(*COMMANDS)
     page.say(f"after {time.monotonic() - began:.1f} s the claim has {LARGE}")
     wait_for("the broker to see it", lambda: _bytes(team) > 40 << 30, MINUTE)
     page.say(f"after {time.monotonic() - began:.1f} s the broker says that its volume has {_bytes(team) >> 20} MiB")

@@ -13,14 +13,33 @@ from support.followed_page import Page
 from support.growing_volume import traffic_of
 from support.installed_operator import MINUTE, Team
 
-__all__ = ["PAGE", "Backup", "back_up", "restore"]
+__all__ = ["COMMANDS", "MANIFESTS", "PAGE", "Backup", "back_up", "restore"]
 
 PAGE: Final = ROOT / "docs/how-to/backup-and-restore.md"
 PATIENCE: Final = 5 * MINUTE
 QUEUED: Final = 500
 """Messages that wait in each place when the backup is made."""
 PLACES: Final = ("billing", "archive")
-OTHER_CLUSTER: Final = "Restore into another cluster"
+MAKE, OTHER_CLUSTER = "Make one", "Restore into another cluster"
+"""Sections of the page."""
+SNAPSHOT: Final = ("kind: VolumeSnapshot", "persistentVolumeClaimName")
+SNAPSHOT_THERE: Final = ("kind: VolumeSnapshotContent",)
+CLAIM: Final = ("kind: PersistentVolumeClaim", "dataSource")
+WAIT: Final = "kubectl -n shop wait volumesnapshot main-data"
+SAVE: Final = ("kubectl -n shop get broker,pex,psub,pq -o yaml", "kubectl -n shop get secret main-ca")
+CONTENT: Final = "kubectl -n shop get volumesnapshot main-data -o jsonpath"
+HANDLE: Final = "kubectl get volumesnapshotcontent CONTENT"
+NAMESPACE: Final = "kubectl create namespace shop"
+APPLY: Final = ("kubectl -n shop apply -f main-ca.json", "kubectl -n shop apply -f resources.yaml")
+ADOPT: Final = (
+    "kubectl -n shop annotate broker main penstock.dev/adoption=OtherCluster",
+    "kubectl -n shop wait psub,pq --all",
+    "kubectl -n shop annotate broker main penstock.dev/adoption-",
+)
+ORPHANS: Final = "kubectl -n shop get broker main -o jsonpath='{.status.orphans}'"
+MANIFESTS: Final = (SNAPSHOT, SNAPSHOT_THERE, CLAIM)
+COMMANDS: Final = {MAKE: (WAIT, *SAVE, CONTENT, HANDLE), OTHER_CLUSTER: (NAMESPACE, *APPLY, *ADOPT, ORPHANS)}
+"""By section: the words with which they begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +63,12 @@ def back_up(team: Team, page: Page, consumed: set[str]) -> Backup:
         traffic.produce(name, address, size=500, pause=0.005)
     wait_for("messages that wait", lambda: all(traffic.count(it) >= QUEUED for it in PLACES), PATIENCE)
     before = list(traffic.accepted)
-    page.applies("kind: VolumeSnapshot", "persistentVolumeClaimName")
-    page.does("kubectl -n shop wait volumesnapshot main-data", section="Make one")
+    page.applies(*SNAPSHOT)
+    page.does(WAIT, section=MAKE)
     traffic.stop()
-    page.does(
-        "kubectl -n shop get broker,pex,psub,pq -o yaml", "kubectl -n shop get secret main-ca", section="Make one"
-    )
-    content = page.does("kubectl -n shop get volumesnapshot main-data -o jsonpath", section="Make one")
-    page.instead["CONTENT"] = content
-    page.instead["HANDLE"] = page.does("kubectl get volumesnapshotcontent CONTENT", section="Make one")
+    page.does(*SAVE, section=MAKE)
+    page.instead["CONTENT"] = page.does(CONTENT, section=MAKE)
+    page.instead["HANDLE"] = page.does(HANDLE, section=MAKE)
     page.instead["20Gi"] = str(team.field("pvc", "data-main-0", "status", "capacity", "storage"))
     assert traffic.failures == [], "a client was disconnected by the snapshot"
     later = traffic.accepted[len(before) :]
@@ -63,20 +79,15 @@ def back_up(team: Team, page: Page, consumed: set[str]) -> Backup:
 
 def restore(team: Team, page: Page, backup: Backup) -> None:
     """Do what the page says in a cluster that has an operator and nothing of the Broker."""
-    page.does("kubectl create namespace shop", section=OTHER_CLUSTER)
-    page.applies("kind: VolumeSnapshotContent")
-    page.applies("kind: PersistentVolumeClaim", "dataSource")
-    page.does("kubectl -n shop apply -f main-ca.json", "kubectl -n shop apply -f resources.yaml", section=OTHER_CLUSTER)
+    page.does(NAMESPACE, section=OTHER_CLUSTER)
+    page.applies(*SNAPSHOT_THERE)
+    page.applies(*CLAIM)
+    page.does(*APPLY, section=OTHER_CLUSTER)
     taken = lambda: {_reason(it) for it in _resources(team)} == {"DuplicateSubscription"}  # noqa: E731
     wait_for("the marks of the old cluster to be seen", taken, 2 * PATIENCE)
-    page.does(
-        "kubectl -n shop annotate broker main penstock.dev/adoption=OtherCluster",
-        "kubectl -n shop wait psub,pq --all",
-        "kubectl -n shop annotate broker main penstock.dev/adoption-",
-        section=OTHER_CLUSTER,
-    )
+    page.does(*ADOPT, section=OTHER_CLUSTER)
     team.wait_ready("broker/main", "exchange/orders", "subscription/billing", "pq/archive")
-    orphans = page.does("kubectl -n shop get broker main -o jsonpath='{.status.orphans}'", section=OTHER_CLUSTER)
+    orphans = page.does(ORPHANS, section=OTHER_CLUSTER)
     assert orphans in ("", "[]"), orphans
     assert team.field("broker", "main", "status", "instanceId") == backup.instance
     assert team.kube.secret("main-ca", "tls.crt") == backup.authority, "clients have to trust another CA"
