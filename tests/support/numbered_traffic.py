@@ -60,6 +60,11 @@ class Traffic:
         """How many messages of this producer were accepted."""
         return sum(each.startswith(f"{producer}-") for each in tuple(self.accepted))
 
+    def goes_on(self) -> bool:
+        """True; raises AssertionError if a client has failed."""
+        assert not self.failures, self.failures
+        return True
+
     def missing(self, among: list[str]) -> set[str]:
         """Those messages of a list that nobody has received."""
         return set(among) - set(self.received)

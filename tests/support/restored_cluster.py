@@ -61,7 +61,9 @@ def back_up(team: Team, page: Page, consumed: set[str]) -> Backup:
     traffic = traffic_of(team)
     for name, address in zip(PLACES, ("orders/eu.1", "archive"), strict=True):
         traffic.produce(name, address, size=500, pause=0.005)
-    wait_for("messages that wait", lambda: all(traffic.count(it) >= QUEUED for it in PLACES), PATIENCE)
+    wait_for(
+        "messages that wait", lambda: traffic.goes_on() and all(traffic.count(it) >= QUEUED for it in PLACES), PATIENCE
+    )
     before = list(traffic.accepted)
     page.applies(*SNAPSHOT)
     page.does(WAIT, section=MAKE)
@@ -98,7 +100,7 @@ def _consume(team: Team, page: Page, backup: Backup) -> None:
     traffic = traffic_of(team)
     traffic.consume("archive", "archive")
     traffic.consume("billing", "orders", subscription="billing")
-    wait_for("each message of the backup", lambda: not traffic.missing(backup.before), PATIENCE)
+    wait_for("each message of the backup", lambda: traffic.goes_on() and not traffic.missing(backup.before), PATIENCE)
     traffic.stop()
     assert traffic.failures == []
     assert traffic.repeated() == []
