@@ -8,10 +8,11 @@ still there for the next cluster.
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
-from kube import binaries, daemons, sandbox
+from kube import binaries, daemons, preflight, sandbox
 from kube.node import Cluster, start
 from kube.settings import NODE_NAME, PARTS, Folders
 from kube.steps import NOT_POSSIBLE, Failure, output, run, step, wait_until
@@ -19,15 +20,17 @@ from kube.steps import NOT_POSSIBLE, Failure, output, run, step, wait_until
 __all__ = ["DRIVER", "begin", "build", "empty", "folder", "need"]
 
 DRIVER = "loop.penstock.dev"
-NEEDED = ("mkfs.xfs", "xfs_growfs", "losetup", "fsfreeze")
-"""Programs that the driver runs."""
+DISK_GIB = 8
+"""Free for the programs, their sources, and volumes that are filled."""
 
 
-def need() -> None:
-    """Raises Failure (exit code 3) if the machine lacks what the driver runs."""
-    if lacks := [name for name in NEEDED if shutil.which(name) is None]:
-        cure = "on Debian: apt-get install -y xfsprogs util-linux"
-        raise Failure(f"not on the PATH: {', '.join(lacks)}; {cure}", NOT_POSSIBLE)
+def need(folders: Folders) -> None:
+    """Raises Failure (exit code 3) if the machine lacks what builds and runs it."""
+    unbuilt = bool(binaries.missing(folders, binaries.STORAGE))
+    needs = preflight.CLUSTER + preflight.STORAGE
+    preflight.check(folders, needs, builds_go=unbuilt, disk_gib=DISK_GIB, install=bool(os.environ.get("CI")))
+    if not Path("/dev/loop-control").exists():
+        raise Failure("not possible here: the kernel has no loop devices, in which the volumes are", NOT_POSSIBLE)
 
 
 def build(folders: Folders) -> None:
