@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,10 +30,10 @@ VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/versi
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One thing to build: our module under src/, and the package in or behind it."""
+    """One thing to build: our module under src/, and the packages in or behind it."""
 
     name: str
-    package: str = "."
+    packages: str = "."
 
 
 PROGRAMS = (
@@ -43,6 +44,10 @@ PROGRAMS = (
     Program("spark-operator"),
     Program("kubernetes"),
 )
+"""What every cluster is made of."""
+STORAGE = (Program("csi", ". tool"),)
+"""What a storage whose volumes grow is made of."""
+CSI_PROGRAMS = ("loop-driver", "csi-provisioner", "csi-resizer", "csi-snapshotter", "snapshot-controller")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,13 @@ class Binaries:
     def __getitem__(self, name: str) -> Path:
         if name in KUBERNETES_PROGRAMS:
             return self.places["kubernetes"] / name
+        if name in CSI_PROGRAMS:
+            return self.places["csi"] / name
         return self.places[name] / name
+
+    @property
+    def snapshot_crds(self) -> Path:
+        return self.places["csi"] / "crds"
 
     @property
     def spark_chart(self) -> Path:
@@ -80,20 +91,20 @@ def _place(folders: Folders, name: str) -> Path:
 
 def located(folders: Folders) -> Binaries:
     """Where the programs of these versions are, built or not."""
-    return Binaries({program.name: _place(folders, program.name) for program in PROGRAMS})
+    return Binaries({program.name: _place(folders, program.name) for program in (*PROGRAMS, *STORAGE)})
 
 
-def missing(folders: Folders) -> tuple[Program, ...]:
-    """The programs that are not built yet."""
-    return tuple(program for program in PROGRAMS if not _place(folders, program.name).is_dir())
+def missing(folders: Folders, programs: Sequence[Program] = PROGRAMS) -> tuple[Program, ...]:
+    """Those of the programs that are not built yet."""
+    return tuple(program for program in programs if not _place(folders, program.name).is_dir())
 
 
-def build(folders: Folders) -> Binaries:
+def build(folders: Folders, programs: Sequence[Program] = PROGRAMS) -> Binaries:
     """Builds what is missing; about ten minutes on two cores from nothing.
 
     Go's own caches (7 GB) go away afterwards unless PENSTOCK_KEEP_GO_CACHE is set: they would serve nothing more.
     """
-    wanted = missing(folders)
+    wanted = missing(folders, programs)
     if wanted:
         say(f"building {len(wanted)} programs, about ten minutes from nothing; log: {folders.logs / 'go.log'}")
     for program in wanted:
@@ -123,11 +134,17 @@ def _build(folders: Folders, program: Program) -> None:
     unfinished.mkdir(parents=True)
     target = unfinished / program.name
     flags = f"-ldflags={_link_flags(program.name)}"
-    command: list[str | Path] = ["nice", "go", "build", flags, "-o", target, program.package]
+    # Several packages are several programs, and each has the name of its folder.
+    place_of_output = f"{unfinished}/" if " " in program.packages else target
+    command: list[str | Path] = ["nice", "go", "build", flags, "-o", place_of_output, *program.packages.split()]
     run(command, folders.logs / "go.log", env=_environment(folders), cwd=PARTS / "src" / program.name)
     if program.name == "kubernetes":
         for name in KUBERNETES_PROGRAMS:
             (unfinished / name).symlink_to(program.name)
+    if program.name == "csi":
+        (unfinished / "loop-driver").symlink_to(program.name)
+        shutil.copytree(_snapshot_crds(folders), unfinished / "crds", copy_function=shutil.copyfile)
+        _make_writable(unfinished)
     if program.name == "spark-operator":
         chart = _spark_module(folders) / "charts" / "spark-operator-chart"
         shutil.copytree(chart, unfinished / "chart", copy_function=shutil.copyfile)
@@ -138,6 +155,13 @@ def _build(folders: Folders, program: Program) -> None:
 def _spark_module(folders: Folders) -> Path:
     version = versions()["SPARK_OPERATOR"]
     return folders.cache / "go" / "mod" / "github.com" / "kubeflow" / "spark-operator" / f"v2@v{version}"
+
+
+def _snapshot_crds(folders: Folders) -> Path:
+    client = f"client/v8@v{versions()['CSI_SNAPSHOTTER']}"
+    return (
+        folders.cache / "go" / "mod" / "github.com" / "kubernetes-csi" / "external-snapshotter" / client / "config/crd"
+    )
 
 
 def _make_writable(tree: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from kube.binaries import Binaries
@@ -12,7 +13,8 @@ ETCD = "http://127.0.0.1:2379"
 ETCD_PEER = "http://127.0.0.1:2380"
 
 
-def _flags(values: dict[str, object]) -> list[str | Path]:
+def options(values: Mapping[str, object]) -> list[str | Path]:
+    """The values as options of a command."""
     return [f"--{name}={value}" for name, value in values.items()]
 
 
@@ -28,7 +30,7 @@ def etcd(folders: Folders, programs: Binaries) -> Command:
         "initial-advertise-peer-urls": ETCD_PEER,
         "initial-cluster": f"{NODE_NAME}={ETCD_PEER}",
     }
-    return [programs["etcd"], *_flags(flags)]
+    return [programs["etcd"], *options(flags)]
 
 
 def api_server(folders: Folders, programs: Binaries, at: Addresses) -> Command:
@@ -61,7 +63,7 @@ def api_server(folders: Folders, programs: Binaries, at: Addresses) -> Command:
         "enable-aggregator-routing": "true",
         "profiling": "false",
     }
-    return [programs["kube-apiserver"], *_flags(flags)]
+    return [programs["kube-apiserver"], *options(flags)]
 
 
 def _as_client(kubeconfig: Path) -> dict[str, object]:
@@ -85,11 +87,11 @@ def controller_manager(folders: Folders, programs: Binaries, at: Addresses) -> C
         "service-cluster-ip-range": at.services,
         "allocate-node-cidrs": "false",
     }
-    return [programs["kube-controller-manager"], *_flags(flags)]
+    return [programs["kube-controller-manager"], *options(flags)]
 
 
 def scheduler(folders: Folders, programs: Binaries) -> Command:
-    return [programs["kube-scheduler"], *_flags(_as_client(folders.state / "pki" / "scheduler.kubeconfig"))]
+    return [programs["kube-scheduler"], *options(_as_client(folders.state / "pki" / "scheduler.kubeconfig"))]
 
 
 def kubelet(folders: Folders, programs: Binaries, at: Addresses) -> Command:
@@ -101,17 +103,17 @@ def kubelet(folders: Folders, programs: Binaries, at: Addresses) -> Command:
         "hostname-override": NODE_NAME,
         "node-ip": at.node,
     }
-    return [programs["kubelet"], *_flags(flags)]
+    return [programs["kubelet"], *options(flags)]
 
 
 def kube_proxy(folders: Folders, programs: Binaries) -> Command:
-    return [programs["kube-proxy"], *_flags({"config": folders.state / "kube-proxy.yaml"})]
+    return [programs["kube-proxy"], *options({"config": folders.state / "kube-proxy.yaml"})]
 
 
 def provisioner(folders: Folders, programs: Binaries) -> Command:
     flags = {"kubeconfig": folders.kubeconfig, "folder": folders.state / "volumes", "name": PROVISIONER}
-    return [programs["volume-provisioner"], *_flags(flags)]
+    return [programs["volume-provisioner"], *options(flags)]
 
 
 def containerd(folders: Folders) -> Command:
-    return ["containerd", *_flags({"config": folders.state / "containerd.toml"})]
+    return ["containerd", *options({"config": folders.state / "containerd.toml"})]

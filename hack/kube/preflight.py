@@ -42,6 +42,13 @@ IMAGES = (
     Need("buildah", "buildah"),
     Need("mmdebstrap", "mmdebstrap"),
 )
+STORAGE = (
+    Need("losetup", "mount"),
+    Need("fsfreeze", "util-linux"),
+    Need("mkfs.xfs", "xfsprogs"),
+    Need("jq", "jq"),
+)
+"""Of hack/soak/volumes: what its driver runs, and what the pages that it follows run."""
 
 
 def _there(name: str) -> bool:

@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from kube import binaries
+from kube.settings import Folders
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 INPUTS = ("broker", "operator", "requirements", "hack", "docs")
@@ -43,6 +45,13 @@ def test_unknown_command_is_wrong_usage(command: str) -> None:
     done = call(command, "frobnicate")
     assert (done.returncode, done.stdout) == (2, "")
     assert "invalid choice: 'frobnicate'" in done.stderr
+
+
+def test_a_cluster_is_built_without_the_storage_that_one_soak_needs(tmp_path: Path) -> None:
+    places = Folders(tmp_path)
+    assert "csi" not in {it.name for it in binaries.missing(places)}
+    assert [it.name for it in binaries.missing(places, binaries.STORAGE)] == ["csi"]
+    assert binaries.located(places)["loop-driver"].parent == binaries.located(places)["csi-resizer"].parent
 
 
 def test_help_names_every_command() -> None:

@@ -44,6 +44,8 @@ BUILTIN: Final = frozenset(
     "pvc",
     "storageclass",
     "volumeattachment",
+    "volumesnapshot",
+    "volumesnapshotcontent",
     "resourcequota",
     "limitrange",
     "validatingadmissionpolicies",
