@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,12 @@ class Program:
 
     name: str
     package: str = "."
+    module: str = ""
+    """The folder under src/, if it is not called as the program."""
+
+    @property
+    def source(self) -> Path:
+        return PARTS / "src" / (self.module or self.name)
 
 
 PROGRAMS = (
@@ -43,6 +50,22 @@ PROGRAMS = (
     Program("spark-operator"),
     Program("kubernetes"),
 )
+"""What the node is made of."""
+
+ADDITIONS = (
+    Program("kube-router", "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router"),
+    Program("cert-manager"),
+    Program("metallb-controller", "go.universe.tf/metallb/controller", module="metallb"),
+    Program("metallb-speaker", "go.universe.tf/metallb/speaker", module="metallb"),
+)
+"""What hack/soak/reach adds to the node: they enforce network policies, issue certificates, and give addresses."""
+
+KEPT = {
+    "spark-operator": ("github.com/kubeflow/spark-operator/v2@v{SPARK_OPERATOR}/charts/spark-operator-chart", "chart"),
+    "cert-manager": ("github.com/cert-manager/cert-manager@v{CERT_MANAGER}/deploy/crds", "crds"),
+    "metallb-controller": ("go.universe.tf/metallb@v{METALLB}/config/crd/bases", "crds"),
+}
+"""By program: the folder of its module that is kept beside it, and its name there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +81,11 @@ class Binaries:
 
     @property
     def spark_chart(self) -> Path:
-        return self.places["spark-operator"] / "chart"
+        return self.kept("spark-operator")
+
+    def kept(self, name: str) -> Path:
+        """The folder that is kept beside a program."""
+        return self.places[name] / KEPT[name][1]
 
 
 def _link_flags(name: str) -> str:
@@ -71,29 +98,29 @@ def _link_flags(name: str) -> str:
     return " ".join(flags)
 
 
-def _place(folders: Folders, name: str) -> Path:
-    digest = hashlib.sha256(_link_flags(name).encode())
-    for file in sorted((PARTS / "src" / name).iterdir()):
+def _place(folders: Folders, program: Program) -> Path:
+    digest = hashlib.sha256(_link_flags(program.name).encode())
+    for file in sorted(program.source.iterdir()):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    return folders.cache / "bin" / f"{name}-{digest.hexdigest()[:12]}"
+    return folders.cache / "bin" / f"{program.name}-{digest.hexdigest()[:12]}"
 
 
 def located(folders: Folders) -> Binaries:
     """Where the programs of these versions are, built or not."""
-    return Binaries({program.name: _place(folders, program.name) for program in PROGRAMS})
+    return Binaries({program.name: _place(folders, program) for program in (*PROGRAMS, *ADDITIONS)})
 
 
-def missing(folders: Folders) -> tuple[Program, ...]:
-    """The programs that are not built yet."""
-    return tuple(program for program in PROGRAMS if not _place(folders, program.name).is_dir())
+def missing(folders: Folders, programs: Sequence[Program] = PROGRAMS) -> tuple[Program, ...]:
+    """Those of these programs that are not built yet."""
+    return tuple(program for program in programs if not _place(folders, program).is_dir())
 
 
-def build(folders: Folders) -> Binaries:
-    """Builds what is missing; about ten minutes on two cores from nothing.
+def build(folders: Folders, programs: Sequence[Program] = PROGRAMS) -> Binaries:
+    """Builds what is missing of these programs; about ten minutes on two cores from nothing.
 
     Go's own caches (7 GB) go away afterwards unless PENSTOCK_KEEP_GO_CACHE is set: they would serve nothing more.
     """
-    wanted = missing(folders)
+    wanted = missing(folders, programs)
     if wanted:
         say(f"building {len(wanted)} programs, about ten minutes from nothing; log: {folders.logs / 'go.log'}")
     for program in wanted:
@@ -117,27 +144,23 @@ def _environment(folders: Folders) -> dict[str, str]:
 
 
 def _build(folders: Folders, program: Program) -> None:
-    place = _place(folders, program.name)
+    place = _place(folders, program)
     unfinished = place.with_suffix(".part")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     target = unfinished / program.name
     flags = f"-ldflags={_link_flags(program.name)}"
     command: list[str | Path] = ["nice", "go", "build", flags, "-o", target, program.package]
-    run(command, folders.logs / "go.log", env=_environment(folders), cwd=PARTS / "src" / program.name)
+    run(command, folders.logs / "go.log", env=_environment(folders), cwd=program.source)
     if program.name == "kubernetes":
         for name in KUBERNETES_PROGRAMS:
             (unfinished / name).symlink_to(program.name)
-    if program.name == "spark-operator":
-        chart = _spark_module(folders) / "charts" / "spark-operator-chart"
-        shutil.copytree(chart, unfinished / "chart", copy_function=shutil.copyfile)
+    if program.name in KEPT:
+        module, name = KEPT[program.name]
+        kept = folders.cache / "go" / "mod" / module.format(**versions())
+        shutil.copytree(kept, unfinished / name, copy_function=shutil.copyfile)
         _make_writable(unfinished)
     unfinished.rename(place)
-
-
-def _spark_module(folders: Folders) -> Path:
-    version = versions()["SPARK_OPERATOR"]
-    return folders.cache / "go" / "mod" / "github.com" / "kubeflow" / "spark-operator" / f"v2@v{version}"
 
 
 def _make_writable(tree: Path) -> None:

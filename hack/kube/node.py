@@ -74,17 +74,17 @@ def boot(cluster: Cluster) -> None:
         node = sandbox.start(folders, at, cluster.programs["pause"])
         _write_configs(cluster)
     with step("containerd, etcd, API server"):
-        _start(cluster, node, daemons.containerd(folders))
-        _start(cluster, node, daemons.etcd(folders, cluster.programs))
-        _start(cluster, node, daemons.api_server(folders, cluster.programs, at))
+        start(cluster, node, daemons.containerd(folders))
+        start(cluster, node, daemons.etcd(folders, cluster.programs))
+        start(cluster, node, daemons.api_server(folders, cluster.programs, at))
         _import_own_images(cluster)
         _wait_for_api(cluster)
     with step("node ready"):
-        _start(cluster, node, daemons.controller_manager(folders, cluster.programs, at))
-        _start(cluster, node, daemons.scheduler(folders, cluster.programs))
-        _start(cluster, node, daemons.kubelet(folders, cluster.programs, at))
-        _start(cluster, node, daemons.kube_proxy(folders, cluster.programs))
-        _start(cluster, node, daemons.provisioner(folders, cluster.programs))
+        start(cluster, node, daemons.controller_manager(folders, cluster.programs, at))
+        start(cluster, node, daemons.scheduler(folders, cluster.programs))
+        start(cluster, node, daemons.kubelet(folders, cluster.programs, at))
+        start(cluster, node, daemons.kube_proxy(folders, cluster.programs))
+        start(cluster, node, daemons.provisioner(folders, cluster.programs))
         _add_addons(cluster)
         _wait_for_node(cluster)
     with step("DNS ready"):
@@ -110,9 +110,9 @@ def _write_configs(cluster: Cluster) -> None:
     cgroups.make(folders.cgroup)
 
 
-def _start(cluster: Cluster, node: sandbox.Node, command: daemons.Command) -> None:
-    """Starts a daemon in the node; the shell between ends at once, so that the node's process 1 adopts it. One that is
-    to be started again has a shell of its own that does so.
+def start(cluster: Cluster, node: sandbox.Node, command: daemons.Command) -> None:
+    """Starts a daemon, or another program, in the node; the shell between ends at once, so that the node's process 1
+    adopts it. One that is to be started again has a shell of its own that does so.
     """
     name = Path(command[0]).name
     log = cluster.folders.node_logs / f"{name}.log"
@@ -142,7 +142,7 @@ def restart_daemon(cluster: Cluster, name: str, away_seconds: float) -> None:
         ended = f"{name} ended"
         wait_until(lambda: name in cluster.ended_daemons(), ended, seconds=30, cure="see hack/cluster status")
     time.sleep(away_seconds)
-    _start(cluster, node, _command(cluster, name))
+    start(cluster, node, _command(cluster, name))
 
 
 def _command(cluster: Cluster, name: str) -> daemons.Command:
