@@ -12,14 +12,20 @@ from ipaddress import IPv4Address
 from typing import Final
 
 from kube import sandbox
-from kube.binaries import ADDITIONS, Binaries, build
 from kube.daemons import Command
 from kube.node import Cluster, start
 from kube.preflight import Need
-from kube.settings import NODE_NAME, Addresses, Folders
+from kube.settings import NODE_NAME, Addresses
 from kube.steps import Failure, run
 
-__all__ = ["LOAD_BALANCER_CLASS", "NEEDS", "add", "build_additions", "pool"]
+__all__ = ["ADDED_BY", "LOAD_BALANCER_CLASS", "NEEDS", "add", "pool"]
+
+ADDED_BY: Final[Mapping[str, tuple[str, ...]]] = {
+    "policies": ("kube-router",),
+    "issuers": ("cert-manager",),
+    "balancer": ("metallb-controller", "metallb-speaker"),
+}
+"""By part of hack/soak/reach."""
 
 NEEDS: Final = (Need("ipset", "ipset"),)
 LOAD_BALANCER_CLASS: Final = "example.com/nlb"
@@ -33,16 +39,13 @@ def pool(at: Addresses) -> tuple[IPv4Address, IPv4Address]:
     return at.cable[64], at.cable[127]
 
 
-def build_additions(folders: Folders) -> Binaries:
-    """Builds what is missing of them; about ten minutes from nothing."""
-    return build(folders, ADDITIONS)
-
-
 def add(cluster: Cluster, name: str) -> None:
     """Starts a program in the running node, with the kinds that it needs. Raises Failure if it ends at once."""
     node = sandbox.running(cluster.folders)
     if node is None:
         raise Failure("the cluster is not up; start it with: hack/cluster up")
+    if name in sandbox.programs(node):
+        return
     if name in ("cert-manager", "metallb-controller"):
         kinds = cluster.kubectl("apply", "--server-side", "--filename", str(cluster.programs.kept(name)))
         run(kinds, cluster.folders.node_logs / f"{name}.log", env=cluster.environment)
@@ -65,6 +68,7 @@ def _commands(cluster: Cluster) -> Mapping[str, Command]:
             *policies,
             f"--hostname-override={NODE_NAME}",
             f"--service-cluster-ip-range={at.services}",
+            f"--loadbalancer-ip-range={at.cable}",
         ],
         "cert-manager": [programs["cert-manager"], kubeconfig],
         "metallb-controller": [
