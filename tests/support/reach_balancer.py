@@ -39,7 +39,7 @@ CERTIFICATE_SECONDS: Final = 2 * MINUTE
 def play(stage: Stage) -> None:
     """Raises StoryError or TimeoutError for what is not as the page on reach says."""
     first, last = pool(addresses())
-    stage.kube().kubectl("apply", "-f", "-", stdin=POOL.format(first=first, last=last))
+    stage.kube("metallb-system").kubectl("apply", "-f", "-", stdin=POOL.format(first=first, last=last))
     shown = part("externalService")
     (name,) = shown["tls"]["names"]
     stage.patch({**shown, "tls": {**shown["tls"], "issuerRef": None}})

@@ -20,6 +20,7 @@ from support.tls_traffic import Door, flowing
 __all__ = ["play"]
 
 AUTHORITY: Final = ROOT / "examples/kubernetes/reach/company-ca.yaml"
+NAMESPACE: Final = "{apiVersion: v1, kind: Namespace, metadata: {name: cert-manager}}"
 CERTIFICATE: Final = "main-tls"
 AMQPS: Final = 5671
 SERVED_SECONDS: Final = 2 * MINUTE
@@ -36,8 +37,8 @@ def play(stage: Stage) -> None:
     if not trusts(shop, AMQPS, old, name=names[0]):
         raise StoryError("the pod does not go on with the certificate that it had")
     applied = time.monotonic()
-    stage.kube().kubectl("create", "namespace", "cert-manager")
-    stage.kube().kubectl("apply", "-f", str(AUTHORITY))
+    stage.kube("cert-manager").kubectl("apply", "-f", "-", stdin=NAMESPACE)
+    stage.kube("cert-manager").kubectl("apply", "-f", str(AUTHORITY))
     authority = wait_for("the Secret with the authority", lambda: stage.kube().secret(CERTIFICATE, "ca.crt"), 2 * MINUTE)
     stage.tell(f"cert-manager has issued {CERTIFICATE} {time.monotonic() - applied:.0f} s after its issuer was made")
     wait_for("the certificate to be served", lambda: _is_trusted(shop, authority, names[0]), 3 * MINUTE)
