@@ -1,4 +1,4 @@
-"""Programs that a test adds to the running node: network policies enforced, certificates issued, addresses for Services.
+"""Programs that a test adds to the running node: they enforce network policies, issue certificates, give addresses.
 
 They run in the node's namespaces, as its daemons do, and end with it. Their settings are those that
 docs/how-to/reach.md uses.
@@ -12,6 +12,7 @@ from ipaddress import IPv4Address
 from typing import Final
 
 from kube import sandbox
+from kube.configs import PAUSE_IMAGE
 from kube.daemons import Command
 from kube.node import Cluster, start
 from kube.preflight import Need
@@ -31,6 +32,17 @@ NEEDS: Final = (Need("ipset", "ipset"),)
 LOAD_BALANCER_CLASS: Final = "example.com/nlb"
 """The class of docs/how-to/reach.md; other Services get no address."""
 _SETTLE_SECONDS: Final = 2
+_PLACE_OF_THE_SPEAKER: Final = f"""
+apiVersion: v1
+kind: Namespace
+metadata: {{name: metallb-system}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: speaker, namespace: metallb-system}}
+spec: {{containers: [{{name: pause, image: "{PAUSE_IMAGE}", imagePullPolicy: Never}}]}}
+"""
+"""The speaker looks for its pod, as whose it reports what it announces, and does not start without one."""
 _PORTS: Final = {"metallb-controller": 7472, "metallb-speaker": 7473}
 
 
@@ -49,6 +61,10 @@ def add(cluster: Cluster, name: str) -> None:
     if name in ("cert-manager", "metallb-controller"):
         kinds = cluster.kubectl("apply", "--server-side", "--filename", str(cluster.programs.kept(name)))
         run(kinds, cluster.folders.node_logs / f"{name}.log", env=cluster.environment)
+    if name == "metallb-speaker":
+        place = cluster.kubectl("apply", "--server-side", "--filename", "-")
+        log = cluster.folders.node_logs / f"{name}.log"
+        run(place, log, env=cluster.environment, stdin=_PLACE_OF_THE_SPEAKER.encode())
     start(cluster, node, _commands(cluster)[name])
     time.sleep(_SETTLE_SECONDS)
     if name not in sandbox.programs(node):
@@ -83,5 +99,6 @@ def _commands(cluster: Cluster) -> Mapping[str, Command]:
             *balancer,
             ports["metallb-speaker"],
             f"--node-name={NODE_NAME}",
+            "--pod-name=speaker",
         ],
     }

@@ -1,4 +1,4 @@
-"""A Broker with `tls.issuerRef`, and cert-manager: from an issuer that is missing to a certificate renewed under traffic."""
+"""A Broker with `tls.issuerRef`, and cert-manager: from a missing issuer to a certificate renewed under traffic."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def play(stage: Stage) -> None:
     applied = time.monotonic()
     stage.kube("cert-manager").kubectl("apply", "-f", "-", stdin=NAMESPACE)
     stage.kube("cert-manager").kubectl("apply", "-f", str(AUTHORITY))
-    authority = wait_for("the Secret with the authority", lambda: stage.kube().secret(CERTIFICATE, "ca.crt"), 2 * MINUTE)
+    authority = wait_for(
+        "the Secret with the authority", lambda: stage.kube().secret(CERTIFICATE, "ca.crt"), 2 * MINUTE
+    )
     stage.tell(f"cert-manager has issued {CERTIFICATE} {time.monotonic() - applied:.0f} s after its issuer was made")
     wait_for("the certificate to be served", lambda: _is_trusted(shop, authority, names[0]), 3 * MINUTE)
     shop.wait_ready("broker/main", seconds=MINUTE)

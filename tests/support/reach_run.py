@@ -19,6 +19,8 @@ from support.reach_stage import HOME, Stage, StoryError, set_stage
 
 __all__ = ["lacks", "run"]
 
+Say = Callable[[str], None]
+
 PLAYS: Final[Mapping[str, Callable[[Stage], None]]] = {
     "policies": reach_policies.play,
     "issuers": reach_issuers.play,
@@ -27,7 +29,7 @@ PLAYS: Final[Mapping[str, Callable[[Stage], None]]] = {
 
 
 def lacks(parts: Sequence[str]) -> str:
-    """What this machine lacks for these parts, with the cure; empty if nothing. Raises Failure for what a node needs."""
+    """What this machine lacks for these parts, with the cure; empty if nothing. Raises Failure if the node lacks it."""
     places = folders()
     unbuilt = bool(binaries.missing(places, binaries.ADDITIONS))
     preflight.check(places, preflight.CLUSTER + NEEDS, builds_go=unbuilt, disk_gib=4, install=False)
@@ -36,11 +38,11 @@ def lacks(parts: Sequence[str]) -> str:
     return ""
 
 
-def run(parts: Sequence[str], environment: Mapping[str, str], work: Path, registry: str) -> int:
-    """Play the parts; 1 if one was not as the pages say, which is printed."""
+def run(parts: Sequence[str], environment: Mapping[str, str], work: Path, registry: str, say: Say) -> int:
+    """Play the parts; 1 if one was not as the pages say, which is told."""
     places = folders()
     cluster = Cluster(places, addresses(), binaries.build(places, binaries.ADDITIONS))
-    stage = Stage(environment, work, lambda text: print(text, flush=True), images().broker)
+    stage = Stage(environment, work, say, images().broker)
     if "issuers" in parts:
         build_clients(work / "maven.log")
     is_set = "deployment" in stage.kube(HOME).kubectl("get", "deployments", "--output=name")
@@ -57,5 +59,3 @@ def run(parts: Sequence[str], environment: Mapping[str, str], work: Path, regist
             return 1
     stage.tell("all was as the pages say")
     return 0
-
-

@@ -51,10 +51,8 @@ def installation(registry: str) -> list[str]:
     """The commands of README that install the operator, on a node that has the images."""
     commands = [each.command for each in shown(ROOT / "README.md")]
     behind_push = commands[commands.index("hack/images push REGISTRY") + 1 :]
-    return [
-        command.replace("REGISTRY", registry)
-        for command in itertools.takewhile(lambda command: command.startswith(("helm ", "kubectl create ")), behind_push)
-    ]
+    wanted = itertools.takewhile(lambda command: command.startswith(("helm ", "kubectl create ")), behind_push)
+    return [command.replace("REGISTRY", registry) for command in wanted]
 
 
 @dataclass(slots=True)
@@ -185,8 +183,10 @@ def set_stage(stage: Stage, registry: str) -> None:
 
 def subscription(name: str) -> dict[str, Any]:
     """A Subscription of the namespace `billing`."""
-    places = {"brokerRef": {"name": "main", "namespace": "shop"}, "exchangeRef": {"name": "orders", "namespace": "shop"}}
-    return _resource("Subscription", name, places)
+    there = {"namespace": "shop"}
+    return _resource(
+        "Subscription", name, {"brokerRef": {"name": "main", **there}, "exchangeRef": {"name": "orders", **there}}
+    )
 
 
 def _resource(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
