@@ -29,7 +29,7 @@ def test_the_issuer_of_the_page_is_the_one_of_the_example() -> None:
 
 
 def test_the_page_on_tenants_shows_one_broker_that_another_namespace_may_use() -> None:
-    (broker,) = (each for each in shown_yaml(TENANTS) if isinstance(each, dict) and each.get("kind") == "Broker")
+    (broker,) = (each for each in shown_yaml(TENANTS) if each.get("kind") == "Broker")
     assert "billing" in broker["spec"]["allowedNamespaces"]
     assert (broker["metadata"]["namespace"], broker["metadata"]["name"]) == ("shop", "main")
     assert "permissions" in broker["spec"]

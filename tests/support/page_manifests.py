@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import yaml
 
@@ -15,15 +15,16 @@ __all__ = ["shown_spec", "shown_yaml"]
 _BLOCK: Final = re.compile(r"^ *```ya?ml\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 
 
-def shown_yaml(page: Path) -> list[Any]:
-    """Every YAML document of a page, in its order."""
+def shown_yaml(page: Path) -> list[dict[str, Any]]:
+    """Every YAML document of a page that is a map, in its order."""
     text = page.read_text(encoding="utf-8")
-    return [each for block in _BLOCK.findall(text) for each in yaml.safe_load_all(dedent(block))]
+    found = [each for block in _BLOCK.findall(text) for each in yaml.safe_load_all(dedent(block))]
+    return [cast("dict[str, Any]", each) for each in found if isinstance(each, dict)]
 
 
 def shown_spec(page: Path, fits: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
     """The one part of a spec that fits. Raises ValueError if none does, or several do."""
-    documents = [each["spec"] for each in shown_yaml(page) if isinstance(each, dict) and "spec" in each]
+    documents = [each["spec"] for each in shown_yaml(page) if "spec" in each]
     found = [spec for spec in documents if fits(spec)]
     if len(found) != 1:
         raise ValueError(f"{page.name} shows {len(found)} such parts of a spec, where one is needed")

@@ -169,7 +169,7 @@ def set_stage(stage: Stage, registry: str) -> None:
     for namespace in NAMESPACES[1:]:
         stage.kube().kubectl("create", "namespace", namespace)
     stage.kube().kubectl("create", "secret", "generic", "my-users", f"--from-literal={USER}={PASSWORD}")
-    (broker,) = (each for each in shown_yaml(TENANTS) if isinstance(each, dict) and each.get("kind") == "Broker")
+    (broker,) = (each for each in shown_yaml(TENANTS) if each.get("kind") == "Broker")
     del broker["spec"]["permissions"]  # they are about ServiceAccounts; these clients have a password
     exchange = _resource("Exchange", "orders", {"brokerRef": {"name": "main"}, "allowedNamespaces": ["billing"]})
     stage.shop.apply(broker, exchange)
