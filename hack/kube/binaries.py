@@ -34,6 +34,12 @@ class Program:
 
     name: str
     packages: str = "."
+    module: str = ""
+    """The folder under src/, if it is not called as the program."""
+
+    @property
+    def source(self) -> Path:
+        return PARTS / "src" / (self.module or self.name)
 
 
 PROGRAMS = (
@@ -45,9 +51,26 @@ PROGRAMS = (
     Program("kubernetes"),
 )
 """What every cluster is made of."""
+
 STORAGE = (Program("csi", ". tool"),)
 """What a storage whose volumes grow is made of."""
 CSI_PROGRAMS = ("loop-driver", "csi-provisioner", "csi-resizer", "csi-snapshotter", "snapshot-controller")
+
+ADDITIONS = (
+    Program("kube-router", "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router"),
+    Program("cert-manager"),
+    Program("metallb-controller", "go.universe.tf/metallb/controller", module="metallb"),
+    Program("metallb-speaker", "go.universe.tf/metallb/speaker", module="metallb"),
+)
+"""What hack/soak/reach adds to the node: they enforce network policies, issue certificates, and give addresses."""
+
+KEPT = {
+    "csi": ("github.com/kubernetes-csi/external-snapshotter/client/v8@v{CSI_SNAPSHOTTER}/config/crd", "crds"),
+    "spark-operator": ("github.com/kubeflow/spark-operator/v2@v{SPARK_OPERATOR}/charts/spark-operator-chart", "chart"),
+    "cert-manager": ("github.com/cert-manager/cert-manager@v{CERT_MANAGER}/deploy/crds", "crds"),
+    "metallb-controller": ("go.universe.tf/metallb@v{METALLB}/config/crd/bases", "crds"),
+}
+"""By program: the folder of its module that is kept beside it, and its name there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +92,11 @@ class Binaries:
 
     @property
     def spark_chart(self) -> Path:
-        return self.places["spark-operator"] / "chart"
+        return self.kept("spark-operator")
+
+    def kept(self, name: str) -> Path:
+        """The folder that is kept beside a program."""
+        return self.places[name] / KEPT[name][1]
 
 
 def _link_flags(name: str) -> str:
@@ -82,25 +109,25 @@ def _link_flags(name: str) -> str:
     return " ".join(flags)
 
 
-def _place(folders: Folders, name: str) -> Path:
-    digest = hashlib.sha256(_link_flags(name).encode())
-    for file in sorted((PARTS / "src" / name).iterdir()):
+def _place(folders: Folders, program: Program) -> Path:
+    digest = hashlib.sha256(_link_flags(program.name).encode())
+    for file in sorted(program.source.iterdir()):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    return folders.cache / "bin" / f"{name}-{digest.hexdigest()[:12]}"
+    return folders.cache / "bin" / f"{program.name}-{digest.hexdigest()[:12]}"
 
 
 def located(folders: Folders) -> Binaries:
     """Where the programs of these versions are, built or not."""
-    return Binaries({program.name: _place(folders, program.name) for program in (*PROGRAMS, *STORAGE)})
+    return Binaries({program.name: _place(folders, program) for program in (*PROGRAMS, *STORAGE, *ADDITIONS)})
 
 
 def missing(folders: Folders, programs: Sequence[Program] = PROGRAMS) -> tuple[Program, ...]:
-    """Those of the programs that are not built yet."""
-    return tuple(program for program in programs if not _place(folders, program.name).is_dir())
+    """Those of these programs that are not built yet."""
+    return tuple(program for program in programs if not _place(folders, program).is_dir())
 
 
 def build(folders: Folders, programs: Sequence[Program] = PROGRAMS) -> Binaries:
-    """Builds what is missing; about ten minutes on two cores from nothing.
+    """Builds what is missing of these programs; about ten minutes on two cores from nothing.
 
     Go's own caches (7 GB) go away afterwards unless PENSTOCK_KEEP_GO_CACHE is set: they would serve nothing more.
     """
@@ -128,40 +155,27 @@ def _environment(folders: Folders) -> dict[str, str]:
 
 
 def _build(folders: Folders, program: Program) -> None:
-    place = _place(folders, program.name)
+    place = _place(folders, program)
     unfinished = place.with_suffix(".part")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     target = unfinished / program.name
     flags = f"-ldflags={_link_flags(program.name)}"
     # Several packages are several programs, and each has the name of its folder.
-    place_of_output = f"{unfinished}/" if " " in program.packages else target
-    command: list[str | Path] = ["nice", "go", "build", flags, "-o", place_of_output, *program.packages.split()]
-    run(command, folders.logs / "go.log", env=_environment(folders), cwd=PARTS / "src" / program.name)
+    output = f"{unfinished}/" if " " in program.packages else unfinished / program.name
+    command: list[str | Path] = ["nice", "go", "build", flags, "-o", output, *program.packages.split()]
+    run(command, folders.logs / "go.log", env=_environment(folders), cwd=program.source)
     if program.name == "kubernetes":
         for name in KUBERNETES_PROGRAMS:
             (unfinished / name).symlink_to(program.name)
     if program.name == "csi":
         (unfinished / "loop-driver").symlink_to(program.name)
-        shutil.copytree(_snapshot_crds(folders), unfinished / "crds", copy_function=shutil.copyfile)
-        _make_writable(unfinished)
-    if program.name == "spark-operator":
-        chart = _spark_module(folders) / "charts" / "spark-operator-chart"
-        shutil.copytree(chart, unfinished / "chart", copy_function=shutil.copyfile)
+    if program.name in KEPT:
+        module, name = KEPT[program.name]
+        kept = folders.cache / "go" / "mod" / module.format(**versions())
+        shutil.copytree(kept, unfinished / name, copy_function=shutil.copyfile)
         _make_writable(unfinished)
     unfinished.rename(place)
-
-
-def _spark_module(folders: Folders) -> Path:
-    version = versions()["SPARK_OPERATOR"]
-    return folders.cache / "go" / "mod" / "github.com" / "kubeflow" / "spark-operator" / f"v2@v{version}"
-
-
-def _snapshot_crds(folders: Folders) -> Path:
-    client = f"client/v8@v{versions()['CSI_SNAPSHOTTER']}"
-    return (
-        folders.cache / "go" / "mod" / "github.com" / "kubernetes-csi" / "external-snapshotter" / client / "config/crd"
-    )
 
 
 def _make_writable(tree: Path) -> None:

@@ -111,8 +111,8 @@ def _write_configs(cluster: Cluster) -> None:
 
 
 def start(cluster: Cluster, node: sandbox.Node, command: daemons.Command) -> None:
-    """Starts a daemon in the node; the shell between ends at once, so that the node's process 1 adopts it. One that is
-    to be started again has a shell of its own that does so.
+    """Starts a daemon, or another program, in the node; the shell between ends at once, so that the node's process 1
+    adopts it. One that is to be started again has a shell of its own that does so.
     """
     name = Path(command[0]).name
     log = cluster.folders.node_logs / f"{name}.log"

@@ -32,12 +32,14 @@ class Door:
     address: str
     """HOST:PORT, the host as the certificate names it."""
     work: Path
+    options: str = ""
+    """Further ones of the URL, each behind `&`."""
 
     def access(self, name: str, trusted: str) -> list[str]:
         """Options of a Java client that trusts these certificates (PEM). It does not connect again by itself."""
         authorities = self.work / f"{name}.pem"
         authorities.write_text(trusted)
-        options = "transport.connectTimeout=60000&jms.prefetchPolicy.all=20"
+        options = f"transport.connectTimeout=60000&jms.prefetchPolicy.all=20{self.options}"
         return ["--uri", f"amqps://{self.address}?{options}", "--ca", str(authorities)]
 
 

@@ -60,6 +60,9 @@ one: it never lists or watches them.
 - apiGroups: [cert-manager.io]
   resources: [certificates]
   verbs: [get, create, patch, delete]
+- apiGroups: [cert-manager.io] # why is there no certificate? It is read only while there is none
+  resources: [certificaterequests]
+  verbs: [get]
 - apiGroups: [batch]
   resources: [cronjobs]
   verbs: [get, create, patch, delete]

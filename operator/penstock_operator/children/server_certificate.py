@@ -15,9 +15,9 @@ from penstock_operator.children import certificates
 from penstock_operator.children.certificates import Pair, ServedCertificate
 from penstock_operator.children.metadata import child_metadata
 from penstock_operator.children.secret_data import bytes_at
-from penstock_operator.manifest import Manifest, items_of, text_at
+from penstock_operator.manifest import Manifest, dig, items_of, text_at
 
-__all__ = ["FOLDER", "cert_manager_certificates", "mounts_issued_secret", "read", "secret_name"]
+__all__ = ["FOLDER", "cert_manager_certificates", "mounts_issued_secret", "read", "request_name", "secret_name"]
 
 FOLDER: Final = "/etc/penstock/server-tls"
 
@@ -47,6 +47,12 @@ def cert_manager_certificates(broker: Broker, hosts: Sequence[str]) -> list[Mani
         spec["ipAddresses"] = addresses
     about = child_metadata(broker, broker, _issued_name(broker))
     return [{"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": about, "spec": spec}]
+
+
+def request_name(certificate: Manifest) -> str:
+    """The CertificateRequest by which cert-manager asks the issuer for the next certificate; it numbers them."""
+    revision = dig(certificate, "status", "revision")
+    return f"{text_at(certificate, 'metadata', 'name')}-{(revision if isinstance(revision, int) else 0) + 1}"
 
 
 def mounts_issued_secret(broker: Broker, stateful_set: Manifest | None) -> bool:

@@ -54,6 +54,7 @@ API_RESOURCES: Final[dict[str, ApiResource]] = {
         ApiResource("apps/v1", "StatefulSet", "statefulsets"),
         ApiResource("batch/v1", "CronJob", "cronjobs"),
         ApiResource("cert-manager.io/v1", "Certificate", "certificates"),
+        ApiResource("cert-manager.io/v1", "CertificateRequest", "certificaterequests"),
         ApiResource("coordination.k8s.io/v1", "Lease", "leases"),
         ApiResource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
         ApiResource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),

@@ -33,7 +33,9 @@ class ServerCertificateView:
     has_cert_manager: bool = True
     """Whether the cluster has the kinds of cert-manager."""
     told: str = ""
-    """What cert-manager says of the Certificate."""
+    """Why there is no certificate, as cert-manager says."""
+    request: str = ""
+    """The CertificateRequest of which cert-manager says it; empty: it says it of the Certificate."""
     found: ServedCertificate | None = None
     """What is in the Secret; None if it can't be used."""
 
@@ -54,10 +56,11 @@ def certificate_obstacle(view: ServerCertificateView | None) -> StatusCondition 
             "cert-manager, or give a certificate in `tls.secretRef`, or leave both out: then the operator makes it."
         )
         return _refusal(ConditionReason.CERT_MANAGER_NOT_INSTALLED, message)
-    said = f" It says: {view.told}" if view.told else ""
+    said = f" It says: {view.told.rstrip('.')}." if view.told else ""
+    where = f"certificaterequest {view.request}" if view.request else f"certificate {view.secret}"
     message = (
         f"cert-manager has not yet made the certificate {view.secret}.{said} If this lasts, look at `kubectl describe "
-        f"certificate {view.secret}`: the issuer may be missing, or may not sign these names."
+        f"{where}`: the issuer may be missing, or may not sign these names."
     )
     return _refusal(ConditionReason.SERVER_CERTIFICATE_PENDING, message)
 

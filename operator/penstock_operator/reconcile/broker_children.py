@@ -67,6 +67,8 @@ class ObservedChildren:
     """The cluster as an issuer of tokens, if the Broker wants it and the API server publishes it."""
     has_cert_manager: bool = False
     """Whether the cluster has the kind Certificate; looked at only if the Broker has to do with it."""
+    certificate_request: Manifest | None = None
+    """What cert-manager asks of the issuer; looked at only while there is no certificate."""
     node: Manifest | None = None
     """The node of the pod, if the pod is ending or not ready."""
     is_node_known: bool = True
@@ -147,6 +149,9 @@ async def _observe_certificate(kube: ApiServer, observed: ObservedChildren, brok
     if observed.has_cert_manager:
         found = await _if_allowed(kube, "Certificate", namespace, f"{name}-tls")
         observed.found["Certificate", f"{name}-tls"] = found
+        if found is not None and server_certificate.read(observed.get("Secret", f"{name}-tls")) is None:
+            request = server_certificate.request_name(found)
+            observed.certificate_request = await _if_allowed(kube, "CertificateRequest", namespace, request)
 
 
 async def _observe_node(kube: ApiServer, observed: ObservedChildren, pod: Manifest | None) -> None:

@@ -15,7 +15,7 @@ from support.resources import manifest_of
 from penstock_api.resources import Broker
 from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.children import certificates
-from penstock_operator.cluster.api_server import KubeError
+from penstock_operator.cluster.api_server import ApiResource, KubeError
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans.decisions import Report, Retry
@@ -84,6 +84,14 @@ def accepted(report: Report) -> tuple[str, str]:
     return next((it.status.value, str(it.reason)) for it in report.conditions if it.type == "Accepted")
 
 
+def told(report: Report) -> str:
+    return next(it.message for it in report.conditions if it.type == "Accepted")
+
+
+def condition(kind: str, status: str, message: str) -> dict[str, str]:
+    return {"type": kind, "status": status, "message": message}
+
+
 @pytest.fixture
 def place() -> Place:
     return Place()
@@ -132,12 +140,57 @@ async def test_cert_manager_is_asked_first_and_the_rest_waits_for_it(place: Plac
     assert {"main-amqp.shop.svc", "*.shop.svc", "broker.example.com"} <= set(names)
     assert "localhost" not in names
     assert STATEFUL_SET not in place.api.objects
-    place.api.objects[CERTIFICATE]["status"] = {"conditions": [{"type": "Ready", "message": "No issuer company."}]}
-    told = next(it.message for it in (await place.run(**ISSUED)).conditions if it.type == "Accepted")
-    assert "It says: No issuer company. If this lasts" in told
+    place.api.objects[CERTIFICATE]["status"] = {"conditions": [condition("Ready", "False", "No issuer company.")]}
+    assert "It says: No issuer company. If this lasts" in told(await place.run(**ISSUED))
     place.secret("main-tls", *names)
     assert accepted(await place.run(**ISSUED)) == ("True", "Accepted")
     assert STATEFUL_SET in place.api.objects
+
+
+async def test_the_newest_request_says_why_there_is_no_certificate(place: Place) -> None:
+    """As cert-manager 1.21 writes it: the Certificate does not know that its issuer is missing, its request does."""
+    place.api.served.add("Certificate")
+    await place.run(**ISSUED)
+    about_secret = condition("Ready", "False", "Issuing certificate as Secret does not exist")
+    place.api.objects[CERTIFICATE]["status"] = {"conditions": [about_secret], "revision": 3}
+    assert "It says: Issuing certificate as Secret does not exist. If this lasts" in told(await place.run(**ISSUED))
+    approved = condition("Approved", "True", "Certificate request has been approved by cert-manager.io")
+    waits = condition("Ready", "False", 'Referenced "Issuer" not found: issuer.cert-manager.io "company" not found')
+    place.api.objects["CertificateRequest", "shop", "main-tls-4"] = {"status": {"conditions": [approved, waits]}}
+    message = told(await place.run(**ISSUED))
+    assert 'It says: Referenced "Issuer" not found: issuer.cert-manager.io "company" not found. If this' in message
+    assert "kubectl describe certificaterequest main-tls-4" in message
+
+
+async def test_a_request_that_failed_is_told_until_the_next_one(place: Place) -> None:
+    place.api.served.add("Certificate")
+    await place.run(**ISSUED)
+    failed = condition("Issuing", "False", "The certificate request has failed to complete and will be retried: no.")
+    about_secret = condition("Ready", "False", "Issuing certificate as Secret does not exist")
+    place.api.objects[CERTIFICATE]["status"] = {"conditions": [about_secret, failed]}
+    assert "It says: The certificate request has failed to complete" in told(await place.run(**ISSUED))
+
+
+async def test_a_request_is_read_only_while_there_is_no_certificate_and_only_if_it_may_be(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, asked = ApiServerInMemory.get, list[str]()
+
+    async def get(api: ApiServerInMemory, kind: ApiResource, namespace: str | None, name: str) -> Manifest | None:
+        if kind.kind == "CertificateRequest":
+            asked.append(name)
+            raise KubeError(403, "no")
+        return await really(api, kind, namespace, name)
+
+    monkeypatch.setattr(ApiServerInMemory, "get", get)
+    place.api.served.add("Certificate")
+    await place.run(**ISSUED)
+    place.api.objects[CERTIFICATE]["status"] = {"conditions": [condition("Ready", "False", "No issuer.")]}
+    assert "It says: No issuer. If this lasts" in told(await place.run(**ISSUED))
+    assert asked == ["main-tls-1"]
+    place.secret("main-tls", "main-amqp.shop.svc")
+    await place.run(**ISSUED)
+    assert asked == ["main-tls-1"]
 
 
 async def test_cert_manager_is_asked_no_more_when_the_issuer_is_taken_out(place: Place) -> None:
