@@ -159,7 +159,6 @@ def _build(folders: Folders, program: Program) -> None:
     unfinished = place.with_suffix(".part")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    target = unfinished / program.name
     flags = f"-ldflags={_link_flags(program.name)}"
     # Several packages are several programs, and each has the name of its folder.
     output = f"{unfinished}/" if " " in program.packages else unfinished / program.name
