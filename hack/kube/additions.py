@@ -24,7 +24,7 @@ __all__ = ["ADDED_BY", "LOAD_BALANCER_CLASS", "NEEDS", "add", "pool"]
 ADDED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "policies": ("kube-router",),
     "issuers": ("cert-manager",),
-    "balancer": ("metallb-controller", "metallb-speaker"),
+    "balancer": ("kube-router", "metallb-controller", "metallb-speaker"),
 }
 """By part of hack/soak/reach."""
 

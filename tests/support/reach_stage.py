@@ -65,6 +65,7 @@ class Stage:
     image: str
     """The broker's image, of which the clients run too."""
     began: float = field(default_factory=time.monotonic)
+    _told_outside: str = ""
 
     def tell(self, text: str) -> None:
         """Print a line with the time."""
@@ -156,7 +157,10 @@ class Stage:
         try:
             self.outside(hosts or {}, ".venv/bin/penstock", "ping", "--broker", url, *access)
         except StoryError as error:
-            self.tell(f"  outside: {str(error).splitlines()[-1]}")
+            why = str(error).partition("\n")[0].rpartition("penstock: ")[2]
+            if why != self._told_outside:
+                self.tell(f"  outside: {why}")
+                self._told_outside = why
             return False
         return True
 
