@@ -127,13 +127,13 @@ def missing(folders: Folders, programs: Sequence[Program] = PROGRAMS) -> tuple[P
 
 
 def build(folders: Folders, programs: Sequence[Program] = PROGRAMS) -> Binaries:
-    """Builds what is missing of these programs; about ten minutes on two cores from nothing.
+    """Builds what is missing of these programs; ten to twenty minutes on two cores from nothing.
 
     Go's own caches (7 GB) go away afterwards unless PENSTOCK_KEEP_GO_CACHE is set: they would serve nothing more.
     """
     wanted = missing(folders, programs)
     if wanted:
-        say(f"building {len(wanted)} programs, about ten minutes from nothing; log: {folders.logs / 'go.log'}")
+        say(f"building {len(wanted)} programs, ten to twenty minutes from nothing; log: {folders.logs / 'go.log'}")
     for program in wanted:
         with step(f"build {program.name}"):
             _build(folders, program)
