@@ -19,7 +19,7 @@ from clients.example_clients import EXAMPLES, SECONDS
 from proton import Event, Message, Terminus
 from proton import Sender as ProtonSender
 from proton.handlers import MessagingHandler
-from proton.reactor import Container
+from proton.reactor import Container, LinkOption
 from support.broker_process import BrokerProcess
 from support.proton_client import SelectedBy, Subscribed, connected, publish
 
@@ -84,7 +84,7 @@ def test_a_shared_subscription_is_emptied_and_stays_what_it_is(
     old: BrokerProcess, new: BrokerProcess, selector: str
 ) -> None:
     """With another selector it would begin anew, without its backlog."""
-    options = [Subscribed(), *([SelectedBy(selector)] if selector else [])]
+    options: list[LinkOption] = [Subscribed(), *([SelectedBy(selector)] if selector else [])]
     with connected(old.url) as connection:
         connection.create_receiver("orders", name="billing|global", options=options).link.detach()
         sender = connection.create_sender("orders")
