@@ -87,10 +87,6 @@ class Binaries:
         return self.places[name] / name
 
     @property
-    def snapshot_crds(self) -> Path:
-        return self.places["csi"] / "crds"
-
-    @property
     def spark_chart(self) -> Path:
         return self.kept("spark-operator")
 

@@ -57,7 +57,7 @@ def begin(cluster: Cluster) -> None:
     folder(folders).parent.mkdir(parents=True, exist_ok=True)
     log = folders.node_logs / "up.log"
     with step("storage ready"):
-        for crd in sorted(cluster.programs.snapshot_crds.glob("snapshot.*.yaml")):
+        for crd in sorted(cluster.programs.kept("csi").glob("snapshot.*.yaml")):
             run(cluster.kubectl("apply", "--server-side", "-f", str(crd)), log, env=cluster.environment)
         for command in _commands(cluster):
             start(cluster, node, command)

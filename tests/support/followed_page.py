@@ -10,14 +10,11 @@ import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from textwrap import dedent
-from typing import Final
 
 from support.page_commands import shown
+from support.page_manifests import shown_blocks
 
 __all__ = ["Page"]
-
-_YAML: Final = re.compile(r"^ *```yaml\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -57,8 +54,7 @@ class Page:
 
     def manifest(self, *words: str) -> str:
         """The one manifest that has all these words. Raises AssertionError if there is not exactly one."""
-        blocks = [dedent(it) for it in _YAML.findall(self.file.read_text(encoding="utf-8"))]
-        found = [it for it in blocks if all(word in it for word in words)]
+        found = [it for it in shown_blocks(self.file) if all(word in it for word in words)]
         assert len(found) == 1, f"{self.file.name} has {len(found)} manifests with {words}"
         return found[0]
 

@@ -10,15 +10,19 @@ from typing import Any, Final, cast
 
 import yaml
 
-__all__ = ["shown_spec", "shown_yaml"]
+__all__ = ["shown_blocks", "shown_spec", "shown_yaml"]
 
 _BLOCK: Final = re.compile(r"^ *```ya?ml\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 
 
+def shown_blocks(page: Path) -> list[str]:
+    """The text of every block of YAML of a page, in its order."""
+    return [dedent(block) for block in _BLOCK.findall(page.read_text(encoding="utf-8"))]
+
+
 def shown_yaml(page: Path) -> list[dict[str, Any]]:
     """Every YAML document of a page that is a map, in its order."""
-    text = page.read_text(encoding="utf-8")
-    found = [each for block in _BLOCK.findall(text) for each in yaml.safe_load_all(dedent(block))]
+    found = [each for block in shown_blocks(page) for each in yaml.safe_load_all(block)]
     return [cast("dict[str, Any]", each) for each in found if isinstance(each, dict)]
 
 
