@@ -61,10 +61,10 @@ class Input:
         "_settlement",
         "_sockets",
         "_state",
-        "_tap",
         "is_quiet",
         "left",
         "taken",
+        "tap",
     )
 
     def __init__(
@@ -82,7 +82,7 @@ class Input:
         self._engine = engine
         self._sockets = engine.sockets()
         self._gate = gate
-        self._tap = tap
+        self.tap = tap
         self._state = state
         self._attachments = attachments
         self._flows = flows
@@ -92,23 +92,20 @@ class Input:
         self._piece = SMALL_PIECE_BYTES
         """Size of the next piece for the engine, in bytes."""
         self.left = 0
-        """What the last `receive` or `read` left of its budget; below 0 if it went beyond: a frame can't be cut."""
+        """What the last `receive` or `go_on` left of its budget; below 0 if it went beyond: a frame can't be cut."""
         self.taken = 0
-        """How many bytes of what it read the last `read` dealt with."""
+        """How many bytes of what was read the last `go_on` dealt with."""
         self.is_quiet = False
-        """The connection is open, nothing of a frame is held back, and what came last weighed little: `read` may be
-        called for a plain socket."""
+        """The connection is open, nothing of a frame is held back, and what came last weighed little: a plain
+        socket may be read by `SocketEngine.read_plain`."""
 
-    def read(self, fd: int, most: int, out: list[Event], budget: int) -> int:
-        """Read once from the socket `fd`, `most` bytes at most, into `buffers.INPUT`, and go on as `receive`. Only
+    def go_on(self, read: int | tuple[int, object], out: list[Event], budget: int) -> int:
+        """Deal with what `SocketEngine.read_plain` returned for the socket of this connection. It may be called only
         while `is_quiet`.
 
         How many bytes came; 0: the peer has ended; below 0: -errno. `taken` and `left` say how many were dealt with,
         and what is left of the budget.
         """
-        sockets = self._sockets
-        assert sockets is not None
-        read = sockets.read_plain(fd, most, self._tap, out)
         if isinstance(read, int):
             self.taken, self.left = read, budget
             return read
@@ -132,7 +129,7 @@ class Input:
             if INPUT_VIEW[:5].tobytes() == _SASL_BEGINNING:
                 INPUT_VIEW[4] = _NO_PROTOCOL
         start = 0
-        tap, state, gate, sockets = self._tap, self._state, self._gate, self._sockets
+        tap, state, gate, sockets = self.tap, self._state, self._gate, self._sockets
         while start < size and budget > 0 and (state.is_open or not state.is_awaited):
             weighed, last = -len(self._flows.owed), 0
             if out:  # a batch goes on from piece to piece
@@ -191,7 +188,7 @@ class Input:
         total = len(self._flows.owed)
         for event in events:
             total += weight(event)
-        incoming, gate, tap = self._incoming, self._gate, self._tap
+        incoming, gate, tap = self._incoming, self._gate, self.tap
         if tap.decoded or incoming.parts or gate.looked:
             total += input_weight(tap.decoded, incoming.parts, gate.looked)
             tap.decoded = incoming.parts = gate.looked = 0
@@ -201,7 +198,7 @@ class Input:
         """Give the engine what is plain of `buffers.INPUT` from `start` to `size`; return how many bytes. Not while the
         gate has to look at every frame.
         """
-        pushed = self._engine.push_plain(start, size, self._tap, out)
+        pushed = self._engine.push_plain(start, size, self.tap, out)
         return 0 if pushed is None else self._take(pushed, out)
 
     def _take(self, pushed: Pushed, out: list[Event]) -> int:
@@ -232,14 +229,14 @@ class Input:
             self.drain(out)
             self._state.fail(out)
             return 0
-        self._tap.pushed(chunk[:taken], engine.room())
+        self.tap.pushed(chunk[:taken], engine.room())
         self.drain(out)
         self._given(taken)
         return taken
 
     def _given(self, piece: int) -> None:
         """All events of a piece of so many bytes are handled."""
-        self._tap.is_current = False
+        self.tap.is_current = False
         if piece <= input_tap.SHORT:
             self._flows.note_echoes_of_sessions()
         if self._engine.unwritten_sessions:

@@ -244,7 +244,7 @@ class Connection:
             return self._go_on_reading(out)
         most = (most or READ_BYTES) * LONG_READ if reading.has_long else most or READ_BYTES
         if is_plain and self.endpoint.input.is_quiet:
-            return self.receive_quietly(out, most)
+            return self._receive_quietly(out, most)
         try:
             size = transport.sock.recv_into(INPUT_VIEW, most)
         except (BlockingIOError, InterruptedError):
@@ -268,10 +268,16 @@ class Connection:
             reading.has_long = not reading.unread and _has_long(size, out, reading.has_long)
         return is_sound
 
-    def receive_quietly(self, out: list[Event], most: int) -> bool:
+    def _receive_quietly(self, out: list[Event], most: int) -> bool:
         """`receive` while the endpoint's input `is_quiet`, from a plain socket, with nothing unread."""
+        endpoint = self.endpoint
+        assert endpoint.sockets is not None
+        return self.was_read(endpoint.sockets.read_plain(self.transport.fd, most, endpoint.input.tap, out), most, out)
+
+    def was_read(self, read: int | tuple[int, object], most: int, out: list[Event]) -> bool:
+        """Go on with what `SocketEngine.read_plain` returned for at most so many bytes; as `receive`."""
         reading, input = self.reading, self.endpoint.input
-        size = input.read(self.transport.fd, most, out, TURN_BUDGET)
+        size = input.go_on(read, out, TURN_BUDGET)
         if size <= 0:
             return size in _NOTHING_CAME
         reading.is_bulk = size >= BULK_BYTES
@@ -281,17 +287,6 @@ class Connection:
         if size == most:
             reading.has_long = not reading.unread and _has_long(size, out, reading.has_long)
         return True
-
-    @property
-    def may_read_ahead(self) -> bool:
-        """`receive_quietly` may be called, and what comes is probably little."""
-        reading = self.reading
-        return (
-            self.phase is _OPEN
-            and self.transport.wrapping is None
-            and self.endpoint.input.is_quiet
-            and not (reading.is_bulk or reading.is_behind or reading.unread or reading.debt > 0)
-        )
 
     @property
     def _sent_too_much_early(self) -> bool:
@@ -383,10 +378,12 @@ class Connection:
             return False
         if endpoint.needs_rewriting() and not transport.write(endpoint.rewritten_output()):
             return False
-        size = OUTPUT_BYTES
-        sockets = endpoint.sockets
+        sockets, size = endpoint.sockets, OUTPUT_BYTES
         if sockets is not None and transport.wrapping is None and not transport.backlog:
             left = sockets.send_output(transport.fd)
+            if left is None and not endpoint.flows.owed:  # nearly always
+                self.is_blocked = False
+                return True
             size = 0 if left is None else left[0]
             if left is not None and not transport.sent(OUTPUT_VIEW[:size], left[1]):
                 return False

@@ -17,7 +17,7 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError, Event, EventKind
 from penstock_amqp.sasl.mechanisms import CredentialAnswer
-from penstock_broker.access.connection import MAX_BACKLOG_BYTES, READ_BYTES, Connection, Phase
+from penstock_broker.access.connection import BULK_BYTES, MAX_BACKLOG_BYTES, READ_BYTES, Connection, Phase
 from penstock_broker.access.engine_memory import EngineMemory
 from penstock_broker.access.half_closed import HalfClosed
 from penstock_broker.access.lobby import Lobby
@@ -137,13 +137,35 @@ class Connections:
         """Read a connection that probably brings a message or two, to be handled with those of others by
         `handle_ahead`; False if it has to be served as all are. Not while publishers wait for room in the log.
         """
+        reading, endpoint = connection.reading, connection.endpoint
+        if (
+            connection.phase is not _OPEN
+            or reading.is_bulk
+            or reading.is_behind
+            or reading.unread
+            or reading.debt > 0
+            or connection.is_congested
+            or endpoint.flows.owed
+        ):
+            return False
         events: list[Event] = []
+        transport, input, sockets = connection.transport, endpoint.input, endpoint.sockets
         try:
-            if not connection.may_read_ahead:
-                return False
-            alive = connection.receive_quietly(events, READ_BYTES)
+            try:
+                if sockets is None or transport.wrapping is not None or not input.is_quiet:
+                    alive = connection.receive(events)
+                else:
+                    read = sockets.read_plain(transport.fd, READ_BYTES, input.tap, events)
+                    is_plain = isinstance(read, int) and 0 < read < BULK_BYTES
+                    if is_plain and len(events) == 1 and events[0][0] is _MESSAGES:
+                        self.ahead.append((connection, events))  # all of it was whole: nothing else has to be noted
+                        return True
+                    alive = connection.was_read(read, READ_BYTES, events)
+            except Exception:
+                rescue(self._broker, events)
+                raise
             kind = events[0][0] if alive and len(events) == 1 else None
-            if kind is _MESSAGES and not connection.reading.is_bulk:
+            if kind is _MESSAGES and not reading.is_bulk and not connection.has_unread and not endpoint.flows.owed:
                 self.ahead.append((connection, events))
                 return True
             if kind is not _ACCEPTED:  # what consumers accept concerns no message that waits here
@@ -233,17 +255,16 @@ class Connections:
             dirty, work.dirty = work.dirty, []
             for connection in dirty:
                 try:
-                    self._flush(connection)
+                    if connection.phase is not _OPEN and connection.phase in DONE:
+                        connection.is_dirty = False
+                    elif connection.flush():
+                        self._flushed(connection)
+                    else:
+                        self.drop(connection)
                 except Exception:
                     self.fail(connection)
 
-    def _flush(self, connection: Connection) -> None:
-        if connection.phase is not _OPEN and connection.phase in DONE:
-            connection.is_dirty = False
-            return
-        if not connection.flush():
-            self.drop(connection)
-            return
+    def _flushed(self, connection: Connection) -> None:
         work = self._broker.work
         is_blocked = connection.is_blocked
         was_blocked = connection.transport.events_mask & _WRITE

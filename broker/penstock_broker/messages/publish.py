@@ -9,7 +9,7 @@ Source: docs/decisions/018-addresses.md, 030-messages-untouched.md and 037-answe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
@@ -20,7 +20,7 @@ from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import queue_limits, store
 from penstock_broker.messages.addresses import destination_of
-from penstock_broker.messages.publish_batches import Batch, learn_prefix, publish_batches
+from penstock_broker.messages.publish_batches import learn_prefix, publish_batches
 from penstock_broker.messages.refuse import break_link, refuse, refuse_unreadable, tagged, unreadable
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
@@ -32,7 +32,6 @@ __all__ = [
     "common_route",
     "prepare",
     "publish",
-    "publish_shared",
     "route_message",
     "store_routed",
 ]
@@ -75,8 +74,11 @@ def prepare(broker: Broker, destination: ExchangeTarget | QueueTarget, count: in
         destination.refresh(broker.log)
 
 
-def common_route(broker: Broker, producer: Producer) -> Route | None:
-    """The route of whatever this producer sends, if nothing of a message has to be asked for it; else None."""
+def common_route(broker: Broker, producer: Producer, count: int) -> Route | None:
+    """The route of whatever this producer sends, if nothing of a message has to be asked for it; else None.
+
+    If there is one, `count` messages that are about to go there are counted.
+    """
     destination = producer.destination
     if isinstance(destination, ExchangeTarget):
         if destination.version != destination.exchange.version:
@@ -86,29 +88,17 @@ def common_route(broker: Broker, producer: Producer) -> Route | None:
     elif destination.version != destination.node.revision:
         destination.refresh(broker.log)
     route = destination.constant
-    return route if route is not None and route.is_plain and route.queues else None
-
-
-def publish_shared(
-    broker: Broker, route: Route, sources: list[Batch], failed: Callable[[Connection], None]
-) -> list[bool]:
-    """`publish` for batches of several connections that have the same `common_route`: stored together, which takes a
-    fraction of the time where each is a message or two. For each of them what `publish` returns.
-
-    `failed` is called, while the exception is handled, for a connection whose batch could not be dealt with.
-    """
-    for producer, batch in sources:
-        destination = producer.destination
-        assert isinstance(destination, _STORED)
-        if isinstance(destination, ExchangeTarget):
-            destination.exchange.received += len(batch)
-        producer.transfers += len(batch)
-    return publish_batches(broker, route, sources, failed)
+    if route is None or not route.is_plain or not route.queues:
+        return None
+    if isinstance(destination, ExchangeTarget):
+        destination.exchange.received += count
+    producer.transfers += count
+    return route
 
 
 def _publish_together(broker: Broker, producer: Producer, route: Route, batch: list[Arrival]) -> bool:
     """Every message goes to every queue of `route`, which is not asked any more. True as for `publish`."""
-    return publish_batches(broker, route, [(producer, batch)], None)[0]
+    return not publish_batches(broker, route, [(producer, batch)], None)
 
 
 def _publish_each(

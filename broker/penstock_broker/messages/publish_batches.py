@@ -10,7 +10,6 @@ Source: docs/decisions/037-answer-after-sync.md and 118-small-batches-together.m
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 import penstock_native
@@ -19,13 +18,13 @@ from penstock_amqp.endpoint.events import Arrival, Entry
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
-from penstock_broker.messages import dead_letter_origin, store
+from penstock_broker.messages import accepts, dead_letter_origin, store
+from penstock_broker.messages.accepts import Unanswered
 from penstock_broker.messages.due_times import wishes_of
-from penstock_broker.messages.refuse import refuse, refuse_unreadable, top_up, unreadable
+from penstock_broker.messages.refuse import refuse, refuse_unreadable, unreadable
 from penstock_broker.queue.message_prefix import NO_TIMES, MessagePrefix
 from penstock_broker.queue.queue import LOGGED, SCHEDULED
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.fan_outs import FanOut
 from penstock_broker.state.links import Producer
 from penstock_broker.state.routes import ExchangeTarget, Route
 from penstock_core.message_times import available_at, expires_at
@@ -40,9 +39,54 @@ KNOWN_BEGINNINGS: Final = 16
 Batch: TypeAlias = tuple[Producer, list[Arrival]]
 """Messages of one producer, in their order."""
 
-_Taken: TypeAlias = tuple[int, int, bool, bool, list[Ptr], list[Ptr]]
-"""What became of a batch: its bytes; when the first of its messages expires (0: none does); whether some have a
-priority or a group; whether some are logged; the deliveries to be accepted, and those that are settled."""
+
+class _Taken:
+    """What a run of batches brought."""
+
+    __slots__ = (
+        "delayed",
+        "entries",
+        "first_expiry",
+        "is_ordered",
+        "presettled",
+        "size",
+        "told",
+        "unlogged",
+        "unsynced",
+    )
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.delayed: list[Entry] = []
+        self.size = 0
+        """Bytes of them all."""
+        self.first_expiry = 0
+        """When the first of `entries` expires; 0: none does."""
+        self.is_ordered = False
+        """Some have a priority or a group."""
+        self.unsynced: list[Unanswered] = []
+        """What is to be accepted once it is synced."""
+        self.unlogged: list[Unanswered] = []
+        """What is to be accepted, and is not in the log."""
+        self.presettled: list[Unanswered] = []
+        """What its senders settled already."""
+        self.told: list[Producer] = []
+        """To whom there may be something to send now."""
+
+    def answer(
+        self, producer: Producer, batch: list[Arrival], deliveries: list[Ptr], presettled: list[Ptr], *, is_logged: bool
+    ) -> None:
+        """Note how a batch is to be answered of which these were taken."""
+        (self.unsynced if is_logged else self.unlogged).append((producer, deliveries))
+        if presettled:
+            self.presettled.append((producer, presettled))
+        if not is_logged or len(deliveries) != len(batch):
+            self.told.append(producer)
+
+    def expire(self, when: int) -> None:
+        """A message expires at `when`; 0: never."""
+        if when and (not self.first_expiry or when < self.first_expiry):
+            self.first_expiry = when
 
 
 def publish_batches(
@@ -50,62 +94,135 @@ def publish_batches(
     route: Route,
     sources: list[Batch],
     failed: Callable[[Connection], None] | None,
-) -> list[bool]:
-    """Every message goes to every queue of `route`, which is not asked any more. Returns for each batch whether all of
-    it waits for a sync, so that there is nothing to send to its producer now.
+) -> list[Producer]:
+    """Every message goes to every queue of `route`, which is not asked any more. Returns the producers to which there
+    may be something to send now: all that the others sent waits for a sync.
 
     `failed` is called, while the exception is handled, for a connection whose batch could not be dealt with; None: the
     exception goes on.
     """
     if _refuse_all(broker, route, sources):
-        return [False] * len(sources)
-    entries: list[Entry] = []
-    delayed: list[Entry] = []
-    taken: list[_Taken | None] = []
+        return [producer for producer, _ in sources]
+    taken = _Taken()
     lost: list[tuple[Connection, Exception]] = []
-    size = first_expiry = 0
-    ordered = False
-    for producer, batch in sources:
-        now_wait = len(entries), len(delayed)
+    arrivals = [arrival for _, batch in sources for arrival in batch] if len(sources) > 1 else []
+    at = position = 0
+    while at < len(sources):
+        if arrivals:
+            alike = _take_alike(broker, route, sources, at, arrivals, position, taken)
+            for _, batch in sources[at : at + alike]:
+                position += len(batch)
+            at += alike
+            if at == len(sources):
+                break
+        producer, batch = sources[at]
+        at += 1
+        position += len(batch)
+        now_wait = len(taken.entries), len(taken.delayed)
         try:
-            came = _take(broker, producer, route, batch, entries, delayed)
+            _take(broker, producer, route, batch, taken)
         except Exception as error:
             if failed is None:
                 raise
-            del entries[now_wait[0] :], delayed[now_wait[1] :]
-            taken.append(None)
+            del taken.entries[now_wait[0] :], taken.delayed[now_wait[1] :]
             lost.append((producer.connection, error))
-            continue
-        taken.append(came)
-        size += came[0]
-        if came[1] and (not first_expiry or came[1] < first_expiry):
-            first_expiry = came[1]
-        ordered = ordered or came[2]
-    broker.memory.came += size
-    store.put_numbered(broker, route, entries, delayed, size, first_expiry, ordered=ordered)
-    waits: list[bool] = []
-    for (producer, batch), counted in zip(sources, taken, strict=True):
-        if counted is None:
-            waits.append(True)
-            continue
-        came_bytes, _, _, is_logged, deliveries, presettled = counted
-        if producer.hold.behind:
-            producer.hold.note(producer, route.queues)
-        destination = producer.destination
-        if isinstance(destination, ExchangeTarget):
-            destination.exchange.received_bytes += came_bytes
-        if presettled:
-            producer.connection.endpoint.settle(presettled)
-            producer.owed_credit += len(presettled)
-        _accept(broker, producer, deliveries, is_logged)
-        waits.append(is_logged and len(deliveries) == len(batch))
+    broker.memory.came += taken.size
+    store.put_numbered(
+        broker, route, taken.entries, taken.delayed, taken.size, taken.first_expiry, ordered=taken.is_ordered
+    )
+    for producer, presettled in taken.presettled:
+        producer.connection.endpoint.settle(presettled)
+        producer.owed_credit += len(presettled)
+    hold = sources[0][0].hold
+    for unanswered in (taken.unsynced, taken.unlogged):
+        if hold.behind:
+            for producer, _ in unanswered:
+                hold.note(producer, route.queues)
+    accepts.accept_stored(broker, taken.unsynced, taken.unlogged)
     for connection, raised in lost:  # now that the messages of the others are in their queues: this may bring more
         try:
             raise raised
         except Exception:
             assert failed is not None
             failed(connection)
-    return waits
+    return taken.told
+
+
+def _take_alike(
+    broker: Broker,
+    route: Route,
+    sources: list[Batch],
+    first: int,
+    arrivals: list[Arrival],
+    position: int,
+    taken: _Taken,
+) -> int:
+    """Number, log and take together the batches from `sources[first]` on whose messages all begin like those that its
+    producer sent before, whoever sent them. Returns how many batches that were.
+
+    `arrivals`: the messages of all sources; those of `sources[first]` begin at `position`.
+    """
+    beginning = sources[first][0].message_prefix
+    if _take_plain is None or beginning.delays:
+        return 0
+    now, log = broker.clock.now_us, broker.log
+    route_set = route.logged_set and (route.logged_set if beginning.durable else route.kept_set)
+    expires, flags = now + beginning.ttl_us if beginning.ttl_us else 0, beginning.flags
+    entries: list[Entry] = []
+    deliveries: list[Ptr] = []
+    presettled: list[Ptr] = []
+    payloads: list[bytes] = []
+    count, size = _take_plain(
+        arrivals,
+        position,
+        beginning.prefix,
+        beginning.count_at,
+        beginning.is_narrow,
+        log.longest_plain,
+        log.numbers.message,
+        now,
+        expires,
+        LOGGED | flags if route_set else flags,
+        entries,
+        deliveries,
+        presettled,
+        payloads,
+    )
+    batches = whole = 0
+    for producer, batch in sources[first:]:
+        end = whole + len(batch)
+        if end > count:
+            break
+        destination = producer.destination
+        if isinstance(destination, ExchangeTarget):
+            destination.exchange.received_bytes += (
+                len(batch[0][1]) if len(batch) == 1 else sum([len(data) for _, data, _ in batch])
+            )
+        if presettled:
+            unsettled = [delivery for delivery, _, settled in batch if not settled]
+            settled = [delivery for delivery, _, settled in batch if settled]
+            taken.answer(producer, batch, unsettled, settled, is_logged=bool(route_set))
+        elif route_set:
+            taken.unsynced.append((producer, deliveries[whole:end]))
+        else:
+            taken.answer(producer, batch, deliveries[whole:end], presettled, is_logged=False)
+        whole = end
+        batches += 1
+    if not batches:
+        return 0
+    if whole < count:
+        del entries[whole:]
+        size -= sum(map(len, payloads[whole:]))
+        del payloads[whole:]
+    if route_set:
+        log.put_many(route_set, payloads, now)
+    else:
+        log.next_messages(whole)
+    taken.entries += entries
+    taken.size += size
+    taken.expire(expires)
+    taken.is_ordered = taken.is_ordered or bool(flags)
+    return batches
 
 
 def _refuse_all(broker: Broker, route: Route, sources: list[Batch]) -> bool:
@@ -130,11 +247,11 @@ def _take(
     producer: Producer,
     route: Route,
     batch: list[Arrival],
-    entries: list[Entry],
-    delayed: list[Entry],
-) -> _Taken:
-    """Number a batch, log what is to last, and append it to `entries` and `delayed`."""
+    taken: _Taken,
+) -> None:
+    """Number a batch, log what is to last, and append it to `taken`."""
     now, log = broker.clock.now_us, broker.log
+    entries, delayed = taken.entries, taken.delayed
     logged_set, kept_set = route.logged_set, route.kept_set
     number = 0 if logged_set else log.next_messages(len(batch))
     beginning = producer.message_prefix
@@ -150,7 +267,7 @@ def _take(
             route_set = logged_set and (logged_set if beginning.durable else kept_set)
             payloads: list[bytes] | None = [] if route_set else None
             expires, flags = now + beginning.ttl_us if beginning.ttl_us else 0, beginning.flags
-            taken, came = _take_plain(
+            count, came = _take_plain(
                 batch,
                 at,
                 prefix,
@@ -166,16 +283,16 @@ def _take(
                 presettled,
                 payloads,
             )
-            if taken:
-                at += taken
+            if count:
+                at += count
                 size += came
                 if payloads:
                     any_logged = True
                     log.put_many(route_set, payloads, now)
                 elif logged_set:
-                    log.next_messages(taken)
+                    log.next_messages(count)
                 else:
-                    number += taken
+                    number += count
                 if flags:
                     ordered = True
                 if expires and (not first_expiry or expires < first_expiry):
@@ -232,7 +349,13 @@ def _take(
             presettled.append(delivery)
         else:
             deliveries.append(delivery)
-    return size, first_expiry, ordered, any_logged, deliveries, presettled
+    destination = producer.destination
+    if isinstance(destination, ExchangeTarget):
+        destination.exchange.received_bytes += size
+    taken.size += size
+    taken.expire(first_expiry)
+    taken.is_ordered = taken.is_ordered or ordered
+    taken.answer(producer, batch, deliveries, presettled, is_logged=any_logged)
 
 
 def learn_prefix(producer: Producer, data: bytes) -> bytes:
@@ -250,31 +373,3 @@ def learn_prefix(producer: Producer, data: bytes) -> bytes:
         known.clear()
     known[head] = beginning
     return message_head.forwarded(data, head)
-
-
-def _accept(broker: Broker, producer: Producer, deliveries: list[Ptr], logged: bool) -> None:
-    fan_outs = broker.work.fan_outs
-    fan_out = fan_outs[-1] if fan_outs else None
-    if logged:
-        producer.stores = True
-        broker.sync.after_sync(producer.connection, partial(_accept_synced, broker, producer, deliveries, fan_out))
-    elif fan_out is not None:
-        _accept_synced(broker, producer, deliveries, fan_out)
-    else:
-        _accept_now(producer, deliveries)
-
-
-def _accept_synced(broker: Broker, producer: Producer, deliveries: list[Ptr], fan_out: FanOut | None) -> None:
-    """Accept what the log has, once it is in all of its queues, too."""
-    if fan_out is not None and not fan_out.is_over:
-        fan_out.after.append(lambda: _accept_synced(broker, producer, deliveries, None))
-    elif producer.link.is_open:
-        _accept_now(producer, deliveries)
-        broker.work.touch(producer.connection)
-
-
-def _accept_now(producer: Producer, deliveries: list[Ptr]) -> None:
-    producer.connection.endpoint.accept(deliveries)
-    producer.owed_credit = owed = producer.owed_credit + len(deliveries)
-    if owed * 2 >= producer.window:
-        top_up(producer)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from penstock_broker.access.connection import Connection
 from penstock_broker.clock import TurnClock
@@ -20,6 +21,9 @@ from penstock_broker.topology.store import Topology
 __all__ = ["SyncQueue"]
 
 logger = logging.getLogger(__name__)
+
+_Waiting: TypeAlias = tuple[Sequence[Connection], Callable[[], None]]
+"""An action, and the connections that it concerns."""
 
 
 class SyncQueue:
@@ -38,8 +42,8 @@ class SyncQueue:
         """What was synced when `syncs` was counted."""
         self._cut_in = -1
         """The turn in which `release` last left something."""
-        self._this_turn: list[tuple[Connection | None, Callable[[], None]]] = []
-        self._waiting: deque[tuple[int, list[tuple[Connection | None, Callable[[], None]]]]] = deque()
+        self._this_turn: list[_Waiting] = []
+        self._waiting: deque[tuple[int, list[_Waiting]]] = deque()
 
     def when_durable(self, connection: Connection, action: Callable[[], None]) -> None:
         """Run `action`, which concerns `connection`, now, or as soon as every change of the topology is synced.
@@ -54,7 +58,11 @@ class SyncQueue:
 
     def after_sync(self, connection: Connection | None, action: Callable[[], None]) -> None:
         """Run `action`, which concerns `connection`, once every record appended so far is synced."""
-        self._this_turn.append((connection, action))
+        self._this_turn.append(((connection,) if connection is not None else (), action))
+
+    def after_sync_of(self, connections: Sequence[Connection], action: Callable[[], None]) -> None:
+        """The same for an action that concerns several connections. It deals itself with what fails of one."""
+        self._this_turn.append((connections, action))
 
     def write(self) -> int:
         """Write this turn's records as one block; returns its sequence."""
@@ -80,13 +88,13 @@ class SyncQueue:
         waiting, is_over = self._waiting, clock.stint()
         while waiting and waiting[0][0] <= synced:
             sequence, actions = waiting.popleft()
-            for at, (connection, action) in enumerate(actions, 1):
+            for at, (connections, action) in enumerate(actions, 1):
                 try:
                     action()
                 except Exception:
-                    if connection is not None:
+                    for connection in connections:
                         fail(connection)
-                    else:
+                    if not connections:
                         logger.exception("What the broker itself waits for the log with has failed: %r", action)
                 if is_over():
                     self._cut_in = clock.turns
@@ -98,7 +106,7 @@ class SyncQueue:
         """Forget every action that waits for a sync; returns the connections that they concern."""
         lost = [each for each in self._waiting if each[0] > self._log.synced]
         self._waiting = deque(each for each in self._waiting if each[0] <= self._log.synced)
-        return {connection for _, actions in lost for connection, _ in actions if connection is not None}
+        return {connection for _, actions in lost for connections, _ in actions for connection in connections}
 
     @property
     def is_awaited(self) -> bool:

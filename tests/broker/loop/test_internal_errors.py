@@ -26,7 +26,7 @@ from support.stepped_broker import DeliveryPolicy, Peer, SteppedBroker
 from penstock_amqp.endpoint.endpoint import EndpointFreed
 from penstock_amqp.endpoint.events import DATA
 from penstock_amqp.endpoint.proton import links
-from penstock_broker.messages import dispatch, publish_batches, settle
+from penstock_broker.messages import accepts, dispatch, settle
 from penstock_broker.state.links import Consumer
 
 ROOMS = (
@@ -429,7 +429,7 @@ def test_an_action_that_waits_for_the_log_closes_its_connection_if_it_fails(monk
         raise Injected
 
     with monkeypatch.context() as patched:
-        patched.setattr(publish_batches, "_accept_synced", fail)
+        patched.setattr(accepts, "_accept", fail)
         peer.send("q", *durable(("a",)))
     assert peer.connection.remote_condition is not None
     assert peer.connection.remote_condition.name == "amqp:internal-error"

@@ -12,11 +12,12 @@ from support.stepped_broker import SteppedBroker, SteppedStream
 
 import penstock_native
 from penstock_amqp.endpoint.events import DATA, NUMBER
-from penstock_amqp.frames.frames import read_body, walk
+from penstock_amqp.frames.frames import encode_frame, read_body, walk
 from penstock_amqp.frames.performatives import Accepted, Close, Detach, Disposition, Performative, Rejected, Target
 from penstock_amqp.frames.performatives import Transfer as TransferFrame
 from penstock_broker.access.connection import Connection
-from penstock_broker.messages import publish, publish_batches, store
+from penstock_broker.loop import events
+from penstock_broker.messages import publish_batches, store
 from penstock_broker.messages.publish_batches import Batch
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
@@ -64,9 +65,12 @@ class Client:
             timed.turn()
         assert self.outcomes() == [Accepted] * WARM
 
-    def post(self, body: bytes, *, payload: bytes | None = None) -> None:
+    def post(self, body: bytes, *, payload: bytes | None = None, settled: bool = False) -> None:
         """Send a message; its body is the client's name and `body`."""
-        frame = TransferFrame(handle=0, delivery_id=self._sent, delivery_tag=b"%d" % self._sent, message_format=0)
+        tag = b"%d" % self._sent
+        frame = TransferFrame(
+            handle=0, delivery_id=self._sent, delivery_tag=tag, message_format=0, settled=settled or None
+        )
         self._sent += 1
         whole = encoded(self.name.encode() + b" " + body) if payload is None else payload
         self._client.send(frame, payload=whole)
@@ -101,13 +105,15 @@ def timed() -> Iterator[Site]:
 def shared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many batches were stored together, each time."""
     counts: list[int] = []
-    real = publish.publish_shared
+    real = events.publish_batches
 
-    def count(broker: Broker, route: Route, sources: list[Batch], failed: Callable[[Connection], None]) -> list[bool]:
+    def count(
+        broker: Broker, route: Route, sources: list[Batch], failed: Callable[[Connection], None]
+    ) -> list[Producer]:
         counts.append(len(sources))
         return real(broker, route, sources, failed)
 
-    monkeypatch.setattr(publish, "publish_shared", count)
+    monkeypatch.setattr(events, "publish_batches", count)
     return counts
 
 
@@ -191,6 +197,172 @@ def test_those_for_other_queues_are_stored_apart(timed: Site, shared: list[int])
     assert sorted(bodies(timed)) == [b"client-0 x", b"client-2 x"]
     assert bodies(timed, "play") == [b"client-1 x"]
     assert [sender.outcomes() for sender in (one, two, three)] == [[Accepted]] * 3
+
+
+@pytest.fixture
+def alike(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many batches were numbered and logged together, each time."""
+    counts: list[int] = []
+    real = publish_batches._take_alike
+
+    def count(*given: Any) -> int:
+        counts.append(real(*given))
+        return counts[-1]
+
+    monkeypatch.setattr(publish_batches, "_take_alike", count)
+    return counts
+
+
+LASTING_4 = b"\x00\x53\x70\xc0\x05\x03\x41\x50\x04\x40"
+"""A header that names the usual priority, which the warm messages do not."""
+
+
+def test_those_that_begin_alike_are_numbered_together(timed: Site, alike: list[int]) -> None:
+    queue = timed.make_queue("work")
+    senders = clients(timed, 5)
+    alike.clear()
+    for sender in senders:
+        sender.post(b"1")
+        if sender is senders[3]:
+            sender.post(b"2")
+    timed.turn()
+    timed.turn()
+    assert alike == [5]
+    assert [len(sender.outcomes()) for sender in senders] == [1, 1, 1, 2, 1]
+    timed.restart()
+    assert sorted(bodies(timed)) == sorted([b"client-%d 1" % number for number in range(5)] + [b"client-3 2"])
+    assert queue.totals.enqueued == 5 * WARM + 6
+
+
+def test_one_that_begins_otherwise_parts_them(timed: Site, alike: list[int]) -> None:
+    """Its first message begins as those of the others do, its second does not."""
+    timed.make_queue("work")
+    senders = clients(timed, 5)
+    received = timed.queue("work").totals.enqueued
+    alike.clear()
+    for sender in senders:
+        sender.post(b"1")
+        if sender is senders[2]:
+            sender.post(b"2", payload=LASTING_4 + encoded(b"client-2 2")[len(DURABLE) :])
+    timed.turn()
+    timed.turn()
+    assert alike == [2, 2]
+    assert [len(sender.outcomes()) for sender in senders] == [1, 1, 2, 1, 1]
+    numbers = [entry[NUMBER] for _, entry in timed.queue("work").everything(timed.log.next_number)]
+    assert numbers == sorted(set(numbers))
+    assert timed.queue("work").totals.enqueued - received == 6
+    expected = sorted([b"client-%d 1" % number for number in range(5)] + [b"client-2 2"])
+    assert sorted(bodies(timed)) == expected
+    timed.restart()
+    assert sorted(bodies(timed)) == expected
+
+
+def test_what_is_settled_by_its_sender_gets_no_outcome(timed: Site, alike: list[int]) -> None:
+    timed.make_queue("work")
+    senders = clients(timed, 3)
+    alike.clear()
+    for sender in senders:
+        sender.post(b"1", settled=sender is not senders[0])
+        if sender is senders[1]:
+            sender.post(b"2")
+    timed.turn()
+    timed.turn()
+    assert alike == [3]
+    assert [sender.outcomes() for sender in senders] == [[Accepted], [Accepted], []]
+    assert len(bodies(timed)) == 4
+    links = [link for each in timed.broker.clients.connections.values() for link in each.endpoint.all_links()]
+    producers = [link.context for link in links if isinstance(link.context, Producer)]
+    assert [producer.owed_credit - WARM for producer in producers] == [1, 2, 1]
+
+
+def test_volatile_ones_are_accepted_at_once(timed: Site, alike: list[int]) -> None:
+    timed.make_queue("work")
+    senders = clients(timed, 3)
+    for sender in senders:  # each has to be seen once
+        sender.post(b"warm", payload=encoded(b"warm")[len(DURABLE) :])
+    timed.turn()
+    assert [sender.outcomes() for sender in senders] == [[Accepted]] * 3
+    alike.clear()
+    for sender in senders:
+        sender.post(b"1", payload=encoded(sender.name.encode() + b" 1")[len(DURABLE) :])
+    timed.turn()
+    assert alike == [3]
+    assert [sender.outcomes() for sender in senders] == [[Accepted]] * 3
+    assert sorted(bodies(timed)) == [b"client-0 1", b"client-1 1", b"client-2 1"]
+    timed.restart()
+    assert bodies(timed) == []
+
+
+def test_an_accept_that_fails_costs_its_connection_and_no_other(timed: Site, alike: list[int]) -> None:
+    timed.make_queue("work")
+    senders = clients(timed, 3)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a mistake")
+
+    for connection in timed.broker.clients.connections.values():
+        if connection.client.container_id == "client-1":
+            connection.endpoint.accept = fail
+    for sender in senders:
+        sender.post(b"1")
+    timed.turn()
+    timed.turn()
+    assert alike[-1] == 3
+    assert senders[0].outcomes() == senders[2].outcomes() == [Accepted]
+    assert [type(frame) for frame in senders[1].frames()] == [Close]
+    assert len(bodies(timed)) == 3
+
+
+class Layer:
+    """Something between a socket and AMQP that gives what came in parts of so many bytes."""
+
+    def __init__(self, first: int) -> None:
+        self._first, self._rest = first, b""
+        self._sent: list[bytes] = []
+        self.has_ended = False
+
+    def feed(self, data: bytes | memoryview) -> bytes:
+        whole = self._rest + bytes(data)
+        given, self._rest = whole[: self._first], whole[self._first :]
+        return given
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._rest)
+
+    def send(self, data: bytes | memoryview) -> None:
+        self._sent.append(bytes(data))
+
+    def output(self) -> bytes:
+        sent, self._sent = b"".join(self._sent), []
+        return sent
+
+    def known(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_a_layer_keeps_back_is_not_forgotten(timed: Site, shared: list[int]) -> None:
+    """As TLS does, which does not decrypt everything at once; no event tells of what it keeps."""
+    timed.make_queue("work")
+    senders = clients(timed, 3)
+    one = encoded(b"client-0 1")
+    frame = TransferFrame(handle=0, delivery_id=8, delivery_tag=b"8", message_format=0)
+    size = len(encode_frame(frame, payload=one))
+    for connection in timed.broker.clients.connections.values():
+        connection.transport.wrapping = Layer(size)
+    shared.clear()
+    for sender in senders:
+        sender.post(b"1")
+        if sender is senders[0]:
+            sender.post(b"2")
+    for _ in range(4):
+        timed.turn()
+    assert sorted(bodies(timed)) == [b"client-0 1", b"client-0 2", b"client-1 1", b"client-2 1"]
+    assert [sender.outcomes() for sender in senders] == [[Accepted, Accepted], [Accepted], [Accepted]]
+    assert shared == [2]
 
 
 def test_a_message_that_cannot_be_read_is_refused_and_the_others_are_not(timed: Site) -> None:

@@ -131,3 +131,21 @@ def test_what_is_synced_is_answered_though_the_log_has_failed_since(log: Log, cl
     queue.release(fail, clock)
     assert done == ["first", "second"]
     assert queue.is_idle
+
+
+def test_an_action_of_several_connections_concerns_each_of_them(log: Log, clock: TurnClock) -> None:
+    queue = SyncQueue(log, Topology(log, 1024 * 1024))
+    one, other = cast(Connection, "one"), cast(Connection, "other")
+
+    def raising() -> None:
+        raise RuntimeError("of both")
+
+    failed: list[Connection] = []
+    queue.after_sync_of([one, other], raising)
+    queue.write()
+    queue.release(failed.append, clock)
+    assert failed == [one, other]
+    log.topology("exchange", "e", b"{}")
+    queue.after_sync_of([one, other], raising)
+    queue.write()
+    assert queue.abandon() == {one, other}
