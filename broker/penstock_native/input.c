@@ -155,25 +155,28 @@ may_ask(const struct input *input, long long last)
 }
 
 /* read_plain(descriptor, most bytes, transport, input, capacity of the empty transport, most events, and what `drain`
- * takes), while proton holds nothing: how many bytes came, if all of them were plain and whole; 0: the peer has ended;
+ * takes), while proton holds nothing; without a descriptor (None) so many bytes are in the input already: how many bytes came, if all of them were plain and whole; 0: the peer has ended;
  * below 0: -errno. Otherwise (bytes, what `told_of` says). */
 PyObject *
 input_read_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
 {
     enum { BEFORE = 2, AFTER = 2, OWN = 2 + BEFORE + AFTER };
     struct reading reading;
-    long long before[BEFORE], after[AFTER];
+    long long before[BEFORE] = {-1, 0}, after[AFTER];
     Py_buffer view;
     void *transport;
-    if (!takes(count, OWN + READING_ARGUMENTS, "read_plain") || !numbers_of(given, BEFORE, before) ||
+    if (!takes(count, OWN + READING_ARGUMENTS, "read_plain") ||
+        (given[0] != Py_None && !numbers_of(given, 1, before)) || !numbers_of(given + 1, 1, before + 1) ||
         !numbers_of(given + BEFORE + 2, AFTER, after) || (transport = pointer_of(given[BEFORE])) == NULL ||
         !reading_of(given + OWN, &reading) || PyObject_GetBuffer(given[BEFORE + 1], &view, PyBUF_WRITABLE) < 0) {
         return NULL;
     }
-    ssize_t size;
-    Py_BEGIN_ALLOW_THREADS
-    size = recv((int)before[0], view.buf, (size_t)Py_MIN(before[1], view.len), MSG_DONTWAIT);
-    Py_END_ALLOW_THREADS
+    ssize_t size = (ssize_t)Py_MIN(before[1], view.len);
+    if (given[0] != Py_None) {
+        Py_BEGIN_ALLOW_THREADS
+        size = recv((int)before[0], view.buf, (size_t)size, MSG_DONTWAIT);
+        Py_END_ALLOW_THREADS
+    }
     if (size <= 0) {
         int error = size < 0 ? errno : 0;
         PyBuffer_Release(&view);

@@ -54,7 +54,7 @@ def push_plain(
     """
 
 def read_plain(
-    fd: int,
+    fd: int | None,
     most: int,
     transport: int,
     data: memoryview,
@@ -67,10 +67,10 @@ def read_plain(
     unconfirmed: dict[Any, Any],
     out: list[Any],
 ) -> int | tuple[int, tuple[int, int, int, int, int, tuple[int, int, Any] | None] | None]:
-    """Read once from the socket `fd` into `data`, `most` bytes at most, and go on as `push_plain` from 0 to what came;
-    the engine holds nothing of a frame. Returns how many bytes came, if all were plain, no frame is incomplete, no
-    message costs as much as a request, and no flow of a session may be among them; 0: the peer has ended; below 0:
-    -errno. Otherwise how many bytes came, and what `push_plain` returns.
+    """Read once from the socket `fd` into `data`, `most` bytes at most (None: these bytes are there already), and go on
+    as `push_plain` from 0 to what came; the engine holds nothing of a frame. Returns how many bytes came, if all were
+    plain, no frame is incomplete, no message costs as much as a request, and no flow of a session may be among them;
+    0: the peer has ended; below 0: -errno. Otherwise how many bytes came, and what `push_plain` returns.
     """
 
 def send(

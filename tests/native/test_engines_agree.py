@@ -7,6 +7,7 @@ import socket
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -60,10 +61,19 @@ class CountingEngine(CompiledEngine):
 
     __slots__ = ("counted",)
 
-    def push_plain(self, start: int, size: int, tap: InputTap, out: list[Event]) -> Pushed | None:
-        taken = super().push_plain(start, size, tap, out)
-        self.counted = getattr(self, "counted", 0) + (0 if taken is None else taken[0])
+    def pushed(self, told: Any, start: int, tap: InputTap, out: list[Event]) -> Pushed:
+        taken = super().pushed(told, start, tap, out)
+        self._count(taken[0])
         return taken
+
+    def read_plain(self, fd: int | None, most: int, tap: InputTap, out: list[Event]) -> int | tuple[int, Any]:
+        read = super().read_plain(fd, most, tap, out)
+        if isinstance(read, int):
+            self._count(read)
+        return read
+
+    def _count(self, size: int) -> None:
+        self.counted = getattr(self, "counted", 0) + size
 
 
 class LevelEngine(ProtonEngine):
@@ -491,7 +501,8 @@ def test_an_engine_that_has_failed_tells_it_with_its_last_output(monkeypatch: py
         ours.setblocking(False)
         assert endpoint.input.is_quiet
         events: list[Event] = []
-        assert endpoint.input.read(ours.fileno(), 100, events, UNBOUNDED) == 8
+        read = sockets.read_plain(ours.fileno(), 100, endpoint.input.tap, events)
+        assert endpoint.input.go_on(read, events, UNBOUNDED) == 8
         assert not endpoint.input.is_quiet
         assert [event[2].__class__.__name__ for event in events] == ["ConnectionClosed"]
         size, sent = sockets.send_output(ours.fileno()) or (0, 0)

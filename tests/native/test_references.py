@@ -102,6 +102,8 @@ def test_nothing_of_an_engine_is_kept() -> None:
     room = proton.pn_transport_capacity(transport)
     push = lambda: proton.push_plain(transport, buffer, 0, 64, 0, 0, room, 16, collector, {}, {}, {}, {}, out)  # noqa: E731
     assert kept(push) < SPARE
+    again = lambda: proton.read_plain(None, 64, transport, buffer, room, 16, collector, {}, {}, {}, {}, out)  # noqa: E731
+    assert kept(again) < SPARE
     ours, theirs = socket.socketpair()
     with ours, theirs:
         fd = ours.fileno()

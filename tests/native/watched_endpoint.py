@@ -111,7 +111,10 @@ class WatchedEndpoint:
         if not self._is_over_socket or not part.is_quiet or not 0 < len(self._unread) <= SOCKET_BYTES:
             return self.endpoint.receive_bytes(self._unread, events)
         assert self._theirs.send(self._unread) == len(self._unread)
-        assert part.read(self._ours.fileno(), SOCKET_BYTES, events, UNBOUNDED) == len(self._unread)
+        sockets = self.endpoint.sockets
+        assert sockets is not None
+        read = sockets.read_plain(self._ours.fileno(), SOCKET_BYTES, part.tap, events)
+        assert part.go_on(read, events, UNBOUNDED) == len(self._unread)
         if part.is_quiet:
             self.read_quietly += part.taken
         return part.taken
@@ -133,7 +136,7 @@ class WatchedEndpoint:
                 self.notes.append(("accepted", event[1].name, list(map(_told, event[2]))))
             else:
                 self._answer(event[2])
-        tap = self.endpoint.input._tap  # pyright: ignore[reportPrivateUsage]
+        tap = self.endpoint.input.tap
         held = b"".join(tap._held)  # pyright: ignore[reportPrivateUsage]
         assert len(held) == tap.held
         kept = self.endpoint.input._gate.kept  # pyright: ignore[reportPrivateUsage]

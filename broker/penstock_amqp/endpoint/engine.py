@@ -230,9 +230,9 @@ class Engine(Protocol):
 class SocketEngine(Protocol):
     """Reads and writes the plain sockets of connections: one call in a turn for each of them that says little."""
 
-    def read_plain(self, fd: int, most: int, tap: InputTap, out: list[Event]) -> int | tuple[int, object]:
+    def read_plain(self, fd: int | None, most: int, tap: InputTap, out: list[Event]) -> int | tuple[int, object]:
         """Read once, `most` bytes at most, from the non-blocking socket `fd` into `buffers.INPUT`, and go on as
-        `push_plain`. Only while neither the engine nor the tap holds a part of a
+        `push_plain`; None: `most` bytes are there already. Only while neither the engine nor the tap holds a part of a
         frame.
 
         How many bytes came, if all of them were plain and whole: `tap` need not know of them. 0: the peer has ended;

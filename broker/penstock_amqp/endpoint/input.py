@@ -96,12 +96,12 @@ class Input:
         self.taken = 0
         """How many bytes of what was read the last `go_on` dealt with."""
         self.is_quiet = False
-        """The connection is open, nothing of a frame is held back, and what came last weighed little: a plain
-        socket may be read by `SocketEngine.read_plain`."""
+        """The connection is open, nothing of a frame is held back, and what came last weighed little:
+        `SocketEngine.read_plain` may be called."""
 
     def go_on(self, read: int | tuple[int, object], out: list[Event], budget: int) -> int:
-        """Deal with what `SocketEngine.read_plain` returned for the socket of this connection. It may be called only
-        while `is_quiet`.
+        """Deal with what `SocketEngine.read_plain` returned for this connection. That may be called only while
+        `is_quiet`.
 
         How many bytes came; 0: the peer has ended; below 0: -errno. `taken` and `left` say how many were dealt with,
         and what is left of the budget.
@@ -174,6 +174,11 @@ class Input:
 
     def receive_bytes(self, data: bytes, out: list[Event], budget: int = UNBOUNDED) -> int:
         """`receive` for bytes that are not in `buffers.INPUT` yet (TLS, what followed a SASL dialogue)."""
+        sockets = self._sockets
+        if self.is_quiet and sockets is not None and 0 < len(data) <= INPUT_BYTES:
+            INPUT_VIEW[: len(data)] = data
+            self.go_on(sockets.read_plain(None, len(data), self.tap, out), out, budget)
+            return self.taken
         for start in range(0, len(data), INPUT_BYTES):
             piece = data[start : start + INPUT_BYTES]
             INPUT_VIEW[: len(piece)] = piece

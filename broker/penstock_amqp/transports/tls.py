@@ -192,12 +192,15 @@ class TlsConnection:
     def _read(self) -> bytes:
         filled = records = 0
         last = len(_PLAIN) - _RECORD_BYTES
-        read = cast(Callable[[int, memoryview], int], self._tls.read)
+        tls, incoming = self._tls, self._incoming
+        read = cast("Callable[[int, memoryview], int]", tls.read)
         self._has_more = False
         try:
             while size := read(_RECORD_BYTES, _PLAIN[filled:]):
                 filled += size
                 records += 1
+                if not incoming.pending and not tls.pending():
+                    break  # all was read; to ask for more would raise an exception, which takes long
                 if filled > last or records == RECORDS_AT_ONCE:
                     self._has_more = True
                     break

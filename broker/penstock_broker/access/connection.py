@@ -295,9 +295,7 @@ class Connection:
     @property
     def has_unread(self) -> bool:
         """Something that came waits for its turn: `receive` goes on with it."""
-        if self.endpoint.is_awaited:
-            return False
-        return bool(self.reading.unread) or self.transport.has_more
+        return (bool(self.reading.unread) or self.transport.has_more) and not self.endpoint.is_awaited
 
     def _go_on_reading(self, out: list[Event]) -> bool:
         reading = self.reading

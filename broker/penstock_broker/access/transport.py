@@ -72,7 +72,8 @@ class Transport:
             return data
         data = wrapping.feed(data)
         self.backlog += wrapping.output()
-        self.send_backlog()
+        if self.backlog:
+            self.send_backlog()
         return data
 
     def send_failure(self) -> None:

@@ -105,7 +105,7 @@ def timed() -> Iterator[Site]:
 def shared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many batches were stored together, each time."""
     counts: list[int] = []
-    real = events.publish_batches
+    real = publish_batches.publish_batches
 
     def count(
         broker: Broker, route: Route, sources: list[Batch], failed: Callable[[Connection], None]
@@ -293,7 +293,9 @@ def test_volatile_ones_are_accepted_at_once(timed: Site, alike: list[int]) -> No
     assert bodies(timed) == []
 
 
-def test_an_accept_that_fails_costs_its_connection_and_no_other(timed: Site, alike: list[int]) -> None:
+def test_an_accept_that_fails_costs_its_connection_and_no_other(
+    timed: Site, alike: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     timed.make_queue("work")
     senders = clients(timed, 3)
 
@@ -302,7 +304,7 @@ def test_an_accept_that_fails_costs_its_connection_and_no_other(timed: Site, ali
 
     for connection in timed.broker.clients.connections.values():
         if connection.client.container_id == "client-1":
-            connection.endpoint.accept = fail
+            monkeypatch.setattr(connection.endpoint, "accept", fail)
     for sender in senders:
         sender.post(b"1")
     timed.turn()
@@ -319,10 +321,10 @@ class Layer:
     def __init__(self, first: int) -> None:
         self._first, self._rest = first, b""
         self._sent: list[bytes] = []
-        self.has_ended = False
+        self.has_ended, self.peer_certificate = False, None
 
-    def feed(self, data: bytes | memoryview) -> bytes:
-        whole = self._rest + bytes(data)
+    def feed(self, ciphertext: bytes | memoryview) -> bytes:
+        whole = self._rest + bytes(ciphertext)
         given, self._rest = whole[: self._first], whole[self._first :]
         return given
 
@@ -330,8 +332,8 @@ class Layer:
     def has_more(self) -> bool:
         return bool(self._rest)
 
-    def send(self, data: bytes | memoryview) -> None:
-        self._sent.append(bytes(data))
+    def send(self, plaintext: bytes | memoryview) -> None:
+        self._sent.append(bytes(plaintext))
 
     def output(self) -> bytes:
         sent, self._sent = b"".join(self._sent), []

@@ -111,7 +111,7 @@ def test_a_turn_looks_only_at_those_it_serves_and_at_those_that_epoll_names(
     looked_at, served = [0], list[Connection]()
     add = ReadyConnections.add
     connections = timed.loop.connections
-    serve = connections.serve
+    serve, read_ahead = connections.serve, connections.read_ahead
 
     def counted_add(self: ReadyConnections, connection: Connection, mask: int, turn: int) -> None:
         looked_at[0] += 1
@@ -121,8 +121,15 @@ def test_a_turn_looks_only_at_those_it_serves_and_at_those_that_epoll_names(
         served.append(connection)
         serve(connection, mask)
 
+    def counted_read(connection: Connection) -> bool:
+        is_read = read_ahead(connection)
+        if is_read:
+            served.append(connection)
+        return is_read
+
     monkeypatch.setattr(ReadyConnections, "add", counted_add)
     monkeypatch.setattr(connections, "serve", counted_serve)
+    monkeypatch.setattr(connections, "read_ahead", counted_read)
     for stream in streams:
         stream.sendall(HEARTBEAT)
     timed.step_seconds = 0.003

@@ -122,7 +122,7 @@ class CompiledEngine(ProtonEngine):
         )
         return None if told is None else self.pushed(told, start, tap, out)
 
-    def read_plain(self, fd: int, most: int, tap: InputTap, out: list[Event]) -> int | tuple[int, Any]:
+    def read_plain(self, fd: int | None, most: int, tap: InputTap, out: list[Event]) -> int | tuple[int, Any]:
         """See `SocketEngine.read_plain`."""
         read: int | tuple[int, Any] = _read_plain(
             fd,
