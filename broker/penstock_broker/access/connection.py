@@ -387,8 +387,11 @@ class Connection:
         sockets = endpoint.sockets
         if sockets is not None and transport.wrapping is None and not transport.backlog:
             left = sockets.send_output(transport.fd)
-            size = 0 if left is None else left[0]
-            if left is not None and not transport.sent(OUTPUT_VIEW[:size], left[1]):
+            if left is None:  # all is sent
+                self.is_blocked = False
+                return not endpoint.flows.owed or self._write(endpoint.echoes())
+            size = left[0]
+            if not transport.sent(OUTPUT_VIEW[:size], left[1]):
                 return False
         while size > _HALF and (size := endpoint.output()):
             if not transport.send(OUTPUT_VIEW[:size]):

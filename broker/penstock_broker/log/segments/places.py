@@ -42,6 +42,15 @@ class Places(Generic[S]):
         self._firsts.append(first)
         self._segments.append(segment)
 
+    def only(self, messages: Sequence[int]) -> S | None:
+        """The segment in which all of these messages lie, which ascend; None if they are none, or lie in several ranges.
+        """
+        if not messages:
+            return None
+        firsts = self._firsts
+        index = max(1, bisect_right(firsts, messages[0]))
+        return self._segments[index - 1] if index == len(firsts) or messages[-1] < firsts[index] else None
+
     def split(self, messages: Sequence[int]) -> Iterator[tuple[S, Sequence[int]]]:
         """Ascending messages, those that follow each other in one range together."""
         firsts, at, count = self._firsts, 0, len(messages)

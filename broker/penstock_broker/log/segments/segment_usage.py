@@ -5,7 +5,8 @@ there are two integers: how many live messages, and the sum of their numbers. If
 two disagree. Such a segment is not recycled in this run (the next start counts anew), so the mistake costs space and no
 message.
 
-Cost: one update per queue and block of puts, two bisections and one sum per queue and block of acks. Where a block has
+Cost: one update per queue and block of puts or acks, and two bisections and one sum for acks of other messages than
+those of the queue before. Where a block has
 puts for very many queues, their updates are spread over the next turns (`PendingTallies`).
 """
 
@@ -227,17 +228,21 @@ class SegmentUsage:
             segment.live += count * queues
             segment.put_places += count * queues
             return
+        number, tallies_of = segment.number, self.queues.get
+        places = 0
         for incarnation in incarnations:
-            tallies = self.queues.get(incarnation)
+            tallies = tallies_of(incarnation)
             if tallies is None:
                 continue
-            tally = tallies.get(segment.number)
+            tally = tallies.get(number)
             if tally is None:
-                tally = tallies[segment.number] = Tally()
-            tally.count += count
-            tally.total += total
-            segment.live += count
-            segment.put_places += count
+                tallies[number] = Tally(count, total)
+            else:
+                tally.count += count
+                tally.total += total
+            places += count
+        segment.live += places
+        segment.put_places += places
 
     def count_pending(self, most: int = MOST_AT_ONCE) -> None:
         """Count messages for very many queues in some of these (`most`): once a turn."""
@@ -270,6 +275,50 @@ class SegmentUsage:
             named.add(segment.number)
             if segment.copied_from:  # the older puts must not come back when the copy is gone
                 named |= segment.copied_from
+        return named
+
+    def ack_all(self, acks: Iterable[tuple[int, Sequence[int]]], sequence: int) -> set[int]:
+        """`ack` for several queues. On a fan-out exchange many of them lose the same messages together: where these lie
+        is looked up once.
+        """
+        named: set[int] = set()
+        if self._pending or self._holders or self.watch is not None:
+            for incarnation, messages in acks:
+                named |= self.ack(incarnation, messages, sequence)
+            return named
+        tallies_of = self.queues.get
+        before: Sequence[int] = ()
+        number = count = total = 0
+        segment: Segment | None = None
+        for incarnation, messages in acks:
+            tallies = tallies_of(incarnation)
+            if tallies is None:
+                continue
+            if messages != before:
+                before = messages
+                segment = self.places.only(messages)
+                if segment is not None:
+                    number, count, total = segment.number, len(messages), sum(messages)
+                    named.add(number)
+                    if segment.copied_from:
+                        named |= segment.copied_from
+                    segment.released_by = max(segment.released_by, sequence)
+            if segment is None:  # they lie in several segments
+                named |= self.ack(incarnation, messages, sequence)
+                continue
+            tally = tallies.get(number)
+            if tally is None or tally.count < count or (tally.count == count and tally.total != total):
+                self._lower(tallies, number, count, total, sequence)  # something is wrong
+                continue
+            if tally.count == count:
+                del tallies[number]
+            else:
+                tally.count -= count
+                tally.total -= total
+            self.died += count
+            segment.live -= count
+            if not segment.live:
+                self._emptied(sequence)
         return named
 
     def move(self, source: Segment, target: Segment, span: Span, moved: Mapping[int, Tally], sequence: int) -> None:
@@ -364,9 +413,13 @@ class SegmentUsage:
             segment.bodies -= 1
             segment.released_by = max(segment.released_by, sequence)
             if not segment.live:
-                self._changes += 1
-                self.emptied += 1
-                self.emptied_by = max(self.emptied_by, sequence)
+                self._emptied(sequence)
+
+    def _emptied(self, sequence: int) -> None:
+        """The last message has left a segment, by this block."""
+        self._changes += 1
+        self.emptied += 1
+        self.emptied_by = max(self.emptied_by, sequence)
 
     def _leave(self, incarnation: int, messages: Iterable[int], sequence: int) -> None:
         """Release the bodies of the messages that have left their last queue."""
@@ -386,9 +439,7 @@ class SegmentUsage:
         self.died += count
         segment.released_by = max(segment.released_by, sequence)
         if not segment.live:
-            self._changes += 1
-            self.emptied += 1
-            self.emptied_by = max(self.emptied_by, sequence)
+            self._emptied(sequence)
         tally = tallies.get(number) or Tally()
         tally.count -= count
         tally.total -= total
