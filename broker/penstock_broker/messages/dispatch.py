@@ -121,10 +121,37 @@ _OUTPUT_FULL: Final = Visit.OUTPUT_FULL
 
 def serve(broker: Broker, queue: Queue) -> Visit:
     """Send up to `VISIT_MESSAGES`."""
+    links = queue.links
+    if len(links.consumers) != 1 or links.tiers is not None or not queue.backlog.is_plain:
+        return _serve_several(broker, queue)
+    left = VISIT_MESSAGES
+    consumer = links.consumers[0]
+    link, connection = consumer.link, consumer.connection
+    try:
+        while (queue.ready or queue.returned.blocks) and (credit := link.credit) > 0 and consumer.is_active:
+            if connection.is_blocked:
+                break
+            if connection.turn_bytes > TURN_BYTES:
+                return _OUTPUT_FULL
+            if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
+                connection.is_congested = True
+                break
+            sent = _send(broker, queue, consumer, left if left < credit else credit)
+            left -= sent
+            if left <= 0:
+                return Visit.FULL if queue.waiting > 0 else _DONE
+            if not sent:
+                break
+    except Exception:
+        broker.fail_connection(connection)
+        return Visit.SEARCHING  # the consumers are others now
+    return _DONE
+
+
+def _serve_several(broker: Broker, queue: Queue) -> Visit:
+    """The same where consumers take turns, or not all that waits is for them in order."""
     backlog, links = queue.backlog, queue.links
     is_plain = backlog.is_plain
-    if is_plain and len(links.consumers) == 1 and links.tiers is None:
-        return _serve_only(broker, queue, links.consumers[0])
     left = VISIT_MESSAGES
     over_budget = False
     if not is_plain:
@@ -181,31 +208,6 @@ def serve(broker: Broker, queue: Queue) -> Visit:
     if left <= 0 and queue.waiting > 0:
         return Visit.FULL
     return Visit.OUTPUT_FULL if over_budget else _DONE
-
-
-def _serve_only(broker: Broker, queue: Queue, consumer: ReceivingLink) -> Visit:
-    """The same where there is one consumer, which takes everything in order."""
-    left = VISIT_MESSAGES
-    link, connection = consumer.link, consumer.connection
-    try:
-        while (queue.ready or queue.returned.blocks) and (credit := link.credit) > 0 and consumer.is_active:
-            if connection.is_blocked:
-                break
-            if connection.turn_bytes > TURN_BYTES:
-                return _OUTPUT_FULL
-            if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
-                connection.is_congested = True
-                break
-            sent = _send(broker, queue, consumer, left if left < credit else credit)
-            left -= sent
-            if left <= 0:
-                return Visit.FULL if queue.waiting > 0 else _DONE
-            if not sent:
-                break
-    except Exception:
-        broker.fail_connection(connection)
-        return Visit.SEARCHING  # the consumers are others now
-    return _DONE
 
 
 def _fair_share(queue: Queue, count: int) -> int:

@@ -288,37 +288,34 @@ class SegmentUsage:
             return named
         tallies_of = self.queues.get
         before: Sequence[int] = ()
-        number = count = total = 0
+        number = count = total = died = 0
         segment: Segment | None = None
         for incarnation, messages in acks:
             tallies = tallies_of(incarnation)
             if tallies is None:
                 continue
             if messages != before:
-                before = messages
+                if segment is not None:
+                    self._lose(segment, died, sequence)
+                before, died = messages, 0
                 segment = self.places.only(messages)
                 if segment is not None:
                     number, count, total = segment.number, len(messages), sum(messages)
                     named.add(number)
                     if segment.copied_from:
                         named |= segment.copied_from
-                    segment.released_by = max(segment.released_by, sequence)
             if segment is None:  # they lie in several segments
                 named |= self.ack(incarnation, messages, sequence)
                 continue
+            died += count
             tally = tallies.get(number)
-            if tally is None or tally.count < count or (tally.count == count and tally.total != total):
-                self._lower(tallies, number, count, total, sequence)  # something is wrong
-                continue
-            if tally.count == count:
-                del tallies[number]
-            else:
+            if tally is not None and tally.count > count:
                 tally.count -= count
                 tally.total -= total
-            self.died += count
-            segment.live -= count
-            if not segment.live:
-                self._emptied(sequence)
+            else:
+                self._take_last(tallies, segment, count, total)
+        if segment is not None:
+            self._lose(segment, died, sequence)
         return named
 
     def move(self, source: Segment, target: Segment, span: Span, moved: Mapping[int, Tally], sequence: int) -> None:
@@ -413,13 +410,9 @@ class SegmentUsage:
             segment.bodies -= 1
             segment.released_by = max(segment.released_by, sequence)
             if not segment.live:
-                self._emptied(sequence)
-
-    def _emptied(self, sequence: int) -> None:
-        """The last message has left a segment, by this block."""
-        self._changes += 1
-        self.emptied += 1
-        self.emptied_by = max(self.emptied_by, sequence)
+                self._changes += 1
+                self.emptied += 1
+                self.emptied_by = max(self.emptied_by, sequence)
 
     def _leave(self, incarnation: int, messages: Iterable[int], sequence: int) -> None:
         """Release the bodies of the messages that have left their last queue."""
@@ -435,17 +428,29 @@ class SegmentUsage:
 
     def _lower(self, tallies: dict[int, Tally], number: int, count: int, total: int, sequence: int) -> None:
         segment = self.by_number[number]
+        self._lose(segment, count, sequence)
+        tally = tallies.get(number)
+        if tally is not None and tally.count > count:
+            tally.count -= count
+            tally.total -= total
+        else:
+            self._take_last(tallies, segment, count, total)
+
+    def _lose(self, segment: Segment, count: int, sequence: int) -> None:
+        """So many of the messages that live in a segment, counted per queue, have left by this block."""
         segment.live -= count
         self.died += count
         segment.released_by = max(segment.released_by, sequence)
-        if not segment.live:
-            self._emptied(sequence)
-        tally = tallies.get(number) or Tally()
-        tally.count -= count
-        tally.total -= total
-        if tally.count > 0:
-            return
-        tallies.pop(number, None)
-        if tally.total or tally.count:
+        if count and not segment.live:
+            self._changes += 1
+            self.emptied += 1
+            self.emptied_by = max(self.emptied_by, sequence)
+
+    def _take_last(self, tallies: dict[int, Tally], segment: Segment, count: int, total: int) -> None:
+        """The last messages of a queue in a segment have left it: its tally goes, which has to say the same."""
+        tally = tallies.pop(segment.number, None) or Tally()
+        if tally.count != count or tally.total != total:
             segment.miscounted = True
-            LOGGER.error("segment %d is kept until the next start: a message in it was acknowledged twice", number)
+            LOGGER.error(
+                "segment %d is kept until the next start: a message in it was acknowledged twice", segment.number
+            )
