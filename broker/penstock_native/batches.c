@@ -404,7 +404,12 @@ batches_drain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t co
 static bool
 hold(PyObject *unsettled, void *delivery, PyObject *link, PyObject *entry, PyObject *now)
 {
-    PyObject *key = PyLong_FromVoidPtr(delivery), *held = key == NULL ? NULL : PyTuple_Pack(3, link, entry, now);
+    PyObject *key = PyLong_FromVoidPtr(delivery), *held = key == NULL ? NULL : PyTuple_New(3);
+    if (held != NULL) { /* `PyTuple_Pack` takes twice as long */
+        PyTuple_SET_ITEM(held, 0, Py_NewRef(link));
+        PyTuple_SET_ITEM(held, 1, Py_NewRef(entry));
+        PyTuple_SET_ITEM(held, 2, Py_NewRef(now));
+    }
     bool done = held != NULL && PyDict_SetItem(unsettled, key, held) == 0;
     Py_XDECREF(key);
     Py_XDECREF(held);
@@ -454,7 +459,9 @@ send_entry(void *pointer, PyObject *link, PyObject *entry, PyObject *now, PyObje
             return NULL;
         }
     }
-    proton.pn_link_send(pointer, PyBytes_AS_STRING(data), (size_t)size);
+    if (size) {
+        proton.pn_link_send(pointer, PyBytes_AS_STRING(data), (size_t)size);
+    }
     proton.pn_link_advance(pointer);
     if (unsettled == Py_None) {
         proton.pn_delivery_settle(delivery);

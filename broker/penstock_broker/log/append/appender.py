@@ -193,12 +193,12 @@ class Appender:
         except KeyError:
             acks[incarnation, reason] = [message]
 
-    def ack_many(self, incarnation: int, messages: Iterable[int], reason: EndReason = EndReason.ACCEPTED) -> None:
-        """`ack` for several messages of one queue."""
+    def ack_many(self, incarnation: int, messages: list[int], reason: EndReason = EndReason.ACCEPTED) -> None:
+        """`ack` for several messages of one queue. The list is the log's from now on."""
         acks, key = self.pending.acks, (incarnation, reason)
         known = acks.get(key)
         if known is None:
-            acks[key] = list(messages)
+            acks[key] = messages
         else:
             known += messages
 

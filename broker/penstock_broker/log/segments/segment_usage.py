@@ -289,22 +289,25 @@ class SegmentUsage:
         tallies_of = self.queues.get
         before: Sequence[int] = ()
         number = count = total = died = 0
+        low, upto = 1, 0
+        """Numbers from the one to the other lie in `segment`."""
         segment: Segment | None = None
         for incarnation, messages in acks:
             tallies = tallies_of(incarnation)
             if tallies is None:
                 continue
             if messages != before:
-                if segment is not None:
-                    self._lose(segment, died, sequence)
-                before, died = messages, 0
-                segment = self.places.only(messages)
-                if segment is not None:
-                    number, count, total = segment.number, len(messages), sum(messages)
+                before, count, total = messages, len(messages), sum(messages)
+                if not low <= messages[0] <= messages[-1] <= upto:
+                    if segment is not None:
+                        self._lose(segment, died, sequence)
+                    died = 0
+                    segment, low, upto = self.places.around(messages[0])
+                    number = segment.number
                     named.add(number)
                     if segment.copied_from:
                         named |= segment.copied_from
-            if segment is None:  # they lie in several segments
+            if messages[-1] > upto:  # they lie in several segments
                 named |= self.ack(incarnation, messages, sequence)
                 continue
             died += count
@@ -313,6 +316,7 @@ class SegmentUsage:
                 tally.count -= count
                 tally.total -= total
             else:
+                assert segment is not None
                 self._take_last(tallies, segment, count, total)
         if segment is not None:
             self._lose(segment, died, sequence)
@@ -447,9 +451,13 @@ class SegmentUsage:
             self.emptied_by = max(self.emptied_by, sequence)
 
     def _take_last(self, tallies: dict[int, Tally], segment: Segment, count: int, total: int) -> None:
-        """The last messages of a queue in a segment have left it: its tally goes, which has to say the same."""
+        """The last messages of a queue in a segment have left it: its tally goes, which has to say the same. A
+        compaction may have it still.
+        """
         tally = tallies.pop(segment.number, None) or Tally()
-        if tally.count != count or tally.total != total:
+        tally.count -= count
+        tally.total -= total
+        if tally.count or tally.total:
             segment.miscounted = True
             LOGGER.error(
                 "segment %d is kept until the next start: a message in it was acknowledged twice", segment.number
