@@ -205,7 +205,7 @@ settle_sent(void *delivery, PyObject *key, PyObject *unsettled, struct runs *run
     }
     if (!PyTuple_Check(held) || PyTuple_GET_SIZE(held) <= HELD_LINK) {
         PyErr_Format(PyExc_TypeError, "no held delivery: %R", held);
-        Py_DECREF(held);
+        put_back(unsettled, key, held);
         return FAILED;
     }
     PyObject *link = PyTuple_GET_ITEM(held, HELD_LINK);

@@ -205,8 +205,8 @@ class Engine(Protocol):
         ...
 
     def keep(self, link: InLink | OutLink) -> None:
-        """A link is attached: hold on to its object until `forget` or `free`. Otherwise proton lets go of it, and of its
-        session, behind each delivery, and takes both up again with the next one.
+        """A link is attached: hold on to its object until `forget` or `free`. Otherwise proton lets go of it, and of
+        its session, behind each delivery, and takes both up again with the next one.
         """
         ...
 

@@ -17,8 +17,11 @@ PER_ROUND = 400
 class _InUse(ctypes.Structure):
     """`struct mallinfo2` of glibc."""
 
-    _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks".split()]
-    _fields_ += [(name, ctypes.c_size_t) for name in ("fordblks", "keepcost")]
+    _fields_ = [
+        *((f"before_{number}", ctypes.c_size_t) for number in range(7)),
+        ("uordblks", ctypes.c_size_t),
+        *((f"behind_{number}", ctypes.c_size_t) for number in range(2)),
+    ]
 
 
 def in_use() -> int:

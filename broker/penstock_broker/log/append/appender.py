@@ -5,7 +5,7 @@ Written for speed: `put` and `ack` are flat, because they run once per message. 
 payloads too large for a record. Nothing is decided about messages here, and AMQP is not known.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import penstock_native
