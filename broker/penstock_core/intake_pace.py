@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-__all__ = ["LEAST_GRANT", "QueueProgress", "credit_for", "progress"]
+__all__ = ["BEHIND_US", "LEAST_GRANT", "QueueProgress", "credit_for", "progress"]
 
 FEW: Final = 64
 """Messages that never count as a backlog, however long they have waited: consumers get so many at once."""

@@ -1,7 +1,7 @@
 /* What proton has to send, and the bodies of messages that it does not get.
  *
  * Proton would copy each body four times, through buffers of each connection that no processor's cache holds. It gets
- * a stub of one byte, for which `output` writes the body. The bodies are in a list: the tag of the first, how many bytes
+ * no byte of it, and `output` writes the body behind the transfer. The bodies are in a list: the tag of the first, how many bytes
  * of a frame are still to be copied as they are, and from `FIRST_BODY` on the bodies by their tags, or None. The list is
  * empty while there are none. Source: docs/decisions/092-compiled-engine.md.
  */
@@ -16,7 +16,7 @@
 
 enum { FIRST_TAG, REST_OF_FRAME, FIRST_BODY };
 enum { SIZE_BYTES = 4, FRAME_BYTES = 8, DESCRIPTOR = 0x53, TRANSFER = 0x14 };
-enum { STUB_BYTES = 1, SHORTEST_BODY = 256, LONGEST_BODY = 65536, MOST_BODIES = 65536 };
+enum { SHORTEST_BODY = 256, LONGEST_BODY = 65536, MOST_BODIES = 65536 };
 
 /* Keep a body for `output`, unless it is short or long: how many of its bytes proton gets; -1 with an exception. */
 Py_ssize_t
@@ -47,7 +47,7 @@ keep_body(PyObject *bodies, uint32_t tag, PyObject *data)
             return -1;
         }
     }
-    return PyList_Append(bodies, data) < 0 ? -1 : STUB_BYTES;
+    return PyList_Append(bodies, data) < 0 ? -1 : 0;
 }
 
 /* How many bytes a number of up to 32 bits takes in proton's encoding; 0: it is none. */
@@ -63,10 +63,9 @@ big_endian(const unsigned char *at)
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/* The place in `bodies` of the body for which a whole frame of proton's has a stub; 0: it has none. `head`: the bytes
- * of the frame before the stub. */
+/* The place in `bodies` of the body that belongs behind a whole frame of proton's; 0: it has none. */
 static Py_ssize_t
-body_at(const unsigned char *frame, size_t size, PyObject *bodies, uint32_t first, size_t *head)
+body_at(const unsigned char *frame, size_t size, PyObject *bodies, uint32_t first)
 {
     enum { LIST_AT = 3, LIST_8 = 0xc0, LIST_32 = 0xd0, BINARY_8 = 0xa0, TAG_BYTES = 4 };
     size_t at = 4 * (size_t)frame[4];
@@ -81,7 +80,7 @@ body_at(const unsigned char *frame, size_t size, PyObject *bodies, uint32_t firs
     else if (frame[at] == LIST_32) {
         end = at + 5 + big_endian(frame + at + 1);
     }
-    if (end + STUB_BYTES != size) {
+    if (end != size) {
         return 0;
     }
     at += frame[at] == LIST_8 ? 3 : 9;
@@ -98,7 +97,6 @@ body_at(const unsigned char *frame, size_t size, PyObject *bodies, uint32_t firs
     }
     memcpy(&tag, frame + at + 2, TAG_BYTES);
     size_t place = (size_t)(uint32_t)(tag - first) + FIRST_BODY;
-    *head = end;
     return place < (size_t)PyList_GET_SIZE(bodies) && PyBytes_CheckExact(PyList_GET_ITEM(bodies, (Py_ssize_t)place))
                ? (Py_ssize_t)place
                : 0;
@@ -123,30 +121,30 @@ copy_some(struct spliced *into, const unsigned char *from, size_t size)
     return copied;
 }
 
-/* Copy what there is of a frame, with its body in the place of a stub; how many bytes of it are done, 0 if it has to
+/* Copy what there is of a frame, with its body behind it; how many bytes of it are done, 0 if it has to
  * wait for room, or for the rest of it. */
 static size_t
 splice_frame(struct spliced *into, const unsigned char *frame, size_t left)
 {
-    enum { LONGEST_STUB_FRAME = 512, PROTOCOL_BYTES = 8 };
-    size_t head, size = left < FRAME_BYTES ? FRAME_BYTES : big_endian(frame);
+    enum { LONGEST_BARE_FRAME = 512, PROTOCOL_BYTES = 8 };
+    size_t size = left < FRAME_BYTES ? FRAME_BYTES : big_endian(frame);
     if (left >= FRAME_BYTES && memcmp(frame, "AMQP", 4) == 0) {
         size = PROTOCOL_BYTES;
     }
-    if (size <= LONGEST_STUB_FRAME) {
+    if (size <= LONGEST_BARE_FRAME) {
         if (size > left) {
             return 0;
         }
-        Py_ssize_t at = size > FRAME_BYTES ? body_at(frame, size, into->bodies, into->first, &head) : 0;
+        Py_ssize_t at = size > FRAME_BYTES ? body_at(frame, size, into->bodies, into->first) : 0;
         if (at) {
             PyObject *data = PyList_GET_ITEM(into->bodies, at);
-            size_t body = (size_t)PyBytes_GET_SIZE(data), whole = head + body;
+            size_t body = (size_t)PyBytes_GET_SIZE(data), whole = size + body;
             if (whole > into->room - into->filled) {
                 return 0;
             }
             unsigned char *to = into->to + into->filled;
-            memcpy(to, frame, head);
-            memcpy(to + head, PyBytes_AS_STRING(data), body);
+            memcpy(to, frame, size);
+            memcpy(to + size, PyBytes_AS_STRING(data), body);
             for (int byte = 0; byte < SIZE_BYTES; byte++) {
                 to[byte] = (unsigned char)(whole >> 8 * (SIZE_BYTES - 1 - byte));
             }
@@ -202,7 +200,7 @@ note_bodies(const struct spliced *into)
     return PyList_SetItem(into->bodies, REST_OF_FRAME, PyLong_FromSize_t(into->rest));
 }
 
-/* What proton has to send, with bodies in the place of stubs, in a buffer. */
+/* What proton has to send, with the bodies that it did not get, in a buffer. */
 struct filled {
     size_t bytes;
     bool has_failed; /* proton has failed behind these bytes */

@@ -85,7 +85,7 @@ def send(
 ) -> int | tuple[int, int, int]:
     """Send entries, and note them in `unsettled` (None: they are settled at once). `tag`: of the last delivery before.
     `frame`: longest streamed message, in bytes. `bodies`: empty at first, it keeps messages of 256 B to 64 KiB that fit
-    a frame for `output`, and the engine gets a stub of each; None: it gets all messages. Returns the last tag; and if a
+    a frame for `output`, and the engine gets none of their bytes; None: it gets all messages. Returns the last tag; and if a
     streamed message is longer, its position and its delivery, of which nothing is sent yet.
     """
 

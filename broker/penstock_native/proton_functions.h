@@ -39,6 +39,7 @@ typedef struct {
     X(void *, pn_connection_remote_desired_capabilities, (void *)) \
     X(void *, pn_connection_offered_capabilities, (void *)) \
     X(void *, pn_connection_properties, (void *)) \
+    X(void *, pn_incref, (void *)) \
     X(void *, pn_link_session, (void *)) \
     X(void *, pn_link_condition, (void *)) \
     X(void *, pn_link_remote_condition, (void *)) \

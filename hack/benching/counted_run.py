@@ -209,12 +209,17 @@ class Rig:
                 filters=scenario.filters,
             )
         ]
-        receivers += [
-            consumer.receiver(
-                f"copy-{number}|global", address, self._received, capabilities=capabilities, durable=scenario.durable
+        for number in range(1, scenario.copies):
+            peer = self._peer(f"consumer {number}") if scenario.has_connections else consumer
+            receivers.append(
+                peer.receiver(
+                    f"copy-{number}|global",
+                    address,
+                    self._received,
+                    capabilities=capabilities,
+                    durable=scenario.durable,
+                )
             )
-            for number in range(1, scenario.copies)
-        ]
         receivers += [
             consumer.receiver(f"other-{number}", address, self._received, selector=selector)
             for number, selector in enumerate(scenario.others)

@@ -92,6 +92,8 @@ class Scenario:
     counted: int = 960
     copies: int = 1
     """So many subscriptions like the consumer's get each message; the figures are per copy."""
+    has_connections: bool = False
+    """Each of these subscriptions has a consumer on a connection of its own."""
     mebibytes: int = 0
     """How long each message is, if the figures are per MiB and not per message."""
 
@@ -182,6 +184,16 @@ SCENARIOS = (
     Scenario("queue", (_MESSAGE,), address="count-queue", is_queue=True),
     Scenario("100 copies", (_MESSAGE,), copies=100, batch=16, first=64, counted=192),
     Scenario("100 copies, durable 1024 B", (_DURABLE_KIB,), durable=True, copies=100, batch=16, first=64, counted=192),
+    Scenario(
+        "100 copies, 100 connections",
+        (_DURABLE_KIB,),
+        durable=True,
+        copies=100,
+        has_connections=True,
+        batch=16,
+        first=64,
+        counted=192,
+    ),
     Scenario("selector", (_MESSAGE,), selector="k2 > 5 AND k1 LIKE 'value%'"),
     Scenario("200 other equalities", (_MESSAGE,), others=tuple(f"k1 = 'other-{n}'" for n in range(200))),
     Scenario(

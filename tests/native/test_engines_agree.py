@@ -310,7 +310,7 @@ def test_the_same_bytes_are_the_same_events(program: list[Step], cuts: list[int]
 
 @pytest.mark.parametrize("credit", [1, 20, 90, 200])
 def test_messages_wait_while_the_window_of_their_session_is_shut(credit: int) -> None:
-    """What the two engines write is the same, also of messages of which proton has stubs only."""
+    """What the two engines write is the same, also of messages of which proton has no byte."""
     with all_ends() as ends:
         peer = warmed(ends)
         for window in (24, 24, 25, 28, 28, 60, 61, 400, 2**20):
@@ -318,8 +318,8 @@ def test_messages_wait_while_the_window_of_their_session_is_shut(credit: int) ->
                 agree(ends, peer.flow(handle, 12 + credit, window=window))
 
 
-def test_stubs_are_kept_until_they_are_written_and_no_others_beside_them() -> None:
-    """The window takes 12 messages, in 14 frames. Of the next 40, proton has stubs of those from 256 bytes to a
+def test_bodies_are_kept_until_they_are_written_and_no_others_beside_them() -> None:
+    """The window takes 12 messages, in 14 frames. Of the next 40, proton has no byte of those from 256 bytes to a
     frame; as it still holds them, it gets 40 more as a whole, and so knows how much is held back.
     """
     end, peer = WatchedEndpoint(CompiledEngine), Peer()
@@ -335,7 +335,7 @@ def test_stubs_are_kept_until_they_are_written_and_no_others_beside_them() -> No
         assert len(waiting) == credit - 12
         assert len(kept) == 17
         assert [body for body in bodies[2:] if body is not None] == kept
-        held_back = sum(map(len, waiting)) - sum(map(len, kept)) + len(kept)
+        held_back = sum(map(len, waiting)) - sum(map(len, kept))
         link = next(iter(engine.unsettled.values()))[0]
         assert end.endpoint.is_congested(link, held_back - 1)
         assert not end.endpoint.is_congested(link, held_back)
@@ -358,7 +358,7 @@ def test_an_engine_that_is_freed_keeps_no_message() -> None:
 
 @pytest.mark.parametrize("longest", [65_528, 65_536, 300_000])
 def test_more_is_written_than_a_buffer_holds(longest: int) -> None:
-    """Frames that are longer than the whole buffer, or come where it ends, beside short ones and those with stubs."""
+    """Frames that are longer than the whole buffer, or come where it ends, beside short ones and those without bodies."""
     with all_ends() as ends:
         peer = Peer()
         opening = AMQP_HEADER + encode_frame(Open(container_id="c", max_frame_size=2**20)) + peer.begin(0)

@@ -111,6 +111,7 @@ class Attachments:
             link.max_bytes = attach.max_message_size or 0
         session.links.append(link)
         self._links[ptr] = link
+        self._engine.keep(link)
         link.remote = (tapped.channel, attach.handle)
         self._by_handle[link.remote] = link
         out.append((EventKind.OTHER, None, Attached(link, replace(attach, name=link.name))))

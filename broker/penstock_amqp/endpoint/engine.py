@@ -204,6 +204,12 @@ class Engine(Protocol):
         """Let the peer send `count` messages more."""
         ...
 
+    def keep(self, link: InLink | OutLink) -> None:
+        """A link is attached: hold on to its object until `forget` or `free`. Otherwise proton lets go of it, and of
+        its session, behind each delivery, and takes both up again with the next one.
+        """
+        ...
+
     def forget(self, link: InLink | OutLink) -> None:
         """Drop every pointer that belongs to a link, which is about to be freed."""
         ...

@@ -12,7 +12,7 @@ Sources: docs/decisions/036-what-is-durable.md, 037-answer-after-sync.md, 044-pr
 import logging
 import os
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from penstock_broker.log.append.appender import Appender
@@ -153,9 +153,8 @@ class Log:
         self._first_records = FirstRecords([], [])
         records = self._appender.pending.records
         records[:0] = [self._numbers.reserve(), *first.acks, *first.segments]
-        for incarnation, message in first.delivered:
-            if incarnation in self._usage.queues:  # the caller may have ended it meanwhile
-                self.delivered_up_to(incarnation, message)
+        queues = self._usage.queues  # the caller may have ended some meanwhile
+        self.delivered_up_to({incarnation: number for incarnation, number in first.delivered if incarnation in queues})
         self.write()
         self.sync()
 
@@ -208,9 +207,9 @@ class Log:
 
     # What a turn appends ----------------------------------------------------------------------------------------------
 
-    def delivered_up_to(self, incarnation: int, message: int) -> None:
-        """A consumer may see the queue's messages up to this number as soon as this turn's transfers leave."""
-        self._appender.delivered_up_to(incarnation, message)
+    def delivered_up_to(self, numbers: Mapping[int, int]) -> None:
+        """Consumers may see the messages of these queues up to these numbers as soon as this turn's transfers leave."""
+        self._appender.delivered_up_to(numbers)
 
     def delivery_count(self, incarnation: int, message: int, count: int) -> None:
         """`count` unsuccessful deliveries of this message count against its limit."""

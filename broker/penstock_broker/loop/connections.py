@@ -258,13 +258,30 @@ class Connections:
                     if connection.phase is not _OPEN and connection.phase in DONE:
                         connection.is_dirty = False
                     elif connection.flush():
-                        self._flushed(connection)
+                        self._was_flushed(connection)
                     else:
                         self.drop(connection)
                 except Exception:
                     self.fail(connection)
 
-    def _flushed(self, connection: Connection) -> None:
+    def _was_flushed(self, connection: Connection) -> None:
+        work = self._broker.work
+        if (
+            connection.is_blocked
+            or connection.is_congested
+            or connection.phase is not _OPEN
+            or connection.reading.unread
+            or connection.endpoint.streams
+            or connection.transport.events_mask & _WRITE
+        ):
+            self._resume(connection)
+        if work.output_lines.lines:
+            work.visit(work.output_lines.flushed(connection))
+        if connection.phase is _CLOSING and not connection.is_blocked:
+            self.drop(connection)
+
+    def _resume(self, connection: Connection) -> None:
+        """More than sending is to be done: it is blocked or was so, or something waits that can go on now."""
         work = self._broker.work
         is_blocked = connection.is_blocked
         was_blocked = connection.transport.events_mask & _WRITE
@@ -280,10 +297,6 @@ class Connections:
             connection.is_congested = False
             for link in connection.endpoint.all_links():
                 dispatch.link_unblocked(self._broker, link)
-        if work.output_lines.lines:
-            work.visit(work.output_lines.flushed(connection))
-        if connection.phase is _CLOSING and not connection.is_blocked:
-            self.drop(connection)
 
     def _unblocked(self, connection: Connection) -> None:
         if not connection.flush():

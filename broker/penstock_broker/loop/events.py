@@ -52,6 +52,11 @@ _ACCEPTED: Final = EventKind.ACCEPTED
 
 def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
     """Handle `events` in order. If that raises an exception, those that were handled are gone from the list."""
+    if len(events) == 1 and events[0][0] is _ACCEPTED and isinstance(consumer := events[0][1].context, Consumer):
+        settle.accepted(broker, consumer, events[0][2])  # the most frequent by far where messages have many consumers
+        if connection.is_congested or connection.endpoint.flows.owed:
+            broker.work.touch(connection)
+        return
     at = waiting = 0
     try:
         for at, event in enumerate(events):

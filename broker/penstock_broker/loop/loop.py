@@ -299,8 +299,7 @@ class Loop:
         broker = self.broker
         log = broker.log
         if broker.work.delivered:
-            for queue in broker.work.delivered:
-                log.delivered_up_to(queue.incarnation, queue.delivered_up_to)
+            log.delivered_up_to({queue.incarnation: queue.delivered_up_to for queue in broker.work.delivered})
             broker.work.delivered.clear()
         broker.sync.write()
         if self._tells_blocks:

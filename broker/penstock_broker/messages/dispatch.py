@@ -115,15 +115,45 @@ class Visit(Enum):
 
 
 _DONE: Final = Visit.DONE
+_OUTPUT_FULL: Final = Visit.OUTPUT_FULL
 """An attribute of an enum's class takes long to find."""
 
 
 def serve(broker: Broker, queue: Queue) -> Visit:
     """Send up to `VISIT_MESSAGES`."""
+    links = queue.links
+    if len(links.consumers) != 1 or links.tiers is not None or not queue.backlog.is_plain:
+        return _serve_several(broker, queue)
     left = VISIT_MESSAGES
-    over_budget = False
+    consumer = links.consumers[0]
+    link, connection = consumer.link, consumer.connection
+    try:
+        while (queue.ready or queue.returned.blocks) and (credit := link.credit) > 0 and consumer.is_active:
+            if connection.is_blocked:
+                break
+            if connection.turn_bytes > TURN_BYTES:
+                return _OUTPUT_FULL
+            if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
+                connection.is_congested = True
+                break
+            sent = _send(broker, queue, consumer, left if left < credit else credit)
+            left -= sent
+            if left <= 0:
+                return Visit.FULL if queue.waiting > 0 else _DONE
+            if not sent:
+                break
+    except Exception:
+        broker.fail_connection(connection)
+        return Visit.SEARCHING  # the consumers are others now
+    return _DONE
+
+
+def _serve_several(broker: Broker, queue: Queue) -> Visit:
+    """The same where consumers take turns, or not all that waits is for them in order."""
     backlog, links = queue.backlog, queue.links
     is_plain = backlog.is_plain
+    left = VISIT_MESSAGES
+    over_budget = False
     if not is_plain:
         backlog.examination.budget = EXAMINED_PER_VISIT
     with_credit = links.find_with_credit() if links.is_many else None
@@ -190,19 +220,18 @@ def _fair_share(queue: Queue, count: int) -> int:
 def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> int:
     """Send up to `count` messages to one consumer; how many were."""
     now = broker.clock.now_us
-    link = consumer.link
-    connection = consumer.connection
+    link, redelivery = consumer.link, queue.redelivery
     if (
         link.max_bytes
         or queue.returned.blocks
         or queue.expiry.may_expire
-        or queue.redelivery.seen
-        or queue.redelivery.attempts
+        or redelivery.seen
+        or redelivery.attempts
         or not queue.backlog.is_plain
         or queue.audit is not None
     ):
         return _send_in_order(broker, queue, consumer, count)
-    ready = queue.ready
+    ready, totals, connection = queue.ready, queue.totals, consumer.connection
     if count >= len(ready):
         entries = list(ready)
         ready.clear()
@@ -214,11 +243,11 @@ def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> 
         connection.endpoint.send(link, entries, now)
         size, waits = sent_runs(entries)
         for since, run in waits:
-            queue.totals.wait.add(now - since, run)
+            totals.wait.add(now - since, run)
         link.credit -= sent
         link.transfers += sent
         connection.turn_bytes += size
-        queue.totals.delivered += sent
+        totals.delivered += sent
         if link.presettled:
             _sent_settled(broker, queue, entries)
         else:

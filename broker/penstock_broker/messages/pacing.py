@@ -22,7 +22,7 @@ from penstock_broker.messages.refuse import top_up
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import CreditHold, Producer, QueuePace
-from penstock_core.intake_pace import LEAST_GRANT, QueueProgress, credit_for, progress
+from penstock_core.intake_pace import BEHIND_US, LEAST_GRANT, QueueProgress, credit_for, progress
 
 __all__ = ["look"]
 
@@ -49,6 +49,9 @@ def look(broker: Broker, unfinished: Iterable[Queue]) -> bool:
     for queue in unfinished:
         if len(behind) >= MOST_QUEUES:
             break
+        ready = queue.ready
+        if not ready or now_us - ready[0][AVAILABLE] <= BEHIND_US:
+            continue
         if queue not in behind and _progress(queue, now_us, was_behind=False) is QueueProgress.BEHIND:
             behind[queue] = QueuePace(queue.totals.delivered)
     for queue, pace in tuple(behind.items()):

@@ -49,18 +49,20 @@ def accepted(broker: Broker, consumer: Consumer, batch: list[Held]) -> None:
     if queue.changes is not None:
         queue.note_change()
     queue.in_flight -= count
-    queue.totals.acked += count
+    totals = queue.totals
+    totals.acked += count
     size, logged, waits, holds = accepted_runs(batch, LOGGED)
     for since, waited in waits:
-        queue.totals.sojourn.add(now - since, waited)
+        totals.sojourn.add(now - since, waited)
     for sent_at, held in holds:
-        queue.totals.hold.add(now - sent_at, held)
+        totals.hold.add(now - sent_at, held)
     queue.depth_bytes -= size
     if queue.staged_bytes and size > LARGE_BYTES:
         queue.staged_bytes -= bytes_in_log(entry[DATA] for _, entry, _ in batch)
     if queue.audit is not None:
         queue.audit.accepted(batch)
-    if queue.remembers:
+    known = queue.redelivery
+    if known.attempts or known.seen or known.excluded or queue.backlog.groups is not None:
         for _, entry, _ in batch:
             queue.forget(entry[NUMBER])
     if logged:

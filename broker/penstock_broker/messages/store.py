@@ -169,19 +169,21 @@ def _put_into(
     count = len(entries) + len(delayed)
     staged = bytes_in_log(entry[DATA] for entry in (*entries, *delayed)) if size > LARGE_BYTES else 0
     kinds: dict[tuple[bool, bool, int], tuple[list[Entry], list[Entry]]] = {}
+    is_alike, ready = route.is_alike, broker.work.ready
     for queue in queues:
         until = first_expiry
         ours, ours_delayed = entries, delayed
-        if queue.policy.max_ttl_us or not route.is_alike:
-            kind = queue.is_logged, queue.policy.keeps_all, queue.policy.max_ttl_us
+        policy, totals = queue.policy, queue.totals
+        if policy.max_ttl_us or not is_alike:
+            kind = queue.is_logged, policy.keeps_all, policy.max_ttl_us
             if kind not in kinds:  # those of a kind share their entries
                 own = partial(_own, broker, queue, keep)
                 kinds[kind] = [own(entry) for entry in entries], [own(entry) for entry in delayed]
             ours, ours_delayed = kinds[kind]
-            if broker.memory.spills and not route.is_alike:
+            if broker.memory.spills and not is_alike:
                 ours = spill.spilled(broker, broker.routes.route_of((queue,)), ours)
-        if queue.policy.max_ttl_us:
-            until = min((entry[EXPIRES] for entry in ours), default=0)
+            if policy.max_ttl_us:
+                until = min((entry[EXPIRES] for entry in ours), default=0)
         if until:
             due_times.note_expiry(broker, queue, until)
         if ordered:
@@ -190,8 +192,8 @@ def _put_into(
             queue.arrivals.extend(ours)
         if queue.changes is not None:
             queue.note_change()
-        queue.totals.enqueued += count
-        queue.totals.enqueued_bytes += size
+        totals.enqueued += count
+        totals.enqueued_bytes += size
         queue.depth_bytes += size
         if staged:
             queue.staged_bytes += staged
@@ -201,8 +203,8 @@ def _put_into(
             due_times.delay(broker, queue, ours_delayed)
         if not queue.is_scheduled and queue.links.consumers and queue.awaits_output_of is None:
             queue.is_scheduled = True
-            broker.work.ready.append(queue)
-        if queue.depth_bytes > queue.policy.max_bytes or queue.policy.max_messages:
+            ready.append(queue)
+        if queue.depth_bytes > policy.max_bytes or policy.max_messages:
             queue_limits.enforce(broker, queue)
 
 

@@ -7,6 +7,7 @@ one logarithm per run and next to nothing per message. Source: `penstock_api.man
 
 from __future__ import annotations
 
+from collections import defaultdict
 from math import ceil, log2
 
 from penstock_api import state_documents
@@ -25,7 +26,7 @@ class Histogram:
     __slots__ = ("_counts", "_sum_us", "told")
 
     def __init__(self) -> None:
-        self._counts: dict[int, int] = {}
+        self._counts: defaultdict[int, int] = defaultdict(int)
         self._sum_us = 0
         self.told: tuple[int, bytes] | None = None
         """What management has made of so many durations, to be used again."""
@@ -34,8 +35,7 @@ class Histogram:
         """Count `count` durations; one below zero (the clock was set back) counts as zero."""
         if microseconds > 0:
             self._sum_us += microseconds * count
-        bucket = bucket_of(microseconds)
-        self._counts[bucket] = self._counts.get(bucket, 0) + count
+        self._counts[-1 if microseconds <= 1000 else bucket_of(microseconds)] += count
 
     @property
     def count(self) -> int:

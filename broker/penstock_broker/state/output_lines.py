@@ -75,8 +75,9 @@ class OutputLines:
     def call(self, connection: Connection) -> Queue | None:
         """The first that waits for the connection, which is to be visited now; None: nobody, or one is called."""
         line = self.lines.get(connection)
-        if line is None or line.is_called:
-            return None
+        return None if line is None or line.is_called else self._call_first(connection, line)
+
+    def _call_first(self, connection: Connection, line: Line) -> Queue:
         queue, _ = line.queues.popitem(last=False)
         queue.awaits_output_of = None
         line.is_called = True
@@ -93,7 +94,7 @@ class OutputLines:
         if not line.queues:
             self._end_if_over(connection, line)
             return None
-        return self.call(connection) if has_room else None
+        return self._call_first(connection, line) if has_room else None
 
     def flushed(self, connection: Connection) -> Queue | None:
         """The connection has sent what it had, or what its socket took of it: who is to be visited, as of `call`."""

@@ -251,7 +251,7 @@ class Course:
                 log.ack(incarnation, message)
                 now.ack(incarnation, message)
             if waiting:
-                log.delivered_up_to(incarnation, waiting[-1])
+                log.delivered_up_to({incarnation: waiting[-1]})
                 now.delivered_up_to[incarnation] = max(waiting[-1], now.delivered_up_to.get(incarnation, 0))
                 log.delivery_count(incarnation, waiting[0], 1)
                 now.counts[incarnation, waiting[0]] = 1

@@ -339,7 +339,7 @@ def test_what_was_let_pass_is_taken(tmp_path: Path, sizes: list[int], acks: int,
     log.begin_unit()
     for payload in puts:
         log.put(route, payload, 0)
-    log.ack_many(incarnation, old)
+    log.ack_many(incarnation, list(old))
     log.end_unit()
     log.close()
     log, recovered = opened(folder, files)

@@ -130,7 +130,7 @@ class LogMachine(RuleBasedStateMachine):
         live = {incarnation: queue for incarnation, queue in self.naive.now.queues.items() if queue}
         incarnation = data.draw(st.sampled_from(sorted(live)))
         message = data.draw(st.sampled_from(sorted(live[incarnation])))
-        self.log.delivered_up_to(incarnation, message)
+        self.log.delivered_up_to({incarnation: message})
         now = self.naive.now
         now.delivered_up_to[incarnation] = max(message, now.delivered_up_to.get(incarnation, 0))
         self.log.delivery_count(incarnation, message, count)

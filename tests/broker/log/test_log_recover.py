@@ -299,7 +299,7 @@ def test_recovery_can_be_interrupted_at_every_step(tmp_path: Path) -> None:
 def test_delivered_up_to_is_exact_after_a_kill_and_doubted_after_a_power_cut(tmp_path: Path) -> None:
     filled = Filled(tmp_path, blocks=3, synced=3)
     log, _ = open_log(tmp_path, filled.files)
-    log.delivered_up_to(filled.incarnation, filled.messages[1])
+    log.delivered_up_to({filled.incarnation: filled.messages[1]})
     log.delivery_count(filled.incarnation, filled.messages[2], 4)
     log.write()
     log.crash()

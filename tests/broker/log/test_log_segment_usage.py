@@ -154,3 +154,51 @@ def test_segments_are_looked_at_again_only_when_something_has_changed() -> None:
     assert (recyclable(state, synced=7), looks.looked) == (None, 2)
     state.ack(QUEUE, [11], 9)
     assert (recyclable(state, synced=9), looks.looked) == (2, 3)
+
+
+def whole(usage: SegmentUsage) -> tuple[object, ...]:
+    """All that acks change."""
+    segments = [(each.live, each.released_by, each.miscounted) for each in usage.segments]
+    tallies = {
+        queue: {number: (tally.count, tally.total) for number, tally in found.items()}
+        for queue, found in usage.queues.items()
+    }
+    return segments, tallies, usage.died, usage.emptied, usage.emptied_by
+
+
+@pytest.mark.parametrize(
+    "acks",
+    [
+        pytest.param([(QUEUE, [1, 2]), (OTHER, [1, 2])], id="the same messages of two queues"),
+        pytest.param([(QUEUE, [1, 2, 3, 9]), (OTHER, [2, 3])], id="all of one queue in a segment, some of another"),
+        pytest.param([(QUEUE, [9, 10, 11]), (OTHER, [9, 10, 11]), (QUEUE, [1])], id="over two segments"),
+        pytest.param([(QUEUE, [10]), (OTHER, [1, 2, 3, 9]), (QUEUE, [1, 2, 3, 9])], id="a segment becomes empty"),
+        pytest.param([(QUEUE, [2]), (OTHER, [3]), (99, [1]), (OTHER, [1])], id="a queue that is not there"),
+        pytest.param([(QUEUE, [5]), (OTHER, [1])], id="a copy that lies elsewhere"),
+        pytest.param([(QUEUE, [1, 2, 3, 9]), (QUEUE, [2])], id="one message twice"),
+        pytest.param([(QUEUE, [1, 2]), (QUEUE, [1, 2]), (OTHER, [10])], id="the same messages of a queue twice"),
+    ],
+)
+def test_acks_of_several_queues_count_as_one_by_one(acks: list[tuple[int, list[int]]]) -> None:
+    def made() -> SegmentUsage:
+        state = usage_of(1, 10, 20)
+        state.locate([(1, 1), (2, 1), (3, 1), (5, 2), (9, 1), (10, 2), (11, 2), (20, 3)], 21)
+        put(state, 1, [1, 2, 3, 9], QUEUE, OTHER)
+        put(state, 2, [5, 10, 11], QUEUE, OTHER)
+        state.by_number[2].copied_from = {1}
+        return state
+
+    together, single = made(), made()
+    named: set[int] = set()
+    for queue, messages in acks:
+        named |= single.ack(queue, messages, 7)
+    assert together.ack_all(acks, 7) == named
+    assert whole(together) == whole(single)
+
+
+def test_a_compaction_that_has_a_tally_finds_nothing_in_it_when_all_has_left() -> None:
+    state = usage_of(1, 10)
+    put(state, 1, [1, 2])
+    tally = state.queues[QUEUE][1]
+    state.ack_all([(QUEUE, [1, 2])], 5)
+    assert (tally.count, tally.total) == (0, 0)

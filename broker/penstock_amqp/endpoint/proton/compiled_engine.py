@@ -51,7 +51,7 @@ class CompiledEngine(ProtonEngine):
     def __init__(self, connection: ProtonConnection) -> None:
         super().__init__(connection)
         self._bodies: list[Any] = []
-        """Bodies of messages of which proton has only stubs: see penstock_native/output.c."""
+        """Bodies of messages of which proton has no byte: see penstock_native/output.c."""
         self._keeps_bodies = True
         """All that proton had to send was taken. While a session's window holds messages back, others go to proton as a
         whole, so that it knows how much it holds."""

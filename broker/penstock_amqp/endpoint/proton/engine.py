@@ -86,6 +86,7 @@ class ProtonEngine:
     __slots__ = (
         "_collector",
         "_has_notice",
+        "_kept",
         "_tag",
         "_transport",
         "aside",
@@ -107,6 +108,8 @@ class ProtonEngine:
         self._tag: int = 0
         self._has_notice = False
         """The first event of the collector is the notice that `drain` returned."""
+        self._kept: set[Ptr] = set()
+        """Links on whose objects we hold on."""
         # Proton's functions themselves: a long message pushes hundreds of pieces.
         self.room: partial[int] = partial(ffi.transport_capacity, connection.transport)
         self.push: partial[int] = partial(ffi.transport_push, connection.transport)
@@ -125,6 +128,9 @@ class ProtonEngine:
 
     def free(self) -> None:
         """The connection is about to be freed: forget every pointer."""
+        for kept in self._kept:
+            ffi.decref(kept)
+        self._kept.clear()
         self._transport = self._collector = FREED
         self.room = partial(ffi.transport_capacity, FREED)
         self.push = partial(ffi.transport_push, FREED)
@@ -282,8 +288,16 @@ class ProtonEngine:
         """Let the peer send `count` messages more."""
         ffi.link_flow(link.ptr, count)
 
+    def keep(self, link: InLink | OutLink) -> None:
+        """Hold on to the object of a link until `forget` or `free`."""
+        ffi.incref(link.ptr)
+        self._kept.add(link.ptr)
+
     def forget(self, link: InLink | OutLink) -> None:
         """Drop every pointer that belongs to a link, which is about to be freed."""
+        if link.ptr in self._kept:
+            self._kept.remove(link.ptr)
+            ffi.decref(link.ptr)
         if isinstance(link, InLink):
             self.receivers.pop(link.ptr, None)
             for ptr in [ptr for ptr, each in self.unconfirmed.items() if each is link]:

@@ -5,7 +5,7 @@ Written for speed: `put` and `ack` are flat, because they run once per message. 
 payloads too large for a record. Nothing is decided about messages here, and AMQP is not known.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import penstock_native
@@ -15,6 +15,7 @@ from penstock_broker.log.format.record_codec import (
     PUT,
     PUT_FIXED,
     RecordType,
+    ack_range_record,
     ack_record,
     chunks,
     deleted_record,
@@ -192,18 +193,23 @@ class Appender:
         except KeyError:
             acks[incarnation, reason] = [message]
 
-    def ack_many(self, incarnation: int, messages: Iterable[int], reason: EndReason = EndReason.ACCEPTED) -> None:
-        """`ack` for several messages of one queue."""
-        acks = self.pending.acks
-        try:
-            acks[incarnation, reason] += messages
-        except KeyError:
-            acks[incarnation, reason] = list(messages)
+    def ack_many(self, incarnation: int, messages: list[int], reason: EndReason = EndReason.ACCEPTED) -> None:
+        """`ack` for several messages of one queue. The list is the log's from now on."""
+        acks, key = self.pending.acks, (incarnation, reason)
+        known = acks.get(key)
+        if known is None:
+            acks[key] = messages
+        else:
+            known += messages
 
-    def delivered_up_to(self, incarnation: int, message: int) -> None:
-        """A consumer may see the queue's messages up to this number as soon as this turn's transfers leave."""
-        if message > self._delivered_up_to.get(incarnation, 0):
-            self._delivered_up_to[incarnation] = message
+    def delivered_up_to(self, numbers: Mapping[int, int]) -> None:
+        """Consumers may see the messages of these queues up to these numbers as soon as this turn's transfers leave."""
+        before = self._delivered_up_to
+        if before:
+            numbers = {
+                incarnation: max(message, before.get(incarnation, 0)) for incarnation, message in numbers.items()
+            }
+        before.update(numbers)
 
     def delivery_count(self, incarnation: int, message: int, count: int) -> None:
         """`count` unsuccessful deliveries of this message count against its limit."""
@@ -331,21 +337,27 @@ class Appender:
         """Append the records of pending acks. Returns all acks of queues that exist, those in commits included."""
         pending, checkpoint = self.pending, self._checkpoint
         acks, self.committed_acks = self.committed_acks, []
-        for incarnation, messages in acks:
-            checkpoint.acked(incarnation, messages)
-        if not pending.acks:
-            return acks
-        for (incarnation, reason), messages in pending.acks.items():
-            if not messages or incarnation not in self._usage.queues:
-                continue
-            messages.sort()
-            if len(messages) <= self._most:
-                pending.records.append(ack_record(incarnation, messages, reason))
-            else:
-                pending.records += [ack_record(incarnation, chunk, reason) for chunk in chunks(messages, self._most)]
-            acks.append((incarnation, messages))
-            checkpoint.acked(incarnation, messages)
-        pending.acks.clear()
+        if pending.acks:
+            records, queues, most = pending.records, self._usage.queues, self._most
+            before: list[int] = []
+            first = last = 0
+            is_range = False
+            for (incarnation, reason), messages in pending.acks.items():
+                if not messages or incarnation not in queues:
+                    continue
+                if messages != before:  # many queues of a fan-out exchange lose the same messages together
+                    messages.sort()
+                    before, first, last = messages, messages[0], messages[-1]
+                    is_range = last - first + 1 == len(messages) <= most
+                if is_range:
+                    records.append(ack_range_record(incarnation, first, last, reason))
+                else:
+                    records += [ack_record(incarnation, chunk, reason) for chunk in chunks(messages, most)]
+                acks.append((incarnation, messages))
+            pending.acks.clear()
+        if checkpoint.has_notes:
+            for incarnation, messages in acks:
+                checkpoint.acked(incarnation, messages)
         return acks
 
     def clear(self) -> None:

@@ -58,8 +58,8 @@ class TurnWriter:
         numbers.first_unwritten = numbers.message
         for message, route_set, body in turn.bodies:  # from now on the messages that name bodies keep them
             self._usage.hold_body(message, writer.routes.incarnations[route_set], body)
-        for incarnation, messages in turn.acks:
-            named = self._usage.ack(incarnation, messages, sequence)
+        if turn.acks:
+            named = self._usage.ack_all(turn.acks, sequence)
             for segment in touched:  # an ack stands behind its put, so it never lies in an older segment than that
                 segment.acks_into |= {number for number in named if number < segment.number}
         return sequence

@@ -51,6 +51,7 @@ _ROUTE_DIFFERENCE = Struct("<IIII")  # route set, base, number of removed, reser
 _PUT_BODY = Struct("<IIQQ")  # route set, reserved, message, arrival; the payload follows
 _STAGED = Struct("<IIQQQQQ")  # route set, reserved, message, arrival, body, offset, length; the head follows
 _RANGE = Struct("<QQQ")  # incarnation, first message, last message
+_ACK_RANGE = Struct("<BBHIQQQ")  # prefix, then the same
 _PAIR = Struct("<QQ")
 _COUNT = Struct("<QQII")  # incarnation, message, delivery count, reserved
 _NUMBER = Struct("<Q")
@@ -84,6 +85,8 @@ class RecordType(IntEnum):
     SEGMENT_STATE = SEGMENT_STATE
 
 
+_ACK_RANGE_TYPE: Final = RecordType.ACK_RANGE
+"""An attribute of an enum's class takes long to find."""
 PUT_TYPES: Final = frozenset({RecordType.PUT, RecordType.STAGED_PUT})
 
 
@@ -174,8 +177,13 @@ def ack_record(incarnation: int, messages: Sequence[int], reason: EndReason = En
     """See `Ack`. `messages` are sorted; numbers without a gap take the short form."""
     first, last = messages[0], messages[-1]
     if last - first + 1 == len(messages):
-        return _record(RecordType.ACK_RANGE, _RANGE.pack(incarnation, first, last), reason)
+        return ack_range_record(incarnation, first, last, reason)
     return _record(RecordType.ACK, _NUMBER.pack(incarnation) + _numbers(messages), reason)
+
+
+def ack_range_record(incarnation: int, first: int, last: int, reason: EndReason) -> bytes:
+    """See `Ack`, of all messages from the first to the last."""
+    return _ACK_RANGE.pack(_ACK_RANGE_TYPE, reason, 0, _RANGE.size, incarnation, first, last)
 
 
 def delivered_up_to_record(numbers: Iterable[tuple[int, int]]) -> bytes:

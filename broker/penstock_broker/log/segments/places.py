@@ -33,9 +33,15 @@ class Places(Generic[S]):
         """The segment in which the message lies, if it lies anywhere, and the last number of its range. IndexError if
         there is no segment.
         """
-        index = max(0, bisect_right(self._firsts, message) - 1)
-        upto = self._firsts[index + 1] - 1 if index + 1 < len(self._firsts) else sys.maxsize
-        return self._segments[index], upto
+        segment, _, upto = self.around(message)
+        return segment, upto
+
+    def around(self, message: int) -> tuple[S, int, int]:
+        """The same, with the first number of the range before its last one."""
+        firsts = self._firsts
+        index = max(0, bisect_right(firsts, message) - 1)
+        upto = firsts[index + 1] - 1 if index + 1 < len(firsts) else sys.maxsize
+        return self._segments[index], min(firsts[index], message), upto
 
     def begin(self, first: int, segment: S) -> None:
         """From number `first` on, which is not below any earlier one, messages lie in this segment."""

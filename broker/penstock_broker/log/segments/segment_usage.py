@@ -5,7 +5,8 @@ there are two integers: how many live messages, and the sum of their numbers. If
 two disagree. Such a segment is not recycled in this run (the next start counts anew), so the mistake costs space and no
 message.
 
-Cost: one update per queue and block of puts, two bisections and one sum per queue and block of acks. Where a block has
+Cost: one update per queue and block of puts or acks, and two bisections and one sum for acks of other messages than
+those of the queue before. Where a block has
 puts for very many queues, their updates are spread over the next turns (`PendingTallies`).
 """
 
@@ -227,17 +228,21 @@ class SegmentUsage:
             segment.live += count * queues
             segment.put_places += count * queues
             return
+        number, tallies_of = segment.number, self.queues.get
+        places = 0
         for incarnation in incarnations:
-            tallies = self.queues.get(incarnation)
+            tallies = tallies_of(incarnation)
             if tallies is None:
                 continue
-            tally = tallies.get(segment.number)
+            tally = tallies.get(number)
             if tally is None:
-                tally = tallies[segment.number] = Tally()
-            tally.count += count
-            tally.total += total
-            segment.live += count
-            segment.put_places += count
+                tallies[number] = Tally(count, total)
+            else:
+                tally.count += count
+                tally.total += total
+            places += count
+        segment.live += places
+        segment.put_places += places
 
     def count_pending(self, most: int = MOST_AT_ONCE) -> None:
         """Count messages for very many queues in some of these (`most`): once a turn."""
@@ -270,6 +275,51 @@ class SegmentUsage:
             named.add(segment.number)
             if segment.copied_from:  # the older puts must not come back when the copy is gone
                 named |= segment.copied_from
+        return named
+
+    def ack_all(self, acks: Iterable[tuple[int, Sequence[int]]], sequence: int) -> set[int]:
+        """`ack` for several queues. On a fan-out exchange many of them lose the same messages together: where these lie
+        is looked up once.
+        """
+        named: set[int] = set()
+        if self._pending or self._holders or self.watch is not None:
+            for incarnation, messages in acks:
+                named |= self.ack(incarnation, messages, sequence)
+            return named
+        tallies_of = self.queues.get
+        before: Sequence[int] = ()
+        number = count = total = died = 0
+        low, upto = 1, 0
+        """Numbers from the one to the other lie in `segment`."""
+        segment: Segment | None = None
+        for incarnation, messages in acks:
+            tallies = tallies_of(incarnation)
+            if tallies is None:
+                continue
+            if messages != before:
+                before, count, total = messages, len(messages), sum(messages)
+                if not low <= messages[0] <= messages[-1] <= upto:
+                    if segment is not None:
+                        self._lose(segment, died, sequence)
+                    died = 0
+                    segment, low, upto = self.places.around(messages[0])
+                    number = segment.number
+                    named.add(number)
+                    if segment.copied_from:
+                        named |= segment.copied_from
+            if messages[-1] > upto:  # they lie in several segments
+                named |= self.ack(incarnation, messages, sequence)
+                continue
+            died += count
+            tally = tallies.get(number)
+            if tally is not None and tally.count > count:
+                tally.count -= count
+                tally.total -= total
+            else:
+                assert segment is not None
+                self._take_last(tallies, segment, count, total)
+        if segment is not None:
+            self._lose(segment, died, sequence)
         return named
 
     def move(self, source: Segment, target: Segment, span: Span, moved: Mapping[int, Tally], sequence: int) -> None:
@@ -382,19 +432,33 @@ class SegmentUsage:
 
     def _lower(self, tallies: dict[int, Tally], number: int, count: int, total: int, sequence: int) -> None:
         segment = self.by_number[number]
+        self._lose(segment, count, sequence)
+        tally = tallies.get(number)
+        if tally is not None and tally.count > count:
+            tally.count -= count
+            tally.total -= total
+        else:
+            self._take_last(tallies, segment, count, total)
+
+    def _lose(self, segment: Segment, count: int, sequence: int) -> None:
+        """So many of the messages that live in a segment, counted per queue, have left by this block."""
         segment.live -= count
         self.died += count
         segment.released_by = max(segment.released_by, sequence)
-        if not segment.live:
+        if count and not segment.live:
             self._changes += 1
             self.emptied += 1
             self.emptied_by = max(self.emptied_by, sequence)
-        tally = tallies.get(number) or Tally()
+
+    def _take_last(self, tallies: dict[int, Tally], segment: Segment, count: int, total: int) -> None:
+        """The last messages of a queue in a segment have left it: its tally goes, which has to say the same. A
+        compaction may have it still.
+        """
+        tally = tallies.pop(segment.number, None) or Tally()
         tally.count -= count
         tally.total -= total
-        if tally.count > 0:
-            return
-        tallies.pop(number, None)
-        if tally.total or tally.count:
+        if tally.count or tally.total:
             segment.miscounted = True
-            LOGGER.error("segment %d is kept until the next start: a message in it was acknowledged twice", number)
+            LOGGER.error(
+                "segment %d is kept until the next start: a message in it was acknowledged twice", segment.number
+            )

@@ -126,10 +126,14 @@ class Checkpoint:
 
     def acked(self, incarnation: int, messages: Sequence[int]) -> None:
         """The messages have left: their counts and remarks are not needed any more."""
-        if self._counts or self._remarks:
-            for message in messages:
-                self._counts.pop((incarnation, message), None)
-                self._remarks.pop((incarnation, message), None)
+        for message in messages:
+            self._counts.pop((incarnation, message), None)
+            self._remarks.pop((incarnation, message), None)
+
+    @property
+    def has_notes(self) -> bool:
+        """There are counts or remarks: `acked` has to be called."""
+        return bool(self._counts or self._remarks)
 
     def delivered_up_to(self, numbers: dict[int, int]) -> list[bytes]:
         """Take in delivered-up-to numbers by incarnation. Returns the records of those that rose; they never fall."""
