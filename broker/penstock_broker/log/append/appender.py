@@ -356,8 +356,8 @@ class Appender:
                 acks.append((incarnation, messages))
             pending.acks.clear()
         if checkpoint.has_notes:
-            for incarnation, messages in acks:
-                checkpoint.acked(incarnation, messages)
+            for incarnation, gone in acks:
+                checkpoint.acked(incarnation, gone)
         return acks
 
     def clear(self) -> None:
