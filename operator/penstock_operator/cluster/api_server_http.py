@@ -95,17 +95,20 @@ class HttpApiServer:
         query = {"fieldManager": names.MANAGER, "force": "true"}
         return _some(await self._request("PATCH", path, query=query, body=manifest, content=_APPLY))
 
-    async def apply_status(self, resource: Manifest, status: Manifest, manager: str) -> Manifest:
+    async def apply_status(
+        self, resource: Manifest, status: Manifest, manager: str, *, unchanged: bool = False
+    ) -> Manifest:
         """Server-side apply of the status fields of `manager`.
 
         Raises:
-            Conflict: the resource was deleted and created again meanwhile.
+            Conflict: the resource was deleted and created again meanwhile, or changed although it had to be unchanged.
         """
         about = cast(Manifest, resource["metadata"])
+        version = {"resourceVersion": about["resourceVersion"]} if unchanged else {}
         body: Manifest = {
             "apiVersion": resource["apiVersion"],
             "kind": resource["kind"],
-            "metadata": {"name": about["name"], "namespace": about["namespace"], "uid": about["uid"]},
+            "metadata": {"name": about["name"], "namespace": about["namespace"], "uid": about["uid"], **version},
             "status": status,
         }
         path = api_resource_of(resource).path(str(about["namespace"]), str(about["name"]), "status")
