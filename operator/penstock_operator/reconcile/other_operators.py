@@ -56,6 +56,8 @@ class OtherOperators:
     _asked: set[str] = field(default_factory=set[str])
     """Operators after which somebody has asked; a look for them need not be hurried again."""
     _hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    _is_kept: bool = True
+    """Whether the API server keeps a name; it does not if the CRD is of an earlier release."""
 
     def custody(self, broker: ResourceKey) -> Custody:
         """What this operator does with a Broker, and with the resources that name it."""
@@ -87,8 +89,12 @@ class OtherOperators:
         self._told.pop(broker, None)
         if found is Custody.TAKE and self._has_to_record(broker):
             before, wanted = recorded_in(entry), {**status.own_part(entry.manifest), "operator": self.me}
-            self.cache.put(await self.kube.apply_status(entry.manifest, wanted, names.MANAGER, unchanged=True))
-            if before:
+            taken = await self.kube.apply_status(entry.manifest, wanted, names.MANAGER, unchanged=True)
+            self.cache.put(taken)
+            self._is_kept = text_at(taken, "status", "operator") == self.me
+            if not self._is_kept:
+                logger.warning("the CRD of Brokers is of an earlier release: nothing keeps a second operator off them")
+            elif before:
                 logger.warning("this operator, %s, manages %s from now on: %s is over", self.me, broker, before)
             for dependent in self.cache.dependents(broker):
                 self.enqueue(dependent)
@@ -96,7 +102,7 @@ class OtherOperators:
 
     def recorded(self, details: Manifest) -> Manifest:
         """The fields of a Broker's status, with the name of the operator that writes them."""
-        return {**details, "operator": self.me} if self.me else details
+        return {**details, "operator": self.me} if self.me and self._is_kept else details
 
     def count(self) -> int:
         """How many Brokers this operator leaves to others."""
@@ -153,7 +159,12 @@ class OtherOperators:
     def _has_to_record(self, broker: ResourceKey) -> bool:
         """Whether there is a name to write. A Broker that is being deleted needs none any more."""
         entry = self.cache.get(broker)
-        return bool(self.me) and entry is not None and dig(entry.manifest, "metadata", "deletionTimestamp") is None
+        return (
+            bool(self.me)
+            and self._is_kept
+            and entry is not None
+            and dig(entry.manifest, "metadata", "deletionTimestamp") is None
+        )
 
     async def _tell(self, broker: ResourceKey, entry: CachedResource | None, found: Custody) -> None:
         """Tell people once, by the log and an Event, that another operator manages a Broker."""

@@ -200,6 +200,29 @@ async def test_the_name_that_an_operator_of_an_earlier_release_removes_is_writte
     assert recorded(api) == "x/one"
 
 
+class OlderServer(CountingServer):
+    """Its CRDs do not know the field yet."""
+
+    async def apply_status(
+        self, resource: Manifest, status: Manifest, manager: str, *, unchanged: bool = False
+    ) -> Manifest:
+        known = {name: value for name, value in status.items() if name != "operator"}
+        return await super().apply_status(resource, known, manager, unchanged=unchanged)
+
+
+async def test_with_crds_of_an_earlier_release_it_manages_without_a_name() -> None:
+    api = OlderServer()
+    api.user_applies(resource("Broker", "main"))
+    one = Operator(api, "x/one")
+    await one.sees()
+    for _ in range(3):
+        assert await one.others.take(MAIN)
+        assert one.others.is_own(MAIN)
+        assert one.others.recorded({"epoch": 1}) == {"epoch": 1}
+        await one.sees()
+    assert api.written == 1
+
+
 async def test_what_the_status_says_stays_when_a_name_is_recorded(api: CountingServer) -> None:
     condition = {"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "t"}
     there = api.objects["Broker", "shop", "main"]
