@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import urllib.request
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, Self, cast
 
@@ -61,6 +62,9 @@ class HttpApiServer:
                 "Run in a pod, or set KUBECONFIG to the path of a kubeconfig file.",
             ) from error
         configuration.connection_pool_maxsize = 64
+        # With trust_env each request looks into ~/.netrc, in another thread. What it looks for is not of use: the
+        # credentials are those of the kubeconfig.
+        cast(Any, configuration).client_session_kwargs = {"trust_env": bool(urllib.request.getproxies())}
         return cls(client.ApiClient(configuration))
 
     async def close(self) -> None:
