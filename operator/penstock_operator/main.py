@@ -183,6 +183,7 @@ async def _run_tasks(
         sessions.is_declaring,
         settings.lag_job,
     )
+    controller.metrics.left_to_others.set_function(reconciler.others.count)
     parts = [
         controller.resync(
             kube, settings.namespaces, settings.resync_seconds, collector.run, broker_reconciler.begin_resync
@@ -190,6 +191,7 @@ async def _run_tasks(
         lag_reader.run(settings.lag_seconds),
         reconciler.paced.run(),
         reconciler.bindings.run(),
+        reconciler.others.run(),
         *(_work(controller, reconciler) for _ in range(settings.workers)),
     ]
     if settings.lag_job is not None:

@@ -36,6 +36,11 @@ class Metrics:
         self.leading = Gauge(
             "penstock_operator_leading", "1 if this operator leads, 0 if it waits.", registry=self.registry
         )
+        self.left_to_others = Gauge(
+            "penstock_operator_brokers_of_others",
+            "Brokers that this operator sees and leaves alone because another operator manages them.",
+            registry=self.registry,
+        )
         self._passes = Counter(
             "penstock_operator_passes",
             "Number of reconciles of single resources.",

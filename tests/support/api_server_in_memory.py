@@ -90,9 +90,13 @@ class ApiServerInMemory:
             made["spec"].setdefault("clusterIP", "10.0.0.1")
         return self._put(made)
 
-    async def apply_status(self, resource: Manifest, status: Manifest, manager: str) -> Manifest:
+    async def apply_status(
+        self, resource: Manifest, status: Manifest, manager: str, *, unchanged: bool = False
+    ) -> Manifest:
         self.requests += 1
         there = self._same(resource)
+        if unchanged and there["metadata"]["resourceVersion"] != cast(Any, resource)["metadata"]["resourceVersion"]:
+            raise Conflict(409, "it was changed meanwhile")
         wanted = _copied(status)
         before = there.get("status", {})
         lag = manager == "penstock-lag"

@@ -106,7 +106,8 @@ class _Server:
             return web.json_response(await self._api.set_finalizers(there, finalizers))
         if subresource == "status":
             manager = request.query["fieldManager"]
-            return web.json_response(await self._api.apply_status(body, body["status"], manager))
+            unchanged = "resourceVersion" in body["metadata"]
+            return web.json_response(await self._api.apply_status(body, body["status"], manager, unchanged=unchanged))
         return web.json_response(await self._api.apply(body))
 
     async def _list(self, request: web.Request, kind: ApiResource, namespace: str | None) -> web.Response:

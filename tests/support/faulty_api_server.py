@@ -55,8 +55,10 @@ class FaultyApiServer(ApiServerInMemory):
     async def apply(self, manifest: Manifest) -> Manifest:
         return await self._answer(ApiServerInMemory.apply(self, manifest))
 
-    async def apply_status(self, resource: Manifest, status: Manifest, manager: str) -> Manifest:
-        return await self._answer(ApiServerInMemory.apply_status(self, resource, status, manager))
+    async def apply_status(
+        self, resource: Manifest, status: Manifest, manager: str, *, unchanged: bool = False
+    ) -> Manifest:
+        return await self._answer(ApiServerInMemory.apply_status(self, resource, status, manager, unchanged=unchanged))
 
     async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
         return await self._answer(ApiServerInMemory.set_finalizers(self, resource, finalizers))

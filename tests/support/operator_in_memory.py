@@ -39,6 +39,7 @@ class World:
     now: float = 0.0
     api: ApiServerInMemory = field(default_factory=ApiServerInMemory)
     broker: BrokerInMemory = field(default_factory=BrokerInMemory)
+    settings: OperatorSettings = SETTINGS
     sessions: SessionsInMemory = field(init=False)
     controller: Controller = field(init=False)
     reconciler: Reconciler = field(init=False)
@@ -55,7 +56,7 @@ class World:
             self.api,
             cache,
             sessions,
-            SETTINGS,
+            self.settings,
             self.clock,
             self.controller.enqueue,
             self.controller.enqueue_with_dependents,
@@ -63,14 +64,15 @@ class World:
             self.controller.children,
         )
         self.reconciler = Reconciler(
-            self.api, cache, sessions, SETTINGS, "c1", broker_reconciler, self.clock, self.controller.enqueue
+            self.api, cache, sessions, self.settings, "c1", broker_reconciler, self.clock, self.controller.enqueue
         )
+        self.reconciler.others.monotonic = lambda: self.now
         self.reconciler.paced.pace = WritePace(1e9)
         self.reconciler.bindings.pace = WritePace(1e9)
         self.collector = OrphanCollector(
             cache,
             sessions,
-            SETTINGS,
+            self.settings,
             "c1",
             broker_reconciler.findings,
             lambda: self.now,

@@ -330,6 +330,10 @@ class StorageStatus(base.Status):
 class BrokerStatus(base.CommonStatus):
     """Observed state of a Broker."""
 
+    operator: Annotated[str, Field(max_length=512)] | None = None
+    """Operator that manages this Broker and all that names it: NAMESPACE/NAME of its Lease. Others leave them alone for
+    as long as it lives; absent if that operator has no Lease.
+    """
     replicas: int | None = None
     """Broker pods that exist (scale subresource)."""
     ready_replicas: int | None = None

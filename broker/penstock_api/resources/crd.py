@@ -107,6 +107,7 @@ KINDS: Final = (
         columns=(
             PrinterColumn("Replicas", ".spec.replicas", "integer"),
             PrinterColumn("Version", ".status.version"),
+            PrinterColumn("Operator", ".status.operator", priority=1),
             PrinterColumn("Exchanges", ".status.exchanges", "integer"),
             PrinterColumn("Subscriptions", ".status.subscriptions", "integer"),
             PrinterColumn("Queues", ".status.queues", "integer", priority=1),

@@ -24,6 +24,9 @@ before the resources with our finalizer do, and the operator could no longer rem
 - apiGroups: [storage.k8s.io] # can the volumes of a class grow? It is read only when they are to
   resources: [storageclasses]
   verbs: [get]
+- apiGroups: [coordination.k8s.io] # does another operator, which a Broker names, still live? Only such Leases are read
+  resources: [leases]
+  verbs: [get]
 - nonResourceURLs: [/.well-known/openid-configuration, /openid/v1/jwks] # what ServiceAccount tokens are signed with
   verbs: [get]
 {{- end -}}

@@ -87,8 +87,12 @@ class ApiServer(Protocol):
         """Server-side apply of a child as field manager `penstock-operator`; it takes back changes to its fields."""
         ...
 
-    async def apply_status(self, resource: Manifest, status: Manifest, manager: str) -> Manifest:
-        """Server-side apply of the status fields of `manager`; Conflict if the resource was created anew meanwhile."""
+    async def apply_status(
+        self, resource: Manifest, status: Manifest, manager: str, *, unchanged: bool = False
+    ) -> Manifest:
+        """Server-side apply of the status fields of `manager`; Conflict if the resource was created anew meanwhile, and
+        with `unchanged` also if it was changed.
+        """
         ...
 
     async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import urllib.request
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, Self, cast
 
@@ -61,6 +62,9 @@ class HttpApiServer:
                 "Run in a pod, or set KUBECONFIG to the path of a kubeconfig file.",
             ) from error
         configuration.connection_pool_maxsize = 64
+        # With trust_env each request looks into ~/.netrc, in another thread. What it looks for is not of use: the
+        # credentials are those of the kubeconfig.
+        cast(Any, configuration).client_session_kwargs = {"trust_env": bool(urllib.request.getproxies())}
         return cls(client.ApiClient(configuration))
 
     async def close(self) -> None:
@@ -95,17 +99,20 @@ class HttpApiServer:
         query = {"fieldManager": names.MANAGER, "force": "true"}
         return _some(await self._request("PATCH", path, query=query, body=manifest, content=_APPLY))
 
-    async def apply_status(self, resource: Manifest, status: Manifest, manager: str) -> Manifest:
+    async def apply_status(
+        self, resource: Manifest, status: Manifest, manager: str, *, unchanged: bool = False
+    ) -> Manifest:
         """Server-side apply of the status fields of `manager`.
 
         Raises:
-            Conflict: the resource was deleted and created again meanwhile.
+            Conflict: the resource was deleted and created again meanwhile, or changed although it had to be unchanged.
         """
         about = cast(Manifest, resource["metadata"])
+        version = {"resourceVersion": about["resourceVersion"]} if unchanged else {}
         body: Manifest = {
             "apiVersion": resource["apiVersion"],
             "kind": resource["kind"],
-            "metadata": {"name": about["name"], "namespace": about["namespace"], "uid": about["uid"]},
+            "metadata": {"name": about["name"], "namespace": about["namespace"], "uid": about["uid"], **version},
             "status": status,
         }
         path = api_resource_of(resource).path(str(about["namespace"]), str(about["name"]), "status")

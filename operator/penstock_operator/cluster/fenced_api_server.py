@@ -35,10 +35,12 @@ class FencedApiServer:
         self._check()
         return await self.server.apply(manifest)
 
-    async def apply_status(self, resource: Manifest, status: Manifest, manager: str) -> Manifest:
+    async def apply_status(
+        self, resource: Manifest, status: Manifest, manager: str, *, unchanged: bool = False
+    ) -> Manifest:
         """Server-side apply of the status fields of `manager`."""
         self._check()
-        return await self.server.apply_status(resource, status, manager)
+        return await self.server.apply_status(resource, status, manager, unchanged=unchanged)
 
     async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
         """Replace the finalizers."""

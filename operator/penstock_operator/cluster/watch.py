@@ -22,11 +22,12 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import aiohttp
 import kopf
 from kopf._core.engines.peering import Identity
+from kopf._core.reactor import processing
 from yarl import URL
 
 from penstock_api.failure import Failure
@@ -34,7 +35,6 @@ from penstock_api.resources import GROUP, VERSION
 from penstock_operator import names
 from penstock_operator.cluster.controller import Controller
 from penstock_operator.cluster.watch_activity import WatchActivity
-from penstock_operator.manifest import Manifest
 from penstock_operator.settings import OperatorSettings
 
 __all__ = ["WATCH_SECONDS", "WatchTimes", "watch", "watch_paths"]
@@ -197,7 +197,7 @@ class _Run:
         _call_in(self._loop, call, *arguments)
 
     def _registry(self, ending: asyncio.Event) -> kopf.OperatorRegistry:
-        registry = kopf.OperatorRegistry()
+        registry = _Registry(self._seen)
 
         @kopf.on.cleanup(registry=registry)
         async def cleanup(**_: Any) -> None:
@@ -207,22 +207,22 @@ class _Run:
         async def login(**kwargs: Any) -> kopf.AiohttpSession | None:
             return self._session(self._login(**kwargs))
 
-        async def resource(event: Any, **_: Any) -> None:
-            gone = event["type"] == "DELETED"
-            self._hand_over(event, self._controller.resource_deleted if gone else self._controller.resource_changed)
+        async def watched(**_: Any) -> None:
+            """By its handlers kopf knows what to watch; it does not call them."""
 
-        async def child(event: Any, **_: Any) -> None:
-            self._hand_over(event, partial(self._controller.child_changed, is_deleted=event["type"] == "DELETED"))
-
-        for group, version, plural in _OWN:
-            kopf.on.event(group, version, plural, registry=registry)(resource)
-        for group, version, plural in () if self._settings.namespaces else _CHILDREN:
-            kopf.on.event(group, version, plural, registry=registry)(child)
+        for group, version, plural in (*_OWN, *(() if self._settings.namespaces else _CHILDREN)):
+            kopf.on.event(group, version, plural, registry=registry)(watched)
         return registry
 
-    def _hand_over(self, event: Any, call: Callable[[Manifest], None]) -> None:
-        if not self._is_stopped:
-            self._tell(call, dict(event["object"]))
+    def _seen(self, group: str, event: Any) -> None:
+        """An event of a watch, or an object of its first list."""
+        if self._is_stopped:
+            return
+        gone, controller = event["type"] == "DELETED", self._controller
+        if group != GROUP:
+            self._tell(partial(controller.child_changed, is_deleted=gone), event["object"])
+        else:
+            self._tell(controller.resource_deleted if gone else controller.resource_changed, event["object"])
 
     def _session(self, info: kopf.ConnectionInfo | None) -> kopf.AiohttpSession | None:
         """kopf's own session, with a trace that tells when a watch is opened."""
@@ -256,6 +256,26 @@ class _Run:
         )
         self._logged_in = info, made
         return made
+
+
+class _Registry(kopf.OperatorRegistry):
+    """kopf's registry, and where its events go."""
+
+    def __init__(self, seen: Callable[[str, Any], None]) -> None:
+        super().__init__()
+        self.seen = seen
+
+
+async def _hand_over(*, registry: _Registry, resource: Any, raw_event: Any, **_: Any) -> None:
+    """What kopf does with an event, in place of its own handling.
+
+    That copies each object more than once, compares it with what it would have written into annotations, and keeps a
+    memory and a state of handlers for it. Nothing of that is used here.
+    """
+    registry.seen(resource.group, raw_event)
+
+
+processing.process_resource_event = cast(Any, _hand_over)
 
 
 def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:

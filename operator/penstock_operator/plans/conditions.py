@@ -193,6 +193,8 @@ class ConditionReason(StrEnum):
     TAKEOVERS_REPEATED = "TakeoversRepeated"
     TAKEOVERS_ENDED = "TakeoversEnded"
     PLAIN_TEXT_PASSWORDS = "PlainTextPasswords"
+    # In an Event about a Broker
+    MANAGED_BY_OTHER_OPERATOR = "ManagedByOtherOperator"
     # LagAnalysisScheduled
     SCHEDULED = "Scheduled"
     SUSPENDED = "Suspended"

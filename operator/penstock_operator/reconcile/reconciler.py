@@ -21,7 +21,7 @@ from penstock_operator.children import binding_secret
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Conflict, KubeError
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
 from penstock_operator.manifest import Manifest, dig
-from penstock_operator.plans import outage
+from penstock_operator.plans import custody, outage
 from penstock_operator.plans.conditions import ConditionStatus
 from penstock_operator.plans.decisions import (
     AddFinalizer,
@@ -48,6 +48,7 @@ from penstock_operator.reconcile import status
 from penstock_operator.reconcile.binding_secrets import BindingSecrets
 from penstock_operator.reconcile.broker_findings import BrokerFindings
 from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
+from penstock_operator.reconcile.other_operators import OtherOperators
 from penstock_operator.reconcile.paced_status import PacedStatus
 from penstock_operator.reconcile.resource_children import apply_owned
 from penstock_operator.settings import OperatorSettings
@@ -78,11 +79,15 @@ class Reconciler:
     """Writes what changes in all resources of a Broker at the same time."""
     bindings: BindingSecrets = field(init=False)
     """Writes the Secrets of `spec.binding`."""
+    others: OtherOperators = field(init=False)
+    """What is known of other operators that manage Brokers."""
 
     def __post_init__(self) -> None:
         """Make the writers."""
         self.bindings = BindingSecrets(self.kube, self.cache, self.brokers.children, self.clock, self.enqueue)
         self.paced = PacedStatus(self.kube, self.cache, self.clock, self.enqueue, self.sessions.is_declaring)
+        me = custody.name_of(self.settings.own_namespace, self.settings.lease)
+        self.others = OtherOperators(self.kube, self.cache, me, self.clock, self.enqueue)
 
     async def reconcile(self, key: ResourceKey) -> Retry:
         """Reconcile one resource, and return when to reconcile it again.
@@ -90,6 +95,8 @@ class Reconciler:
         Raises:
             KubeError: the API server refused; the caller tries again later.
         """
+        if not await self._is_own(key):
+            return Retry.RESYNC
         entry = self.cache.get(key)
         try:
             return await self._reconcile(key, entry)
@@ -98,6 +105,24 @@ class Reconciler:
                 raise
             logger.warning("what %s needs is refused: %s", key, error)
             return await self._report_refusal(key, error.refusal)
+
+    async def _is_own(self, key: ResourceKey) -> bool:
+        """Whether this operator may touch a resource. Raises KubeError."""
+        entry = self.cache.get(key)
+        if entry is None:
+            return True
+        if key.kind != "Broker":
+            broker = entry.references.broker
+            if broker is None or self.others.is_own(ResourceKey("Broker", *broker)):
+                return True
+            self.paced.withdraw(key)
+            self.bindings.forget(key)
+            return False
+        if await self.others.take(key):
+            return True
+        await self.sessions.drop(f"{key.namespace}/{key.name}")
+        self.brokers.forget(key)
+        return False
 
     async def _reconcile(self, key: ResourceKey, entry: CachedResource | None) -> Retry:
         if entry is None:
@@ -115,6 +140,7 @@ class Reconciler:
                 report = await self.brokers.reconcile(key, entry.resource)
                 if report is None:
                     return Retry.RESYNC
+                report = replace(report, details=self.others.recorded(report.details))
                 return await self._write(key, entry.manifest, entry.resource, report)
             case Exchange():
                 return await self._exchange(key, entry.manifest, entry.resource)

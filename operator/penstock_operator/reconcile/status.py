@@ -19,7 +19,7 @@ from penstock_operator.plans.broker_health import CONTESTED
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import Report
 
-__all__ = ["differs", "events", "is_ready", "unparsable", "wanted", "write", "written"]
+__all__ = ["differs", "event", "events", "is_ready", "own_part", "unparsable", "wanted", "write", "written"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +40,11 @@ def written(manifest: Manifest) -> Manifest:
     """The fields of an object's status that the field manager `penstock-operator` writes, without conditions."""
     status = cast(Mapping[str, object], dig(manifest, "status") or {})
     return {name: value for name, value in status.items() if name not in _OF_LAG and name != "conditions"}
+
+
+def own_part(manifest: Manifest) -> Manifest:
+    """All that the field manager `penstock-operator` has written into an object's status, as it is."""
+    return {**written(manifest), "conditions": [*_by_type(manifest, "status").values()]}
 
 
 def differs(manifest: Manifest, status: Manifest) -> bool:
@@ -63,12 +68,13 @@ def events(manifest: Manifest, report: Report, now: datetime) -> list[Manifest]:
     elif contest is None and last is not None:
         message = "Clients do not take container-ids from one another any more."
         events_for.append(StatusCondition(CONTESTED, ConditionStatus.TRUE, ConditionReason.TAKEOVERS_ENDED, message))
-    return [_event(manifest, condition, conditions.timestamp(now)) for condition in events_for]
+    return [event(manifest, condition, now) for condition in events_for]
 
 
-def _event(manifest: Manifest, condition: StatusCondition, moment: str) -> Manifest:
+def event(manifest: Manifest, condition: StatusCondition, now: datetime) -> Manifest:
     """An Event of type Normal if the condition is True, else of type Warning."""
     namespace, name = text_at(manifest, "metadata", "namespace"), text_at(manifest, "metadata", "name")
+    moment = conditions.timestamp(now)
     return {
         "apiVersion": "v1",
         "kind": "Event",
@@ -131,8 +137,8 @@ async def write(
     new_events = events(manifest, report, now) if with_events else []
     result = await kube.apply_status(manifest, status, names.MANAGER)
     try:
-        for event in new_events:
-            await kube.create(event)
+        for each in new_events:
+            await kube.create(each)
     except KubeError as error:
         # A terminating namespace accepts no Events. Nothing is lost: the status contains the same.
         logger.info("an Event for %s %s was not created: %s", manifest["kind"], resource.key, error)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import pytest_asyncio
 import yaml
@@ -32,9 +34,11 @@ class Server:
     body: dict[str, Any] = field(default_factory=dict[str, Any])
     headers: dict[str, str] = field(default_factory=dict[str, str])
     queries: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    bodies: list[str] = field(default_factory=list[str])
 
     async def answer(self, request: web.Request) -> web.Response:
         self.queries.append(dict(request.query))
+        self.bodies.append(await request.text())
         return web.json_response(self.body, status=self.status, headers=self.headers)
 
 
@@ -98,3 +102,19 @@ async def test_a_policy_that_denies_the_finalizer_is_a_refusal(api: HttpApiServe
         await api.set_finalizers(EXCHANGE, ["penstock.dev/topology"])
     assert raised.value.refusal is not None
     assert str(raised.value.refusal.reason) == "DeniedByAdmission"
+
+
+async def test_no_request_looks_for_a_password_in_netrc(api: HttpApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would ask another thread for it, each time."""
+    asked: list[str] = []
+    monkeypatch.setattr(aiohttp.ClientSession, "_get_netrc_auth", lambda _, host: asked.append(host))
+    await api.get(API_RESOURCES["Exchange"], "shop", "orders")
+    assert asked == []
+
+
+async def test_a_status_for_an_unchanged_object_names_its_version(api: HttpApiServer, server: Server) -> None:
+    await api.apply_status(EXCHANGE, {}, names.MANAGER)
+    await api.apply_status(EXCHANGE, {}, names.MANAGER, unchanged=True)
+    first, second = (json.loads(body)["metadata"] for body in server.bodies)
+    assert "resourceVersion" not in first
+    assert second["resourceVersion"] == "7"

@@ -12,10 +12,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NoReturn
 
 import kopf
 import pytest
 import pytest_asyncio
+from kopf._core.reactor.inventory import ResourceMemories
 from support.api_server_in_memory import ApiServerInMemory
 from support.api_server_over_http import kubeconfig_for, serving
 from support.faulty_proxy import Fault, Faults, serving_faults
@@ -125,6 +127,17 @@ async def test_every_watch_is_known_and_is_seen_when_it_is_opened(
     began = await watched.start(settings)
     await watched.until(lambda: watched.activity.overdue(began + 62.01) == [])
     assert {path for _, _, path, _, is_watch in watched.faults.requests if is_watch} == set(paths)
+
+
+async def test_kopf_handles_nothing_itself(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would copy each object, compare it and keep a memory of it, which costs more than all that is done with it."""
+
+    def handles(*_: Any, **__: Any) -> NoReturn:
+        raise AssertionError("kopf handles an event")
+
+    monkeypatch.setattr(ResourceMemories, "recall", handles)
+    await watched.start()
+    await watched.sees("Exchange", "orders")
 
 
 async def test_a_user_without_a_name_can_watch(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,7 +188,9 @@ class Answering(ApiServerInMemory):
     order: list[str] = field(default_factory=list[str])
     """Names of what was written."""
 
-    async def apply_status(self, resource: Manifest, status: Manifest, manager: str) -> Manifest:
+    async def apply_status(
+        self, resource: Manifest, status: Manifest, manager: str, *, unchanged: bool = False
+    ) -> Manifest:
         name = str(dig(resource, "metadata", "name"))
         assert name not in self.on_the_way, "two writes of one resource could arrive in the wrong order"
         self.on_the_way.append(name)
@@ -196,7 +198,7 @@ class Answering(ApiServerInMemory):
         self.most = max(self.most, len(self.on_the_way))
         await asyncio.sleep(self.seconds)
         self.on_the_way.remove(name)
-        return await ApiServerInMemory.apply_status(self, resource, status, manager)
+        return await ApiServerInMemory.apply_status(self, resource, status, manager, unchanged=unchanged)
 
 
 def offered(count: int, *, seconds: float, states: bool) -> tuple[Answering, float]:

@@ -1,0 +1,102 @@
+"""Which of several operators manages a Broker: the one that `status.operator` names, for as long as it lives.
+
+An operator is named by its Lease, as NAMESPACE/NAME: that stays the same with each pod and each release of it. One
+without a Lease has no name; it writes none, and gives way to every other. Whether another operator lives is judged by
+its Lease as `plans.lease` does it, by this operator's own monotonic clock: never by the times in the record. Source:
+docs/decisions/120-one-operator-manages-a-broker.md.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from penstock_operator.plans.lease import LeaseRecord
+
+__all__ = ["ABSENT_SECONDS", "OVER_SECONDS", "Custody", "Trace", "decide", "lease_of", "name_of", "traced"]
+
+OVER_SECONDS: Final = 300.0
+"""An operator whose Lease was not renewed for so long is over, and one that has given it back. Until then it may be
+about to come again: a new pod may have to wait for its image or its node.
+"""
+ABSENT_SECONDS: Final = 30.0
+"""An operator whose Lease is gone for so long is over. One that lives makes it again after two seconds."""
+_NAME: Final = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)/([a-z0-9]([-a-z0-9.]*[a-z0-9])?)")
+
+
+class Custody(Enum):
+    """What an operator does with a Broker, and with the resources that name it."""
+
+    MANAGE = "Manage"
+    """It manages them: its own name is recorded."""
+    TAKE = "Take"
+    """It records its own name first."""
+    WAIT = "Wait"
+    """It touches nothing: another name is recorded, and it is not known yet whether that operator is over."""
+    KEEP_OFF = "KeepOff"
+    """It touches nothing, and says so: another operator manages them, or its Lease may not be read."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this operator may touch them."""
+        return self in (Custody.MANAGE, Custody.TAKE)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What is known of the Lease of another operator."""
+
+    record: LeaseRecord | None
+    """None: there is no such Lease."""
+    since: float
+    """When it was first seen so."""
+    is_renewed: bool = False
+    """Whether its holder was seen to renew it."""
+    is_hidden: bool = False
+    """Whether this operator may not read it."""
+
+
+def name_of(namespace: str, lease: str) -> str:
+    """The name of an operator; empty if it has no Lease."""
+    return f"{namespace}/{lease}" if lease else ""
+
+
+def lease_of(name: str) -> tuple[str, str] | None:
+    """Namespace and name of the Lease of an operator; None if that can't be the name of one."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else (found[1], found[3])
+
+
+def traced(before: Trace | None, record: LeaseRecord | None, now: float) -> Trace:
+    """The trace of a Lease that was just read, None if there is none."""
+    if before is None or before.is_hidden:
+        return Trace(record, now)
+    if before.record == record:
+        return before
+    # The first holder, or another one, is no less alive than one that goes on.
+    return Trace(record, now, is_renewed=record is not None and bool(record.holder))
+
+
+def decide(recorded: str, me: str, other: Trace | None, now: float) -> Custody:
+    """What the operator `me` does with a Broker in whose status `recorded` is the name of an operator, or nothing.
+
+    `other`: what is known of the Lease of `recorded`; None if it was not read yet.
+    """
+    if recorded == me:
+        return Custody.MANAGE
+    if lease_of(recorded) is None:
+        return Custody.TAKE
+    if other is None:
+        return Custody.WAIT
+    if other.is_hidden:
+        return Custody.KEEP_OFF
+    if now >= other.since + _patience(other.record):
+        return Custody.TAKE
+    return Custody.KEEP_OFF if other.is_renewed else Custody.WAIT
+
+
+def _patience(record: LeaseRecord | None) -> float:
+    """Seconds after which an operator is over whose Lease does not change."""
+    return ABSENT_SECONDS if record is None else max(OVER_SECONDS, float(record.seconds))
