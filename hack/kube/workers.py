@@ -63,12 +63,11 @@ def cut(cluster: Cluster, worker: Cluster) -> None:
 
 
 def connect(cluster: Cluster, worker: Cluster) -> None:
-    """The end of `cut`."""
+    """The end of `cut`, if there was one."""
     table = f"{_CUT}{worker.folders.worker}"
-    run(
-        _running(cluster).enter_network(["nft", "delete", "table", "netdev", table]),
-        worker.folders.node_logs / "up.log",
-    )
+    script = f"table netdev {table}\ndelete table netdev {table}\n"  # the first line makes it unless it is there
+    rules_of = _running(cluster).enter_network(["nft", "-f", "-"])
+    run(rules_of, worker.folders.node_logs / "up.log", stdin=script.encode())
 
 
 def kill(cluster: Cluster, worker: Cluster) -> None:

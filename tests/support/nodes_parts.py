@@ -40,7 +40,8 @@ def drain(stage: Stage) -> None:
     try:
         _drain(stage, node, "15s")
     except StoryError as refused:
-        stage.tell(f"refused, as the Broker says: {str(refused).splitlines()[-1]}")
+        told = next((line for line in str(refused).splitlines() if "Cannot evict" in line), str(refused))
+        stage.tell(f"refused: {told}")
     else:
         raise AssertionError("the drain went on although the Broker refuses evictions")
     assert stage.pod()[1] == node, "the pod was evicted"
@@ -53,6 +54,7 @@ def drain(stage: Stage) -> None:
     stage.go_on()
     assert stage.team.field("pvc", "data-main-0", "metadata", "uid") == claim, "it has another volume"
     stage.team.kube.kubectl("uncordon", node)
+    stage.spread_operators()
     _settle(stage)
 
 
@@ -137,7 +139,7 @@ def _tolerated(what: str) -> dict[str, Any]:
 
 def leader(stage: Stage) -> None:
     """The node of the operator that leads is switched off; then it is on again."""
-    wait_for("operators on two nodes", lambda: len(set(stage.operators().values())) > 1, PATIENCE)
+    stage.spread_operators()
     if stage.operators()[stage.leader()] == stage.pod()[1]:
         old = stage.leader()
         stage.installation.home.kubectl("delete", "pod", old)

@@ -29,6 +29,7 @@ SHOP: Final = "shop"
 PAGE: Final = ROOT / "docs/how-to/runbooks/node-lost.md"
 WORKERS: Final = (1, 2)
 CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 PATIENCE: Final = 5 * MINUTE
 
 
@@ -105,7 +106,7 @@ class Stage:
     def serves_on_another(self, node: str) -> bool:
         """Whether the broker's pod is Ready on another node than this one."""
         there = self.pod()[1]
-        return there not in ("", node) and self.team.is_ready("pod", "main-0")
+        return there not in ("", node) and self.team.kube.is_true("pod", "main-0", "Ready")
 
     def is_node_lost(self) -> bool:
         """Whether the Broker says so."""
@@ -133,6 +134,13 @@ class Stage:
         of_operator = [pod for pod in stays if "operator" in str(pick(pod, "metadata", "name"))]
         return {str(pick(pod, "metadata", "name")): str(pick(pod, "spec", "nodeName")) for pod in of_operator}
 
+    def spread_operators(self) -> None:
+        """One on each worker. After a drain both may be on one, where they stay."""
+        leads = self.leader()
+        if len(set(self.operators().values())) == 1:
+            self.installation.home.kubectl("delete", "pod", *(name for name in self.operators() if name != leads))
+        wait_for("operators on two nodes", lambda: len(set(self.operators().values())) > 1, PATIENCE)
+
     def leader(self) -> str:
         """The pod that the Lease names."""
         lease = f"{self.installation.release}-penstock-operator"
@@ -143,6 +151,8 @@ def bring_up(cluster: Cluster) -> None:
     """The nodes, the storage and the images. Nothing is scheduled to the node with the control plane."""
     environment = own_cluster_environment()
     there = {worker.folders.worker for worker in workers.running(cluster)}
+    for number in there:  # of a run that was ended in the middle
+        workers.connect(cluster, cluster.worker(number))
     for number in WORKERS:
         if number not in there:
             workers.add(cluster, number)
@@ -152,17 +162,20 @@ def bring_up(cluster: Cluster) -> None:
         storage.begin(cluster)
         for number in WORKERS:
             storage.begin_on_worker(cluster.worker(number))
+    for worker in map(cluster.worker, WORKERS):
+        kube.kubectl("uncordon", worker.folders.node)
+        kube.kubectl("taint", "nodes", worker.folders.node, f"{OUT_OF_SERVICE}-", check=False)
     kube.kubectl("taint", "nodes", cluster.folders.node, f"{CONTROL_PLANE}=:NoSchedule", "--overwrite")
 
 
 def _set_up(environment: Mapping[str, str]) -> tuple[Installation, Team]:
     home, team = Kube(HOME, environment), Team(Kube(SHOP, environment))
     installation = Installation(home, "penstock", images().tag)
-    if not home.kubectl("get", "namespace", HOME, "--ignore-not-found").strip():
+    if not home.kubectl("get", "namespace", SHOP, "--ignore-not-found").strip():
         home.kubectl("create", "namespace", HOME)
-        home.kubectl("create", "namespace", SHOP)
         home.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
-    installation.install(replicas="2")
+        installation.install(replicas="2")
+        home.kubectl("create", "namespace", SHOP)
     team.apply_whole(storage={"size": "1Gi", "ledgerSize": "400Mi", "storageClassName": "expandable"})
     team.wait_ready(seconds=PATIENCE)
     return installation, team
@@ -186,6 +199,7 @@ def open_stage(cluster: Cluster, work: Path, say: Callable[[str], None]) -> Gene
             Changes(environment, stage.tell, *about, "pods", form=PLACE),
         ]
         try:
+            stage.spread_operators()
             yield stage
             traffic.finish()
         finally:

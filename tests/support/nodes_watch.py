@@ -17,20 +17,20 @@ from kube.node import Cluster
 __all__ = ["Changes", "Flow", "Writers", "attached"]
 
 LOOK_SECONDS: Final = 0.2
-CONDITIONS: Final = (
-    '{range .status.conditions[*]}{.type}={.status}/{.reason} {end}{"\\n"}'  # a line for each change of the object
-)
+CONDITIONS: Final = '{{range .status.conditions}}{{.type}}={{.status}}/{{.reason}} {{end}}{{"\\n"}}'
 PLACE: Final = (
-    "{.metadata.name} on {.spec.nodeName}"
-    ' ready={.status.conditions[?(@.type=="Ready")].status} deleted={.metadata.deletionTimestamp}{"\\n"}'
+    "{{.metadata.name}} on {{.spec.nodeName}}"
+    '{{range .status.conditions}}{{if eq .type "Ready"}} ready={{.status}}{{end}}{{end}}'
+    '{{with .metadata.deletionTimestamp}} to end at {{.}}{{end}}{{"\\n"}}'
 )
+"""A line for each change of an object."""
 
 
 class Changes:
     """Lines of `kubectl get --watch` about some objects, told when they differ from the last ones."""
 
     def __init__(self, environment: Mapping[str, str], tell: Callable[[str], None], *words: str, form: str) -> None:
-        command = ["kubectl", *words, "--watch", f"--output=jsonpath={form}"]
+        command = ["kubectl", *words, "--watch", f"--output=go-template={form}"]
         self._process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         self._tell, self._name = tell, words[-1]
         self._reader = threading.Thread(target=self._read, daemon=True)
