@@ -1,4 +1,4 @@
-"""What hack/soak/nodes is made of, without a cluster: workers' ranges and folders, and what it takes from the runbook."""
+"""What hack/soak/nodes is made of, without a cluster: ranges and folders of workers, what it takes from the runbook."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ class Stage:
         self.flow.take_longest()
 
     def until(self, what: str, holds: Callable[[], object], seconds: float = PATIENCE) -> None:
-        """Wait, and tell when it came true. Raises TimeoutError."""
-        wait_for(what, lambda: bool(holds()), seconds)
+        """Wait, and tell when it came true. Raises TimeoutError, and AssertionError if a client has ended."""
+        wait_for(what, lambda: self._clients_run() and bool(holds()), seconds)
         self.tell(what)
 
     def page(self, node: str) -> Page:
@@ -119,11 +119,19 @@ class Stage:
 
     def go_on(self, seconds: float = PATIENCE) -> None:
         """Until JMS clients send and receive; tells how long there was no message. Raises TimeoutError."""
+        self._clients_run()
         self.traffic.go_on(seconds)
         self.flow.look()
         with self.traffic.board.lock:
             accepted = len(self.traffic.board.tally.accepted)
         self.tell(f"messages flow; there were none for {self.flow.take_longest():.1f} s; {accepted} accepted so far")
+
+    def _clients_run(self) -> bool:
+        """True; raises AssertionError if a JMS client has ended by itself, with what it said."""
+        every = (self.traffic.producer, *self.traffic.consumers)
+        ended = [f"client {it.name} has ended: {it.failures}" for it in every if it.process.poll() is not None]
+        assert not ended, ended
+        return True
 
     # the operators
 
