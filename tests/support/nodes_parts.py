@@ -223,11 +223,13 @@ def _lag_elsewhere(stage: Stage) -> None:
     stage.team.kube.kubectl(
         "patch", "broker", "main", "--type=merge", "-p", '{"spec":{"lagAnalysis":{"suspend":false}}}'
     )
-    run = lambda: stage.team.field("subscription", "billing", "status", "lag", "runName")  # noqa: E731
-    stage.until("a lag run's figures are in the Subscription", run, PATIENCE)
-    form = "{range .items[*]}{.metadata.name}={.spec.nodeName} {end}"
-    pods = stage.installation.home.kubectl("get", "pods", f"--output=jsonpath={form}").split()
-    runs = {name: node for name, _, node in (each.partition("=") for each in pods) if "lag" in name}
+    runs: dict[str, str] = {}
+
+    def has_run() -> bool:
+        runs.update(_lag_pods(stage))
+        return stage.team.field("subscription", "billing", "status", "lag", "runName") not in (None, "live")
+
+    stage.until("a lag run's figures are in the Subscription", has_run, PATIENCE)
     stage.tell(f"the broker is on {broker}; pods of lag runs: {runs}")
     assert set(runs.values()) == {other}, "the run was not on the node that was chosen for it"
     stage.team.kube.kubectl(
@@ -250,6 +252,14 @@ def _settle(stage: Stage) -> None:
     assert not stage.is_node_lost(), "the Broker says that its node is lost"
     assert not stage.writers.twice, stage.writers.twice[:3]
     stage.go_on()
+
+
+def _lag_pods(stage: Stage) -> dict[str, str]:
+    """Node by name of each pod of a lag run that has one."""
+    form = "{range .items[*]}{.metadata.name}={.spec.nodeName} {end}"
+    pods = stage.installation.home.kubectl("get", "pods", f"--output=jsonpath={form}").split()
+    places = {name: node for name, _, node in (each.partition("=") for each in pods)}
+    return {name: node for name, node in places.items() if "-lag-" in name and node}
 
 
 PARTS: Final[Mapping[str, Callable[[Stage], None]]] = {

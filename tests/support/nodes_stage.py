@@ -204,7 +204,7 @@ def open_stage(cluster: Cluster, work: Path, say: Callable[[str], None]) -> Gene
         changes = [
             Changes(environment, stage.tell, *about, "broker/main", form=CONDITIONS),
             Changes(environment, stage.tell, *about, "subscription/billing", form=CONDITIONS),
-            Changes(environment, stage.tell, *about, "pods", form=PLACE),
+            Changes(environment, stage.tell, *about, "pods", "--field-selector=metadata.name=main-0", form=PLACE),
         ]
         try:
             stage.spread_operators()

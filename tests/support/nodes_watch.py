@@ -32,7 +32,7 @@ class Changes:
     def __init__(self, environment: Mapping[str, str], tell: Callable[[str], None], *words: str, form: str) -> None:
         command = ["kubectl", *words, "--watch", f"--output=go-template={form}"]
         self._process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        self._tell, self._name = tell, words[-1]
+        self._tell, self._name = tell, next(word for word in words if "/" in word or word == "pods")
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
