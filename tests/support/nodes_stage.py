@@ -211,8 +211,10 @@ def open_stage(cluster: Cluster, work: Path, say: Callable[[str], None]) -> Gene
             yield stage
             traffic.finish()
         finally:
-            for watched in (*changes, flow, writers):
-                watched.end()
+            for each in changes:
+                each.end()
+            for watch in (flow, writers):
+                watch.end()
     tally = traffic.board.tally
     say(
         f"{len(tally.accepted)} messages accepted, none lost; {tally.repeated} delivered again, {len(tally.doubtful)} "
