@@ -56,10 +56,12 @@ def on_clients(verb: Callable[..., int]) -> Callable[..., int]:
 def _with_access(
     verb: Callable[..., int], variable: str, metavar: str, told: str, *, required: bool
 ) -> Callable[..., int]:
+    # An option that has a default counts as given, also if the default is None.
+    presence: dict[str, Any] = {"required": True} if required else {"default": "amqp://localhost"}
+
     @click.option(
         "--broker",
-        required=required,
-        default=None if required else "amqp://localhost",
+        **presence,
         envvar=variable,
         show_envvar=True,
         metavar=metavar,

@@ -54,7 +54,14 @@ PROGRAMS = (
 
 STORAGE = (Program("csi", ". tool"),)
 """What a storage whose volumes grow is made of."""
-CSI_PROGRAMS = ("loop-driver", "csi-provisioner", "csi-resizer", "csi-snapshotter", "snapshot-controller")
+CSI_PROGRAMS = (
+    "loop-driver",
+    "csi-attacher",
+    "csi-provisioner",
+    "csi-resizer",
+    "csi-snapshotter",
+    "snapshot-controller",
+)
 
 ADDITIONS = (
     Program("kube-router", "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router"),

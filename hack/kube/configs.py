@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kube.settings import NODE_NAME, Addresses, Folders
+from kube.settings import Addresses, Folders
 
 PAUSE_IMAGE = "localhost/penstock-pause:1"
 COREDNS_IMAGE = "localhost/penstock-coredns:1"
@@ -44,7 +44,7 @@ def cni(folders: Folders, at: Addresses) -> str:
 {{"cniVersion": "1.0.0", "name": "penstock", "plugins": [
   {{"type": "bridge", "bridge": "pods", "isGateway": true, "ipMasq": true, "hairpinMode": true,
    "ipam": {{"type": "host-local", "dataDir": "{folders.state}/ipam",
-            "ranges": [[{{"subnet": "{at.pods}"}}]], "routes": [{{"dst": "0.0.0.0/0"}}]}}}},
+            "ranges": [[{{"subnet": "{at.node_pods}"}}]], "routes": [{{"dst": "0.0.0.0/0"}}]}}}},
   {{"type": "portmap", "capabilities": {{"portMappings": true}}}}]}}
 """
 
@@ -88,7 +88,7 @@ apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: nftables
 clientConnection: {{kubeconfig: {folders.state}/pki/proxy.kubeconfig}}
-hostnameOverride: {NODE_NAME}
+hostnameOverride: {folders.node}
 clusterCIDR: {at.pods}
 conntrack: {{maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}}
 nftables: {{minSyncPeriod: 100ms}}

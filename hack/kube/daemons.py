@@ -100,7 +100,7 @@ def kubelet(folders: Folders, programs: Binaries, at: Addresses) -> Command:
         "kubeconfig": folders.state / "pki" / "kubelet.kubeconfig",
         "root-dir": folders.state / "kubelet",
         "cert-dir": folders.state / "kubelet-pki",
-        "hostname-override": NODE_NAME,
+        "hostname-override": folders.node,
         "node-ip": at.node,
     }
     return [programs["kubelet"], *options(flags)]

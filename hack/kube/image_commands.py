@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from kube import binaries, images, preflight, sandbox, sources
+from kube import binaries, images, preflight, sandbox, sources, workers
 from kube.node import Cluster
 from kube.settings import addresses, folders
 from kube.steps import FAILED, USAGE, Failure, step
@@ -43,7 +43,8 @@ def load(options: argparse.Namespace) -> int:
         raise Failure("the cluster is not up; start it with: hack/cluster up")
     built = _build(options)
     with step(f"load {', '.join(built)}"):
-        images.load(cluster, built.values())
+        for node in (cluster, *workers.running(cluster)):
+            images.load(node, built.values())
     print(*built.values(), sep="\n")
     return 0
 

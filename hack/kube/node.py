@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kube import archives, cgroups, configs, daemons, pki, sandbox
 from kube.binaries import Binaries
-from kube.settings import NODE_NAME, PARTS, PROVISIONER, Addresses, Folders
+from kube.settings import PARTS, PROVISIONER, Addresses, Folders
 from kube.steps import Failure, output, run, step, succeeds, wait_until
 
 DAEMONS = (
@@ -43,6 +43,10 @@ class Cluster:
         """Environment in which kubectl and helm talk to this cluster and no other."""
         return {**os.environ, "KUBECONFIG": str(self.folders.kubeconfig)}
 
+    def worker(self, number: int) -> Cluster:
+        """The place of a further node of this cluster, as kube.workers starts it."""
+        return replace(self, folders=replace(self.folders, worker=number), at=replace(self.at, worker=number))
+
     def kubectl(self, *arguments: str) -> list[str | Path]:
         return [self.programs["kubectl"], *arguments]
 
@@ -72,12 +76,14 @@ def boot(cluster: Cluster) -> None:
         (folders.node_logs / f"{name}.log").unlink(missing_ok=True)
     with step("namespaces, certificates"):
         node = sandbox.start(folders, at, cluster.programs["pause"])
-        _write_configs(cluster)
+        folders.state.mkdir(parents=True, mode=0o711)
+        pki.make(folders.state / "pki", at, folders.node_logs / "pki.log")
+        write_configs(cluster)
     with step("containerd, etcd, API server"):
         start(cluster, node, daemons.containerd(folders))
         start(cluster, node, daemons.etcd(folders, cluster.programs))
         start(cluster, node, daemons.api_server(folders, cluster.programs, at))
-        _import_own_images(cluster)
+        import_own_images(cluster)
         _wait_for_api(cluster)
     with step("node ready"):
         start(cluster, node, daemons.controller_manager(folders, cluster.programs, at))
@@ -86,16 +92,15 @@ def boot(cluster: Cluster) -> None:
         start(cluster, node, daemons.kube_proxy(folders, cluster.programs))
         start(cluster, node, daemons.provisioner(folders, cluster.programs))
         _add_addons(cluster)
-        _wait_for_node(cluster)
+        wait_for_node(cluster)
     with step("DNS ready"):
         rollout = cluster.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=120s")
         run(rollout, folders.node_logs / "up.log", env=cluster.environment)
 
 
-def _write_configs(cluster: Cluster) -> None:
+def write_configs(cluster: Cluster) -> None:
+    """The files that the node's daemons read, and its cgroup. Certificates are made elsewhere."""
     folders, at = cluster.folders, cluster.at
-    folders.state.mkdir(parents=True, mode=0o711)
-    pki.make(folders.state / "pki", at, folders.node_logs / "pki.log")
     files = {
         "containerd.toml": configs.containerd(folders),
         "cni/10-penstock.conflist": configs.cni(folders, at),
@@ -160,7 +165,8 @@ def _command(cluster: Cluster, name: str) -> daemons.Command:
     return next(command for command in commands if Path(command[0]).name == name)
 
 
-def _import_own_images(cluster: Cluster) -> None:
+def import_own_images(cluster: Cluster) -> None:
+    """What every node runs, once its containerd answers."""
     folders = cluster.folders
     version = cluster.ctr("version")
     log = folders.node_logs / "containerd.log"
@@ -188,8 +194,9 @@ def _add_addons(cluster: Cluster) -> None:
     run(apply, cluster.folders.node_logs / "up.log", env=cluster.environment, stdin=text.encode())
 
 
-def _wait_for_node(cluster: Cluster) -> None:
+def wait_for_node(cluster: Cluster) -> None:
+    """Until the node says that it is ready. Raises Failure."""
     jsonpath = '-o=jsonpath={.status.conditions[?(@.type=="Ready")].status}'
-    ask = cluster.kubectl("get", "node", NODE_NAME, "--ignore-not-found", jsonpath)
+    ask = cluster.kubectl("get", "node", cluster.folders.node, "--ignore-not-found", jsonpath)
     log = cluster.folders.node_logs / "kubelet.log"
     wait_until(lambda: output(ask, env=cluster.environment) == "True", "node ready", seconds=120, cure=f"see {log}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,14 +39,18 @@ def _servers(at: Addresses) -> tuple[Certificate, ...]:
     names = ("kubernetes", "kubernetes.default", service, f"{service}.cluster.local", "localhost")
     api_addresses = (f"IP:{at.node}", f"IP:{at.api_service}", "IP:127.0.0.1")
     api_hosts = (*(f"DNS:{name}" for name in names), *api_addresses)
-    node_subject = f"/O=system:nodes/CN=system:node:{NODE_NAME}"
-    node_hosts = (f"DNS:{NODE_NAME}", f"IP:{at.node}", "IP:127.0.0.1")
     return (
         Certificate("apiserver", "/CN=kube-apiserver", usage="serverAuth", hosts=api_hosts),
         Certificate("apiserver-to-kubelet", "/O=system:masters/CN=kube-apiserver-to-kubelet"),
         Certificate("aggregator", "/CN=aggregator", authority="aggregator-ca"),
-        Certificate("kubelet", node_subject, usage="serverAuth,clientAuth", hosts=node_hosts),
+        _kubelet(NODE_NAME, at),
     )
+
+
+def _kubelet(node: str, at: Addresses, authority: str = "ca") -> Certificate:
+    hosts = (f"DNS:{node}", f"IP:{at.node}", "IP:127.0.0.1")
+    subject = f"/O=system:nodes/CN=system:node:{node}"
+    return Certificate("kubelet", subject, authority, usage="serverAuth,clientAuth", hosts=hosts)
 
 
 class _Maker:
@@ -109,6 +114,20 @@ def make(folder: Path, at: Addresses, log: Path) -> None:
             maker.certificate(wanted)
         maker.service_account_keys()
         for name in (*(client.name for client in CLIENTS), "kubelet"):
-            maker.kubeconfig(name, f"https://{at.node}:6443")
+            maker.kubeconfig(name, f"https://{at.api_server}:6443")
+    finally:
+        os.umask(before)
+
+
+def make_worker(folder: Path, of_first: Path, node: str, at: Addresses, log: Path) -> None:
+    """Fills `folder` with what a worker needs; `of_first` is the folder of the node with the authority."""
+    folder.mkdir(parents=True, mode=0o700)
+    before = os.umask(0o077)
+    try:
+        for name in ("ca.crt", "proxy.kubeconfig"):
+            shutil.copy(of_first / name, folder)
+        maker = _Maker(folder, log)
+        maker.certificate(_kubelet(node, at, str(of_first / "ca")))
+        maker.kubeconfig("kubelet", f"https://{at.api_server}:6443")
     finally:
         os.umask(before)

@@ -7,13 +7,14 @@ What namespaces do not cover (cgroups, folders) is written down in `node.json` a
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -39,6 +40,10 @@ class Node:
     def enter(self, command: Sequence[str | Path]) -> list[str]:
         """The command as it must be given on the host to run inside the node."""
         return ["nsenter", f"--target={self.pid}", "--net", "--mount", "--pid", "--", *map(str, command)]
+
+    def enter_network(self, command: Sequence[str | Path]) -> list[str]:
+        """The same for a command that only needs the node's network, and knows processes by the host's numbers."""
+        return ["nsenter", f"--target={self.pid}", "--net", "--", *map(str, command)]
 
 
 def _stat_fields(pid: int) -> list[str]:
@@ -120,22 +125,43 @@ def refuse_clash(folders: Folders, at: Addresses) -> None:
             raise Failure(f"{at.whole} is in use: {how}; name a free /16 with PENSTOCK_CLUSTER_RANGE", NOT_POSSIBLE)
 
 
-def start(folders: Folders, at: Addresses, pause: Path) -> Node:
-    """Makes the namespaces, the network link and the cgroup. Raises Failure if the kernel refuses one."""
+def start(folders: Folders, at: Addresses, pause: Path, *, within: Node | None = None) -> Node:
+    """Makes the namespaces, the network link and the cgroup. Raises Failure if the kernel refuses one.
+
+    `within`: the first node, for a worker. It is connected to that one, and ends with it: its process namespace is
+    inside the other. Everything else is its own.
+    """
     made = _make_folders()
     folders.run.mkdir(mode=0o700, parents=True, exist_ok=True)
     covers = "".join(f"mount -t tmpfs -o mode=755 penstock {folder}\n" for folder in COVERED)
-    script = f"set -e\nmount --make-rshared /\n{covers}ip link set lo up\nexec {pause}\n"
+    own = _identity(folders) if within else ""
+    script = f"set -e\nmount --make-rshared /\n{covers}{own}ip link set lo up\nexec {pause}\n"
     log = folders.node_logs / "node.log"
     log.parent.mkdir(parents=True, exist_ok=True)
+    inside = ["nsenter", f"--target={within.pid}", "--pid", "--"] if within else []
     with log.open("ab") as out:
-        unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script]
-        outer = subprocess.Popen(unshare, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+        unshare = ["unshare", "--net", "--mount", "--pid", "--uts", "--fork", "--mount-proc", "sh", "-c", script]
+        outer = subprocess.Popen(
+            [*inside, *unshare], stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
     pid = _first_process(outer, log)
     node = Node(pid, int(_stat_fields(pid)[19]), str(folders.cache), str(at.whole), made)
     _record(folders).write_text(json.dumps(asdict(node)))
-    _lay_cable(folders.link, node, at, log)
+    _lay_cable(folders.link, node, at, log, within.enter_network if within else list)
     return node
+
+
+def _identity(folders: Folders) -> str:
+    """Lines that give a worker a host name and a machine id of its own."""
+    own = folders.run / "machine-id"
+    own.write_text(hashlib.md5(folders.node.encode(), usedforsecurity=False).hexdigest() + "\n")
+    theirs = Path("/etc/machine-id")
+    return f"hostname {folders.node}\n" + (f"mount --bind {own} {theirs}\n" if theirs.exists() else "")
+
+
+def worker_numbers(folders: Folders) -> list[int]:
+    """The workers that were started beside this first node and not removed, alive or not."""
+    return sorted(int(place.parent.name.rpartition("-")[2]) for place in folders.run.glob("worker-*/node.json"))
 
 
 def _make_folders() -> tuple[str, ...]:
@@ -149,28 +175,36 @@ def _make_folders() -> tuple[str, ...]:
 
 
 def _first_process(outer: subprocess.Popen[bytes], log: Path) -> int:
-    children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children")
+    """The process that each of nsenter and unshare starts, down to the program that stays."""
+
+    def newest(pid: int) -> int:
+        child = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return newest(int(child[0])) if child else pid
 
     def ready() -> bool:
         if outer.poll() is not None:
             raise Failure(f"the kernel refused the node's namespaces; see {log}")
-        number = children.read_text().strip()
-        return bool(number) and Path(f"/proc/{number}/comm").read_text().strip() == "pause"
+        return Path(f"/proc/{newest(outer.pid)}/comm").read_text().strip() == "pause"
 
     wait_until(ready, "the node's first process", seconds=10, cure=f"see {log}")
-    return int(children.read_text())
+    return newest(outer.pid)
 
 
-def _lay_cable(link: str, node: Node, at: Addresses, log: Path) -> None:
+def _lay_cable(
+    link: str, node: Node, at: Addresses, log: Path, outside: Callable[[Sequence[str | Path]], Sequence[str | Path]]
+) -> None:
+    """`outside` makes of a command the one that runs at the other end of the cable."""
     length = at.cable.prefixlen
-    run(["ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(node.pid)], log)
-    run(["ip", "address", "add", f"{at.host}/{length}", "dev", link], log)
-    run(["ip", "link", "set", link, "up"], log)
+    run(outside(["ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(node.pid)]), log)
+    run(outside(["ip", "address", "add", f"{at.host}/{length}", "dev", link]), log)
+    run(outside(["ip", "link", "set", link, "up"]), log)
     run(node.enter(["ip", "address", "add", f"{at.node}/{length}", "dev", "eth0"]), log)
     run(node.enter(["ip", "link", "set", "eth0", "up"]), log)
     run(node.enter(["ip", "route", "add", "default", "via", at.host]), log)
-    for range_ in (at.services, at.pods):
-        run(["ip", "route", "add", str(range_), "via", at.node], log)
+    for range_ in at.behind:
+        run(outside(["ip", "route", "add", str(range_), "via", at.node]), log)
+    if at.worker:  # what is sent to a worker that is off is not answered
+        run(outside(["ip", "route", "replace", "blackhole", str(at.pods)]), log)
     for setting in SYSCTLS:
         run(node.enter(["sysctl", "-q", "-w", setting]), log)
 
@@ -181,7 +215,8 @@ def remove(folders: Folders) -> None:
     if node is not None and _alive(node):
         os.kill(node.pid, signal.SIGTERM)
         wait_until(lambda: not _alive(node), "the node's processes end", seconds=60, cure=f"look at process {node.pid}")
-    cgroups.remove(folders.cgroup)
+    for name in (folders.cgroup, *(replace(folders, worker=number).cgroup for number in worker_numbers(folders))):
+        cgroups.remove(name)
     if folders.state.exists():
         shutil.rmtree(folders.state.resolve())
         folders.state.unlink(missing_ok=True)  # if it was a link, say to another disk

@@ -32,6 +32,16 @@ class Folders:
 
     cache: Path
     name: str = DEFAULT_NAME
+    worker: int = 0
+    """The number of a further node (kube.workers); 0 is the node that has the control plane."""
+
+    @property
+    def node(self) -> str:
+        """The node's name in the cluster."""
+        return f"worker-{self.worker}" if self.worker else NODE_NAME
+
+    def _of_node(self, place: Path) -> Path:
+        return place / self.node if self.worker else place
 
     @property
     def logs(self) -> Path:
@@ -40,27 +50,31 @@ class Folders:
 
     @property
     def node_logs(self) -> Path:
-        """Logs of this cluster's daemons; they stay after it."""
-        return self.logs / self.name
+        """Logs of this node's daemons; they stay after it."""
+        return self._of_node(self.logs / self.name)
 
     @property
     def state(self) -> Path:
         """Certificates, etcd, kubelet, containers and volumes of the running cluster."""
+        return self._of_node(self._clusters)
+
+    @property
+    def _clusters(self) -> Path:
         return self.cache / "clusters" / self.name
 
     @property
     def run(self) -> Path:
         """Sockets, whose paths may only have 107 bytes."""
-        return Path("/run") / f"{self.name}-cluster"
+        return self._of_node(Path("/run") / f"{self.name}-cluster")
 
     @property
     def link(self) -> str:
-        """The host's end of the network link to the node."""
-        return f"{self.name}0"
+        """The other end of the node's network link: on the host, and of a worker on the first node."""
+        return f"worker{self.worker}" if self.worker else f"{self.name}0"
 
     @property
     def cgroup(self) -> str:
-        return self.name
+        return f"{self.name}-{self.node}" if self.worker else self.name
 
     @property
     def containerd(self) -> Path:
@@ -68,7 +82,7 @@ class Folders:
 
     @property
     def kubeconfig(self) -> Path:
-        return self.state / "pki" / "admin.kubeconfig"
+        return self._clusters / "pki" / "admin.kubeconfig"
 
 
 def folders() -> Folders:
@@ -88,18 +102,30 @@ class Addresses:
     """The cluster's address ranges, all inside one /16."""
 
     whole: IPv4Network
+    worker: int = 0
+    """As in Folders."""
 
     def _part(self, prefix_length: int, number: int) -> IPv4Network:
         return list(self.whole.subnets(new_prefix=prefix_length))[number]
 
     @property
     def cable(self) -> IPv4Network:
-        """Host and node, one address each."""
-        return self._part(24, 0)
+        """The node, and what it is connected to: the host, or of a worker the first node."""
+        return self._part(24, self.worker)
 
     @property
     def pods(self) -> IPv4Network:
         return self._part(18, 1)
+
+    @property
+    def node_pods(self) -> IPv4Network:
+        """The part of the pods' range that this node has."""
+        return list(self.pods.subnets(new_prefix=20))[self.worker]
+
+    @property
+    def behind(self) -> tuple[IPv4Network, ...]:
+        """What the other end of the cable reaches through this node."""
+        return (self.node_pods,) if self.worker else (self.services, self.pods)
 
     @property
     def services(self) -> IPv4Network:
@@ -112,6 +138,11 @@ class Addresses:
     @property
     def host(self) -> str:
         return str(self.cable[2])
+
+    @property
+    def api_server(self) -> str:
+        """The first node's address."""
+        return Addresses(self.whole).node
 
     @property
     def api_service(self) -> str:

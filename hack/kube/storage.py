@@ -14,10 +14,10 @@ from pathlib import Path
 
 from kube import binaries, daemons, preflight, sandbox
 from kube.node import Cluster, start
-from kube.settings import NODE_NAME, PARTS, Folders
+from kube.settings import PARTS, Folders
 from kube.steps import NOT_POSSIBLE, Failure, output, run, step, wait_until
 
-__all__ = ["DRIVER", "begin", "build", "empty", "folder", "need"]
+__all__ = ["DRIVER", "begin", "begin_on_worker", "build", "empty", "folder", "need"]
 
 DRIVER = "loop.penstock.dev"
 DISK_GIB = 8
@@ -65,28 +65,47 @@ def begin(cluster: Cluster) -> None:
         known = cluster.kubectl("wait", "crd", "--for=condition=Established", "--all", "--timeout=60s")
         run(known, log, env=cluster.environment)
         run(cluster.kubectl("apply", "--server-side", "-f", "-"), log, env=cluster.environment, stdin=text.encode())
-        drivers = cluster.kubectl("get", "csinode", NODE_NAME, "-o=jsonpath={.spec.drivers[*].name}")
-        cure = f"see {folders.node_logs}/loop-driver.log"
-        wait_until(
-            lambda: DRIVER in output(drivers, env=cluster.environment), "the driver known", seconds=60, cure=cure
-        )
+        _wait_until_known(cluster)
+
+
+def begin_on_worker(worker: Cluster) -> None:
+    """Start the driver on a worker: the volumes are then attached to the one node or to the other."""
+    node = sandbox.running(worker.folders)
+    if node is None:
+        raise Failure(f"{worker.folders.node} is not up")
+    with step(f"storage on {worker.folders.node} ready"):
+        start(worker, node, _driver(worker))
+        _wait_until_known(worker)
+
+
+def _wait_until_known(cluster: Cluster) -> None:
+    drivers = cluster.kubectl("get", "csinode", cluster.folders.node, "-o=jsonpath={.spec.drivers[*].name}")
+    cure = f"see {cluster.folders.node_logs}/loop-driver.log"
+    wait_until(lambda: DRIVER in output(drivers, env=cluster.environment), "the driver known", seconds=60, cure=cure)
+
+
+def _driver(cluster: Cluster) -> daemons.Command:
+    folders = cluster.folders
+    flags = {
+        "folder": folder(folders),
+        "node": folders.node,
+        "endpoint": _socket(folders),
+        "registration": folders.state / "kubelet" / "plugins_registry" / f"{DRIVER}-reg.sock",
+        "largest": 64 << 30,
+    }
+    return [cluster.programs["loop-driver"], *daemons.options(flags)]
+
+
+def _socket(folders: Folders) -> Path:
+    return folders.run / "csi.sock"
 
 
 def _commands(cluster: Cluster) -> list[daemons.Command]:
     folders, programs = cluster.folders, cluster.programs
-    socket = folders.run / "csi.sock"
-    driver = {
-        "folder": folder(folders),
-        "node": NODE_NAME,
-        "endpoint": socket,
-        "registration": folders.state / "kubelet" / "plugins_registry" / f"{DRIVER}-reg.sock",
-        "largest": 64 << 30,
-    }
-    sidecar = {"kubeconfig": folders.kubeconfig, "csi-address": socket}
+    sidecar = {"kubeconfig": folders.kubeconfig, "csi-address": _socket(folders)}
+    beside = ("csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter")
     return [
-        [programs["loop-driver"], *daemons.options(driver)],
-        [programs["csi-provisioner"], *daemons.options(sidecar)],
-        [programs["csi-resizer"], *daemons.options(sidecar)],
-        [programs["csi-snapshotter"], *daemons.options(sidecar)],
+        _driver(cluster),
+        *([programs[name], *daemons.options(sidecar)] for name in beside),
         [programs["snapshot-controller"], *daemons.options({"kubeconfig": folders.kubeconfig})],
     ]

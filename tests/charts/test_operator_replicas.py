@@ -99,3 +99,25 @@ def test_what_can_t_be_used_is_refused(setting: str) -> None:
     answer = helm(setting)
     assert answer.returncode != 0
     assert setting.partition("=")[0] in answer.stderr
+
+
+LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+def tolerations(*settings: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = rendered(*settings)["Deployment", NAME]["spec"]["template"]["spec"]["tolerations"]
+    return found
+
+
+def test_an_operator_is_replaced_soon_after_its_node_is_lost() -> None:
+    # It has no volume, and the Lease lets one alone lead: nothing is gained by the five minutes of every pod.
+    soon = [{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30} for key in LOST]
+    assert tolerations() == soon
+    assert tolerations("tolerations[0].operator=Exists") == [{"operator": "Exists"}, *soon]
+
+
+def test_a_toleration_of_the_values_for_a_lost_node_takes_the_place_of_the_charts() -> None:
+    own = {"key": LOST[1], "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600}
+    settings = [f"tolerations[0].{name}={value}" for name, value in own.items()]
+    assert [it["tolerationSeconds"] for it in tolerations(*settings) if it["key"] == LOST[1]] == [600]
+    assert [it["tolerationSeconds"] for it in tolerations(*settings) if it["key"] == LOST[0]] == [30]

@@ -105,6 +105,7 @@ def test_each_verb_has_help(verb: str) -> None:
     [
         pytest.param(["nonsense"], "No such command 'nonsense'", id="unknown verb"),
         pytest.param(["broker"], "Missing option '--data'", id="missing option"),
+        pytest.param(["subscriptions"], "Missing option '--broker'", id="missing broker"),
         pytest.param(["broker", "--data", "d", "--listen", "5672"], "'5672' is not HOST:PORT", id="no host"),
         pytest.param(["broker", "--data", "d", "--listen", "h:66666"], "'h:66666' is not HOST:PORT", id="no port"),
         pytest.param(

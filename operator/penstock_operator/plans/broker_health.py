@@ -51,11 +51,21 @@ def _why_not_ready(view: BrokerReportView) -> str:
     waiting = text_at(_container(view.pod, "broker"), "state", "waiting", "reason")
     if waiting is not None:
         said = text_at(_container(view.pod, "broker"), "state", "waiting", "message") or ""
+        if waiting == "ContainerCreating" and not said:
+            said = _what_holds_it(name, text_at(view.pod, "spec", "nodeName") or "")
         return f"Pod {name}: {waiting}. {said}".strip()
     for condition in items_of(view.pod, "status", "conditions"):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return f"Pod {name} can't be scheduled: {condition.get('message', '')}"
     return f"Pod {name} is {text_at(view.pod, 'status', 'phase') or 'Pending'} and not ready yet."
+
+
+def _what_holds_it(pod: str, node: str) -> str:
+    """The kubelet gives no reason beside this word; it is in Events, which the operator does not read."""
+    return (
+        f"If this lasts, a volume can't be attached to node {node} or mounted there; the cluster takes one from a node "
+        f"that is lost after about six minutes. `kubectl describe pod {pod}` says why."
+    )
 
 
 def ready_replicas(view: BrokerReportView) -> int:

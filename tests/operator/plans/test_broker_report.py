@@ -217,6 +217,7 @@ def test_a_pod_that_goes_does_not_serve() -> None:
 
 
 PULLING = {"name": "broker", "state": {"waiting": {"reason": "ErrImagePull", "message": "404"}}}
+CREATING = {"name": "broker", "state": {"waiting": {"reason": "ContainerCreating"}}}
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "message": "no cpu"}
 
 
@@ -224,6 +225,7 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "message": "no cpu"}
     ("status", "words"),
     [
         ({"containerStatuses": [PULLING]}, "ErrImagePull. 404"),
+        ({"containerStatuses": [CREATING]}, "ContainerCreating. If this lasts, a volume can't be attached"),
         ({"conditions": [UNSCHEDULABLE]}, "can't be scheduled: no cpu"),
         ({"phase": "Pending"}, "is Pending and not ready yet"),
     ],

@@ -1,5 +1,5 @@
-// Command loop-driver is a CSI driver for one node whose volumes have a real size: each is an image file with XFS in it,
-// mounted by a loop device. XFS, because it grows while it is mounted without CAP_SYS_RESOURCE, which root lacks in
+// Command loop-driver is a CSI driver whose volumes have a real size: each is an image file with XFS in it, mounted by a
+// loop device. It runs on each node of the machine; that of the first node also answers the sidecars. XFS, because it grows while it is mounted without CAP_SYS_RESOURCE, which root lacks in
 // many containers; ext4 does not. The files are in one folder that outlives the cluster, as a storage does.
 //
 // It also tells the kubelet that it is there, which is what node-driver-registrar does elsewhere.

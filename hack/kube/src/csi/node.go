@@ -44,6 +44,11 @@ func (d *driver) NodeStageVolume(
 	if isMounted(place) {
 		return &csi.NodeStageVolumeResponse{}, nil
 	}
+	release, err := d.claim(request.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	if err := format(image); err != nil {
 		return nil, err
 	}
@@ -53,7 +58,7 @@ func (d *driver) NodeStageVolume(
 	if _, err := run("mount", "-t", "xfs", "-o", "loop,nouuid", image, place); err != nil {
 		return nil, err
 	}
-	_, err := run("xfs_growfs", place) // a volume may be larger than the snapshot that it was made from
+	_, err = run("xfs_growfs", place) // a volume may be larger than the snapshot that it was made from
 	return &csi.NodeStageVolumeResponse{}, err
 }
 

@@ -42,7 +42,8 @@ public final class Orders {
      */
     private static AMQPComponent component() throws JMSException {
         // One broker, tried again until it answers: an attempt takes two seconds at most, and the pause between two one second.
-        String url = "failover:(" + variable("PENSTOCK_URL") + "?transport.connectTimeout=2000)"
+        // After 20 seconds without a sign of life the connection is made anew.
+        String url = "failover:(" + variable("PENSTOCK_URL") + "?transport.connectTimeout=2000&amqp.idleTimeout=20000)"
                 + "?failover.maxReconnectAttempts=-1&failover.maxReconnectDelay=1000&jms.prefetchPolicy.all=10";
         JmsConnectionFactory broker =
                 new JmsConnectionFactory(variable("PENSTOCK_USER"), variable("PENSTOCK_PASSWORD"), url);
