@@ -85,8 +85,8 @@ def send(
 ) -> int | tuple[int, int, int]:
     """Send entries, and note them in `unsettled` (None: they are settled at once). `tag`: of the last delivery before.
     `frame`: longest streamed message, in bytes. `bodies`: empty at first, it keeps messages of 256 B to 64 KiB that fit
-    a frame for `output`, and the engine gets none of their bytes; None: it gets all messages. Returns the last tag; and if a
-    streamed message is longer, its position and its delivery, of which nothing is sent yet.
+    a frame for `output`, and the engine gets none of their bytes; None: it gets all messages. Returns the last tag; and
+    if a streamed message is longer, its position and its delivery, of which nothing is sent yet.
     """
 
 def accept(deliveries: Iterable[Any]) -> None:

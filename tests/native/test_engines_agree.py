@@ -358,7 +358,7 @@ def test_an_engine_that_is_freed_keeps_no_message() -> None:
 
 @pytest.mark.parametrize("longest", [65_528, 65_536, 300_000])
 def test_more_is_written_than_a_buffer_holds(longest: int) -> None:
-    """Frames that are longer than the whole buffer, or come where it ends, beside short ones and those without bodies."""
+    """Frames that are longer than the whole buffer, or come where it ends, beside short ones and bare ones."""
     with all_ends() as ends:
         peer = Peer()
         opening = AMQP_HEADER + encode_frame(Open(container_id="c", max_frame_size=2**20)) + peer.begin(0)

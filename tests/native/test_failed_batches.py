@@ -28,7 +28,9 @@ def test_a_delivery_whose_link_cannot_be_asked_stays_unsettled(pair: EnginePair)
     pair.exchange()
     ((delivery, held),) = pair.endpoint.unsettled.items()
     link.settles_second = cast("Any", "no truth")
-    receiver.current.update(receiver.current.ACCEPTED)
+    current = receiver.current
+    assert current is not None
+    current.update(current.ACCEPTED)
     with pytest.raises(TypeError):
         pair.exchange()
     assert dict(pair.endpoint.unsettled) == {delivery: held}
@@ -42,7 +44,9 @@ def test_so_does_what_is_no_delivery_at_all(pair: EnginePair) -> None:
     unsettled = cast("dict[Any, Any]", pair.endpoint.unsettled)
     (delivery,) = unsettled
     unsettled[delivery] = "no delivery"
-    receiver.current.update(receiver.current.ACCEPTED)
+    current = receiver.current
+    assert current is not None
+    current.update(current.ACCEPTED)
     with pytest.raises(TypeError, match="no held delivery"):
         pair.exchange()
     assert unsettled == {delivery: "no delivery"}

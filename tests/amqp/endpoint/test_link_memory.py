@@ -9,6 +9,8 @@ from collections.abc import Callable
 import pytest
 from support.engine_pair import EnginePair
 
+from penstock_amqp.endpoint.events import EventKind
+
 ROUNDS = 100
 PER_ROUND = 400
 """Bytes of the C library's memory that a round may keep: a link takes more than a thousand."""
@@ -52,8 +54,8 @@ def carry(pair: EnginePair) -> None:
     sender.stream(b"abc")
     sender.advance()
     pair.exchange()
-    received = next(iter(pair.events))[2][0][0]
-    pair.endpoint.accept([received])
+    (event,) = (each for each in pair.events if each[0] is EventKind.MESSAGES)
+    pair.endpoint.accept([delivery for delivery, _, _ in event[2]])
     pair.endpoint.send(outgoing, [(1, b"x" * 1024, 0, 0, 0)], 0)
     pair.exchange()
     delivery = receiver.current
