@@ -25,8 +25,12 @@ SOAKS = " ".join(
         "machine",
         "many",
         "memory",
+        "migrate",
         "mixed",
+        "nodes",
+        "reach",
         "sparse",
+        "volumes",
     )
 )
 HACK = "hack/benching hack/drawing hack/in_venv.py hack/kube hack/releasing hack/stages"
