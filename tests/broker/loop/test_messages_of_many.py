@@ -203,7 +203,7 @@ def test_those_for_other_queues_are_stored_apart(timed: Site, shared: list[int])
 def alike(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many batches were numbered and logged together, each time."""
     counts: list[int] = []
-    real = publish_batches._take_alike
+    real = publish_batches._take_alike  # pyright: ignore[reportPrivateUsage]
 
     def count(*given: Any) -> int:
         counts.append(real(*given))

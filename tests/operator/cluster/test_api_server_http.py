@@ -107,7 +107,11 @@ async def test_a_policy_that_denies_the_finalizer_is_a_refusal(api: HttpApiServe
 async def test_no_request_looks_for_a_password_in_netrc(api: HttpApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would ask another thread for it, each time."""
     asked: list[str] = []
-    monkeypatch.setattr(aiohttp.ClientSession, "_get_netrc_auth", lambda _, host: asked.append(host))
+
+    def ask(_: object, host: str) -> None:
+        asked.append(host)
+
+    monkeypatch.setattr(aiohttp.ClientSession, "_get_netrc_auth", ask)
     await api.get(API_RESOURCES["Exchange"], "shop", "orders")
     assert asked == []
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +41,7 @@ class Operator:
 
 
 @contextmanager
-def running(kube: Kube, folder: Path) -> Iterator[list[Operator]]:
+def running(kube: Kube, folder: Path) -> Generator[list[Operator]]:
     """Both operators, started at the same moment, each with a Lease of its own. They differ in what a certificate
     names and in the image of the lag job.
     """
