@@ -153,7 +153,7 @@ class Connections:
         try:
             try:
                 if sockets is None or transport.wrapping is not None or not input.is_quiet:
-                    alive = connection.receive(events)
+                    alive = connection.receive(events, self.read_bytes)
                 else:
                     read = sockets.read_plain(transport.fd, READ_BYTES, input.tap, events)
                     is_plain = isinstance(read, int) and 0 < read < BULK_BYTES
