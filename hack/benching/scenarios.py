@@ -20,7 +20,7 @@ __all__ = ["BATCH", "DEEPER", "SCENARIOS", "Driving", "Scenario", "Way"]
 BATCH = 64
 """Messages that are under way together."""
 
-DEEPER = 1.25
+DEEPER = 1.3
 """What a message of a deep backlog may cost, where 1 is what it costs while all is in memory."""
 
 TWO_PROPERTIES = (
