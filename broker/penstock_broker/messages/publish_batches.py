@@ -134,10 +134,9 @@ def publish_batches(
         producer.connection.endpoint.settle(presettled)
         producer.owed_credit += len(presettled)
     hold = sources[0][0].hold
-    for unanswered in (taken.unsynced, taken.unlogged):
-        if hold.behind:
-            for producer, _ in unanswered:
-                hold.note(producer, route.queues)
+    if hold.behind:
+        for producer, _ in (*taken.unsynced, *taken.unlogged):
+            hold.note(producer, route.queues)
     accepts.accept_stored(broker, taken.unsynced, taken.unlogged)
     for connection, raised in lost:  # now that the messages of the others are in their queues: this may bring more
         try:
