@@ -7,12 +7,13 @@
       SaslError       a peer that breaks the SASL dialogue
       ProtocolError   frames that can be read and may not be sent; names the condition
 
-Each of them concerns one connection (or one message) and never another.
+Each of them concerns one connection (or one message) and never another. `TokenError` stands beside them: a token that
+can be read and is not accepted.
 """
 
 from __future__ import annotations
 
-__all__ = ["DecodeError", "EncodeError", "ProtocolError", "SaslError", "TapError", "WireError"]
+__all__ = ["DecodeError", "EncodeError", "ProtocolError", "SaslError", "TapError", "TokenError", "WireError"]
 
 
 class WireError(Exception):
@@ -56,3 +57,7 @@ class ProtocolError(WireError):
         super().__init__(reason)
         self.condition = condition
         self.session_channel = session_channel
+
+
+class TokenError(ValueError):
+    """A signed token that is not accepted; the message says why, without showing the token."""

@@ -104,7 +104,12 @@ class ManagementDocument(BaseModel):
     """
 
     model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, use_enum_values=False
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        use_enum_values=False,
+        defer_build=True,  # most kinds are never met by one process
     )
 
     def to_wire(self) -> dict[str, object]:

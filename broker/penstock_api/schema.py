@@ -39,6 +39,7 @@ class Spec(BaseModel):
         extra="forbid",
         frozen=True,
         use_attribute_docstrings=descriptions.wanted,
+        defer_build=True,  # a part is built with the whole, when that is first read
     )
 
     @classmethod

@@ -6,7 +6,6 @@ many messages have left it (docs/reference/management.md).
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -52,6 +51,8 @@ async def followed(
     seconds: float = LOOK_SECONDS,
 ) -> T:
     """The result of `work`; while it lasts, `show` what `look` finds, `seconds` apart."""
+    import asyncio  # the options of other verbs are read without it
+
     working = asyncio.ensure_future(work)
     try:
         while True:

@@ -18,6 +18,8 @@ import jwt
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from penstock_amqp.errors import TokenError
+
 if TYPE_CHECKING:
     from jwt.types import Options
 
@@ -26,7 +28,6 @@ __all__ = [
     "Bearer",
     "KeySet",
     "KeysError",
-    "TokenError",
     "TokenRules",
     "check_token",
     "fingerprint",
@@ -38,10 +39,6 @@ MAX_TOKEN: Final = 12 * 1024
 """Bytes; the limit of a SASL frame is only a little larger."""
 
 _PEM: Final = b"-----BEGIN "
-
-
-class TokenError(ValueError):
-    """A token that is not accepted; the message says why, without showing the token."""
 
 
 class KeysError(ValueError):

@@ -11,7 +11,7 @@ import socket
 import ssl
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock_amqp.sasl.credentials import CredentialRecord
 from penstock_amqp.sasl.mechanisms import (
@@ -28,10 +28,9 @@ from penstock_amqp.transports.tls import ServerTls, TlsFiles, TlsFilesError, Wra
 from penstock_amqp.transports.websocket import WebSocket
 from penstock_api.failure import Misuse
 from penstock_broker.access import sockets
-from penstock_broker.access.token_issuers import TokenIssuers
 from penstock_broker.access.users import Users, in_folder, one_user
 from penstock_broker.settings.addresses import UNIX
-from penstock_broker.settings.security import MECHANISM_NAMES, ClientCertificates, Tls
+from penstock_broker.settings.security import MECHANISM_NAMES, ClientCertificates, Tls, TokenIssuer
 from penstock_broker.settings.settings import (
     CLEARTEXT_MECHANISMS,
     BrokerSettings,
@@ -40,6 +39,9 @@ from penstock_broker.settings.settings import (
     ManagementListener,
     Role,
 )
+
+if TYPE_CHECKING:
+    from penstock_broker.access.token_issuers import TokenIssuers
 
 __all__ = ["Listener", "listeners_of"]
 
@@ -72,7 +74,7 @@ class Listener:
         self.role = listener_settings.role
         self.mechanisms = mechanisms
         self.users = users
-        self.issuers = issuers if issuers is not None else TokenIssuers(())
+        self.issuers = issuers
         self.max_frame = settings.max_frame_bytes
         idle_seconds = listener_settings.idle_timeout_seconds
         self.idle_timeout_ms = (settings.idle_timeout_seconds if idle_seconds is None else idle_seconds) * 1000
@@ -147,7 +149,7 @@ class Listener:
     @property
     def has_revocable_logins(self) -> bool:
         """Whether the login of an open connection can end: a token expires, a password file is removed."""
-        return bool(self.issuers) or (self.users is not None and self.users.has_files)
+        return self.issuers is not None or (self.users is not None and self.users.has_files)
 
     def user_names(self) -> list[str]:
         """Users whose files lie in the folder now."""
@@ -196,7 +198,7 @@ def listeners_of(settings: BrokerSettings, key: bytes | None = None) -> list[Lis
             rounds=authentication.scram_iterations,
             has_files=authentication.users_folder is not None,
         )
-    issuers = TokenIssuers(authentication.tokens)
+    issuers = _issuers_of(authentication.tokens)
     listeners = [
         _client_listener(listener_settings, settings, users, issuers) for listener_settings in settings.listeners
     ]
@@ -210,8 +212,18 @@ def listeners_of(settings: BrokerSettings, key: bytes | None = None) -> list[Lis
     return listeners
 
 
+def _issuers_of(given: tuple[TokenIssuer, ...]) -> TokenIssuers | None:
+    """Raises `Misuse` if a file of keys can't be used."""
+    if not given:
+        return None
+    # The libraries for tokens and keys take a tenth of a broker's start, and few brokers accept tokens.
+    from penstock_broker.access.token_issuers import TokenIssuers
+
+    return TokenIssuers(given)
+
+
 def _client_listener(
-    listener_settings: ListenerSettings, settings: BrokerSettings, users: Users | None, issuers: TokenIssuers
+    listener_settings: ListenerSettings, settings: BrokerSettings, users: Users | None, issuers: TokenIssuers | None
 ) -> Listener:
     possible = _possible_mechanisms(listener_settings, settings)
     wanted = possible if listener_settings.sasl_mechanisms is None else listener_settings.sasl_mechanisms

@@ -179,5 +179,6 @@ def _look_at_files(logins: list[_Login]) -> Ends:
 
 def _end_of(listener: Listener, user: str, proof: Proof) -> LoginEnd | None:
     if isinstance(proof, Signed):
-        return None if listener.issuers.holds(proof.issuer, proof.key) else LoginEnd.KEY_REMOVED
+        is_held = listener.issuers is not None and listener.issuers.holds(proof.issuer, proof.key)
+        return None if is_held else LoginEnd.KEY_REMOVED
     return listener.users.end_of(user, proof) if listener.users is not None else None

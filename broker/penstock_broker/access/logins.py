@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from penstock_amqp.errors import WireError
+from penstock_amqp.errors import TokenError, WireError
 from penstock_amqp.sasl.credentials import CredentialRecord, SecretCache, fits
 from penstock_amqp.sasl.frames import SaslCode
 from penstock_amqp.sasl.mechanisms import (
@@ -26,7 +26,6 @@ from penstock_amqp.sasl.mechanisms import (
     WrongCredentials,
 )
 from penstock_amqp.sasl.server import Authenticated, Refused
-from penstock_amqp.sasl.tokens import TokenError
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.access.listeners import Listener
 from penstock_broker.access.login_thread import LoginThread
@@ -212,6 +211,7 @@ def _check_secret(check: _SecretCheck) -> _Result:
 
 def _check_token(listener: Listener, token: bytes, now_us: int) -> _Result:
     """Find out the user of a token. What is wrong with a token is logged, but not sent to the client."""
+    assert listener.issuers is not None  # otherwise none of `TOKEN_MECHANISMS` is offered
     try:
         bearer, issuer = listener.issuers.check(token, now_us / 1_000_000)
     except TokenError as error:

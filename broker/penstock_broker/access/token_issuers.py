@@ -9,11 +9,11 @@ import logging
 import os
 from pathlib import Path
 
+from penstock_amqp.errors import TokenError
 from penstock_amqp.sasl.tokens import (
     Bearer,
     KeysError,
     KeySet,
-    TokenError,
     TokenRules,
     check_token,
     issuer_of,
@@ -74,9 +74,6 @@ class TokenIssuers:
     def __init__(self, given: tuple[TokenIssuer, ...]) -> None:
         """Raises `Misuse` if a file of keys can't be used."""
         self._issuers = [_Issuer(each) for each in given]
-
-    def __bool__(self) -> bool:
-        return bool(self._issuers)
 
     def check(self, token: bytes, now: float) -> tuple[Bearer, str]:
         """Whose token it is, and its issuer. Raises `TokenError`. May read a file."""

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
 from penstock_cli.extras import needs_extra
@@ -31,6 +29,8 @@ def check(namespace: str, deployment: str) -> int:
       penstock installation check --namespace penstock-system --deployment penstock-penstock-operator
     """
     with needs_extra("operator"):
+        import asyncio
+
         from penstock_operator.installation.inspection import check_installation
     for line in asyncio.run(check_installation(namespace, deployment)):
         click.echo(line)
@@ -54,6 +54,8 @@ def guard(crds: str, release: str, namespace: str, namespaces: str) -> int:
       penstock installation guard --crds kept --release penstock --namespace penstock-system
     """
     with needs_extra("operator"):
+        import asyncio
+
         from penstock_operator.installation.inspection import guard_installation
         from penstock_operator.installation.removal import Release
     watched = tuple(name for name in namespaces.split(",") if name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import threading
@@ -179,6 +178,8 @@ async def _typed(bodies: Sequence[str]) -> AsyncIterator[str]:
 
 def _in_thread(read: Callable[[], str]) -> Awaitable[str]:
     """The result of a call that blocks. Its thread doesn't hold up the end of the program, unlike those of asyncio."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[str] = loop.create_future()
 

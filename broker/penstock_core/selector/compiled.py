@@ -14,10 +14,9 @@ from typing import Final
 
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector.code import Lookup, compile_condition
-from penstock_core.selector.grammar import MAX_LENGTH, InvalidSelector, check_words
 from penstock_core.selector.normal_form import former_text, normal_text
-from penstock_core.selector.parser import read
 from penstock_core.selector.syntax import Comparison, ComparisonOp, Identifier, Literal, Node
+from penstock_core.selector.text import MAX_LENGTH, InvalidSelector, check_words
 
 __all__ = ["REMEMBERED", "Lookup", "Selector", "compile_selector", "mean_the_same", "remembered", "stored_selector"]
 
@@ -46,7 +45,7 @@ def compile_selector(text: str) -> Selector | Refuse | None:
     try:
         known = _remembered.get(text)
         if known is None:
-            check_words(text[: MAX_LENGTH + 1])  # of a longer one `read` says so
+            check_words(text[: MAX_LENGTH + 1])  # of a longer one `_read` says so
         return known or _compile(text)
     except InvalidSelector as error:
         return Refuse(
@@ -69,11 +68,18 @@ def mean_the_same(one: str | None, other: str | None) -> bool:
     """
     if one == other or one is None or other is None:
         return one == other
-    return former_text(read(one)) == former_text(read(other))
+    return former_text(_read(one)) == former_text(_read(other))
+
+
+def _read(text: str) -> Node:
+    """The condition that a text says. Raises InvalidSelector."""
+    from penstock_core.selector.parser import read  # only when it is needed: see ``text``
+
+    return read(text)
 
 
 def _compile(text: str) -> Selector:
-    node = read(text)
+    node = _read(text)
     normal = normal_text(node)
     if len(normal) > MAX_LENGTH:
         # It is what is stored, and has to be read again after a restart.

@@ -1,4 +1,4 @@
-"""The grammar of selectors, for lark's LALR parser; and the error for a text that does not fit it.
+"""The grammar of selectors, for lark's LALR parser; and what is wrong with a text that does not fit it.
 
 Words and numbers become tokens here; ``parser`` makes the tree. Identifiers are those of Java, also with dots between
 them. A name that isn't one can stand in double quotes, as in Broker-J.
@@ -6,30 +6,13 @@ them. A name that isn't one can stand in double quotes, as in Broker-J.
 
 from __future__ import annotations
 
-import re
 from typing import Final, cast
 
 import lark
 
-__all__ = ["KEYWORDS", "MAX_LENGTH", "MAX_WORDS", "InvalidSelector", "check_words", "parse_tree"]
+from penstock_core.selector.text import KEYWORDS, MAX_LENGTH, InvalidSelector
 
-
-class InvalidSelector(ValueError):
-    """A text that is no selector; ``position`` counts characters from 1."""
-
-    def __init__(self, position: int, cause: str) -> None:
-        super().__init__(f"at character {position}: {cause}")
-        self.position = position
-        self.cause = cause
-
-
-MAX_LENGTH: Final = 8192
-"""Largest number of characters in a selector."""
-
-MAX_WORDS: Final = 1024
-"""Largest number of names, operators, brackets and wildcards in a selector; compiling each takes about 20 us."""
-
-KEYWORDS: Final = frozenset({"AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"})
+__all__ = ["parse_tree"]
 
 _GRAMMAR: Final = r"""
 ?start: or_
@@ -101,28 +84,6 @@ def _keyword(token: lark.Token) -> lark.Token:
 _PARSER: Final = lark.Lark(
     _GRAMMAR, parser="lalr", lexer="basic", lexer_callbacks={"NAME": _keyword}, maybe_placeholders=False
 )
-
-
-_WORD: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[\w$.]+|<>|<=|>=|[-+*/=<>()]""")
-
-
-def check_words(text: str) -> None:
-    """Raise InvalidSelector for a text that would take too long to compile, before it is compiled.
-
-    The position of the error is that of the first word beyond `MAX_WORDS`. Names, operators, brackets and the wildcards
-    of a LIKE count as words; other strings, numbers and commas don't.
-    """
-    left = MAX_WORDS
-    is_pattern = False
-    for match in _WORD.finditer(text):
-        word = match[0]
-        if word[0] == "'":
-            left -= word.count("%") + word.count("_") if is_pattern else 0
-        elif not word[0].isdigit():
-            left -= 1
-        if left < 0:
-            raise InvalidSelector(match.start() + 1, f"more than {MAX_WORDS} names, operators, brackets and wildcards")
-        is_pattern = word.upper() == "LIKE"
 
 
 def parse_tree(text: str) -> lark.Tree[lark.Token] | lark.Token:

@@ -9,7 +9,6 @@ import re
 from dataclasses import replace
 from typing import Final, assert_never
 
-from penstock_core.selector.grammar import KEYWORDS
 from penstock_core.selector.syntax import (
     Arithmetic,
     ArithmeticOp,
@@ -26,6 +25,7 @@ from penstock_core.selector.syntax import (
     Not,
     Sign,
 )
+from penstock_core.selector.text import KEYWORDS
 
 __all__ = ["former_text", "normal_text"]
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import lark
 
-from penstock_core.selector.grammar import InvalidSelector, parse_tree
+from penstock_core.selector.grammar import parse_tree
 from penstock_core.selector.like import check_pattern
 from penstock_core.selector.syntax import (
     Arithmetic,
@@ -33,6 +33,7 @@ from penstock_core.selector.syntax import (
     Not,
     Sign,
 )
+from penstock_core.selector.text import InvalidSelector
 from penstock_core.selector.values import LONG_LIMIT, wrap
 
 __all__ = ["MAX_DEPTH", "read"]
