@@ -99,17 +99,6 @@ STAGES = (
         """,
         beside=True,
     ),
-    # Neither checker prints anything before it has finished.
-    Stage(
-        "types",
-        "mypy strict and pyright strict, tests included",
-        """
-        .venv/bin/mypy broker operator tests
-        .venv/bin/pyright
-        """,
-        quiet_minutes=20,
-        beside=True,
-    ),
     Stage(
         "rules",
         "every line of the rules, reached from their own tests",
@@ -123,6 +112,17 @@ STAGES = (
         "fast",
         "wire, log, broker, observer, operator",
         f"{PYTEST} -n 2 --dist worksteal -m '{FAST}' --ignore=tests/core tests",
+    ),
+    # Neither checker prints anything before it has finished; here something runs beside them all the time.
+    Stage(
+        "types",
+        "mypy strict and pyright strict, tests included",
+        """
+        .venv/bin/mypy broker operator tests
+        .venv/bin/pyright
+        """,
+        quiet_minutes=20,
+        beside=True,
     ),
     Stage(
         "jms",

@@ -13,12 +13,12 @@ from penstock_amqp.sasl.server import Authenticated, SaslServer
 
 SEED = 20_261_121
 RUNS = {
-    "selector": 30_000,
-    "value": 100_000,
-    "frame": 30_000,
-    "forwarded": 100_000,
-    "dialogue": 40_000,
-    "conversation": 6_000,
+    "selector": 15_000,
+    "value": 50_000,
+    "frame": 15_000,
+    "forwarded": 50_000,
+    "dialogue": 20_000,
+    "conversation": 4_000,
 }
 
 

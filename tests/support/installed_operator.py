@@ -142,16 +142,32 @@ class Installation:
     namespaced: bool = False
     """It watches the namespaces of the teams alone, and not the whole cluster."""
     _free: list[str] = field(default_factory=list[str])
+    """Names of namespaces that no team has."""
+    _made: list[str] = field(default_factory=list[str])
+    """Namespaces that are there, the operator's own excepted."""
 
     @contextmanager
     def team(self) -> Generator[Team]:
         """A namespace that no test has used yet."""
-        made = Team(Kube(self._free.pop(), self.home.environment))
+        name = self._free.pop()
+        if name not in self._made:
+            self.make(name)
+        made = Team(Kube(name, self.home.environment))
         try:
             yield made
         finally:
             # One node has to carry them all; the rest goes with the namespace in the end.
             made.kube.kubectl("delete", "broker", "--all", "--wait=false", check=False)
+
+    def make(self, *names: str) -> None:
+        """Make namespaces for teams."""
+        self.home.kubectl("apply", "-f", "-", stdin="---".join(NAMESPACE.format(name=name) for name in names))
+        self._made.extend(names)
+
+    def remove(self) -> None:
+        """Delete the namespaces of the teams, and wait until they are gone."""
+        if self._made:
+            self.home.kubectl("delete", "namespace", *self._made, "--ignore-not-found", "--timeout=600s")
 
     def install(self, **values: str) -> None:
         """Install or upgrade the operator, and wait until it is ready."""
@@ -175,8 +191,8 @@ class Installation:
 
     @property
     def teams(self) -> list[str]:
-        """The namespaces of the teams."""
-        return [f"{self.home.namespace}-{number}" for number in range(NAMESPACES)]
+        """The namespaces that teams can have."""
+        return [f"{self.home.namespace}-{number}" for number in range(WATCHED if self.namespaced else 30)]
 
     def scale_operator(self, replicas: int) -> None:
         """Stop the operator, or start it again."""
@@ -195,7 +211,8 @@ class Installation:
         return self.home.kubectl("logs", f"deployment/{self.release}-penstock-operator", "--tail=-1", *when)
 
 
-NAMESPACES = 30
+WATCHED = 3
+"""Namespaces of an operator that watches those of the teams alone; one that no team uses is among them."""
 
 
 @contextmanager
@@ -206,16 +223,15 @@ def open_installation(*, namespaced: bool = False) -> Generator[Installation]:
     tag = images().tag
     installation = Installation(Kube(mark, environment), f"op-{mark[-6:]}", tag, namespaced)
     installation._free = installation.teams[::-1]  # pyright: ignore[reportPrivateUsage]  # it is this module's own
-    every = [mark, *installation.teams]
     installation.home.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
-    installation.home.kubectl("apply", "-f", "-", stdin="---".join(NAMESPACE.format(name=name) for name in every))
+    installation.home.kubectl("apply", "-f", "-", stdin=NAMESPACE.format(name=mark))
     try:
+        if namespaced:
+            installation.make(*installation.teams)  # the chart makes a Role in each
         installation.install()
         yield installation
     finally:
         # The operator last: the finalizers of the others are its own.
-        installation.home.kubectl(
-            "delete", "namespace", *installation.teams, "--ignore-not-found", "--wait", "--timeout=600s"
-        )
+        installation.remove()
         installation.home.helm("uninstall", installation.release, "--namespace", mark, "--wait")
         installation.home.kubectl("delete", "namespace", mark, "--wait", "--timeout=120s")
