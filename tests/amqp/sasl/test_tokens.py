@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.token_signer import AUDIENCE, ISSUER, NOW, Signer
 
+from penstock_amqp.errors import TokenError
 from penstock_amqp.sasl.tokens import (
     MAX_TOKEN,
     Bearer,
     KeysError,
-    TokenError,
     TokenRules,
     check_token,
     fingerprint,
