@@ -143,6 +143,7 @@ class ExchangeState(ManagementDocument):
     received: int
     received_bytes: int
     unroutable_messages: int
+    unselected_messages: int = 0  # every selector refused them; a broker before 0.2 does not count them
 
 
 class ContestedContainer(ManagementDocument):

@@ -233,6 +233,7 @@ def exchange_state(exchange: Exchange) -> StateDocument:
         "received": exchange.received,
         "receivedBytes": exchange.received_bytes,
         "unroutableMessages": exchange.unroutable_messages,
+        "unselectedMessages": exchange.unselected_messages,
     }
 
 

@@ -139,7 +139,11 @@ def _publish_each(
             asked = found
         if not found.queues:
             _count_unroutable(destination)
-        admitted = store.admitted_route(broker, found, data, beginning.head, connection) if found.picky else found
+        admitted = found
+        if found.picky:
+            admitted = store.admitted_route(broker, found, data, beginning.head, connection)
+            if not admitted.queues:
+                _count_unselected(destination)
         if admitted is not route:
             if run and route is not None:
                 _publish_together(broker, producer, route, run)
@@ -193,7 +197,10 @@ def store_routed(
             return store.admitted_route(broker, route, data, message_head.read_head(data), connection)
 
         for taking, run in groupby(messages, admitted):
-            is_logged |= store.put(broker, taking, run)
+            taken = list(run)
+            if not taking.queues:
+                _count_unselected(destination, len(taken))
+            is_logged |= store.put(broker, taking, taken)
     for data in messages:
         if isinstance(destination, ExchangeTarget):
             destination.exchange.received_bytes += len(data)
@@ -206,6 +213,12 @@ def _count_unroutable(destination: ExchangeTarget | QueueTarget) -> None:
     """A message reached no queue and was taken all the same. What went to an alternate was counted there."""
     if isinstance(destination, ExchangeTarget) and destination.exchange.unroutable is not Unroutable.ALTERNATE:
         destination.exchange.unroutable_messages += 1
+
+
+def _count_unselected(destination: ExchangeTarget | QueueTarget, count: int = 1) -> None:
+    """Messages reached queues, none of which takes them."""
+    if isinstance(destination, ExchangeTarget):
+        destination.exchange.unselected_messages += count
 
 
 def _alternate(

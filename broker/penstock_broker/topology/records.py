@@ -65,6 +65,8 @@ class Exchange:
     received: int = 0
     received_bytes: int = 0
     unroutable_messages: int = 0
+    unselected_messages: int = 0
+    """Accepted, routed to subscriptions, and taken by none: their selectors refused it."""
 
     @property
     def permission_kind(self) -> TargetKind:

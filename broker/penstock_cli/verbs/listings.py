@@ -32,6 +32,7 @@ EXCHANGE: Final = {
     "boundSubscriptions": "SUBSCRIPTIONS",
     "received": "RECEIVED",
     "unroutableMessages": "UNROUTABLE",
+    "unselectedMessages": "UNSELECTED",
     "owner": "MANAGED BY",
 }
 CONNECTION: Final = {

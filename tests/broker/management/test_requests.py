@@ -287,6 +287,26 @@ async def test_what_matches_nothing_goes_to_the_alternate(
     assert (state.received, state.unroutable_messages) == (2, 1)
 
 
+async def test_what_every_selector_refuses_is_accepted_and_counted(
+    client: ManagementClient, broker_process: BrokerProcess
+) -> None:
+    await declare(client, BILLING.model_copy(update={"selector": "region = 'eu'"}))
+    with connected(broker_process.url) as connection:
+        sender = connection.create_sender("orders")
+        for region in ("eu", "us", "us", None):
+            assert sender.send(Message(body=region, properties={"region": region})).remote_state == Delivery.ACCEPTED
+        state = await client.read_state(ExchangeState, "orders")
+        assert (state.received, state.unroutable_messages, state.unselected_messages) == (4, 0, 3)
+        taken = await client.read_state(SubscriptionState, NAME)
+        assert taken.ready == 1
+        # Another subscription that takes all: nothing is unselected any more.
+        audit = SubscriptionDeclaration(subscription_name="audit", exchange="orders", binding_keys=("#",))
+        await client.create(audit)
+        sender.send(Message(body="us", properties={"region": "us"}))
+    state = await client.read_state(ExchangeState, "orders")
+    assert (state.received, state.unselected_messages) == (5, 3)
+
+
 async def test_producers_learn_that_their_exchange_is_gone(
     client: ManagementClient, broker_process: BrokerProcess
 ) -> None:

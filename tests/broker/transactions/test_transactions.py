@@ -25,7 +25,14 @@ from penstock_amqp.frames.performatives import (
 from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_amqp.messages.transaction_types import Declare, Discharge, TransactionalState
 from penstock_amqp.types.values import Described, Symbol, ULong
-from penstock_api.management import EntityType, ExchangeDeclaration, QueueDeclaration, QueueLimits
+from penstock_api.management import (
+    EntityType,
+    ExchangeDeclaration,
+    QueueDeclaration,
+    QueueLimits,
+    SubscriptionDeclaration,
+)
+from penstock_api.state_documents import ExchangeState
 
 SMALL = {"maxMessages": 5, "maxBytes": 4096, "maxOpenPerConnection": 3, "maxAgeSeconds": 3600}
 
@@ -467,6 +474,26 @@ def test_a_queue_that_rejects_takes_all_of_a_commit_or_nothing(
         outcome = client.discharge(txn_id)
         assert (condition_of(outcome) if expected else outcome) == (expected or Accepted())
     assert client.bodies(room) == [(str(number), 0) for number in range(room)]
+
+
+def test_a_commit_counts_what_every_selector_refuses(
+    process: BrokerProcess, client: TransactionClient, queue: str
+) -> None:
+    managed(process, lambda node: node.create(ExchangeDeclaration(exchange_type="Fanout"), queue))
+    picky = SubscriptionDeclaration(subscription_name=queue, exchange=queue, selector="region = 'eu'")
+    managed(process, lambda node: node.create(picky))
+    sender = client.sender(queue)
+    txn_id = client.declare()
+    for body in ("x", "y"):
+        client.state_of(client.post(sender, body, txn_id))
+    assert client.discharge(txn_id) == Accepted()
+    found: list[ExchangeState] = []
+
+    async def look(node: ManagementClient) -> None:
+        found.append(await node.read_state(ExchangeState, queue))
+
+    managed(process, look)
+    assert (found[0].received, found[0].unroutable_messages, found[0].unselected_messages) == (2, 0, 2)
 
 
 def test_an_exchange_that_was_deleted_makes_the_commit_fail(

@@ -60,18 +60,22 @@ async def test_a_volume_grows_and_no_client_is_disconnected(
         old = str(team.field("statefulset", "main", "metadata", "uid"))
         claims = [team.field("pvc", name, "metadata", "uid") for name in CLAIMS]
         client = await team.management()
-        resize(team, size="2Gi")
+        resize(team, size="2Gi", ledgerSize="1Gi")
         wait_for(
-            "a StatefulSet with the new size",
-            lambda: templates(team) == ["2Gi", "512Mi"] and team.field("statefulset", "main", "metadata", "uid") != old,
+            "a StatefulSet with the new sizes",
+            lambda: templates(team) == ["2Gi", "1Gi"] and team.field("statefulset", "main", "metadata", "uid") != old,
             MINUTE,
         )
         new = team.field("statefulset", "main", "metadata", "uid")
         wait_for("the pod to be adopted", lambda: owner(team, "pod", "main-0") == new, MINUTE)
         wait_for("the resize to be told", lambda: team.reason("broker", "main", "StorageResizing")[0] == "True", MINUTE)
         gives_space(team, "data-main-0")
+        gives_space(team, "ledger-main-0")
         wait_for("the end", lambda: team.reason("broker", "main", "StorageResizing") == ("", ""), MINUTE)
-        assert team.field("broker", "main", "status", "storage", "data") == {"requested": "2Gi", "capacity": "2Gi"}
+        assert team.field("broker", "main", "status", "storage") == {
+            "data": {"requested": "2Gi", "capacity": "2Gi"},
+            "ledger": {"requested": "1Gi", "capacity": "1Gi"},
+        }
         assert team.is_ready("broker", "main")
         assert team.field("pod", "main-0", "metadata", "uid") == pod
         assert [team.field("pvc", name, "metadata", "uid") for name in CLAIMS] == claims
