@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from penstock_operator.cluster.cache import Cache
+from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.manifest import Manifest, items_of, text_at
 
 __all__ = ["NAMED", "ConditionCollector", "ConditionCount", "TroubledResource", "conditions_of", "is_trouble"]
@@ -86,13 +86,20 @@ def conditions_of(
 
 
 class ConditionCollector(Collector):
-    """Reads the cache at each scrape. An operator that waits until it leads counts nothing: else a sum over all
-    operators would count each resource twice.
+    """Reads the cache at each scrape. An operator that waits until it leads counts nothing, and none counts what it
+    leaves to another one: else a sum over all operators would count a resource twice.
     """
 
-    def __init__(self, cache: Cache, leads: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        leads: Callable[[], bool] = lambda: True,
+        left: Callable[[], Iterable[ResourceKey]] = tuple[ResourceKey, ...],
+    ) -> None:
+        """`left`: the Brokers that another operator manages."""
         self._cache = cache
         self._leads = leads
+        self._left = left
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Both families, without samples while there are no resources."""
@@ -119,7 +126,10 @@ class ConditionCollector(Collector):
         return []
 
     def _manifests(self) -> Iterator[Manifest]:
+        left = set(self._left())
+        for broker in tuple(left):
+            left.update(self._cache.dependents(broker))
         for key in self._cache.all() if self._leads() else ():
             entry = self._cache.get(key)
-            if entry is not None:
+            if entry is not None and key not in left:
                 yield entry.manifest

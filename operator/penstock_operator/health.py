@@ -77,7 +77,7 @@ async def serve(
     def leads() -> bool:
         return leadership is None or leadership.leads()
 
-    metrics.registry.register(ConditionCollector(controller.cache, leads))
+    metrics.registry.register(ConditionCollector(controller.cache, leads, lambda: controller.left()))
 
     async def live(_: web.Request) -> web.Response:
         problem = problem_of(controller, began, settings.resync_seconds, monotonic(), activity)

@@ -184,6 +184,7 @@ async def _run_tasks(
         settings.lag_job,
     )
     controller.metrics.left_to_others.set_function(reconciler.others.count)
+    controller.left = reconciler.others.left
     parts = [
         controller.resync(
             kube, settings.namespaces, settings.resync_seconds, collector.run, broker_reconciler.begin_resync

@@ -10,11 +10,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.resources import manifest_of
 
 from penstock_operator import health
-from penstock_operator.cluster.cache import Cache
+from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.cluster.controller import Controller
 from penstock_operator.condition_metrics import WARNINGS, TroubledResource, conditions_of, is_trouble
 from penstock_operator.metrics import Metrics
 from penstock_operator.settings import OperatorSettings
+
+READY: Any = {"type": "Ready", "status": "False", "reason": "R", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 
 
 def resource(kind: str, name: str, **conditions: str) -> Any:
@@ -117,3 +119,25 @@ async def test_the_operator_exposes_them() -> None:
         for each in families["penstock_resource_conditions"].samples
     }
     assert counts == {("Ready", "False"): 1, ("LagFresh", "True"): 1}
+
+
+async def test_what_another_operator_manages_is_counted_by_that_one() -> None:
+    made, metrics = Controller(Cache(), Metrics(), lambda: 0.0), Metrics()
+    settings = OperatorSettings(broker_image="b", lag_image="l", liveness_host="127.0.0.1", liveness_port=0)
+    for broker in ("main", "foreign"):
+        made.cache.put(manifest_of("Broker", {}, {"conditions": [READY]}, {"name": broker}))
+        spec = {"brokerRef": {"name": broker}, "exchangeType": "Topic"}
+        made.cache.put(manifest_of("Exchange", spec, {"conditions": [READY]}, {"name": f"{broker}-orders"}))
+    made.left = lambda: [ResourceKey("Broker", "shop", "foreign")]
+    runner = await health.serve(settings, made, metrics, lambda: 0.0)
+    try:
+        async with (
+            aiohttp.ClientSession(f"http://127.0.0.1:{runner.addresses[0][1]}") as client,
+            client.get("/metrics") as answer,
+        ):
+            families = {family.name: family for family in text_string_to_metric_families(await answer.text())}
+    finally:
+        await runner.cleanup()
+    assert {each.labels["name"] for each in families["penstock_resource_condition"].samples} == {"main", "main-orders"}
+    counts = {each.labels["kind"]: each.value for each in families["penstock_resource_conditions"].samples}
+    assert counts == {"Broker": 1, "Exchange": 1}

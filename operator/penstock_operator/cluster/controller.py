@@ -55,6 +55,8 @@ class Controller:
     """The number of lists in a row that found changes although no watch event had arrived: the watches do not work."""
     listed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by the first complete list."""
+    left: Callable[[], Iterable[ResourceKey]] = tuple[ResourceKey, ...]
+    """The Brokers that another operator manages."""
     _rest_until: float = 0.0
     """Nothing is reconciled before, because the API server has said that it has too much to do."""
     _events: int = 0

@@ -105,8 +105,12 @@ class OtherOperators:
         return {**details, "operator": self.me} if self.me and self._is_kept else details
 
     def count(self) -> int:
-        """How many Brokers this operator leaves to others."""
+        """How many Brokers this operator leaves to others, or does not touch yet."""
         return sum(not found.is_own for found in self._noted.values())
+
+    def left(self) -> list[ResourceKey]:
+        """The Brokers that another operator manages, without those of which that is not known yet."""
+        return [key for key, found in self._noted.items() if found is Custody.KEEP_OFF]
 
     async def run(self) -> None:
         """Look after the other operators again and again."""
