@@ -16,6 +16,8 @@ from penstock_amqp.messages.message_codec import Message, encode_message
 
 QUEUE = Source(address="drained")
 LONG = encode_message(Message(body=b"x" * 100_000))
+USUAL = encode_message(Message(body=b"x" * 1_000))
+"""The compiled engine keeps messages of this length from proton, which then knows no byte of them."""
 
 
 @pytest.fixture
@@ -107,3 +109,18 @@ def test_a_drain_is_answered_behind_messages_that_a_shut_window_kept_back(client
     client.expect_transfer()
     client.expect_transfer()
     assert told(client) == (3, 0, True, 3)
+
+
+def test_so_is_one_behind_messages_of_which_the_engine_holds_no_byte(client: RawClient) -> None:
+    allow(client, 0, 3)
+    for _ in range(3):
+        client.expect_transfer()
+    for number in range(3, 6):
+        sent = Transfer(handle=0, delivery_id=number, delivery_tag=bytes((number,)), settled=True)
+        client.send(sent, payload=USUAL)
+    allow(client, 3, 3, drain=True, window=1)
+    client.expect_transfer()
+    client.send(Flow(next_incoming_id=4, incoming_window=2, next_outgoing_id=6, outgoing_window=100))
+    assert isinstance(client.receive().performative, Transfer)
+    assert isinstance(client.receive().performative, Transfer)
+    assert told(client) == (6, 0, True, 6)
