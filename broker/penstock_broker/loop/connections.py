@@ -131,6 +131,8 @@ class Connections:
         if not alive:
             self.drop(connection)
         elif reading.is_held or reading.unread or connection.transport.wrapping is not None:
+            if connection.is_blocked and connection.phase not in DONE:
+                self._set_mask(connection)  # by what TLS or WebSocket say themselves, which no flush has to follow
             self._note_behind(connection)
 
     def read_ahead(self, connection: Connection) -> bool:

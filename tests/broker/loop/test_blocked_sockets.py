@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from proton import Message
+from proton import Delivery, Message
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_broker.access.connection import HEARTBEAT, Connection
@@ -97,6 +99,22 @@ class Layer:
         pass
 
 
+class FullSocket:
+    """A socket that takes nothing while it is full."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.is_full = True
+
+    def send(self, data: bytes) -> int:
+        if self.is_full:
+            raise BlockingIOError
+        return self._sock.send(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+
 def connection_of(timed: SteppedBroker, container: str) -> Connection:
     (found,) = (each for each in timed.broker.clients.connections.values() if each.client.container_id == container)
     return found
@@ -119,3 +137,29 @@ def test_what_a_layer_holds_is_read_once_a_turn_has_sent_what_was_too_much(
     for _ in range(3):
         timed.turn()
     assert not layer.has_more
+
+
+def test_what_a_layer_says_itself_leaves_when_the_socket_takes_it(timed: SteppedBroker) -> None:
+    """As a WebSocket's pong, with accepts in the same read, to which the broker has nothing to say."""
+    timed.make_queue("jobs", durable=False)
+    consumer, producer = timed.connect("consumer"), timed.connect("producer")
+    consumer.receive("jobs", credit=10)
+    assert producer.send("jobs", Message(body="one")) == ["accepted"]
+    consumer.pump()
+    ((_, delivery),) = consumer.got
+    served = connection_of(timed, "consumer")
+    served.transport.wrapping = Layer(own=HEARTBEAT)
+    sock: Any = FullSocket(served.transport.sock)
+    served.transport.sock = sock
+    delivery.update(Delivery.ACCEPTED)
+    delivery.settle()
+    consumer.flush()
+    timed.turn()
+    assert served.is_blocked
+    sock.is_full = False
+    assert producer.send("jobs", Message(body="two")) == ["accepted"]
+    for _ in range(3):
+        timed.turn()
+    assert not served.is_blocked
+    consumer.pump()
+    assert len(consumer.got) == 2
