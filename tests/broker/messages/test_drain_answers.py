@@ -102,13 +102,14 @@ def test_credit_that_a_message_of_several_frames_used_up_is_told(client: RawClie
     assert told(client) == (4, 0, True, 5)
 
 
-def test_a_drain_is_answered_behind_messages_that_a_shut_window_kept_back(client: RawClient) -> None:
-    allow(client, 0, 3, drain=True, window=1)
+@pytest.mark.parametrize("credit", [3, 5])
+def test_a_drain_is_answered_behind_messages_that_a_shut_window_kept_back(client: RawClient, credit: int) -> None:
+    allow(client, 0, credit, drain=True, window=1)
     client.expect_transfer()
     client.send(Flow(next_incoming_id=1, incoming_window=2, next_outgoing_id=3, outgoing_window=100))
     client.expect_transfer()
     client.expect_transfer()
-    assert told(client) == (3, 0, True, 3)
+    assert told(client) == (credit, 0, True, 3)
 
 
 def test_so_is_one_behind_messages_of_which_the_engine_holds_no_byte(client: RawClient) -> None:
