@@ -13,6 +13,7 @@ from support.raw_client import RawClient
 
 from penstock_amqp.frames.performatives import Flow, Source, Target, Transfer
 from penstock_amqp.messages.message_codec import Message, encode_message
+from penstock_amqp.types.values import Symbol
 
 QUEUE = Source(address="drained")
 LONG = encode_message(Message(body=b"x" * 100_000))
@@ -110,6 +111,16 @@ def test_a_drain_is_answered_behind_messages_that_a_shut_window_kept_back(client
     client.expect_transfer()
     client.expect_transfer()
     assert told(client) == (credit, 0, True, 3)
+
+
+def test_so_is_that_of_a_browser(client: RawClient) -> None:
+    client.attach_receiver("browser", Source(address="drained", distribution_mode=Symbol("copy")))
+    allow(client, 0, 5, drain=True, window=1)
+    client.expect_transfer()
+    client.send(Flow(next_incoming_id=1, incoming_window=2, next_outgoing_id=3, outgoing_window=100))
+    client.expect_transfer()
+    client.expect_transfer()
+    assert told(client) == (5, 0, True, 3)
 
 
 def test_so_is_one_behind_messages_of_which_the_engine_holds_no_byte(client: RawClient) -> None:
