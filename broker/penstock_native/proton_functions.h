@@ -89,6 +89,7 @@ typedef struct {
     X(uint32_t, pn_transport_get_remote_max_frame, (void *)) \
     X(size_t, pn_session_outgoing_bytes, (void *)) \
     X(int, pn_link_credit, (void *)) \
+    X(int, pn_link_queued, (void *)) \
     X(int, pn_link_unsettled, (void *)) \
     X(int, pn_link_drained, (void *)) \
     X(uint64_t, pn_delivery_remote_state, (void *)) \

@@ -120,7 +120,9 @@ class FlowAnswers:
         link = self._attachments.named(tapped)
         if link is None or not link.is_open or link.local is None:
             return b""
-        if flow.drain and links.outgoing_bytes(session.ptr):
+        # Of a message whose body is not with the engine it holds no byte, and of one that is sent in pieces no whole.
+        is_sent = not links.outgoing_bytes(session.ptr) and not (isinstance(link, OutLink) and links.queued(link.ptr))
+        if flow.drain and not is_sent:
             self.owed.append(tapped)
             return b""
         told = self._session_state(session)

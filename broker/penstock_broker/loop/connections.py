@@ -131,6 +131,8 @@ class Connections:
         if not alive:
             self.drop(connection)
         elif reading.is_held or reading.unread or connection.transport.wrapping is not None:
+            if connection.is_blocked and connection.phase not in DONE:
+                self._set_mask(connection)  # by what TLS or WebSocket say themselves, which no flush has to follow
             self._note_behind(connection)
 
     def read_ahead(self, connection: Connection) -> bool:
@@ -289,8 +291,8 @@ class Connections:
             self._set_mask(connection)
         if connection.endpoint.streams and not is_blocked:
             work.streaming[connection] = None
-        if connection.reading.unread:
-            self._note_behind(connection)  # its Open may be answered now
+        if connection.has_unread:  # its Open may be answered now, or its peer has read what was too much
+            self._note_behind(connection)
         if connection.is_congested or (was_blocked and not is_blocked):
             # The peer sent something: its session window may be open again, and what waited for it was just sent. Or
             # its socket takes bytes again, of which epoll tells nothing any more.

@@ -119,6 +119,8 @@ def handle_messages(
             if route is not shared_route and shared_route is not None and not _is_same(route, shared_route):
                 _publish_shared(broker, shared_route, shared, failed)
                 shared, shared_route = [], None
+                if not link.is_open:
+                    continue  # it went with a link that was just broken, whose temporary topic it sent to
             if route is not None and isinstance(producer, Producer):
                 shared.append((producer, batch))
                 shared_route = route

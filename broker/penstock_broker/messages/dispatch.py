@@ -394,6 +394,9 @@ def finish_drains(broker: Broker) -> None:
         if link.credit > 0 and queue.has_work and queue.waiting and _may_get_more(queue, consumer):
             broker.work.draining.append(consumer)
             continue
+        if link.credit > 0 and connection.endpoint.keeps_back(link):
+            connection.is_congested = True  # `link_unblocked` comes back once it has left
+            continue
         try:
             connection.endpoint.drained(link)
         except Exception:

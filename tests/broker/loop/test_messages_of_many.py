@@ -7,14 +7,24 @@ from typing import Any
 
 import pytest
 from proton import Delivery
-from support.raw_client import RawClient
+from support.raw_client import RawClient, symbols
 from support.stepped_broker import SteppedBroker, SteppedStream
 
 import penstock_native
 from penstock_amqp.endpoint.events import DATA, NUMBER
 from penstock_amqp.frames.frames import encode_frame, read_body, walk
-from penstock_amqp.frames.performatives import Accepted, Close, Detach, Disposition, Performative, Rejected, Target
+from penstock_amqp.frames.performatives import (
+    Accepted,
+    Close,
+    Detach,
+    Disposition,
+    Performative,
+    Rejected,
+    Source,
+    Target,
+)
 from penstock_amqp.frames.performatives import Transfer as TransferFrame
+from penstock_amqp.types.values import Described, Symbol, ULong
 from penstock_broker.access.connection import Connection
 from penstock_broker.loop import events
 from penstock_broker.messages import publish_batches, store
@@ -52,18 +62,29 @@ class Site(SteppedBroker):
 class Client:
     """A connection with one link, on which it sends."""
 
-    def __init__(self, timed: Site, name: str, address: str) -> None:
+    def __init__(self, timed: Site, name: str, address: str | Target) -> None:
         self.stream = SteppedStream(timed)
         timed.streams.append(self.stream)
         self._client = RawClient(0, name, stream=self.stream).__enter__()
         self._client.begin()
-        self._client.attach_sender("link", Target(address=address))
+        target = address if isinstance(address, Target) else Target(address=address)
+        reply = self._client.attach_sender("link", target)
+        assert isinstance(reply.target, Target)
+        self.address = reply.target.address or ""
         self.name, self._sent = name, 0
+        self.warm_up(timed)
+
+    def warm_up(self, timed: Site) -> None:
+        """Send what is forgotten, until the broker reads this connection in long pieces."""
         for _ in range(WARM):
             self.post(b"warm")
             timed.turn()
             timed.turn()
         assert self.outcomes() == [Accepted] * WARM
+
+    def subscribe(self, name: str, address: str) -> None:
+        """Attach a link that gets no credit."""
+        self._client.attach_receiver(name, Source(address=address))
 
     def post(self, body: bytes, *, payload: bytes | None = None, settled: bool = False) -> None:
         """Send a message; its body is the client's name and `body`."""
@@ -454,3 +475,36 @@ def test_while_the_volume_is_full_each_is_refused(timed: Site, monkeypatch: pyte
     assert [sender.outcomes() for sender in senders] == [[Rejected]] * 3
     assert timed.broker.storage.refused - refused == 3
     assert bodies(timed) == []
+
+
+def test_a_link_that_ends_with_the_node_of_another_is_asked_for_nothing(
+    timed: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first sends breaks its link, whose temporary topic goes with it, and with that the link of the second,
+    whose message came in the same turn.
+    """
+    made = Target(
+        dynamic=True,
+        dynamic_node_properties={Symbol("lifetime-policy"): Described(ULong(0x2B), [])},
+        capabilities=symbols("temporary-topic"),
+    )
+    owner = Client(timed, "client-0", made)
+    owner.subscribe("one", owner.address)
+    owner.subscribe("two", owner.address)
+    owner.warm_up(timed)
+    guest = Client(timed, "client-1", f"{owner.address}/key")
+    were_open: list[list[bool]] = []
+    real = publish_batches.publish_batches
+
+    def note(*given: Any) -> list[Producer]:
+        were_open.append([producer.link.is_open for producer, _ in given[2]])
+        return real(*given)
+
+    monkeypatch.setattr(events, "publish_batches", note)
+    owner.post(b"x", payload=b"\x00\x53\x70\xff", settled=True)
+    guest.post(b"x", settled=True)
+    timed.turn()
+    timed.turn()
+    assert [type(frame) for frame in owner.frames()][:1] == [Detach]
+    assert [type(frame) for frame in guest.frames()] == [Detach]
+    assert were_open == [[True]]

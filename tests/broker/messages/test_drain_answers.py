@@ -13,9 +13,12 @@ from support.raw_client import RawClient
 
 from penstock_amqp.frames.performatives import Flow, Source, Target, Transfer
 from penstock_amqp.messages.message_codec import Message, encode_message
+from penstock_amqp.types.values import Symbol
 
 QUEUE = Source(address="drained")
 LONG = encode_message(Message(body=b"x" * 100_000))
+USUAL = encode_message(Message(body=b"x" * 1_000))
+"""The compiled engine keeps messages of this length from proton, which then knows no byte of them."""
 
 
 @pytest.fixture
@@ -100,10 +103,36 @@ def test_credit_that_a_message_of_several_frames_used_up_is_told(client: RawClie
     assert told(client) == (4, 0, True, 5)
 
 
-def test_a_drain_is_answered_behind_messages_that_a_shut_window_kept_back(client: RawClient) -> None:
-    allow(client, 0, 3, drain=True, window=1)
+@pytest.mark.parametrize("credit", [3, 5])
+def test_a_drain_is_answered_behind_messages_that_a_shut_window_kept_back(client: RawClient, credit: int) -> None:
+    allow(client, 0, credit, drain=True, window=1)
     client.expect_transfer()
     client.send(Flow(next_incoming_id=1, incoming_window=2, next_outgoing_id=3, outgoing_window=100))
     client.expect_transfer()
     client.expect_transfer()
-    assert told(client) == (3, 0, True, 3)
+    assert told(client) == (credit, 0, True, 3)
+
+
+def test_so_is_that_of_a_browser(client: RawClient) -> None:
+    client.attach_receiver("browser", Source(address="drained", distribution_mode=Symbol("copy")))
+    allow(client, 0, 5, drain=True, window=1)
+    client.expect_transfer()
+    client.send(Flow(next_incoming_id=1, incoming_window=2, next_outgoing_id=3, outgoing_window=100))
+    client.expect_transfer()
+    client.expect_transfer()
+    assert told(client) == (5, 0, True, 3)
+
+
+def test_so_is_one_behind_messages_of_which_the_engine_holds_no_byte(client: RawClient) -> None:
+    allow(client, 0, 3)
+    for _ in range(3):
+        client.expect_transfer()
+    for number in range(3, 6):
+        sent = Transfer(handle=0, delivery_id=number, delivery_tag=bytes((number,)), settled=True)
+        client.send(sent, payload=USUAL)
+    allow(client, 3, 3, drain=True, window=1)
+    client.expect_transfer()
+    client.send(Flow(next_incoming_id=4, incoming_window=2, next_outgoing_id=6, outgoing_window=100))
+    assert isinstance(client.receive().performative, Transfer)
+    assert isinstance(client.receive().performative, Transfer)
+    assert told(client) == (6, 0, True, 6)

@@ -165,6 +165,7 @@ link_detach: Callable[[Ptr], None] = _lib.pn_link_detach
 link_free: Callable[[Ptr], None] = _lib.pn_link_free
 link_flow: Callable[[Ptr, int], None] = _lib.pn_link_flow
 link_credit: Callable[[Ptr], int] = _lib.pn_link_credit
+link_queued: Callable[[Ptr], int] = _lib.pn_link_queued
 link_unsettled: Callable[[Ptr], int] = _lib.pn_link_unsettled
 link_get_drain: Callable[[Ptr], bool] = _lib.pn_link_get_drain
 link_drained: Callable[[Ptr], int] = _lib.pn_link_drained

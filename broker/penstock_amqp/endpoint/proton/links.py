@@ -23,6 +23,7 @@ __all__ = [
     "outgoing_bytes",
     "peer_drains",
     "peer_error",
+    "queued",
     "refuse_link",
     "session_of",
     "set_max_message_size",
@@ -36,6 +37,7 @@ is_sender = ffi.link_is_sender  # we send on it
 credit_of = ffi.link_credit
 peer_drains = ffi.link_get_drain
 drained = ffi.link_drained
+queued = ffi.link_queued  # messages that were sent on a link and wait for the peer's window
 has_unsettled = ffi.link_unsettled
 open_link = ffi.link_open
 free_link = ffi.link_free
