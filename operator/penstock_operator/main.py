@@ -182,6 +182,7 @@ async def _run_tasks(
         controller.enqueue,
         sessions.is_declaring,
         settings.lag_job,
+        reconciler.others.is_own,
     )
     controller.metrics.left_to_others.set_function(reconciler.others.count)
     controller.left = reconciler.others.left
