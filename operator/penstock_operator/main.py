@@ -205,6 +205,7 @@ async def _run_tasks(
             broker_reconciler.shared_lag,
             _now,
             controller.enqueue,
+            reconciler.others.left,
         )
         parts.append(lag_job.run(controller.listed))
     if settings.namespaces:
