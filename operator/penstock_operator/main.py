@@ -182,6 +182,7 @@ async def _run_tasks(
         controller.enqueue,
         sessions.is_declaring,
         settings.lag_job,
+        reconciler.others.is_own,
     )
     controller.metrics.left_to_others.set_function(reconciler.others.count)
     controller.left = reconciler.others.left
@@ -204,6 +205,7 @@ async def _run_tasks(
             broker_reconciler.shared_lag,
             _now,
             controller.enqueue,
+            reconciler.others.left,
         )
         parts.append(lag_job.run(controller.listed))
     if settings.namespaces:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 import gc
 import json
@@ -19,6 +20,7 @@ from support.virtual_time import run_in_virtual_time
 
 from penstock_operator.cluster import cache as cache_module
 from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.cluster.child_versions import LISTED
 from penstock_operator.manifest import Manifest, text_at, trimmed
 from penstock_operator.reconcile.lag_reader import LagReader
 
@@ -249,6 +251,7 @@ async def test_nothing_is_kept_of_what_is_gone() -> None:
     assert sizes(world.reconciler.bindings) == {"_waiting": 0}
     assert world.sessions.open == {}
     assert sizes(world.controller) == {"queue": 0, "started": 0}
+    assert sizes(world.controller.children) == {"_seen": 0, "_applied": 0, "_of": 0, "_changed": 0}
     kept = {"_removed", "_listed_until"}
     assert {name: size for name, size in sizes(world.controller.cache).items() if name not in kept} == {
         "_entries": 0,
@@ -267,6 +270,20 @@ async def test_a_broker_that_is_gone_is_forgotten_at_once() -> None:
     world.tell(len(world.api.events))
     await world.reconcile_next(10)
     assert world.reconciler.brokers.findings == {}
+
+
+async def test_what_the_cluster_removes_after_its_broker_leaves_nothing() -> None:
+    world = World()
+    world.api.user_applies(resource("Broker", "main"))
+    await world.calm_down()
+    children = [copy.deepcopy(it) for key, it in world.api.objects.items() if key[0] in LISTED]
+    assert children
+    world.api.user_deletes("Broker", "shop", "main")
+    world.tell(len(world.api.events))
+    await world.reconcile_next(10)
+    for child in children:
+        world.controller.child_changed(child, is_deleted=True)
+    assert sizes(world.controller.children) == {"_seen": 0, "_applied": 0, "_of": 0, "_changed": 0}
 
 
 def test_the_lag_of_what_is_gone_is_forgotten() -> None:

@@ -112,3 +112,22 @@ async def test_it_takes_over_with_everything_and_the_first_one_lets_go_of_it() -
     assert status(one.api, "Broker", "main")["operator"] == "x/two"
     assert one.sessions.get("shop/main") is None
     assert MAIN not in one.reconciler.brokers.findings
+
+
+async def test_a_deletion_waits_for_a_broker_that_has_come_back_and_is_not_connected_yet() -> None:
+    """That this operator did not ask the broker while another one managed it does not mean that it did not answer."""
+    one, two = operators()
+    for _ in range(5):
+        await turn(one, two)
+    for _ in range(int(OVER_SECONDS / 10) + 5):
+        await turn(two)
+    await turn(one, one)
+    api = one.api
+    assert status(api, "Broker", "main")["operator"] == "x/two"
+    assert one.sessions.get("shop/main") is None
+    api.user_deletes("Subscription", "shop", "billing")
+    one.sessions.connects = False
+    while status(api, "Broker", "main")["operator"] == "x/two":
+        await turn(one)
+    assert api.objects["Subscription", "shop", "billing"]["metadata"]["finalizers"]
+    assert "psub:durable:global:billing" in one.broker.subscriptions

@@ -179,6 +179,7 @@ class SessionsInMemory:
 
     async def forget(self, broker: str) -> None:
         await self.drop(broker)
+        self.contacts.forget(broker)
 
 
 @dataclass(slots=True)

@@ -142,6 +142,8 @@ class ChildVersions:
         self._changed.discard(owner)
         for name in self._of.pop(owner, ()):
             self._applied.pop(name, None)
+            if name.kind not in LISTED:  # The others go when a list or a watch shows it.
+                self._seen.pop(name, None)
 
 
 def _name(manifest: Manifest) -> _Name:

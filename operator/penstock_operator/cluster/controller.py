@@ -96,8 +96,8 @@ class Controller:
     def child_changed(self, manifest: Manifest, *, is_deleted: bool = False) -> None:
         """A watch event: a child of a Broker or an Exchange changed. What the operator has applied is no news."""
         owner = self.children.see_gone(manifest) if is_deleted else self.children.see(manifest)
-        if owner is not None and self.cache.get(owner) is not None:
-            self.enqueue(owner)
+        if owner is not None:
+            self._child_told(owner)
 
     async def resync(
         self,
@@ -164,8 +164,14 @@ class Controller:
                     continue
                 owners = {owner for manifest in found if (owner := self.children.see(manifest)) is not None}
                 for owner in owners | self.children.end_list(kind, namespace, found):
-                    if self.cache.get(owner) is not None:
-                        self.enqueue(owner)
+                    self._child_told(owner)
+
+    def _child_told(self, owner: ResourceKey) -> None:
+        """A child of this resource has changed. The cluster removes the children of one that is gone after it."""
+        if self.cache.get(owner) is not None:
+            self.enqueue(owner)
+        else:
+            self.children.forget(owner)
 
     async def run_worker(self, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> None:
         """Take keys from the queue and reconcile them, for ever."""

@@ -9,13 +9,23 @@ docs/decisions/120-one-operator-manages-a-broker.md.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
 from penstock_operator.plans.lease import LeaseRecord
 
-__all__ = ["ABSENT_SECONDS", "OVER_SECONDS", "Custody", "Trace", "decide", "lease_of", "name_of", "traced"]
+__all__ = [
+    "ABSENT_SECONDS",
+    "OVER_SECONDS",
+    "UNSEEN_SECONDS",
+    "Custody",
+    "Trace",
+    "decide",
+    "lease_of",
+    "name_of",
+    "traced",
+]
 
 OVER_SECONDS: Final = 300.0
 """An operator whose Lease was not renewed for so long is over, and one that has given it back. Until then it may be
@@ -23,6 +33,10 @@ about to come again: a new pod may have to wait for its image or its node.
 """
 ABSENT_SECONDS: Final = 30.0
 """An operator whose Lease is gone for so long is over. One that lives makes it again after two seconds."""
+UNSEEN_SECONDS: Final = 60.0
+"""What was last read so long ago says nothing any more: the API server, or this process, stood still meanwhile, and the
+other operator may have renewed its Lease, or could not. Its time counts anew.
+"""
 _NAME: Final = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)/([a-z0-9]([-a-z0-9.]*[a-z0-9])?)")
 
 
@@ -52,6 +66,8 @@ class Trace:
     """None: there is no such Lease."""
     since: float
     """When it was first seen so."""
+    seen: float
+    """When it was last seen so."""
     is_renewed: bool = False
     """Whether its holder was seen to renew it."""
     is_hidden: bool = False
@@ -72,11 +88,11 @@ def lease_of(name: str) -> tuple[str, str] | None:
 def traced(before: Trace | None, record: LeaseRecord | None, now: float) -> Trace:
     """The trace of a Lease that was just read, None if there is none."""
     if before is None or before.is_hidden:
-        return Trace(record, now)
+        return Trace(record, now, now)
     if before.record == record:
-        return before
+        return replace(before, since=now if _is_unseen(before, now) else before.since, seen=now)
     # The first holder, or another one, is no less alive than one that goes on.
-    return Trace(record, now, is_renewed=record is not None and bool(record.holder))
+    return Trace(record, now, now, is_renewed=record is not None and bool(record.holder))
 
 
 def decide(recorded: str, me: str, other: Trace | None, now: float) -> Custody:
@@ -92,9 +108,15 @@ def decide(recorded: str, me: str, other: Trace | None, now: float) -> Custody:
         return Custody.WAIT
     if other.is_hidden:
         return Custody.KEEP_OFF
+    if _is_unseen(other, now):
+        return Custody.WAIT
     if now >= other.since + _patience(other.record):
         return Custody.TAKE
     return Custody.KEEP_OFF if other.is_renewed else Custody.WAIT
+
+
+def _is_unseen(trace: Trace, now: float) -> bool:
+    return now > trace.seen + UNSEEN_SECONDS
 
 
 def _patience(record: LeaseRecord | None) -> float:

@@ -105,6 +105,8 @@ class LagReader:
     """Whether declarations are on the way to a broker."""
     lag_job: LagJobOptions | None = None
     """The operator's own lag job."""
+    is_own: Callable[[ResourceKey], bool] = lambda _: True
+    """Whether this operator may touch what names a Broker: not if another one manages it."""
     writer: LagWriter = field(init=False)
     _readings: dict[ResourceKey, _Reading] = field(default_factory=dict[ResourceKey, _Reading])
     _logged: dict[ResourceKey, dict[LagSource, str]] = field(default_factory=dict[ResourceKey, dict[LagSource, str]])
@@ -132,6 +134,9 @@ class LagReader:
         """Read the lag of one Broker, judge that of its Subscriptions, and hand over what is to be written."""
         found = self.cache.get(key)
         broker = found.resource if found is not None and isinstance(found.resource, Broker) else None
+        if not self.is_own(key):
+            self._leave(key)
+            return
         reading = self._reading(key, broker)
         if broker is None:
             if not self.cache.is_complete:
@@ -139,11 +144,21 @@ class LagReader:
             self._nobody_to_ask(reading, f"there is no Broker {key.name} that this operator can read")
         else:
             await self._read(key, broker, reading)
+            if not self.is_own(key):  # Another operator has taken it meanwhile.
+                self._leave(key)
+                return
         for count, resource in enumerate(self.cache.holdings_of(key), start=1):
             entries = reading.entries(resource)
             self.writer.offer(resource, lag_freshness.judge(resource, entries, reading.known, self.clock()))
             if count % _JUDGED_AT_ONCE == 0:
                 await asyncio.sleep(0)
+
+    def _leave(self, key: ResourceKey) -> None:
+        """Another operator tells the lag at a Broker. Should it come back to this one, everything is asked for anew."""
+        for memory in (self._readings, self._logged):
+            memory.pop(key, None)
+        for resource in self.cache.holdings_of(key):
+            self.writer.offer(resource, None)
 
     def _brokers(self) -> set[ResourceKey]:
         """Every Broker, and every one that is gone while others still name it and have lag; the rest is forgotten."""

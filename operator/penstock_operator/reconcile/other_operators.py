@@ -153,7 +153,7 @@ class OtherOperators:
         except Forbidden as error:
             if name not in self._traces or not self._traces[name].is_hidden:
                 logger.warning("whether the operator %s still runs is not known: %s", name, error)
-            self._traces[name] = Trace(None, self.monotonic(), is_hidden=True)
+            self._traces[name] = Trace(None, self.monotonic(), self.monotonic(), is_hidden=True)
         except KubeError as error:
             logger.info("whether the operator %s still runs is not known: %s", name, error)
         else:

@@ -120,8 +120,10 @@ class Reconciler:
             return False
         if await self.others.take(key):
             return True
-        await self.sessions.drop(f"{key.namespace}/{key.name}")
+        # Should it come back to this one, the time in which others asked the broker does not count as its silence.
+        await self.sessions.forget(f"{key.namespace}/{key.name}")
         self.brokers.forget(key)
+        self._unreadable_since.pop(key, None)
         return False
 
     async def _reconcile(self, key: ResourceKey, entry: CachedResource | None) -> Retry:

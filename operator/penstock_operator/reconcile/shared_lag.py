@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -103,6 +103,8 @@ class SharedLagJob:
     clock: Callable[[], datetime]
     enqueue: Callable[[ResourceKey], None]
     """Put a Broker into the work queue, because its condition is to say something else."""
+    left: Callable[[], Iterable[ResourceKey]] = tuple[ResourceKey, ...]
+    """The Brokers that another operator manages: its job analyses them."""
     _failures: int = 0
     _said: StatusCondition | None = None
     """What the condition of the Brokers in the job says."""
@@ -207,11 +209,12 @@ class SharedLagJob:
             return []
         before = shared_lag_job.members_of(secret)
         found: list[tuple[str, BrokerName, Member]] = []
+        left = frozenset(self.left())
         for key in self.cache.all("Broker"):
             entry = self.cache.get(key)
             name = BrokerName(key.namespace, key.name)
             broker = self.cache.broker(*name)
-            if entry is None or (broker is not None and not is_member(broker)):
+            if entry is None or key in left or (broker is not None and not is_member(broker)):
                 continue
             uid = text_at(entry.manifest, "metadata", "uid") or ""
             member = self.shared.offered(name, uid) or before.get(name)

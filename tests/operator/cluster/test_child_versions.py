@@ -136,6 +136,7 @@ def test_a_child_that_may_not_be_listed_is_read_again_after_a_while() -> None:
 
 def test_of_an_owner_that_is_gone_nothing_is_kept() -> None:
     made = applied()
+    made.note_applied({**WANTED, "kind": "Secret"}, {**kept("8"), "kind": "Secret"}, 0)  # no list shows that it is gone
     made.forget(ORDERS)
     made.end_list("Service", None, [])
     assert made == ChildVersions()

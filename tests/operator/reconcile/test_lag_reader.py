@@ -212,3 +212,32 @@ async def test_a_broker_that_is_made_again_begins_anew(stage: Stage) -> None:
     stage.answer = document(entry(stage.uid, messages=99, observedTime=later), windowEnd=later)
     await stage.look()
     assert stage.lag()["messages"] == 99
+
+
+async def test_the_lag_at_a_broker_of_another_operator_is_left_to_that_one(stage: Stage) -> None:
+    """It has no session to ask with, and what it does not know is no news. Lag that does not change is not written."""
+    stage.polled(0)
+    await stage.look()
+    said, written = (stage.lag(), stage.fresh(), stage.lagging()), stage.api.written
+    stage.restart()
+    stage.reader.findings.clear()
+    stage.reader.is_own = lambda broker: broker != BROKER
+    await stage.rounds(40, timedelta(seconds=10))
+    assert ((stage.lag(), stage.fresh(), stage.lagging()), stage.api.written) == (said, written)
+
+
+async def test_a_broker_that_another_operator_takes_while_its_observer_is_asked_is_left_at_once(stage: Stage) -> None:
+    answers = iter((True, False))
+    stage.reader.is_own = lambda _: next(answers)
+    stage.polled(0)
+    await stage.look()
+    assert stage.live_requests == 1
+    assert stage.lag() is None
+
+
+async def test_what_waits_to_be_written_is_dropped_when_another_operator_takes_the_broker(stage: Stage) -> None:
+    stage.polled(0)
+    await stage.reader.look(BROKER)
+    stage.reader.is_own = lambda _: False
+    await stage.look()
+    assert stage.lag() is None

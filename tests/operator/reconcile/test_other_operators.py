@@ -143,9 +143,9 @@ async def test_an_operator_that_gave_its_lease_back_may_come_again_and_is_succee
     await two.sees()
     await two.others.look()
     two.queued.clear()
-    two.now = OVER_SECONDS - 1
-    await two.others.look()
-    assert not await two.others.take(MAIN)
+    for two.now in range(10, int(OVER_SECONDS), 10):
+        await two.others.look()
+        assert not await two.others.take(MAIN)
     assert two.queued == []
     two.now = OVER_SECONDS
     await two.others.look()
@@ -184,6 +184,26 @@ async def test_an_api_server_that_does_not_answer_tells_nothing(api: CountingSer
     two.now = 1e6
     await two.others.look()
     assert two.others.custody(MAIN) is Custody.WAIT
+
+
+async def test_one_that_could_not_look_for_long_does_not_take_it_from_one_that_lives(api: CountingServer) -> None:
+    """The API server did not answer it, or its process stood still, and its first pass comes before its next look."""
+    one, two = Operator(api, "x/one"), Operator(api, "x/two")
+    await one.sees()
+    await one.others.take(MAIN)
+    one.holds("pod")
+    await two.sees()
+    await two.others.look()
+    api.error = KubeError(503, "it is away")
+    for _ in range(100):
+        two.now += 10
+        await two.others.look()
+    api.error = None
+    assert not await two.others.take(MAIN)
+    one.holds("pod")
+    await two.others.look()
+    assert not await two.others.take(MAIN)
+    assert recorded(api) == "x/one"
 
 
 async def test_the_name_that_an_operator_of_an_earlier_release_removes_is_written_again(api: CountingServer) -> None:

@@ -321,3 +321,17 @@ async def test_a_new_broker_makes_no_work_for_the_others(place: Place) -> None:
     place.offer("west")
     await place.job.look()
     assert place.told == [ResourceKey("Broker", "shop", "west")]
+
+
+async def test_a_broker_that_another_operator_has_taken_leaves_the_job(place: Place) -> None:
+    """Else the jobs of both would analyse it, and each would put its results into the same observer."""
+    for name in ("main", "other"):
+        place.add(name)
+        place.offer(name)
+    await place.job.look()
+    place.job.left = lambda: [ResourceKey("Broker", "shop", "other")]
+    place.shared.withdraw(BrokerName("shop", "other"))
+    assert place.shared.changed.is_set()
+    await place.job.look()
+    assert place.brokers() == ["main"]
+    assert "shop.other.token" not in place.at("Secret")["data"]
