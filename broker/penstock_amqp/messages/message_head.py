@@ -45,6 +45,8 @@ __all__ = [
 
 
 DEFAULT_PRIORITY = 4
+_MOST = 2**32 - 1
+"""The highest number that a field of the header can say: as a time 49.7 days."""
 MEMO_ENTRIES = 4096
 """How many different headers are remembered; when there are more, all are forgotten."""
 
@@ -150,7 +152,10 @@ def with_delivery_count(data: bytes, head: Head, delivery_count: int) -> bytes:
 
 
 def with_header(data: bytes, head: Head, *, ttl: int | None, delivery_count: int) -> bytes:
-    """Return the message to forward with the time it has left to live (milliseconds) and another delivery-count."""
+    """Return the message to forward with the time it has left to live (milliseconds) and another delivery-count.
+
+    A time that is too long for the field is not told: the message may say it by its absolute-expiry-time.
+    """
     header = _header(head.durable, head.priority, ttl, _is_first(head, delivery_count), delivery_count)
     return replace_head(data, header + data[head.start :])
 
@@ -166,9 +171,9 @@ def _header(durable: bool, priority: int, ttl: int | None, first_acquirer: bool,
     header = Header(
         durable=durable or None,
         priority=None if priority == DEFAULT_PRIORITY else priority,
-        ttl=ttl,
+        ttl=None if ttl is None or ttl > _MOST else ttl,
         first_acquirer=first_acquirer or None,
-        delivery_count=delivery_count or None,
+        delivery_count=min(delivery_count, _MOST) or None,
     )
     return encode(to_value(header))
 

@@ -141,6 +141,13 @@ def test_the_time_left_to_live_is_rewritten() -> None:
     assert with_header(data, read_head(data), ttl=123, delivery_count=2) == expected
 
 
+def test_what_the_header_can_not_say_is_left_out_or_the_highest_number() -> None:
+    most = 2**32 - 1
+    for ttl, said in ((most, most), (most + 1, None), (2**62, None)):
+        data = with_header(BODY, read_head(BODY), ttl=ttl, delivery_count=most + 1)
+        assert (read_head(data).ttl, read_head(data).delivery_count) == (said, most)
+
+
 def test_annotations_are_merged_into_those_that_are_there() -> None:
     annotations = described(0x72, mapping(symbol("a"), string("old"), symbol("b"), b"\x41"))
     data = DURABLE + annotations + BODY

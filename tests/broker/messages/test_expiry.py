@@ -224,6 +224,30 @@ def test_what_is_left_of_its_time_travels_with_a_message(timed: SteppedBroker) -
     assert peer.take().ttl == 30
 
 
+def test_what_lives_longer_than_a_header_can_say_is_delivered(timed: SteppedBroker) -> None:
+    """As JMS clients send a time to live of more than 49.7 days: by the absolute expiry alone."""
+    timed.make_queue("jobs")
+    jobs = timed.make_queue("bounded", Policy(max_ttl_ms=2**32 + 1))
+    peer = timed.connect()
+    never = 253_402_300_799  # the end of the year 9999, seconds
+    send(peer, message("a", expiry_time=never))
+    send(peer, message("b"), address="bounded")
+    peer.receive("jobs")
+    peer.receive("bounded")
+    told = [peer.take() for _ in list(peer.got)]
+    assert [(each.body, each.ttl, each.expiry_time) for each in told] == [("a", 0, never), ("b", 0, 0)]
+    assert jobs.depth == 0
+
+
+def test_a_clock_that_was_set_back_does_not_make_a_time_too_long(timed: SteppedBroker) -> None:
+    timed.make_queue("jobs")
+    peer = timed.connect()
+    send(peer, message("a", ttl=(2**32 - 1) / 1000))
+    timed.skew_ms = -60_000
+    peer.receive("jobs")
+    assert peer.take().body == "a"
+
+
 def test_a_queue_bounds_the_time_to_live(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs", Policy(max_ttl_ms=40))
     send(timed.connect(), message("a"), message("b", ttl=0.02), message("c", ttl=50))
