@@ -113,7 +113,7 @@ class SubscriptionLag(ResultModel):
     longest_hold_seconds: Count | None = None
     arrival_per_minute: Count | None = None
     settled_per_minute: Count | None = None
-    velocity_per_minute: int | None = None  # above 0: the backlog grows
+    velocity_per_minute: Annotated[int, Field(ge=-(2**53), le=2**53)] | None = None  # above 0: the backlog grows
     drain_seconds: Count | None = None  # the likely value; absent unless the backlog shrinks
     drain_seconds_low: Count | None = None  # the range in which it lies
     drain_seconds_high: Count | None = None

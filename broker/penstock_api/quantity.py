@@ -29,10 +29,14 @@ __all__ = [
 _QUANTITY: Final = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]+))?")
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_MOST: Final = Decimal(2**63 - 1)
+"""No quantity is larger: Kubernetes takes a text that says more, and reads it as this."""
+_FURTHEST_EXPONENT: Final = 100
+"""An exponent beyond it says no more: its quantity is larger than all others, or rounded up to one byte."""
 
 
 def parse_quantity(text: str) -> Decimal:
-    """The value of a Kubernetes quantity such as ``10Gi`` or ``250m``.
+    """The value of a Kubernetes quantity such as ``10Gi`` or ``250m``; of one beyond 2**63 - 1, that.
 
     Raises:
         ValueError: the text isn't a quantity.
@@ -41,11 +45,13 @@ def parse_quantity(text: str) -> Decimal:
     if match is None:
         raise ValueError(f"{text!r} is not a quantity; write a number with an optional unit, such as 512Mi or 10Gi")
     number, suffix, exponent = Decimal(match[1]), match[2], match[3]
-    if exponent is not None:
-        return number.scaleb(int(exponent))
-    if suffix is None:
-        return number
-    return number * 2 ** _BINARY[suffix] if suffix in _BINARY else number.scaleb(_DECIMAL[suffix])
+    value: Decimal
+    if suffix in _BINARY:
+        value = number * 2 ** _BINARY[suffix]
+    else:
+        shift = int(exponent) if exponent is not None else _DECIMAL.get(suffix, 0)
+        value = number.scaleb(max(-_FURTHEST_EXPONENT, min(shift, _FURTHEST_EXPONENT)))
+    return max(-_MOST, min(value, _MOST))
 
 
 def quantity_bytes(text: str) -> int:

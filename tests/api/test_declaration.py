@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from support.resources import exchange, queue, subscription
 
+from penstock_amqp.types.encoder import encode
 from penstock_api import declaration
 from penstock_api.resources.header_bindings import as_text
 
@@ -206,3 +207,10 @@ def test_a_file_without_uid_is_marked_by_its_name() -> None:
 def test_only_a_limit_that_is_written_is_declared(limits: dict[str, Any], expected: dict[str, Any]) -> None:
     found = declaration.subscription_declaration(subscription(limits=limits), exchange="orders").limits
     assert found.to_wire() == expected
+
+
+def test_a_limit_that_means_none_can_be_written_on_the_wire() -> None:
+    made = subscription(limits={"maxBytes": "100E"})
+    sent = declaration.subscription_declaration(made, exchange="orders").to_wire()
+    assert sent["limits"] == {"maxBytes": 2**63 - 1, "overflow": "Reject"}
+    assert encode(sent)

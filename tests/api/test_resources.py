@@ -73,6 +73,17 @@ def test_sizes_are_read_as_kubernetes_reads_them(text: str, expected: int) -> No
     assert quantity_bytes(text) == expected
 
 
+@pytest.mark.parametrize("text", ["8Ei", "10E", "1e30", "1e999999", "1e1000000", "1E99999999999", "9" * 32])
+def test_sizes_end_where_those_of_kubernetes_end(text: str) -> None:
+    assert quantity_bytes(text) == 2**63 - 1
+    assert quantity_bytes(f"-{text}") == 1 - 2**63
+
+
+@pytest.mark.parametrize("text", ["1e-30", "1e-1000000", "1e-99999999999"])
+def test_less_than_a_byte_is_a_byte(text: str) -> None:
+    assert quantity_bytes(text) == 1
+
+
 @pytest.mark.parametrize("text", ["", "1 Gi", "1gi", "Gi", "1GiB", "0x10", "1e", "--1"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a quantity"):

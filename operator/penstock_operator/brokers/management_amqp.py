@@ -46,15 +46,14 @@ _NAME: Final = {EntityType.EXCHANGE: "name", EntityType.SUBSCRIPTION: "queueName
 
 async def connect(access: ManagementAccess) -> AmqpManagement:
     """Connect to a broker's management listener; raises Unreachable, Unanswered if nothing is there."""
-    context = ssl.create_default_context(cadata=access.ca.decode())
-    address = Address(
-        host=access.host,
-        port=access.port,
-        tls=context,
-        server_name=access.server_name,
-        answer_seconds=_ANSWER_SECONDS,
-    )
     async with _mapped(access.server_name):
+        address = Address(
+            host=access.host,
+            port=access.port,
+            tls=ssl.create_default_context(cadata=access.ca.decode()),
+            server_name=access.server_name,
+            answer_seconds=_ANSWER_SECONDS,
+        )
         client = await ManagementClient.connect(
             address,
             login=Login(access.user, access.password),

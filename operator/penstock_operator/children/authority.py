@@ -60,7 +60,7 @@ def renewed(secret: Manifest | None, name: str, wanted_rotation: str, now: datet
     `name`: the common name of a new one. It has to stay the same, or the bridge would not be self-issued.
     """
     certificate, key = bytes_at(secret, "ca.crt"), bytes_at(secret, "ca.key")
-    found = None if certificate is None or key is None else Pair(certificate, key)
+    found = None if certificate is None or key is None else Pair(certificates.bare(certificate), key)
     if found is None or not certificates.is_readable(found):
         return Authority(current=certificates.make_ca(name, now), rotation=wanted_rotation)
     handled = (bytes_at(secret, _ROTATION) or b"").decode(errors="replace")
@@ -70,7 +70,7 @@ def renewed(secret: Manifest | None, name: str, wanted_rotation: str, now: datet
     end = None if bridge is None else certificates.end_of(bridge)
     if previous is None or end is None or end <= now:
         return Authority(current=found, rotation=handled)
-    return Authority(current=found, previous=previous, bridge=bridge, rotation=handled)
+    return Authority(current=found, previous=certificates.bare(previous), bridge=bridge, rotation=handled)
 
 
 def _successor(old: Pair, name: str, rotation: str, now: datetime) -> Authority:

@@ -25,6 +25,7 @@ __all__ = [
     "SERVER_LIFE",
     "Pair",
     "ServedCertificate",
+    "bare",
     "bridge",
     "ca_is_due",
     "end_of",
@@ -175,6 +176,17 @@ def first_of(chain: bytes) -> bytes:
     """The first certificate in PEM; the bytes as they are if there is none."""
     head, mark, _ = chain.partition(_END)
     return head + mark + b"\n" if mark else chain
+
+
+def bare(chain: bytes) -> bytes:
+    """The certificates in PEM, without what somebody has written beside them: Python's ssl takes no text that is not
+    ASCII. The bytes as they are if they can't be read.
+    """
+    try:
+        found = x509.load_pem_x509_certificates(chain)
+    except ValueError:
+        return chain
+    return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in found)
 
 
 def end_of(certificate: bytes) -> datetime | None:

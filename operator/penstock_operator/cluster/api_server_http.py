@@ -30,7 +30,8 @@ _APPLY: Final = "application/apply-patch+yaml"
 _JSON_PATCH: Final = "application/json-patch+json"
 _ACCEPTED: Final = "application/json, application/jwk-set+json"
 """The API server serves the public keys of its tokens only as application/jwk-set+json."""
-_UNREACHABLE: Final = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
+_UNREACHABLE: Final = (aiohttp.ClientError, OSError, asyncio.TimeoutError, config.ConfigException)
+"""The last one: the file with the token, which the client reads again each minute, can't be read."""
 
 
 class HttpApiServer:
@@ -185,21 +186,32 @@ class HttpApiServer:
         # The client has no types. The callers get a map or an exception.
         api = cast(Any, self._api)
         headers = {"Accept": _ACCEPTED, "Content-Type": content}
-        request = await api.param_serialize(
-            method, path, query_params=list((query or {}).items()), header_params=headers, auth_settings=["BearerToken"]
-        )
-        verb, url, sent_headers, *_ = request
         try:
+            request = await api.param_serialize(
+                *(method, path),
+                query_params=list((query or {}).items()),
+                header_params=headers,
+                auth_settings=["BearerToken"],
+            )
+            verb, url, sent_headers, *_ = request
             response = await api.call_api(verb, url, sent_headers, body, _request_timeout=_TIMEOUT_SECONDS)
             await response.read()
         except _UNREACHABLE as error:
             raise KubeError(0, f"the Kubernetes API server can't be reached: {error!r}") from error
         status, data = int(response.status), bytes(response.data or b"")
         if 200 <= status < 300:
-            return cast(Manifest, json.loads(data)) if data else {}
+            return _document(data, f"{method} {path}")
         if status == 404 and missing_ok:
             return None
         raise error_in(status, data, response.headers, f"{method} {path}")
+
+
+def _document(data: bytes, request: str) -> Manifest:
+    """The object in an answer. A proxy before the API server may have answered with a page of its own."""
+    try:
+        return cast(Manifest, json.loads(data)) if data else {}
+    except ValueError as error:
+        raise KubeError(0, f"{request}: the answer is no JSON: {data[:100]!r}") from error
 
 
 def _some(response: Manifest | None) -> Manifest:

@@ -216,6 +216,14 @@ async def test_what_somebody_deletes_on_a_real_broker_is_told_and_declared_again
     await sessions.close()
 
 
+async def test_a_ca_that_can_t_be_read_is_no_bug() -> None:
+    made = certificates.make_ca("test", datetime.now(UTC)).certificate
+    damaged = made + b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    gone = ManagementAccess(host="127.0.0.1", port=1, server_name="main", ca=damaged, user="u", password="p")
+    with pytest.raises(Unreachable, match="main can't be reached"):
+        await connect(gone)
+
+
 async def test_an_address_that_does_not_answer_is_given_up_after_two_seconds() -> None:
     """Linux itself would try for two minutes, and the limit of a request is ten seconds."""
     ca = certificates.make_ca("test", datetime.now(UTC))

@@ -37,6 +37,11 @@ def renewed(observed: Secrets, now: datetime = NOW, rotate: str | None = None) -
     return credentials.renew(observed, made, HOSTS, now, secrets.token_urlsafe)
 
 
+def encoded(certificate: bytes, key: bytes) -> dict[str, str]:
+    """The data of a Secret with a CA that somebody has written."""
+    return {name: base64.b64encode(value).decode() for name, value in (("ca.crt", certificate), ("ca.key", key))}
+
+
 def data(observed: Secrets, name: str, key: str) -> bytes:
     return base64.b64decode(text_at(observed[name], "data", key) or "")
 
@@ -133,6 +138,17 @@ def test_an_annotation_rotates_once_and_another_value_once_more() -> None:
     assert third.ca != second.ca
     born_with_it = renewed({}, rotate="1")
     assert (renewed(stored(born_with_it), rotate="1"), born_with_it.authority.previous) == (born_with_it, None)
+
+
+def test_a_text_beside_the_certificate_stays_out_of_what_everybody_trusts() -> None:
+    """What `openssl x509 -text` writes is in the language of the names, and Python takes only ASCII."""
+    first = renewed({})
+    observed = stored(first)
+    told = "Subject: O = Bücher & Co\n".encode() + first.ca.certificate
+    observed["main-ca"] = {**(observed["main-ca"] or {}), "data": encoded(told, first.ca.key)}
+    kept = renewed(observed)
+    assert trusts(kept.trusted)
+    assert kept == first
 
 
 def test_the_way_from_the_old_one_ends_after_a_year_and_the_server_s_certificate_stays() -> None:

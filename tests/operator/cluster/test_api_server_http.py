@@ -6,13 +6,14 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
 import pytest_asyncio
 import yaml
 from aiohttp import web
+from kubernetes.aio.config import ConfigException
 
 from penstock_operator import names
 from penstock_operator.cluster.api_server import API_RESOURCES
@@ -35,10 +36,14 @@ class Server:
     headers: dict[str, str] = field(default_factory=dict[str, str])
     queries: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     bodies: list[str] = field(default_factory=list[str])
+    page: str = ""
+    """A text to answer with, in place of `body`."""
 
     async def answer(self, request: web.Request) -> web.Response:
         self.queries.append(dict(request.query))
         self.bodies.append(await request.text())
+        if self.page:
+            return web.Response(text=self.page, content_type="text/html", status=self.status)
         return web.json_response(self.body, status=self.status, headers=self.headers)
 
 
@@ -122,3 +127,30 @@ async def test_a_status_for_an_unchanged_object_names_its_version(api: HttpApiSe
     first, second = (json.loads(body)["metadata"] for body in server.bodies)
     assert "resourceVersion" not in first
     assert second["resourceVersion"] == "7"
+
+
+async def test_an_answer_that_is_no_json_is_a_failure_that_may_pass(api: HttpApiServer, server: Server) -> None:
+    """A proxy before the API server may answer 200 with a page of its own."""
+    server.page = "<html>Back soon</html>"
+    with pytest.raises(KubeError) as raised:
+        await api.get(API_RESOURCES["Exchange"], "shop", "orders")
+    assert raised.value.is_passing
+    assert raised.value.refusal is None
+    assert "no JSON" in str(raised.value)
+
+
+@pytest.mark.parametrize("failure", [ConfigException("Token file exists but empty."), OSError(5, "Input/output error")])
+async def test_a_token_that_can_t_be_read_now_is_a_failure_that_may_pass(
+    api: HttpApiServer, failure: Exception
+) -> None:
+    """The client reads the file of the token again each minute, before the request."""
+
+    def refresh(_: object) -> None:
+        raise failure
+
+    configuration = cast(Any, api)._api.configuration
+    configuration.api_key["BearerToken"] = "Bearer a-token"
+    configuration.refresh_api_key_hook = refresh
+    with pytest.raises(KubeError) as raised:
+        await api.get(API_RESOURCES["Exchange"], "shop", "orders")
+    assert raised.value.is_passing

@@ -94,6 +94,13 @@ async def test_another_document_changes_nothing(stage: Stage, answer: Any) -> No
     assert stage.reader.findings[BROKER].lag is None
 
 
+@pytest.mark.parametrize("velocity", [2**53 + 1, -(2**53) - 1])
+async def test_a_figure_that_no_status_can_have_makes_the_result_invalid(stage: Stage, velocity: int) -> None:
+    stage.answer = document(entry(stage.uid, velocityPerMinute=velocity))
+    await stage.look()
+    assert stage.lag() is None
+
+
 async def test_when_no_run_reports_any_more_it_is_unknown_and_the_last_figure_stays(stage: Stage) -> None:
     stage.answer = document(entry(stage.uid))
     await stage.look()
