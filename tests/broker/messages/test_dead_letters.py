@@ -170,6 +170,26 @@ def test_where_the_destination_is_missing_nothing_is_lost(
     assert [message.body for message in buried(timed)] == ["m1", "m2"]
 
 
+@pytest.mark.parametrize("heads", [1, 12])
+def test_messages_that_can_never_go_hold_up_no_others(timed: SteppedBroker, heads: int) -> None:
+    timed.make_queue("dead", limits=QueueLimits(max_bytes=4000, overflow="Reject"))
+    jobs = timed.make_queue("jobs", Policy(max_deliveries=2, dead_letter="dead"))
+    producer = timed.connect()
+    assert producer.send("dead", Message(body="f" * 3900, durable=True)) == ["accepted"]
+    large = [Message(body="b" * 5000, durable=True) for _ in range(heads)]
+    producer.send("jobs", *large, Message(body="small", durable=True), Message(body="small too", durable=True))
+    consumer = timed.connect()
+    consumer.receive("jobs")
+    for _ in range(heads + 2):
+        consumer.take(Delivery.REJECTED)
+    assert len(jobs.stranded) == heads + 2
+    consumer.receive("dead")
+    consumer.take()
+    for _ in range(6):
+        timed.pass_ms(RETRY_MS)
+    assert [len(jobs.stranded), *consumer.bodies()] == [heads, "small", "small too"]
+
+
 def test_where_the_destination_is_full_messages_wait_for_room(timed: SteppedBroker) -> None:
     timed.make_queue("dead", limits=QueueLimits(max_messages=1, overflow="Reject"))
     jobs = timed.make_queue("jobs", LIMITED)
