@@ -171,7 +171,10 @@ class AuditStore:
                 except (ValidationError, ValueError) as error:
                     log.error("the audit %s is left out because its state can't be read: %s", path.name, error)
                     continue
-                found[state.audit] = self._with_files(StoredAudit(state))
+                try:
+                    found[state.audit] = self._with_files(StoredAudit(state))
+                except (OSError, pa.ArrowException) as error:
+                    log.error("the audit %s is left out because its records can't be read: %s", path.name, error)
         return found
 
     def _with_files(self, audit: StoredAudit) -> StoredAudit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -171,3 +172,12 @@ def test_data_sections_are_one_body() -> None:
 
 def test_what_is_no_message_is_shown_in_hexadecimal() -> None:
     assert read_message(bytes.fromhex("00537f01")).body == "00537f01"
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])  # in most locales; in C.UTF-8
+def test_input_that_is_not_text_is_refused(broker: BrokerProcess, errors: str) -> None:
+    command = [sys.executable, "-m", "penstock_cli", "send", "not-text", "--broker", broker.url]
+    environment = {**os.environ, "PYTHONIOENCODING": f"utf-8:{errors}"}
+    sent = subprocess.run(command, capture_output=True, timeout=30, input=b"caf\xe9\n", env=environment)
+    assert sent.returncode == 2, sent.stderr
+    assert sent.stderr.decode().startswith("penstock: the input is not text in UTF-8.\n")

@@ -176,3 +176,13 @@ def test_what_was_half_written_is_removed_and_what_is_strange_stays(tmp_path: Pa
     assert store.listed() == ()
     assert store.path_of("notes.txt") is None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1-1-7.json", "notes.txt"]
+
+
+def test_an_audit_whose_file_is_damaged_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = AuditStore(tmp_path, 1 << 30, DAY_MS)
+    store.append(state(1), 0, events(9))
+    store.append(state(2), 0, events(9))
+    next(tmp_path.glob("1-1-*.parquet")).write_bytes(b"damaged")
+    again = AuditStore(tmp_path, 1 << 30, DAY_MS)
+    assert [each.state.queue_name for each in again.listed()] == ["q2"]
+    assert "1-1-7.json is left out because its records can't be read" in caplog.text

@@ -170,7 +170,11 @@ async def _typed(bodies: Sequence[str]) -> AsyncIterator[str]:
     for body in bodies:
         yield body
     while not bodies:
-        line = await _in_thread(sys.stdin.readline)
+        try:
+            line = await _in_thread(sys.stdin.readline)
+            line.encode()  # in some locales Python lets bytes through that are not text
+        except UnicodeError as error:
+            raise Misuse("the input is not text in UTF-8.", "Convert it, such as with iconv.") from error
         if not line:
             return
         yield line.rstrip("\r\n")
@@ -184,9 +188,13 @@ def _in_thread(read: Callable[[], str]) -> Awaitable[str]:
     answer: asyncio.Future[str] = loop.create_future()
 
     def work() -> None:
-        line = read()
         with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(answer.set_result, line)
+            try:
+                line = read()
+            except (OSError, ValueError) as error:  # a UnicodeDecodeError is a ValueError
+                loop.call_soon_threadsafe(answer.set_exception, error)
+            else:
+                loop.call_soon_threadsafe(answer.set_result, line)
 
     threading.Thread(target=work, daemon=True).start()
     return answer
