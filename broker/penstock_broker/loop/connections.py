@@ -291,7 +291,8 @@ class Connections:
             self._set_mask(connection)
         if connection.endpoint.streams and not is_blocked:
             work.streaming[connection] = None
-        if connection.has_unread:  # its Open may be answered now, or its peer has read what was too much
+        # Its Open may be answered now, or its peer has read what was too much. (The last term is a property, and dear.)
+        if (connection.reading.unread or connection.transport.wrapping is not None) and connection.has_unread:
             self._note_behind(connection)
         if connection.is_congested or (was_blocked and not is_blocked):
             # The peer sent something: its session window may be open again, and what waited for it was just sent. Or
