@@ -178,6 +178,6 @@ def test_what_is_no_message_is_shown_in_hexadecimal() -> None:
 def test_input_that_is_not_text_is_refused(broker: BrokerProcess, errors: str) -> None:
     command = [sys.executable, "-m", "penstock_cli", "send", "not-text", "--broker", broker.url]
     environment = {**os.environ, "PYTHONIOENCODING": f"utf-8:{errors}"}
-    sent = subprocess.run(command, capture_output=True, timeout=30, input=b"caf\xe9\n", env=environment)
+    sent = subprocess.run(command, capture_output=True, timeout=300, input=b"caf\xe9\n", env=environment)
     assert sent.returncode == 2, sent.stderr
     assert sent.stderr.decode().startswith("penstock: the input is not text in UTF-8.\n")

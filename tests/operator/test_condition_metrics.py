@@ -16,7 +16,7 @@ from penstock_operator.condition_metrics import WARNINGS, TroubledResource, cond
 from penstock_operator.metrics import Metrics
 from penstock_operator.settings import OperatorSettings
 
-READY: Any = {"type": "Ready", "status": "False", "reason": "R", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+NOT_READY: Any = {"type": "Ready", "status": "False", "reason": "R", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 
 
 def resource(kind: str, name: str, **conditions: str) -> Any:
@@ -125,9 +125,9 @@ async def test_what_another_operator_manages_is_counted_by_that_one() -> None:
     made, metrics = Controller(Cache(), Metrics(), lambda: 0.0), Metrics()
     settings = OperatorSettings(broker_image="b", lag_image="l", liveness_host="127.0.0.1", liveness_port=0)
     for broker in ("main", "foreign"):
-        made.cache.put(manifest_of("Broker", {}, {"conditions": [READY]}, {"name": broker}))
+        made.cache.put(manifest_of("Broker", {}, {"conditions": [NOT_READY]}, {"name": broker}))
         spec = {"brokerRef": {"name": broker}, "exchangeType": "Topic"}
-        made.cache.put(manifest_of("Exchange", spec, {"conditions": [READY]}, {"name": f"{broker}-orders"}))
+        made.cache.put(manifest_of("Exchange", spec, {"conditions": [NOT_READY]}, {"name": f"{broker}-orders"}))
     made.left = lambda: [ResourceKey("Broker", "shop", "foreign")]
     runner = await health.serve(settings, made, metrics, lambda: 0.0)
     try:

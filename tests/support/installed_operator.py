@@ -192,7 +192,7 @@ class Installation:
     @property
     def teams(self) -> list[str]:
         """The namespaces that teams can have."""
-        return [f"{self.home.namespace}-{number}" for number in range(WATCHED if self.namespaced else 30)]
+        return [f"{self.home.namespace}-{number}" for number in range(WATCHED if self.namespaced else TEAMS)]
 
     def scale_operator(self, replicas: int) -> None:
         """Stop the operator, or start it again."""
@@ -211,6 +211,8 @@ class Installation:
         return self.home.kubectl("logs", f"deployment/{self.release}-penstock-operator", "--tail=-1", *when)
 
 
+TEAMS = 30
+"""More than the tests of one installation for the whole cluster need."""
 WATCHED = 3
 """Namespaces of an operator that watches those of the teams alone; one that no team uses is among them."""
 

@@ -188,7 +188,8 @@ class HttpApiServer:
         headers = {"Accept": _ACCEPTED, "Content-Type": content}
         try:
             request = await api.param_serialize(
-                *(method, path),
+                method,
+                path,
                 query_params=list((query or {}).items()),
                 header_params=headers,
                 auth_settings=["BearerToken"],

@@ -20,8 +20,8 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 FIRST_RETRY_SECONDS: Final = 1.0
 LONGEST_RETRY_SECONDS: Final = 30.0
-_DOUBLINGS: Final = 5
-"""After so many the longest delay is reached. A power of all failures would be no number any more after some hours."""
+_MOST_DOUBLINGS: Final = 30
+"""Far more than any delay needs: a power of all failures would be no number any more after some hours."""
 
 
 class Priority(IntEnum):
@@ -107,7 +107,7 @@ class WorkQueue(Generic[KeyT]):
         """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        longest = min(FIRST_RETRY_SECONDS * 2.0 ** min(failures, _DOUBLINGS), LONGEST_RETRY_SECONDS)
+        longest = min(FIRST_RETRY_SECONDS * 2.0 ** min(failures, _MOST_DOUBLINGS), LONGEST_RETRY_SECONDS)
         delay = at_least + longest * (1 - self.spread() / 2)
         self._release(key)
         self.add(key, priority, now, delay)
