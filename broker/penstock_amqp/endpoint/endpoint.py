@@ -162,10 +162,12 @@ class Endpoint:
         return self._state.is_awaited
 
     def tick(self, now_ms: int, out: list[Event]) -> int:
-        """Send heartbeats, notice a silent peer; return when to call again (same clock), 0 for never."""
+        """Send heartbeats, notice a silent peer, settle what it should have settled; return when to call again (same
+        clock), 0 for never.
+        """
         deadline = self._connection.tick(now_ms)
         self.input.drain(out)
-        return deadline
+        return now_ms + 1 if self._settlement.settle_overdue() else deadline
 
     # Connection
 
@@ -247,7 +249,8 @@ class Endpoint:
         If the peer receives: with `sends_settled` we send all deliveries settled; with `settles_second` the peer
         settles what it accepted only after we have settled it (`confirm`). If the peer sends: `peer_settles` is the
         settle mode that it announced, which is its choice; with `settles_second` we settle a delivery that we answered
-        only after the peer has settled it, otherwise together with the answer.
+        only after the peer has settled it, or in the second `tick` after the answer, otherwise together with the
+        answer.
         """
         if isinstance(link, InLink):
             self._replies.accept_producer(

@@ -25,12 +25,14 @@ __all__ = ["DeliverySettlement"]
 class DeliverySettlement:
     """The settlement of one connection's deliveries."""
 
-    __slots__ = ("_engine", "_second")
+    __slots__ = ("_engine", "_second", "_waiting")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._second: dict[Ptr, InLink] = {}
         """Links on which we settle after the peer. Few peers ask for it."""
+        self._waiting: frozenset[Ptr] = frozenset()
+        """What the peer had not settled when `settle_overdue` was last called."""
 
     def settle_second(self, link: InLink) -> None:
         """On this link, the peer settles what we answered, and then we do."""
@@ -44,6 +46,7 @@ class DeliverySettlement:
     def clear(self) -> None:
         """All links end."""
         self._second.clear()
+        self._waiting = frozenset()
 
     def ended(self, delivery: Ptr, held: Held, out: list[Event]) -> None:
         """The peer gave a state to `held`, which we sent, or settled it. The engine's `unsettled` does not have it any
@@ -155,9 +158,25 @@ class DeliverySettlement:
     def confirmed(self, delivery: Ptr) -> None:
         """Something came about a delivery that we answered: the peer may have settled it."""
         link = self._engine.unconfirmed.get(delivery)
-        if link is not None and link.second is not None and deliveries.is_settled(delivery):
-            del self._engine.unconfirmed[delivery]
-            deliveries.settle(delivery)
+        if link is not None and deliveries.is_settled(delivery):
+            self._settle_confirmed(delivery, link)
+
+    def settle_overdue(self) -> bool:
+        """Settle what we answered before the last call and the peer has not settled since; whether to call again.
+
+        The peer knows the outcome, so nothing is lost. Some clients ask for rcv-settle-mode second and wait for us to
+        settle all the same (uamqp): without this they would wait for ever.
+        """
+        unconfirmed = self._engine.unconfirmed
+        for delivery in [each for each in unconfirmed if each in self._waiting]:
+            self._settle_confirmed(delivery, unconfirmed[delivery])
+        self._waiting = frozenset(unconfirmed)
+        return bool(self._second)
+
+    def _settle_confirmed(self, delivery: Ptr, link: InLink) -> None:
+        del self._engine.unconfirmed[delivery]
+        deliveries.settle(delivery)
+        if link.second is not None:
             link.second.unconfirmed -= 1
             self.credit(link, 0)
 

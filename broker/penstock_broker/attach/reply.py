@@ -79,13 +79,16 @@ def reply_to_producer(broker: Broker, producer: Producer, plan: ProducePlan) -> 
         link.spool = lambda: spool.SpooledMessage(broker.log, broker.storage_refusal(), hold)
     connection.flush()  # the reply has to begin on a frame boundary to be rewritten
     frame = plan.request.frame
+    settles_second = frame.rcv_settle_mode == 1
+    if settles_second:
+        connection.due_ms = 0  # from now on it is looked at in each sweep
     connection.endpoint.attach_reply(
         link,
         source=frame.source,
         target=termini.producer_target(plan),
         answers_unsettled=frame.unsettled is not None,
         max_message_bytes=min(connection.listener.max_message_bytes, MAX_REQUEST_BYTES if reads_whole else 1 << 62),
-        settles_second=frame.rcv_settle_mode == 1,
+        settles_second=settles_second,
         peer_settles=frame.snd_settle_mode,
     )
     connection.endpoint.credit(link, producer.hold.first_credit(producer))
