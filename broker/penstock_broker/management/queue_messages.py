@@ -246,7 +246,12 @@ class MessagesTask:
 
     def _handle(self, entries: list[Entry]) -> None:
         for at, entry in enumerate(entries):
-            why = self._handle_one(entry)
+            try:
+                why = self._handle_one(entry)
+            except Exception:
+                for each in entries[at:]:
+                    self._keep(each)
+                raise
             if why is None:
                 self.done += 1
                 continue

@@ -10,7 +10,7 @@ from proton import Message
 from support.stepped_broker import SteppedBroker
 
 from penstock_amqp.endpoint.endpoint import Endpoint
-from penstock_amqp.endpoint.events import Held
+from penstock_amqp.endpoint.events import Entry, Held
 from penstock_amqp.messages import message_codec
 from penstock_amqp.types.decoder import decode_one
 from penstock_amqp.types.values import Value
@@ -21,7 +21,9 @@ from penstock_broker.management import declare, queries, queue_messages, request
 from penstock_broker.management.acts import Caller
 from penstock_broker.management.in_flight import EXAMINED_PER_STEP, InFlightSearch
 from penstock_broker.management.responses import ManagementResponse, to_value
+from penstock_broker.messages import move
 from penstock_broker.settings.settings import Role
+from penstock_broker.state.broker import Broker
 
 
 @pytest.fixture
@@ -154,6 +156,29 @@ def test_a_search_looks_at_a_bounded_number_of_deliveries(site: SteppedBroker) -
         so_far.append(sum(looked_at))
     assert so_far == [EXAMINED_PER_STEP, 2 * EXAMINED_PER_STEP]
     assert search.found == {queue: (site.now_ms * 1000, site.now_ms * 1000)}
+
+
+def test_a_move_that_an_error_interrupts_loses_nothing(site: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs, other = site.make_queue("jobs"), site.make_queue("other")
+    site.connect().send("jobs", *[Message(body=body, durable=True) for body in "abcd"])
+    renew = move._renewed  # pyright: ignore[reportPrivateUsage]
+
+    def fail_at_third(broker: Broker, entry: Entry, expires_us: int, without: tuple[str, ...]) -> bytes:
+        if other.depth == 2:
+            raise RuntimeError("injected")
+        return renew(broker, entry, expires_us, without)
+
+    monkeypatch.setattr(move, "_renewed", fail_at_third)
+    caller = Caller("user", "peer", "listener")
+    task = queue_messages.handle(
+        site.broker, caller, Operation.MOVE, EntityType.QUEUE, "jobs", {"destination": "other"}
+    )
+    with pytest.raises(RuntimeError, match="injected"):
+        finish(task)
+    assert (jobs.depth, jobs.totals.moved, other.depth) == (2, 2, 2)
+    peer = site.connect()
+    peer.receive("jobs")
+    assert peer.bodies() == ["c", "d"]
 
 
 def test_a_long_list_is_decoded_in_slices_before_anything_is_changed(site: SteppedBroker) -> None:
