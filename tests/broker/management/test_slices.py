@@ -17,7 +17,7 @@ from penstock_amqp.types.values import Value
 from penstock_api.management import EntityType, Operation, QueueDeclaration, SubscriptionDeclaration
 from penstock_api.message_operations import PeekRequest
 from penstock_broker.access.connection import Connection
-from penstock_broker.management import declare, queries, queue_messages, requests
+from penstock_broker.management import declare, in_flight, queries, queue_messages, requests
 from penstock_broker.management.acts import Caller
 from penstock_broker.management.in_flight import EXAMINED_PER_STEP, InFlightSearch
 from penstock_broker.management.responses import ManagementResponse, to_value
@@ -156,6 +156,32 @@ def test_a_search_looks_at_a_bounded_number_of_deliveries(site: SteppedBroker) -
         so_far.append(sum(looked_at))
     assert so_far == [EXAMINED_PER_STEP, 2 * EXAMINED_PER_STEP]
     assert search.found == {queue: (site.now_ms * 1000, site.now_ms * 1000)}
+
+
+@pytest.mark.parametrize("ending", [0, 1], ids=["looked at in part", "not looked at yet"])
+def test_a_query_goes_on_when_a_connection_ends_between_two_steps(
+    site: SteppedBroker, monkeypatch: pytest.MonkeyPatch, ending: int
+) -> None:
+    monkeypatch.setattr(in_flight, "EXAMINED_PER_STEP", 5)
+    jobs = site.make_queue("jobs", durable=False)
+    asking = manager(site)
+    peers = [site.connect(f"c{number}") for number in range(3)]
+    for peer in peers:
+        peer.receive("jobs")
+    peers[0].send("jobs", *[Message(body=number) for number in range(30)])
+    assert all(peer.bodies() for peer in peers)
+    request = message_codec.Message(
+        application_properties={"operation": Operation.QUERY.value, "entityType": "penstock.queue"},
+        body={"attributeNames": ["depth", "inFlight"]},
+    )
+    task = requests.respond(site.broker, asking, request)
+    assert isinstance(task, queries.QueryTask)
+    assert [task.step(0) for _ in range(3)] == [None] * 3  # some of the first connection's deliveries are looked at
+    peers[ending].drop()
+    _, response = finish(task)
+    assert response.encoded_body is not None
+    answered = cast(dict[str, list[list[object]]], decode_one(b"".join(response.encoded_body)))
+    assert answered["results"] == [[30, jobs.in_flight]]
 
 
 def test_a_move_that_an_error_interrupts_loses_nothing(site: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
