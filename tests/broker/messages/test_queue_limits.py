@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from proton import Message
+from proton import Link, Message
 from support.stepped_broker import SteppedBroker
 
 from penstock_api.management import QueueLimits
+from penstock_core.memory_level import MemoryLevel
 
 
 @pytest.fixture
@@ -105,3 +106,29 @@ def test_the_configured_limit_of_queues_without_limits(
         assert [str(body)[0] for body in peer.bodies()] == left
     finally:
         broker.close()
+
+
+@pytest.mark.parametrize("cause", ["queue", "memory"])
+def test_who_settles_what_it_sends_gets_credit_for_what_is_refused(timed: SteppedBroker, cause: str) -> None:
+    """Else it waits for ever, even once there is room again."""
+    jobs = timed.make_queue("jobs", limits=QueueLimits.model_validate({"max_messages": 2, "overflow": "Reject"}))
+    peer = timed.connect()
+    sender = peer.session.sender("settled")
+    sender.target.address = "jobs"
+    sender.snd_settle_mode = Link.SND_SETTLED
+    sender.open()
+    peer.pump()
+    if cause == "memory":
+        timed.broker.memory.set_level(MemoryLevel.FULL)
+    window = sender.credit
+    for number in range(window + 1):
+        assert sender.credit > 0
+        delivery = sender.delivery(str(number))
+        sender.send(Message(body=number, durable=True).encode())
+        delivery.settle()
+        sender.advance()
+        if number % 100 == 0:
+            peer.pump()
+    peer.pump()
+    assert jobs.depth == (2 if cause == "queue" else 0)
+    assert sender.credit >= window // 2
