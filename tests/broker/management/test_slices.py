@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import cast
 
 import pytest
-from proton import Message
+from proton import Delivery, Message
 from support.stepped_broker import SteppedBroker
 
 from penstock_amqp.endpoint.endpoint import Endpoint
@@ -14,7 +14,14 @@ from penstock_amqp.endpoint.events import Entry, Held
 from penstock_amqp.messages import message_codec
 from penstock_amqp.types.decoder import decode_one
 from penstock_amqp.types.values import Value
-from penstock_api.management import EntityType, Operation, QueueDeclaration, SubscriptionDeclaration
+from penstock_api.management import (
+    DeliveryPolicy,
+    EntityType,
+    Operation,
+    QueueDeclaration,
+    QueueLimits,
+    SubscriptionDeclaration,
+)
 from penstock_api.message_operations import PeekRequest
 from penstock_broker.access.connection import Connection
 from penstock_broker.management import declare, in_flight, queries, queue_messages, requests
@@ -205,6 +212,25 @@ def test_a_move_that_an_error_interrupts_loses_nothing(site: SteppedBroker, monk
     peer = site.connect()
     peer.receive("jobs")
     assert peer.bodies() == ["c", "d"]
+
+
+@pytest.mark.parametrize("operation", [Operation.MOVE, Operation.REDRIVE])
+def test_a_stranded_message_that_has_to_stay_stays_stranded(site: SteppedBroker, operation: Operation) -> None:
+    """Else consumers would get again what they rejected."""
+    jobs = site.make_queue("jobs", DeliveryPolicy(dead_letter="nowhere"))
+    site.make_queue("full", limits=QueueLimits(max_messages=1, overflow="Reject"))
+    peer = site.connect()
+    peer.send("full", Message(body="m", durable=True))
+    peer.send("jobs", Message(body="rejected", durable=True))
+    peer.receive("jobs")
+    peer.take(Delivery.REJECTED)
+    assert len(jobs.stranded) == 1
+    body: Value = {"destination": "full"} if operation is Operation.MOVE else {}
+    caller = Caller("user", "peer", "listener")
+    _, response = finish(queue_messages.handle(site.broker, caller, operation, EntityType.QUEUE, "jobs", body))
+    assert isinstance(response.body, dict)
+    assert (response.body["messages"], response.body["left"]) == (0, 1)
+    assert (len(jobs.stranded), jobs.depth, peer.bodies()) == (1, 1, [])
 
 
 def test_a_long_list_is_decoded_in_slices_before_anything_is_changed(site: SteppedBroker) -> None:
