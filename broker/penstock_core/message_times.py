@@ -16,8 +16,8 @@ from dataclasses import dataclass
 __all__ = ["FOREVER_MS", "NO_REQUESTED_TIMES", "RequestedTimes", "available_at", "bounded", "delay_us", "expires_at"]
 
 FOREVER_MS = 1 << 53
-"""A greater number is not a time: some clients write "never" so. Times up to this one, and delays by it, have 64 bits as
-microseconds, too."""
+"""A greater number is not a time: some clients write "never" so. As microseconds, times up to this one and delays by it
+have 64 bits, too."""
 
 
 @dataclass(frozen=True, slots=True)
