@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["NO_REQUESTED_TIMES", "RequestedTimes", "available_at", "bounded", "expires_at"]
+__all__ = ["FOREVER_MS", "NO_REQUESTED_TIMES", "RequestedTimes", "available_at", "bounded", "delay_us", "expires_at"]
 
-FOREVER_MS = 1 << 62
-"""A greater number is not a time: some clients write "never" so."""
+FOREVER_MS = 1 << 53
+"""A greater number is not a time: some clients write "never" so. As microseconds, times up to this one and delays by it
+have 64 bits, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,12 @@ def available_at(arrived_us: int, wishes: RequestedTimes) -> int:
     """When the message may be delivered: on arrival or later. With both, the delivery time holds, not the delay."""
     wished = 0
     if wishes.delivery_time_ms is not None:
-        wished = wishes.delivery_time_ms * 1000
+        wished = min(wishes.delivery_time_ms, FOREVER_MS) * 1000
     elif wishes.delivery_delay_ms is not None:
-        wished = arrived_us + wishes.delivery_delay_ms * 1000
+        wished = arrived_us + delay_us(wishes.delivery_delay_ms)
     return max(wished, arrived_us)
+
+
+def delay_us(delivery_delay_ms: int) -> int:
+    """For how long a message waits that asks for such a delay."""
+    return min(delivery_delay_ms, FOREVER_MS) * 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_core.message_times import RequestedTimes, available_at, bounded, expires_at
+from penstock_core.message_times import FOREVER_MS, RequestedTimes, available_at, bounded, expires_at
 
 AT = 5_000_000  # microseconds: 5000 ms
 
@@ -23,6 +23,8 @@ AT = 5_000_000  # microseconds: 5000 ms
         (None, -1, 0),
         (10, 0, 5_010_000),
         (None, 2**63 - 1, 0),  # some write "never" like this
+        (None, FOREVER_MS - 1, (FOREVER_MS - 1) * 1000),
+        (None, FOREVER_MS, 0),
     ],
 )
 def test_the_earlier_of_ttl_and_absolute_expiry_wins(
@@ -54,7 +56,16 @@ def test_a_queue_bounds_it(expires_us: int, max_ttl_us: int, answer: int) -> Non
         (RequestedTimes(delivery_delay_ms=20), 5_020_000),
         (RequestedTimes(delivery_delay_ms=-20), 5_000_000),
         (RequestedTimes(delivery_time_ms=9_000, delivery_delay_ms=20), 9_000_000),
+        (RequestedTimes(delivery_time_ms=2**64 - 1), FOREVER_MS * 1000),
+        (RequestedTimes(delivery_delay_ms=2**64 - 1), AT + FOREVER_MS * 1000),
     ],
 )
 def test_a_delivery_time_goes_over_a_delay_and_the_past_means_now(wishes: RequestedTimes, available_us: int) -> None:
     assert available_at(AT, wishes) == available_us
+
+
+def test_every_time_has_64_bits_as_microseconds() -> None:
+    """The log, replies and annotations say them so."""
+    year_3000_us = 32_503_680_000 * 10**6
+    assert available_at(year_3000_us, RequestedTimes(delivery_delay_ms=2**63 - 1)) < 2**63
+    assert expires_at(year_3000_us, None, FOREVER_MS - 1) < 2**63

@@ -159,6 +159,8 @@ NOT_TRUE = [
     "red NOT BETWEEN 1 AND 9",
     "yes NOT BETWEEN 1 AND 9",
     "red NOT BETWEEN half AND 9.5",
+    "nan NOT BETWEEN 1 AND 9",
+    "nan NOT BETWEEN half AND 9",
     "five NOT BETWEEN 5 AND 5",
     "five NOT LIKE '5'",
     "yes NOT LIKE 'red'",

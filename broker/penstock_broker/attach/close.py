@@ -56,6 +56,10 @@ def end_subscription(broker: Broker, subscription: Subscription, error: AmqpErro
     error = error or amqp_error(Refuse(Reason.SUBSCRIPTION_ENDED, f"The {subscription.identity} was ended."))
     _close_receivers(broker, list(subscription.queue.links.consumers), error)
     broker.topology.end(subscription)
+    for number in subscription.users.connections:
+        connection = broker.clients.connections.get(number)
+        if connection is not None:  # it may live on for weeks
+            connection.subscriptions.discard(subscription.identity)
     broker.routes.forget()
 
 

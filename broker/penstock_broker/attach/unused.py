@@ -13,12 +13,14 @@ Source: docs/decisions/019-auto-creation.md.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from penstock_broker.attach import close
 from penstock_broker.state.broker import Broker
-from penstock_broker.topology.records import PointToPointQueue
+from penstock_broker.topology.records import PointToPointQueue, Subscription
 from penstock_core.idle_expiry import has_idled
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import NodeKind
@@ -28,39 +30,64 @@ __all__ = ["SWEEP_MS", "sweep_subscriptions", "watch_queues"]
 logger = logging.getLogger(__name__)
 
 SWEEP_MS: Final = 60_000
+SWEPT_AT_ONCE: Final = 20
+"""Subscriptions that are checked before the time is looked at: some of them may end."""
 MAX_NOTES: Final = 500
 """Documents written in one sweep; the others are written in the next."""
 
 
 def sweep_subscriptions(broker: Broker) -> None:
-    """Check all subscriptions, and set the timer for the next sweep."""
+    """Check all subscriptions, some in each turn, and set the timer for the next sweep."""
     limit = broker.settings.delivery.idle_expiry_seconds
     pause_ms = SWEEP_MS if limit is None else min(SWEEP_MS, limit * 250)
     broker.clock.after(pause_ms, partial(sweep_subscriptions, broker))
+    _sweep_some(broker, _Sweep(iter(list(broker.topology.subscriptions.values()))))
+
+
+@dataclass(slots=True)
+class _Sweep:
+    """A sweep in progress."""
+
+    left: Iterator[Subscription]
+    notes: int = 0
+    """Documents that it has written."""
+
+
+def _sweep_some(broker: Broker, sweep: _Sweep) -> None:
+    """Check the next subscriptions, until this turn's time is over."""
     if broker.log.failed is not None:
         return
-    notes = 0
-    for subscription in list(broker.topology.subscriptions.values()):
-        unused_since_us = subscription.queue.links.unused_since_us
-        if has_idled(
-            now_us=broker.clock.now_us,
-            unused_since_us=unused_since_us,
-            started_us=broker.instance.started_us,
-            limit_seconds=limit,
-            is_lasting=subscription.is_logged,
-            managed=subscription.managed is not None,
-        ):
-            logger.info(
-                "End the %s with %d messages: unused for %d s, delivery.idleExpirySeconds is %d",
-                subscription.identity,
-                subscription.queue.depth,
-                (broker.clock.now_us - unused_since_us) // 1_000_000,
-                limit,
-            )
-            close.end_subscription(broker, subscription)
-        elif subscription.is_logged and subscription.noted_unused_us != unused_since_us and notes < MAX_NOTES:
-            notes += 1
-            broker.topology.note(subscription)
+    is_over = broker.clock.stint()
+    for count, subscription in enumerate(sweep.left, 1):
+        if broker.topology.is_current(subscription.queue):  # it may have ended since the sweep began
+            _sweep_one(broker, sweep, subscription)
+        if count % SWEPT_AT_ONCE == 0 and is_over():
+            broker.clock.after(0, partial(_sweep_some, broker, sweep))
+            return
+
+
+def _sweep_one(broker: Broker, sweep: _Sweep, subscription: Subscription) -> None:
+    limit = broker.settings.delivery.idle_expiry_seconds
+    unused_since_us = subscription.queue.links.unused_since_us
+    if has_idled(
+        now_us=broker.clock.now_us,
+        unused_since_us=unused_since_us,
+        started_us=broker.instance.started_us,
+        limit_seconds=limit,
+        is_lasting=subscription.is_logged,
+        managed=subscription.managed is not None,
+    ):
+        logger.info(
+            "End the %s with %d messages: unused for %d s, delivery.idleExpirySeconds is %d",
+            subscription.identity,
+            subscription.queue.depth,
+            (broker.clock.now_us - unused_since_us) // 1_000_000,
+            limit,
+        )
+        close.end_subscription(broker, subscription)
+    elif subscription.is_logged and subscription.noted_unused_us != unused_since_us and sweep.notes < MAX_NOTES:
+        sweep.notes += 1
+        broker.topology.note(subscription)
 
 
 CHECKS: Final = 4

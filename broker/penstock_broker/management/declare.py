@@ -417,6 +417,7 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
     node.persistence, node.limits, node.delivery = persistence, wanted.limits, wanted.delivery
     node.owner, node.made_by_name = wanted.owner, False
     broker.topology.put_queue(node)
+    broker.routes.forget()
     due_times.recheck_expiry(broker, node.queue)
     broker.work.schedule(node.queue)  # others may get what waits now
     outcome = (

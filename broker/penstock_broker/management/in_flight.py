@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
+from penstock_amqp.endpoint.endpoint import EndpointFreed
 from penstock_amqp.endpoint.events import AVAILABLE, Held
 from penstock_broker.access.connection import Connection
 from penstock_broker.queue.queue import Queue
@@ -69,10 +70,13 @@ class InFlightSearch:
 
 def _parts(connection: Connection) -> Iterator[list[tuple[Queue, Held] | None]]:
     """What the consumers of a connection have in flight now, and what its transactions have settled; None: something
-    else was looked at.
+    else was looked at. Nothing more once it has ended, which it may do between two parts.
     """
-    for part in connection.endpoint.walk_held(TAKEN_AT_ONCE):
-        yield [_queued(held) for held in part]
+    try:
+        for part in connection.endpoint.walk_held(TAKEN_AT_ONCE):
+            yield [_queued(held) for held in part]
+    except EndpointFreed:
+        return
     ledger = transactions_of(connection)
     if ledger is not None:
         settled = list(ledger.settlements())

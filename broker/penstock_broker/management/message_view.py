@@ -27,6 +27,9 @@ BodyKind = Literal["Text", "Bytes", "Value"]
 _WIDTHS: Final = {0xA0: 1, 0xA1: 1, 0xB0: 4, 0xB1: 4}
 """Bytes of the size field of a binary or string, by its format code."""
 
+_HIGHEST: Final = 2**63 - 1
+"""Numbers of replies are longs; a ulong may be higher."""
+
 
 def peeked_message(queue: Queue, entry: Entry, state: WaitingState, max_body_bytes: int) -> PeekedMessage:
     """One message of the queue."""
@@ -115,8 +118,10 @@ def text_of(value: Value) -> str | None:
 
 
 def _plain(value: Value) -> object:
-    """The value as JSON can hold it: binary in hexadecimal, lists and maps as text."""
+    """The value as a reply can hold it: binary in hexadecimal, as text lists, maps and what is too high for a long."""
     plain = to_plain(value)
     if isinstance(plain, bytes):
         return plain.hex()
+    if isinstance(plain, int) and plain > _HIGHEST:
+        return str(plain)
     return plain if plain is None or isinstance(plain, bool | int | float | str) else str(plain)

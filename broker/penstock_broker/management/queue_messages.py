@@ -8,7 +8,7 @@ with the others. Source: docs/reference/management.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import itemgetter
@@ -30,7 +30,7 @@ from penstock_broker.management.responses import ManagementResponse, invalid_req
 from penstock_broker.messages import due_times, move
 from penstock_broker.messages.deposit import destination_of
 from penstock_broker.messages.read_retries import retry_after_ms
-from penstock_broker.queue.queue import Queue
+from penstock_broker.queue.queue import Queue, Stranded
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_core.reason import Reason, Refuse
@@ -237,25 +237,33 @@ class MessagesTask:
             passed.add(entry[NUMBER])
             if self.matches(entry):
                 chosen[entry[NUMBER]] = entry
-        self._handle(self.queue.take_out(chosen, passed))
+        waiting = self.queue.stranded
+        stranded = {number: kept for number in chosen if (kept := waiting.get(number)) is not None} if waiting else {}
+        self._handle(self.queue.take_out(chosen, passed), stranded)
 
     def _takes_all(self) -> bool:
         """Whether what is in no memory may go without being read."""
         takes_all = self.operation is Operation.PURGE and self.matches is everything and self.count is None
         return takes_all and self.queue.audit is None
 
-    def _handle(self, entries: list[Entry]) -> None:
+    def _handle(self, entries: list[Entry], stranded: Mapping[int, Stranded]) -> None:
+        """`stranded`: what is known of those that were."""
         for at, entry in enumerate(entries):
-            why = self._handle_one(entry)
+            try:
+                why = self._handle_one(entry)
+            except Exception:
+                for each in entries[at:]:
+                    self._keep(each, stranded)
+                raise
             if why is None:
                 self.done += 1
                 continue
             self.why = why
             self.left += 1
-            self._keep(entry)
+            self._keep(entry, stranded)
             if self.operation is Operation.MOVE:
                 for other in entries[at + 1 :]:
-                    self._keep(other)
+                    self._keep(other, stranded)
                 self.is_over = True
                 return
 
@@ -278,5 +286,9 @@ class MessagesTask:
                 raise AssertionError(self.operation)
         return refused.description if refused is not None else None
 
-    def _keep(self, entry: Entry) -> None:
-        due_times.put_in_place(self.broker, self.queue, entry)
+    def _keep(self, entry: Entry, stranded: Mapping[int, Stranded]) -> None:
+        kept = stranded.get(entry[NUMBER])
+        if kept is not None:
+            self.queue.stranded[entry[NUMBER]] = kept
+        else:
+            due_times.put_in_place(self.broker, self.queue, entry)

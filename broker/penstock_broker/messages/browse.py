@@ -53,7 +53,7 @@ def _go_on(broker: Broker, browser: Browser) -> None:
 
 def _next(browser: Browser, now_us: int) -> tuple[list[Entry], OSError | None]:
     """Take what can be sent now from the snapshot, and why there is no more if that can't be read now; what is longer
-    than the link takes is left out.
+    than the link takes is left out. So much is looked at as a turn allows.
     """
     entries: list[Entry] = []
     pending, selection = browser.pending, browser.cursor
@@ -65,6 +65,7 @@ def _next(browser: Browser, now_us: int) -> tuple[list[Entry], OSError | None]:
             return entries, error
         expires = deadline(browser.queue, entry)
         if (expires and expires <= now_us) or 0 < browser.link.max_bytes < len(entry[DATA]):
+            to_examine -= 1
             continue
         if selection is not None:
             to_examine -= 1

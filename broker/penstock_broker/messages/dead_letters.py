@@ -178,16 +178,22 @@ def _retry(broker: Broker) -> None:
     A destination that refuses one may take others, as one that has no room for a message that is too large. So some
     others are tried, too, from another place each time, and where they go they go before the one that can't.
     """
-    waiting, broker.stranded = broker.stranded, {}
-    for queue in waiting:
-        if _try_again(broker, queue, list(islice(queue.stranded, RETRIED_AT_ONCE)), 1):
-            places = min(len(queue.stranded), _LOOKED_THROUGH)
-            first = broker.clock.now_us // (RETRY_MS * 1000) * TRIED_IN_VAIN % places
-            _try_again(broker, queue, list(islice(queue.stranded, first, first + RETRIED_AT_ONCE)), TRIED_IN_VAIN)
-        if queue.stranded:
-            broker.stranded[queue] = None
+    for queue in list(broker.stranded):
+        try:
+            _retry_some(broker, queue)
+        except Exception:
+            logger.exception("Stranded messages of %r could not be tried again; they are in a second", queue.name)
     if broker.stranded:
         broker.clock.after(RETRY_MS, lambda: _retry(broker))
+
+
+def _retry_some(broker: Broker, queue: Queue) -> None:
+    if _try_again(broker, queue, list(islice(queue.stranded, RETRIED_AT_ONCE)), 1):
+        places = min(len(queue.stranded), _LOOKED_THROUGH)
+        first = broker.clock.now_us // (RETRY_MS * 1000) * TRIED_IN_VAIN % places
+        _try_again(broker, queue, list(islice(queue.stranded, first, first + RETRIED_AT_ONCE)), TRIED_IN_VAIN)
+    if not queue.stranded:
+        del broker.stranded[queue]
 
 
 def _try_again(broker: Broker, queue: Queue, numbers: list[int], most: int) -> bool:

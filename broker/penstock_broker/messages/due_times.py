@@ -20,7 +20,7 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message_head, times
 from penstock_broker.queue.queue import SCHEDULED, Queue
 from penstock_broker.state.broker import Broker
-from penstock_core.message_times import NO_REQUESTED_TIMES, RequestedTimes, bounded, expires_at
+from penstock_core.message_times import NO_REQUESTED_TIMES, RequestedTimes, bounded, delay_us, expires_at
 
 __all__ = [
     "LOOK_MS",
@@ -56,7 +56,7 @@ def _asked(queue: Queue, entry: Entry) -> int:
     if entry[FLAGS] & SCHEDULED:
         if wished.delivery_delay_ms is None or wished.delivery_time_ms is not None:
             return entry[EXPIRES]  # when it came is only in the log, which is read at the next start
-        arrived -= wished.delivery_delay_ms * 1000
+        arrived -= delay_us(wished.delivery_delay_ms)
     return bounded(expires_at(arrived, head.ttl, wished.absolute_expiry_ms), arrived, queue.policy.max_ttl_us)
 
 

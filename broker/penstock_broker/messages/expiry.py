@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from penstock_amqp.endpoint.events import NUMBER, Entry
+from penstock_amqp.endpoint.events import AVAILABLE, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_broker.messages import dead_letters
 from penstock_broker.messages.due_times import deadline, note_expiry, set_timer
 from penstock_broker.queue.delayed import ExpiryPass
@@ -86,6 +86,9 @@ def _make_available(broker: Broker, queue: Queue, is_over: Callable[[], bool]) -
         expires = deadline(queue, entry)
         if expires and expires <= now:
             dead_letters.expired(broker, queue, entry)
+            continue
+        if entry[AVAILABLE] > now:  # it was to expire before, by a longest time to live that holds no more
+            scheduled.add((*entry[:EXPIRES], expires, entry[FLAGS]))
             continue
         due.append(entry)
         if expires:

@@ -7,10 +7,11 @@ Measured by `tests/broker/messages/test_memory_account.py`. Source: docs/decisio
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from sys import getrefcount
 from typing import Final
 
-from penstock_amqp.endpoint.events import DATA
+from penstock_amqp.endpoint.events import DATA, Entry
 from penstock_broker.queue.queue import Queue
 
 __all__ = ["ENTRY_BYTES", "HELD_BYTES", "memory_of"]
@@ -44,11 +45,22 @@ def _buffer(size: int) -> int:
 
 
 def _holders(queue: Queue) -> int:
-    """How many queues hold what waits here: the fewer of those that hold the first message and the last one."""
-    ready = queue.ready
-    if not ready:
+    """How many queues hold what waits here: the fewer of those that hold the first message and the last one of the part
+    that has most.
+    """
+    most, ends = 0, list[Sequence[Entry]]()
+    for level in queue.backlog.levels:
+        if len(level.fresh) > most:
+            most, ends = len(level.fresh), [level.fresh]
+        if len(level.back) > most:
+            most, ends = len(level.back), [level.back.blocks[0], level.back.blocks[-1]]
+    # What an entry is in has one reference, and the call of `getrefcount` another.
+    if len(queue.delayed) > most:
+        due = queue.delayed.blocks[0]
+        entries, bodies = getrefcount(due[0][1]), getrefcount(due[0][1][DATA])
+    elif ends:
+        entries = min(getrefcount(ends[0][0]), getrefcount(ends[-1][-1]))
+        bodies = min(getrefcount(ends[0][0][DATA]), getrefcount(ends[-1][-1][DATA]))
+    else:
         return 1
-    # The deque has one reference, and the call of `getrefcount` another.
-    entries = min(getrefcount(ready[0]), getrefcount(ready[-1])) - 1
-    bodies = min(getrefcount(ready[0][DATA]), getrefcount(ready[-1][DATA])) - 1
-    return max(entries, 1) * max(bodies, 1)
+    return max(entries - 1, 1) * max(bodies - 1, 1)

@@ -8,6 +8,7 @@ and administrators all end messages, and none of them may forget a part. Source:
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Final, assert_never
 
 from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Entry
@@ -18,7 +19,10 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.overflow_episodes import DROPS, REFUSES
 from penstock_core.terms import Overflow
 
-__all__ = ["enforce", "is_full", "refuses", "remove"]
+__all__ = ["DROPPED_AT_ONCE", "enforce", "is_full", "refuses", "remove"]
+
+DROPPED_AT_ONCE: Final = 250
+"""Messages that are dropped in one turn besides those for which others came: about two milliseconds."""
 
 _AUDITED: Final = {
     EndReason.ACCEPTED: EventKind.ACCEPTED,
@@ -55,15 +59,25 @@ def is_full(queue: Queue, size: int, coming: int = 0, coming_bytes: int = 0) -> 
     return 0 < queue.policy.max_messages <= queue.depth + coming
 
 
-def enforce(broker: Broker, queue: Queue) -> None:
+def enforce(broker: Broker, queue: Queue, came: int, came_bytes: int) -> None:
     """Drop messages that wait until the queue is within its limits; what is in flight is never taken back.
 
-    A queue that rejects was asked before: what it took is not dropped.
+    A queue that rejects was asked before: what it took is not dropped. `came`: messages that have just come, of so many
+    bytes. As much is dropped at once, and what is more, as after a limit was lowered, in slices of the next turns.
     """
-    dropped = queue.totals.dropped
-    _drop(broker, queue)
+    dropped, dropping = queue.totals.dropped, broker.work.dropping
+    is_left = _drop(broker, queue, came if queue in dropping else came + DROPPED_AT_ONCE, came_bytes)
     if queue.totals.dropped > dropped:
         broker.overflow.note(queue.name, DROPS, queue.totals.dropped - dropped, _limits(queue))
+    if is_left and queue not in dropping:
+        dropping.add(queue)
+        broker.clock.after(0, partial(_drop_more, broker, queue))
+
+
+def _drop_more(broker: Broker, queue: Queue) -> None:
+    broker.work.dropping.discard(queue)
+    if broker.topology.is_current(queue):
+        enforce(broker, queue, 0, 0)
 
 
 def refuses(broker: Broker, queue: Queue, size: int, coming: int = 0, coming_bytes: int = 0) -> bool:
@@ -83,8 +97,15 @@ def _limits(queue: Queue) -> str:
     return f"{', '.join(sizes)}, overflow {policy.overflow.value}"
 
 
-def _drop(broker: Broker, queue: Queue) -> None:
+def _drop(broker: Broker, queue: Queue, most: int, least_bytes: int) -> bool:
+    """Drop `most` messages, more only until they have `least_bytes`; True if the queue is still beyond its limits, and
+    may have more to drop.
+    """
+    enough = queue.depth_bytes - least_bytes
     while queue.depth_bytes > queue.policy.max_bytes or 0 < queue.policy.max_messages < queue.depth:
+        if most <= 0 and queue.depth_bytes <= enough:
+            return True
+        most -= 1
         try:
             entry = _dropped(queue)
         except OSError as error:  # what is to go can't be read now: the queue stays over its limit until the next put
@@ -92,11 +113,12 @@ def _drop(broker: Broker, queue: Queue) -> None:
                 logger.error(
                     "Queue %r is full and can't drop a message, because it can't be read: %s", queue.name, error
                 )
-            return
+            return False
         if entry is None:
-            return
+            return False
         queue.totals.dropped += 1
         remove(broker, queue, entry, EndReason.DROPPED)
+    return False
 
 
 def _dropped(queue: Queue) -> Entry | None:

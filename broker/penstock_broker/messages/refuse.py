@@ -58,6 +58,7 @@ def refuse(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -
     if settled:
         producer.connection.endpoint.settle([delivery])
         producer.owed_credit += 1
+        top_up(producer)
     elif not producer.can_reject:
         break_link(producer, delivery, error)
     else:

@@ -205,7 +205,7 @@ def _put_into(
             queue.is_scheduled = True
             ready.append(queue)
         if queue.depth_bytes > policy.max_bytes or policy.max_messages:
-            queue_limits.enforce(broker, queue)
+            queue_limits.enforce(broker, queue, count, size)
 
 
 def _own(broker: Broker, queue: Queue, keep: bool, entry: Entry) -> Entry:

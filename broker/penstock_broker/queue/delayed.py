@@ -58,6 +58,11 @@ class DelayedMessages:
         """By time, then number; nothing may change meanwhile."""
         return (entry for _, entry in self._messages)
 
+    @property
+    def blocks(self) -> list[list[tuple[int, Entry]]]:
+        """As they are sorted: what an entry is sorted by, and the entry."""
+        return self._messages.blocks
+
     def snapshot(self, below: int | None = None) -> Iterator[Entry]:
         """The same, as it is now, whatever changes while it is gone through.
 

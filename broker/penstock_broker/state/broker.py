@@ -128,6 +128,7 @@ class PendingWork:
         "departures",
         "dirty",
         "draining",
+        "dropping",
         "fan_outs",
         "held",
         "output_lines",
@@ -154,6 +155,8 @@ class PendingWork:
         """Connections that are not read until the log has synced what they brought."""
         self.draining: list[Consumer] = []
         """Consumers that want their credit back once nothing is left to send."""
+        self.dropping: set[Queue] = set()
+        """Queues beyond their limits by very much, which drop some messages in each turn."""
         self.delivered: set[Queue] = set()
         """Logged queues that sent new messages in this turn: the log notes up to which number."""
 

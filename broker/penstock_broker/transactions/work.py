@@ -226,7 +226,8 @@ def enlist(broker: Broker, connection: Connection, consumer: Consumer, event: En
     elif event.is_settled or event.end is None or event.end.outcome is not Outcome.NONE:
         limits, now_ms = broker.transactions.limits, broker.clock.now_ms
         ledger.move(transaction, rules.decide_settle(transaction.state, limits, now_ms, len(settlements)))
-        transaction.settlements += settlements
+        if event.is_settled or transaction.state.is_sound:  # else they stay with the client, which may repeat them
+            transaction.settlements += settlements
         _watch(broker, transaction)
     return None
 

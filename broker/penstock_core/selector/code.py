@@ -132,8 +132,8 @@ class _Writer:
         """As for comparisons: a name between small exact numbers is spelled out."""
         operand, low, high = node.operand, node.low, node.high
         if isinstance(operand, Identifier) and _is_small(low) and _is_small(high):
-            not_ = "not " if node.is_negated else ""
-            within = f"{not_}{self.value(low)} <= {{0}} <= {self.value(high)}"
+            from_, to = self.value(low), self.value(high)
+            within = f"({{0}} < {from_} or {{0}} > {to})" if node.is_negated else f"{from_} <= {{0}} <= {to}"
             return self.known(operand, f"{_IS_NUMBER} and {within}", truth)
         if node.is_negated:
             below, above = Comparison(ComparisonOp.LESS, operand, low), Comparison(ComparisonOp.GREATER, operand, high)

@@ -179,3 +179,21 @@ def test_a_mistake_in_a_later_turn_costs_the_connection_and_no_message(
     assert (consumers(timed), waiting(timed)) == (0, 2 * QUEUES)
     assert "did not end in order" in caplog.text
     caplog.clear()
+
+
+def test_a_connection_that_lives_on_keeps_nothing_of_subscriptions_that_have_ended(timed: SteppedBroker) -> None:
+    """Each consumer of a topic that is not shared has a subscription of its own."""
+    peer = timed.connect("long-lived")
+    (connection,) = timed.broker.clients.connections.values()
+    for number in range(3):
+        link = peer.receive("amq.topic", name=f"consumer {number}")
+        assert len(connection.subscriptions) == 1
+        link.close()
+        peer.pump()
+        if number == 1:
+            peer.session.close()
+            peer.pump()
+            peer.session = peer.connection.session()
+            peer.session.open()
+    assert not timed.broker.topology.subscriptions
+    assert not connection.subscriptions

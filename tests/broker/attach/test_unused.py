@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from proton import Terminus
 from support.proton_client import put_symbols
 from support.stepped_broker import Peer, SteppedBroker
 
-from penstock_broker.attach.unused import SWEEP_MS
+from penstock_broker.attach.unused import SWEEP_MS, SWEPT_AT_ONCE
+from penstock_broker.clock import STINT_SECONDS
 from penstock_core.existing_subscription import OwnerMark
 from penstock_core.terms import ClientOverrides
 
@@ -26,8 +28,8 @@ def timed() -> Iterator[SteppedBroker]:
     broker.close()
 
 
-def subscribe(peer: Peer) -> None:
-    link = peer.session.receiver("billing")
+def subscribe(peer: Peer, name: str = "billing") -> None:
+    link = peer.session.receiver(name)
     link.source.address = "amq.topic"
     link.source.durability = Terminus.DELIVERIES
     link.source.expiry_policy = Terminus.EXPIRE_NEVER
@@ -62,6 +64,24 @@ def test_a_subscription_left_behind_ends(timed: SteppedBroker) -> None:
     assert unused_since_ms(timed) is None
     timed.restart()
     assert unused_since_ms(timed) is None
+
+
+def test_a_sweep_checks_a_few_in_each_turn(timed: SteppedBroker) -> None:
+    """There may be ten thousand, and all of them may have been left behind at the same time."""
+    topology, count = timed.broker.topology, 3 * SWEPT_AT_ONCE
+    peer = timed.connect()
+    for number in range(count):
+        subscribe(peer, f"s{number}")
+    peer.drop()
+    pass_seconds(timed, LIMIT - 60)
+    assert len(topology.subscriptions) == count
+    timed.step_seconds = STINT_SECONDS  # each look at the clock takes as long as a slice may
+    timed.now_ms += 2 * SWEEP_MS
+    left: list[int] = []
+    while topology.subscriptions and len(left) < count:
+        timed.turn()
+        left.append(len(topology.subscriptions))
+    assert [before - after for before, after in pairwise((count, *left)) if before > after] == [SWEPT_AT_ONCE] * 3
 
 
 def test_a_restart_neither_forgets_nor_hurries(timed: SteppedBroker) -> None:

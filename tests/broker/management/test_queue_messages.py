@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 import pytest_asyncio
-from proton import Message, symbol
+from proton import Message, symbol, ulong
 from support.broker_process import BrokerProcess
 from support.proton_client import Subscribed, connected, publish, take
 
@@ -98,6 +98,38 @@ async def test_peek_shows_bytes_in_hexadecimal(client: ManagementClient, broker_
     raw, mapped = await peek(client, "jobs")
     assert (raw.body, raw.body_form, raw.body_kind) == ("0001", "Hexadecimal", "Bytes")
     assert (mapped.body_form, mapped.body_kind, mapped.is_whole) == ("Hexadecimal", "Value", True)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"x-opt-delivery-delay": 2**63 - 1}, {"x-opt-delivery-time": ulong(2**64 - 1)}], ids=["delay", "time"]
+)
+async def test_a_message_that_waits_for_ever_can_be_peeked_and_moved(
+    client: ManagementClient, broker_process: BrokerProcess, asked: dict[str, object]
+) -> None:
+    """Its time as microseconds, or the time of its arrival and its delay, have more than 64 bits."""
+    await client.create(QueueDeclaration(), "other")
+    with connected(broker_process.url) as connection:
+        annotations = {symbol(key): value for key, value in asked.items()}
+        sender = connection.create_sender("jobs")
+        sender.send(Message(body="late", durable=True, annotations=annotations))
+        publish(sender, ["now"])
+    assert [(each.body, each.state) for each in await peek(client, "jobs")] == [("now", "Ready"), ("late", "Scheduled")]
+    assert (await handled(client, Operation.MOVE, "jobs", MessageSelection(destination="other"))).messages == 2
+    assert [(each.body, each.state) for each in await peek(client, "other")] == [
+        ("now", "Ready"),
+        ("late", "Scheduled"),
+    ]
+    assert (await client.read(EntityType.QUEUE, "jobs"))["depthBytes"] == 0
+
+
+async def test_peek_shows_numbers_that_no_long_holds(client: ManagementClient, broker_process: BrokerProcess) -> None:
+    with connected(broker_process.url) as connection:
+        properties = {"high": ulong(2**64 - 1), "long": 2**63 - 1}
+        annotations = {symbol("x-opt-hash"): ulong(2**63)}
+        connection.create_sender("jobs").send(Message(body="m", properties=properties, annotations=annotations))
+    (shown,) = await peek(client, "jobs")
+    assert shown.application_properties == {"high": str(2**64 - 1), "long": 2**63 - 1}
+    assert shown.annotations == {"x-opt-hash": str(2**63)}
 
 
 async def test_pages_and_selectors(client: ManagementClient, broker_process: BrokerProcess) -> None:

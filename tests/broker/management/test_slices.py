@@ -6,22 +6,31 @@ from collections.abc import Iterator
 from typing import cast
 
 import pytest
-from proton import Message
+from proton import Delivery, Message
 from support.stepped_broker import SteppedBroker
 
 from penstock_amqp.endpoint.endpoint import Endpoint
-from penstock_amqp.endpoint.events import Held
+from penstock_amqp.endpoint.events import Entry, Held
 from penstock_amqp.messages import message_codec
 from penstock_amqp.types.decoder import decode_one
 from penstock_amqp.types.values import Value
-from penstock_api.management import EntityType, Operation, QueueDeclaration, SubscriptionDeclaration
+from penstock_api.management import (
+    DeliveryPolicy,
+    EntityType,
+    Operation,
+    QueueDeclaration,
+    QueueLimits,
+    SubscriptionDeclaration,
+)
 from penstock_api.message_operations import PeekRequest
 from penstock_broker.access.connection import Connection
-from penstock_broker.management import declare, queries, queue_messages, requests
+from penstock_broker.management import declare, in_flight, queries, queue_messages, requests
 from penstock_broker.management.acts import Caller
 from penstock_broker.management.in_flight import EXAMINED_PER_STEP, InFlightSearch
 from penstock_broker.management.responses import ManagementResponse, to_value
+from penstock_broker.messages import move
 from penstock_broker.settings.settings import Role
+from penstock_broker.state.broker import Broker
 
 
 @pytest.fixture
@@ -154,6 +163,74 @@ def test_a_search_looks_at_a_bounded_number_of_deliveries(site: SteppedBroker) -
         so_far.append(sum(looked_at))
     assert so_far == [EXAMINED_PER_STEP, 2 * EXAMINED_PER_STEP]
     assert search.found == {queue: (site.now_ms * 1000, site.now_ms * 1000)}
+
+
+@pytest.mark.parametrize("ending", [0, 1], ids=["looked at in part", "not looked at yet"])
+def test_a_query_goes_on_when_a_connection_ends_between_two_steps(
+    site: SteppedBroker, monkeypatch: pytest.MonkeyPatch, ending: int
+) -> None:
+    monkeypatch.setattr(in_flight, "EXAMINED_PER_STEP", 5)
+    jobs = site.make_queue("jobs", durable=False)
+    asking = manager(site)
+    peers = [site.connect(f"c{number}") for number in range(3)]
+    for peer in peers:
+        peer.receive("jobs")
+    peers[0].send("jobs", *[Message(body=number) for number in range(30)])
+    assert all(peer.bodies() for peer in peers)
+    request = message_codec.Message(
+        application_properties={"operation": Operation.QUERY.value, "entityType": "penstock.queue"},
+        body={"attributeNames": ["depth", "inFlight"]},
+    )
+    task = requests.respond(site.broker, asking, request)
+    assert isinstance(task, queries.QueryTask)
+    assert [task.step(0) for _ in range(3)] == [None] * 3  # some of the first connection's deliveries are looked at
+    peers[ending].drop()
+    _, response = finish(task)
+    assert response.encoded_body is not None
+    answered = cast(dict[str, list[list[object]]], decode_one(b"".join(response.encoded_body)))
+    assert answered["results"] == [[30, jobs.in_flight]]
+
+
+def test_a_move_that_an_error_interrupts_loses_nothing(site: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs, other = site.make_queue("jobs"), site.make_queue("other")
+    site.connect().send("jobs", *[Message(body=body, durable=True) for body in "abcd"])
+    renew = move._renewed  # pyright: ignore[reportPrivateUsage]
+
+    def fail_at_third(broker: Broker, entry: Entry, expires_us: int, without: tuple[str, ...]) -> bytes:
+        if other.depth == 2:
+            raise RuntimeError("injected")
+        return renew(broker, entry, expires_us, without)
+
+    monkeypatch.setattr(move, "_renewed", fail_at_third)
+    caller = Caller("user", "peer", "listener")
+    task = queue_messages.handle(
+        site.broker, caller, Operation.MOVE, EntityType.QUEUE, "jobs", {"destination": "other"}
+    )
+    with pytest.raises(RuntimeError, match="injected"):
+        finish(task)
+    assert (jobs.depth, jobs.totals.moved, other.depth) == (2, 2, 2)
+    peer = site.connect()
+    peer.receive("jobs")
+    assert peer.bodies() == ["c", "d"]
+
+
+@pytest.mark.parametrize("operation", [Operation.MOVE, Operation.REDRIVE])
+def test_a_stranded_message_that_has_to_stay_stays_stranded(site: SteppedBroker, operation: Operation) -> None:
+    """Else consumers would get again what they rejected."""
+    jobs = site.make_queue("jobs", DeliveryPolicy(dead_letter="nowhere"))
+    site.make_queue("full", limits=QueueLimits(max_messages=1, overflow="Reject"))
+    peer = site.connect()
+    peer.send("full", Message(body="m", durable=True))
+    peer.send("jobs", Message(body="rejected", durable=True))
+    peer.receive("jobs")
+    peer.take(Delivery.REJECTED)
+    assert len(jobs.stranded) == 1
+    body: Value = {"destination": "full"} if operation is Operation.MOVE else {}
+    caller = Caller("user", "peer", "listener")
+    _, response = finish(queue_messages.handle(site.broker, caller, operation, EntityType.QUEUE, "jobs", body))
+    assert isinstance(response.body, dict)
+    assert (response.body["messages"], response.body["left"]) == (0, 1)
+    assert (len(jobs.stranded), jobs.depth, peer.bodies()) == (1, 1, [])
 
 
 def test_a_long_list_is_decoded_in_slices_before_anything_is_changed(site: SteppedBroker) -> None:

@@ -13,8 +13,10 @@ from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_api.management import DeliveryPolicy as Policy
 from penstock_api.management import QueueLimits
+from penstock_broker.messages import dead_letters
 from penstock_broker.messages.dead_letters import RETRY_MS
-from penstock_broker.queue.queue import Queue
+from penstock_broker.queue.queue import Queue, Stranded
+from penstock_broker.state.broker import Broker
 
 LIMITED = Policy(max_deliveries=2, dead_letter="dead")
 
@@ -188,6 +190,30 @@ def test_messages_that_can_never_go_hold_up_no_others(timed: SteppedBroker, head
     for _ in range(6):
         timed.pass_ms(RETRY_MS)
     assert [len(jobs.stranded), *consumer.bodies()] == [heads, "small", "small too"]
+
+
+def test_an_error_with_one_queue_leaves_no_stranded_message_behind(
+    timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = timed.connect()
+    for name in ("jobs", "more"):
+        timed.make_queue(name, LIMITED)
+        peer.send(name, Message(body=name, durable=True))
+        peer.receive(name)
+        peer.take(Delivery.REJECTED)
+    timed.make_queue("dead")
+    write = dead_letters._told  # pyright: ignore[reportPrivateUsage]
+
+    def fail(broker: Broker, queue: Queue, condemned: Stranded) -> bytes:
+        monkeypatch.setattr(dead_letters, "_told", write)
+        raise RuntimeError("injected")
+
+    monkeypatch.setattr(dead_letters, "_told", fail)
+    timed.pass_ms(RETRY_MS)
+    assert timed.queue("dead").depth == 1
+    timed.pass_ms(RETRY_MS)
+    assert sorted(str(message.body) for message in buried(timed)) == ["jobs", "more"]
+    assert not timed.broker.stranded
 
 
 def test_where_the_destination_is_full_messages_wait_for_room(timed: SteppedBroker) -> None:

@@ -9,8 +9,10 @@ from proton import Message
 from support.stepped_broker import SteppedBroker
 
 from penstock_amqp.endpoint.events import AmqpError
-from penstock_api.management import QueueLimits
-from penstock_broker.messages.deposit import deposit, destination_of
+from penstock_amqp.types.plain_values import to_wire
+from penstock_api.management import EntityType, QueueDeclaration, QueueLimits
+from penstock_broker.management import declare
+from penstock_broker.messages.deposit import deposit, destination_of, put_into
 from penstock_broker.queue.queue import LOGGED
 from penstock_core.reason import Reason, Refuse
 
@@ -46,6 +48,15 @@ def test_a_message_that_was_kept_is_kept_where_it_goes(timed: SteppedBroker) -> 
     timed.turn()
     timed.restart()
     assert timed.queue("graves").depth == 1
+
+
+def test_a_queue_that_keeps_everything_from_now_on_keeps_what_is_redriven(timed: SteppedBroker) -> None:
+    jobs = timed.make_queue("jobs")
+    assert put_into(timed.broker, jobs, VOLATILE, keep=False) is None
+    body = to_wire(QueueDeclaration(persistence="Always"))
+    assert declare.declare(timed.broker, EntityType.QUEUE, "jobs", body, update=True).status == 200
+    assert put_into(timed.broker, jobs, VOLATILE, keep=False) is None
+    assert [entry[4] & LOGGED for entry in jobs.ready] == [0, LOGGED]
 
 
 @pytest.mark.parametrize(

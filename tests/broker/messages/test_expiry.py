@@ -419,6 +419,23 @@ def test_a_time_that_has_passed_means_now(timed: SteppedBroker) -> None:
     assert peer.bodies() == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("max_ttl_ms", [1_000_000, None], ids=["raised", "removed"])
+def test_a_delayed_message_waits_on_when_the_longest_time_to_live_becomes_longer(
+    timed: SteppedBroker, max_ttl_ms: int | None
+) -> None:
+    jobs = timed.make_queue("jobs", Policy(max_ttl_ms=10_000))
+    peer = timed.connect()
+    send(peer, message("a", annotations={symbol("x-opt-delivery-delay"): 20_000}))
+    body = to_wire(QueueDeclaration(delivery=Policy(max_ttl_ms=max_ttl_ms)))
+    assert declare.declare(timed.broker, EntityType.QUEUE, "jobs", body, update=False).status == 200
+    peer.receive("jobs")
+    for _ in range(3):
+        timed.pass_ms(5_000)
+    assert (peer.bodies(), len(jobs.delayed), jobs.totals.expired) == ([], 1, 0)
+    timed.pass_ms(5_000)
+    assert peer.bodies() == ["a"]
+
+
 def test_delayed_messages_are_routed_when_published(timed: SteppedBroker) -> None:
     """Other brokers lose a delayed message to a topic."""
     early, late, sender = timed.connect(), timed.connect(), timed.connect()

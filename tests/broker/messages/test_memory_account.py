@@ -6,8 +6,11 @@ import tracemalloc
 
 import pytest
 
-from penstock_amqp.endpoint.events import Entry
+from penstock_amqp.endpoint.events import FLAGS, Entry
+from penstock_amqp.messages.message_head import Head
 from penstock_broker.messages.memory_account import memory_of
+from penstock_broker.queue import snapshots
+from penstock_broker.queue.flags import level_flags
 from penstock_broker.queue.queue import Queue
 
 COUNT = 5000
@@ -55,6 +58,41 @@ def test_what_several_queues_hold_lies_in_memory_once() -> None:
     for queue in queues:
         put(queue, messages)
     messages = []
+    assert sum(map(memory_of, queues)) == pytest.approx(COUNT * (1000 + 176), rel=0.02)
+
+
+def test_it_does_so_too_once_it_was_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for messages that have expired, or for PEEK: then it waits in another part of its queue."""
+    monkeypatch.setattr(snapshots, "MOST_COPIED", COUNT // 2)
+    queues = [a_queue() for _ in range(10)]
+    messages = entries(1000)
+    for queue in queues:
+        put(queue, messages)
+        assert sum(1 for _ in queue.backlog.snapshot(below=10**10)) == COUNT
+        assert not queue.ready
+    messages = []
+    assert sum(map(memory_of, queues)) == pytest.approx(COUNT * (1000 + 176), rel=0.02)
+
+
+def test_messages_of_another_priority_that_several_queues_hold_lie_in_memory_once() -> None:
+    queues = [a_queue() for _ in range(10)]
+    highest = level_flags(Head(True, 9, None, False, 0, 0, 0))
+    messages = [(*entry[:FLAGS], entry[FLAGS] | highest) for entry in entries(1000)]
+    for queue in queues:
+        queue.put(messages)
+        queue.depth_bytes += COUNT * 1000
+    messages = []
+    assert sum(map(memory_of, queues)) == pytest.approx(COUNT * (1000 + 176), rel=0.02)
+
+
+def test_delayed_messages_that_several_queues_hold_lie_in_memory_once() -> None:
+    queues = [a_queue() for _ in range(10)]
+    messages = entries(1000)
+    for queue in queues:
+        for entry in messages:
+            queue.hold_back(entry)
+        queue.depth_bytes += COUNT * 1000
+    del messages, entry
     assert sum(map(memory_of, queues)) == pytest.approx(COUNT * (1000 + 176), rel=0.02)
 
 

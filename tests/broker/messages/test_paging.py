@@ -18,7 +18,8 @@ from penstock_api.management import DeliveryPolicy, EntityType, Operation, Queue
 from penstock_broker.log import Reading
 from penstock_broker.management import queue_messages
 from penstock_broker.management.acts import Caller
-from penstock_broker.messages import move, paging
+from penstock_broker.messages import browse, move, paging
+from penstock_broker.state.links import Browser
 
 DEEP = 300
 
@@ -146,6 +147,32 @@ def test_a_browser_sees_all_and_reads_a_little_at_a_time(broker: SteppedBroker) 
     assert peer.bodies() == list(range(DEEP))
     assert in_memory(broker, "q") <= 64
     assert broker.queue("q").depth == DEEP
+
+
+def test_a_browser_steps_over_what_it_can_not_take_a_little_at_a_time(
+    broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a million of them would be read from the log in one turn."""
+    monkeypatch.setattr(browse, "EXAMINED_PER_VISIT", 20)
+    deep(broker)
+    peer = broker.connect()
+    link = peer.session.receiver("browser")
+    link.source.address = "q"
+    link.source.distribution_mode = Terminus.DIST_MODE_COPY
+    link.max_message_size = 5
+    link.open()
+    link.flow(10)
+    for _ in range(3):
+        peer.flush()
+        broker.turn()
+        peer.read()
+    (browser,) = broker.queue("q").links.browsers
+    assert isinstance(browser, Browser)
+    assert browser.pending, "a turn has looked at all"
+    for _ in range(DEEP // 20):
+        broker.turn()
+    assert not browser.pending
+    assert peer.bodies() == []
 
 
 def test_who_selects_finds_what_lies_deep_and_leaves_the_rest_in_order(broker: SteppedBroker) -> None:

@@ -8,12 +8,17 @@ docs/decisions/045-queue-limits.md.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
-from proton import Message
+from proton import Link, Message
 from support.stepped_broker import SteppedBroker
 
 from penstock_api.management import QueueLimits
+from penstock_broker.messages import queue_limits
+from penstock_broker.messages.queue_limits import DROPPED_AT_ONCE
+from penstock_core.memory_level import MemoryLevel
+from penstock_core.terms import Overflow
 
 
 @pytest.fixture
@@ -105,3 +110,75 @@ def test_the_configured_limit_of_queues_without_limits(
         assert [str(body)[0] for body in peer.bodies()] == left
     finally:
         broker.close()
+
+
+@pytest.mark.parametrize("cause", ["queue", "memory"])
+def test_who_settles_what_it_sends_gets_credit_for_what_is_refused(timed: SteppedBroker, cause: str) -> None:
+    """Else it waits for ever, even once there is room again."""
+    jobs = timed.make_queue("jobs", limits=QueueLimits.model_validate({"max_messages": 2, "overflow": "Reject"}))
+    peer = timed.connect()
+    sender = peer.session.sender("settled")
+    sender.target.address = "jobs"
+    sender.snd_settle_mode = Link.SND_SETTLED
+    sender.open()
+    peer.pump()
+    if cause == "memory":
+        timed.broker.memory.set_level(MemoryLevel.FULL)
+    window = sender.credit
+    for number in range(window + 1):
+        assert sender.credit > 0
+        delivery = sender.delivery(str(number))
+        sender.send(Message(body=number, durable=True).encode())
+        delivery.settle()
+        sender.advance()
+        if number % 100 == 0:
+            peer.pump()
+    peer.pump()
+    assert jobs.depth == (2 if cause == "queue" else 0)
+    assert sender.credit >= window // 2
+
+
+def test_a_lowered_limit_drops_a_little_in_each_turn(timed: SteppedBroker) -> None:
+    """A queue may hold a million messages when somebody writes its first limit."""
+    jobs = timed.make_queue("jobs")
+    peer = timed.connect()
+    count = 3 * DROPPED_AT_ONCE
+    for first in range(0, count, 250):
+        peer.send("jobs", *[Message(body=number, durable=True) for number in range(first, first + 250)])
+    jobs.policy.max_messages, jobs.policy.overflow = 2, Overflow.DROP_OLDEST
+    depths = [count]
+    queue_limits.enforce(timed.broker, jobs, 0, 0)
+    while depths[-1] > 2:
+        depths.append(jobs.depth)
+        timed.turn()
+    assert max(before - after for before, after in pairwise(depths)) <= DROPPED_AT_ONCE
+    assert (jobs.totals.dropped, timed.broker.work.dropping) == (count - 2, set())
+    peer.receive("jobs")
+    assert peer.bodies() == [count - 2, count - 1]
+
+
+def test_what_comes_while_a_queue_drops_makes_it_no_longer(timed: SteppedBroker) -> None:
+    jobs = timed.make_queue("jobs")
+    peer = timed.connect()
+    peer.send("jobs", *[Message(body=number, durable=True) for number in range(2 * DROPPED_AT_ONCE)])
+    jobs.policy.max_messages, jobs.policy.overflow = 2, Overflow.DROP_OLDEST
+    timed.broker.work.dropping.add(jobs)
+    peer.send("jobs", *[Message(body=number, durable=True) for number in range(100)])
+    assert jobs.depth == 2 * DROPPED_AT_ONCE
+    depth_bytes = jobs.depth_bytes
+    peer.send("jobs", Message(body="a long one" * 100, durable=True))
+    assert jobs.depth_bytes <= depth_bytes
+    assert jobs.depth < 2 * DROPPED_AT_ONCE - 10
+
+
+def test_a_queue_that_ends_drops_no_more(timed: SteppedBroker) -> None:
+    jobs = timed.make_queue("jobs")
+    peer = timed.connect()
+    peer.send("jobs", *[Message(body="m", durable=True) for _ in range(DROPPED_AT_ONCE + 10)])
+    jobs.policy.max_messages, jobs.policy.overflow = 2, Overflow.DROP_OLDEST
+    queue_limits.enforce(timed.broker, jobs, 0, 0)
+    assert timed.broker.work.dropping == {jobs}
+    timed.broker.topology.delete_queue("jobs")
+    timed.turn()
+    timed.turn()
+    assert (timed.broker.work.dropping, jobs.depth) == (set(), 0)

@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 from support.broker_process import BrokerProcess
 from support.raw_client import RawClient
+from support.stepped_broker import SteppedBroker, SteppedStream
 from support.transaction_client import TransactionClient, condition_of
 from support.waiting import until
 
@@ -19,6 +20,7 @@ from penstock_amqp.messages.transaction_types import TransactionalState
 from penstock_api.management import EntityType
 from penstock_api.state_documents import BrokerState, ConnectionState
 from penstock_broker.settings.settings import BrokerSettings
+from penstock_broker.state.open_transactions import transactions_of
 from penstock_core.transaction_rules import TransactionLimits
 
 
@@ -133,6 +135,29 @@ def test_a_delivery_settled_in_a_transaction_counts_as_in_flight(tmp_path: Path)
         state = asyncio.run(read())
         assert (state["depth"], state["inFlight"], state["ready"]) == (1, 1, 0)
         assert state["oldestHoldMs"] is not None
+
+
+def test_a_client_that_repeats_what_it_has_not_settled_takes_no_memory_beyond_the_limit() -> None:
+    broker = SteppedBroker({"transactions": {"maxMessages": 5}})
+    broker.make_queue("jobs")
+    with RawClient(0, "mine", stream=SteppedStream(broker)) as raw:
+        client = TransactionClient(raw)
+        client.state_of(client.post(client.sender("jobs"), "a", None))
+        client.receiver("jobs")
+        (got,) = client.get()
+        txn_id = client.declare()
+        for _ in range(20):
+            client.settle(got, Accepted(), txn_id, settled=False)
+            broker.turn()
+        (connection,) = broker.broker.clients.connections.values()
+        ledger = transactions_of(connection)
+        assert ledger is not None
+        assert len(ledger.by_id[txn_id].settlements) == 5
+        assert condition_of(client.discharge(txn_id)) == "amqp:transaction:rollback"
+        client.settle(got, Accepted(), None)
+        assert client.nothing_came()
+        assert broker.queue("jobs").depth == 0
+    broker.close()
 
 
 @pytest.mark.parametrize(
