@@ -147,18 +147,20 @@ def test_the_index_is_sparse_and_finds_what_lies_out_of_order() -> None:
     for block in range(1000):
         index.note(100 + block, 100 + block, 4096 + block * 1024)
     assert len(index) == 1000 // (INDEX_BYTES // 1024) + 1
-    [start] = index.starts(100 + 500)
+    [start] = index.starts(600, 600)
     assert start.offset <= 4096 + 500 * 1024 < start.offset + INDEX_BYTES
     assert start.end == 0
     copied = 4096 + 1000 * 1024
     index.note(7, 7, copied)
     index.note(5000, 5000, copied + INDEX_BYTES)
-    own, copies = index.starts(50)
-    assert (own.end, copies) == (copied, (copied, 0))
-    assert list(index.starts(5000)) == [(copied + INDEX_BYTES, 0)]
+    [own] = index.starts(50, 4000)
+    assert (own.offset, own.end) == (4096, copied), "the copy lies elsewhere, and so does what is new"
+    assert index.starts(1, 7) == [(copied, copied + INDEX_BYTES, 7)]
+    assert index.starts(5000, 6000) == [(copied + INDEX_BYTES, 0, 5000)]
+    assert [start.first for start in index.starts(1, 6000)] == [7, 100, 5000]
     assert index.next_after(copied) == copied + INDEX_BYTES
     assert index.next_after(copied + INDEX_BYTES) == 0
-    assert list(BlockIndex().starts(1)) == []
+    assert BlockIndex().starts(1, 1) == []
 
 
 def test_a_place_that_cannot_be_read_is_given_up_after_a_while_and_the_others_are_read(

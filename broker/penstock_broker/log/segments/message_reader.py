@@ -102,9 +102,9 @@ class MessageReader:
         while number <= last and found.count < most and found.bytes < most_bytes:
             segment, upto = self._usage.places.stretch(number)
             upto = min(upto, last)
-            following = upto + 1
-            for start in segment.blocks.starts(number):
-                reached = upto + 1
+            for start in segment.blocks.starts(number, upto):
+                if start.first > upto:
+                    break
                 for block in self._blocks_from(segment, start, number, upto):
                     if block.route_set is not None and block.first >= number and block.last <= upto:
                         if ours.get(block.route_set) or is_ours(block.route_set, segment):
@@ -118,10 +118,9 @@ class MessageReader:
                             ]
                         )
                     if found.count >= most or found.bytes >= most_bytes:
-                        reached = min(reached, block.last + 1)
+                        upto = min(upto, block.last)  # what lies in other stretches is wanted up to there, too
                         break
-                following = min(following, reached)
-            number = following
+            number = upto + 1
         return found.reading(number)
 
     def _puts(self, block: PutBlock) -> list[Put]:
