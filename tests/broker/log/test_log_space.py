@@ -182,3 +182,39 @@ def _grow(log: Log, files: Filled, turns: list[int], turns_of_a_sync: int) -> No
     while log.is_filling_spare:
         log.collect()
     log.sync()
+
+
+def test_acks_are_not_written_once_more_where_they_would_take_the_last_room(tmp_path: Path) -> None:
+    """Every second message has left, and the acks of that fill what is kept back for them. What consumers still send
+    fits, and frees a segment; to write the acks once more would have ended the log.
+    """
+    files = SimulatedFiles()
+    files.space = 16 * 16384
+    clock = itertools.count(1, 500)
+    log, _ = Log.open(tmp_path, files=files, options=SMALL, clock=lambda: next(clock))
+    incarnation, route = a_queue(log)
+    messages: list[int] = []
+    while log.accepts_publishing():
+        messages += [log.put(route, b"m", 0) for _ in range(10)]
+        log.write()
+        log.maintain(1000)
+        log.sync()
+    going = messages[::2]
+    while len(log._spares) or log._usage.segments[-1].room > 3500:
+        log.ack_many(incarnation, going[:20])
+        del going[:20]
+        log.write()
+    left = sorted({*going, *messages[1::2]})
+    log.write()
+    log.sync()
+    assert len(log._spares) == 0, "the reserve is used up"
+    settle(log)
+    assert log.failed is None
+    taken = left[:1500]
+    for start in range(0, 1500, 100):
+        log.ack_many(incarnation, taken[start : start + 100])
+        settle(log)
+    assert log.failed is None and log.accepts_publishing()
+    log.close()
+    _, recovered = Log.open(tmp_path, files=files, options=SMALL)
+    assert [each.number for each in recovered.messages[incarnation]] == left[1500:]

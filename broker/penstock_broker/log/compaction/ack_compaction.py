@@ -53,6 +53,11 @@ class CompactedAcks:
     is_part: bool
     """Acks that name messages in other segments were left out, for the sake of memory."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of the records."""
+        return sum(map(len, self.records))
+
 
 class AckCompaction:
     """Finds out when compaction is worth its cost, and gathers the acks, one compaction at a time."""
