@@ -110,6 +110,7 @@ class CountingFiles(RealFiles):
     """The real file system, with a tally. It has no descriptor for Linux AIO, so that each fdatasync is seen."""
 
     def __init__(self, tally: Tally) -> None:
+        super().__init__()
         self._tally = tally
 
     def pwrite(self, handle: int, data: Buffer, offset: int) -> int:
@@ -142,6 +143,7 @@ class LossyFiles(RealFiles):
     """
 
     def __init__(self, tally: Tally, *, forgetful: bool = False) -> None:
+        super().__init__()
         self._tally = tally
         self._forgetful = forgetful
         self._unsynced: dict[int, list[tuple[int, bytes]]] = {}

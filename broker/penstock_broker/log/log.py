@@ -105,6 +105,7 @@ class Log:
         self.longest_volatile = self._appender.longest_volatile  # bytes of a payload that `put_volatile` takes
         # Messages may be put into queues that a document holds, or that end with the process and were named to the log.
         self.holds, self.hold_volatile = usage.queues.__contains__, usage.begin_queue
+        self.end_volatile = self._appender.end_volatile
         self.ack, self.ack_many = self._appender.ack, self._appender.ack_many
         self.accepts_publishing, self.makes_room = self._space.accepts_publishing, self._space.makes_room
         self.maintenance_ms = self._space.share_ms  # of a turn that has taken so many milliseconds
@@ -223,11 +224,6 @@ class Log:
     def wants_sync(self) -> bool:
         """Whether something that is to outlive the process was written and is not synced."""
         return self._writer.lasting > self._writer.synced
-
-    def end_volatile(self, incarnation: int) -> None:
-        """A queue has ended of which no document may have told; other ones are ignored."""
-        if incarnation in self._usage.queues:
-            self._usage.end_queue(incarnation, self._writer.sequence + 1)
 
     def put_this_turn(self) -> dict[int, set[int]]:
         """The messages that were put and are not written yet, by incarnation."""

@@ -80,6 +80,24 @@ def test_numbers_are_never_given_twice(tmp_path: Path) -> None:
         log.close()
 
 
+def test_numbers_are_never_given_twice_where_checkpoints_are_too_large_to_be_written(tmp_path: Path) -> None:
+    log, _ = Log.open(tmp_path, options=SMALL)
+    for index in range(100):  # a checkpoint of them pays after 2.4 MB
+        log.topology("exchange", f"e{index}", bytes(3000))
+    _, route = a_queue(log)
+    last = 0
+    for _ in range(20):
+        for _ in range(100_000):
+            last = log.next_incarnation()
+        for _ in range(10):
+            log.put(route, bytes(1000), 0)
+        log.write()
+    log.crash()
+    log, _ = Log.open(tmp_path, options=SMALL)
+    assert log.next_incarnation() > last
+    log.close()
+
+
 def test_what_was_concluded_from_a_power_failure_holds_in_later_lives(tmp_path: Path) -> None:
     """After it every message may have been delivered. A life that is killed at once must not take that back."""
     files = SimulatedFiles()

@@ -14,10 +14,10 @@ BLOCKS = st.lists(
 )
 
 
-@example([([10, 40], INDEX_BYTES), ([20], INDEX_BYTES)], 40)
-@given(BLOCKS, st.integers(1, 50))
+@example([([10, 40], INDEX_BYTES), ([20], INDEX_BYTES)], 40, 0)
+@given(BLOCKS, st.integers(1, 50), st.integers(0, 20))
 def test_each_block_is_met_by_who_goes_on_from_a_start_until_a_block_begins_behind_what_is_sought(
-    blocks: list[tuple[list[int], int]], wanted: int
+    blocks: list[tuple[list[int], int]], wanted: int, more: int
 ) -> None:
     """As a reader does. `blocks`: the numbers in each, and its length. Compaction may copy what lay far apart into one
     block, and into the next what lies between.
@@ -28,16 +28,31 @@ def test_each_block_is_met_by_who_goes_on_from_a_start_until_a_block_begins_behi
     for numbers, length in blocks:
         index.note(min(numbers), max(numbers), at)
         placed[at] = (min(numbers), at + length)
-        if wanted in numbers:
+        if any(wanted <= number <= wanted + more for number in numbers):
             holding.add(at)
         at += length
     met: set[int] = set()
-    for start in index.starts(wanted):
+    starts = index.starts(wanted, wanted + more)
+    assert [start.first for start in starts] == sorted(start.first for start in starts)
+    for start in starts:
         offset, end = start.offset, start.end or at
         while offset < end:
             first, following = placed[offset]
-            if first > wanted:
+            assert first >= start.first
+            if first > wanted + more:
                 break
             met.add(offset)
             offset = following
     assert holding <= met
+
+
+def test_a_copy_among_many_that_were_made_while_messages_came_is_looked_for_in_one_place() -> None:
+    index, at = BlockIndex(), 4096 + INDEX_BYTES
+    index.note(99_999, 99_999, 4096)
+    for copy in range(500):
+        index.note(10 * copy + 1, 10 * copy + 10, at)
+        index.note(100_000 + copy, 100_000 + copy, at + INDEX_BYTES)
+        at += 2 * INDEX_BYTES
+    assert len(index.starts(2345, 2345)) == 1
+    assert len(index.starts(100_250, 100_250)) == 1
+    assert [start.first for start in index.starts(2345, 2362)] == [2341, 2351, 2361]

@@ -295,6 +295,7 @@ class Stingy(RealFiles):
     """Takes at most a hundred bytes at a time, and after `most` of them none."""
 
     def __init__(self, most: int) -> None:
+        super().__init__()
         self.most = most
 
     def pwrite(self, handle: int, data: Buffer, offset: int) -> int:

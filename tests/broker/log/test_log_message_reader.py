@@ -142,23 +142,59 @@ def test_a_damaged_block_is_named_once_and_the_others_are_read(
     written.log.crash()
 
 
+def damaged_definition(folder: Path, count: int) -> Written:
+    """A log of which nobody uses any route set any more; the block that defines these is damaged."""
+    written = Written(folder, count)
+    written.log.close()
+    written.log = opened(folder, written.files)
+    first, *_ = (path for path in written.files.paths() if path.name.startswith("segment-"))
+    content = written.files.content(first)
+    at = bytes(content).index((1).to_bytes(4, "big") * 100)
+    content[at] ^= 1
+    return written
+
+
+@pytest.mark.parametrize("count", [100, 400])
+def test_a_damaged_definition_of_a_route_set_holds_up_no_other_messages(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int
+) -> None:
+    """Other segments say the same of the set; without these its messages are lost."""
+    written = damaged_definition(tmp_path, count)
+    with caplog.at_level(logging.ERROR):
+        found = written.read(1, 0, 1 << 40)
+        assert written.read(1, 0, 1 << 40) == found
+    numbers = sorted(written.bodies[1])
+    if count == 400:
+        assert len(numbers) - len(found) <= 7
+    else:
+        assert written.log.segments == 1 and not found
+        assert any("a route set can't be read" in record.message for record in caplog.records)
+    assert found.items() <= written.bodies[1].items()
+    number = written.log.put(written.log.route_set((written.queues[1],)), b"new", 0)
+    written.log.write()
+    assert written.read(1, 0, 1 << 40) == {**found, number: b"new"}
+    written.log.crash()
+
+
 def test_the_index_is_sparse_and_finds_what_lies_out_of_order() -> None:
     index = BlockIndex()
     for block in range(1000):
         index.note(100 + block, 100 + block, 4096 + block * 1024)
     assert len(index) == 1000 // (INDEX_BYTES // 1024) + 1
-    [start] = index.starts(100 + 500)
+    [start] = index.starts(600, 600)
     assert start.offset <= 4096 + 500 * 1024 < start.offset + INDEX_BYTES
     assert start.end == 0
     copied = 4096 + 1000 * 1024
     index.note(7, 7, copied)
     index.note(5000, 5000, copied + INDEX_BYTES)
-    own, copies = index.starts(50)
-    assert (own.end, copies) == (copied, (copied, 0))
-    assert list(index.starts(5000)) == [(copied + INDEX_BYTES, 0)]
+    [own] = index.starts(50, 4000)
+    assert (own.offset, own.end) == (4096, copied), "the copy lies elsewhere, and so does what is new"
+    assert index.starts(1, 7) == [(copied, copied + INDEX_BYTES, 7)]
+    assert index.starts(5000, 6000) == [(copied + INDEX_BYTES, 0, 5000)]
+    assert [start.first for start in index.starts(1, 6000)] == [7, 100, 5000]
     assert index.next_after(copied) == copied + INDEX_BYTES
     assert index.next_after(copied + INDEX_BYTES) == 0
-    assert list(BlockIndex().starts(1)) == []
+    assert BlockIndex().starts(1, 1) == []
 
 
 def test_a_place_that_cannot_be_read_is_given_up_after_a_while_and_the_others_are_read(
@@ -184,4 +220,23 @@ def test_a_place_that_cannot_be_read_is_given_up_after_a_while_and_the_others_ar
     assert "byte" in caplog.text and "set aside until the next start" in caplog.text
     written.files.unreadable.clear()
     assert written.read(0, 0, ANY) == found
+    written.log.close()
+
+
+def test_a_definition_that_cannot_be_read_is_waited_for_and_given_up_as_a_place_is(tmp_path: Path) -> None:
+    written = Written(tmp_path, 100)
+    written.log.close()
+    written.log = opened(tmp_path, written.files)
+    last = max(written.bodies[0])
+    path = min(each for each in written.files.paths() if each.name.startswith("segment-"))
+    at = bytes(written.files.content(path)).index((1).to_bytes(4, "big") * 100)
+    written.files.unreadable[path] = (at, at + 1)
+    now = 0
+    written.log._messages._clock = lambda: now  # pyright: ignore[reportPrivateUsage]
+    for seconds in (0, 5, 9):
+        now = seconds * 1000
+        with pytest.raises(OSError, match="the disk can't read this"):
+            written.read(0, last - 5, last)
+    now = 10_000
+    assert not written.read(0, last - 5, last)
     written.log.close()

@@ -1,5 +1,6 @@
 """Room in the log: what is recycled, and what a full disk refuses and still takes."""
 
+import errno
 import itertools
 import tempfile
 from pathlib import Path
@@ -182,3 +183,79 @@ def _grow(log: Log, files: Filled, turns: list[int], turns_of_a_sync: int) -> No
     while log.is_filling_spare:
         log.collect()
     log.sync()
+
+
+def test_acks_are_not_written_once_more_where_they_would_take_the_last_room(tmp_path: Path) -> None:
+    """Every second message has left, and the acks of that fill what is kept back for them. What consumers still send
+    fits, and frees a segment; to write the acks once more would have ended the log.
+    """
+    files = SimulatedFiles()
+    files.space = 16 * 16384
+    clock = itertools.count(1, 500)
+    log, _ = Log.open(tmp_path, files=files, options=SMALL, clock=lambda: next(clock))
+    incarnation, route = a_queue(log)
+    messages: list[int] = []
+    while log.accepts_publishing():
+        messages += [log.put(route, b"m", 0) for _ in range(10)]
+        log.write()
+        log.maintain(1000)
+        log.sync()
+    going = messages[::2]
+    while len(log._spares) or log._usage.segments[-1].room > 3500:
+        log.ack_many(incarnation, going[:20])
+        del going[:20]
+        log.write()
+    left = sorted({*going, *messages[1::2]})
+    log.write()
+    log.sync()
+    assert len(log._spares) == 0, "the reserve is used up"
+    settle(log)
+    assert log.failed is None
+    taken = left[:1500]
+    for start in range(0, 1500, 100):
+        log.ack_many(incarnation, taken[start : start + 100])
+        settle(log)
+    assert log.failed is None and log.accepts_publishing()
+    log.close()
+    _, recovered = Log.open(tmp_path, files=files, options=SMALL)
+    assert [each.number for each in recovered.messages[incarnation]] == left[1500:]
+
+
+class WithoutDescriptors(SimulatedFiles):
+    """The process may open no further file, as clients have all descriptors."""
+
+    are_used_up = False
+
+    def open(self, path: Path, *, create: bool) -> int:
+        if self.are_used_up:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().open(path, create=create)
+
+
+def test_a_log_that_gets_no_descriptor_refuses_and_goes_on_when_there_are_some(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = WithoutDescriptors()
+    clock = itertools.count(1, 500)
+    log, _ = Log.open(tmp_path, files=files, options=SMALL, clock=lambda: next(clock))
+    incarnation, route = a_queue(log)
+    settle(log)
+    files.are_used_up = True
+    messages: list[int] = []
+    while log.accepts_publishing():
+        messages.append(log.put(route, b"m" * 500, 0))
+        log.write()
+        log.maintain(1000)
+        log.sync()
+    assert log.failed is None
+    assert [each.message for each in caplog.records] == [
+        "no further log segment can be opened, which counts as a full disk: [Errno 24] Too many open files"
+    ]
+    files.are_used_up = False
+    for _ in range(4):
+        next(clock)
+    settle(log)
+    assert log.accepts_publishing() and not log.full
+    log.close()
+    _, recovered = Log.open(tmp_path, files=files, options=SMALL)
+    assert [each.number for each in recovered.messages[incarnation]] == messages

@@ -271,12 +271,20 @@ class Appender:
             self._checkpoint.remove_document((kind, key))
             self.pending.records.append(deleted_record(kind, key))
 
+    def end_volatile(self, incarnation: int) -> None:
+        """A queue has ended of which no document may have told; other ones are ignored."""
+        if incarnation in self._usage.queues:
+            self._end_queue(incarnation)
+
     def _end_incarnation(self, key: tuple[str, str], following: int) -> None:
         before = self._checkpoint.incarnation_of(key)
         if before in (0, following):
             return
-        self._usage.end_queue(before, self._writer.sequence + 1)
-        self._checkpoint.end_queue(before)
+        self._end_queue(before)
+
+    def _end_queue(self, incarnation: int) -> None:
+        self._usage.end_queue(incarnation, self._writer.sequence + 1)
+        self._checkpoint.end_queue(incarnation)
 
     # For repairs ------------------------------------------------------------------------------------------------------
 
@@ -318,13 +326,13 @@ class Appender:
         pending, checkpoint = self.pending, self._checkpoint
         records = pending.records
         before = len(records)
+        if self._counts:  # before the acks, with which counts end
+            records += checkpoint.count(self._counts)
+            self._counts.clear()
         acks = self._encode_acks()
         if self._delivered_up_to:
             records += checkpoint.delivered_up_to(self._delivered_up_to)
             self._delivered_up_to.clear()
-        if self._counts:
-            records += checkpoint.count(self._counts)
-            self._counts.clear()
         if self._numbers.are_short:
             records.append(self._numbers.reserve())
         if not records:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from penstock_broker.log.append.digest_writer import DigestWriter
 from penstock_broker.log.append.recycler import Recycler
-from penstock_broker.log.compaction.ack_compaction import AckCompaction
+from penstock_broker.log.compaction.ack_compaction import AckCompaction, CompactedAcks
 from penstock_broker.log.compaction.message_compaction import Compaction
 from penstock_broker.log.compaction.turn_share import share_ms
 from penstock_broker.log.disk.files import FileLayer
@@ -45,6 +45,8 @@ class Space:
         self._digests = digests
         self._recycler = Recycler(files, writer, spares, sync, digests.forget)
         self._reserve, self._clock, self._timer = reserve, clock, timer
+        self._gathered: CompactedAcks | None = None
+        """Acks that are to be written once more, and wait for room."""
         self._fill_again_ms = 0
         self._has_deleted = False
         """A segment was deleted since the last attempt to get more space from the disk."""
@@ -148,8 +150,9 @@ class Space:
         if self._provide_spare(first_message, more, half) and not more():
             return
         if self._acks_want_work():
-            acks = self._acks.work(more)
-            if acks is not None:
+            acks = self._gathered = self._gathered or self._acks.work(more)
+            if acks is not None and self._may_restate(acks.size):
+                self._gathered = None
                 self._acks.write(self._writer, acks, first_message)
         elif self._messages_want_work():
             self._messages.work(more, first_message)
@@ -186,8 +189,11 @@ class Space:
 
     def _acks_want_work(self) -> bool:
         writer = self._writer
-        # One compaction at a time: each relies on it that the acks it reads stay where they are.
-        if self._messages.is_active:
+        if self._gathered is not None:
+            return self._may_restate(self._gathered.size)
+        # One compaction at a time: each relies on it that the acks it reads stay where they are. One that waits for
+        # room has read all of them, and what these keep may be the room.
+        if self._messages.is_active and not self._messages.waits_for_room:
             return False
         return self._acks.wants_work(writer.schedule.kept_from, writer.synced, is_full=self._spares.full)
 
@@ -201,9 +207,16 @@ class Space:
 
     def _may_copy(self, size: int) -> bool:
         """Whether compaction may write `size` bytes of messages: a spare segment is left for acks and topology."""
+        spares, is_full = len(self._spares), self._spares.full
         if 2 * size < self._writer.usage.segments[-1].room:
-            return True
-        return len(self._spares) > (1 if self._spares.full else self._reserve)
+            return spares > 0 or not is_full  # else the rest is for acks and topology
+        return spares > (1 if is_full else self._reserve)
+
+    def _may_restate(self, size: int) -> bool:
+        """Whether `size` bytes of acks may be written once more: they leave room for those that consumers send before
+        they free a segment."""
+        room = self._writer.usage.segments[-1].room
+        return size <= room or 4 * size <= 3 * len(self._spares) * self._writer.capacity
 
     def close(self) -> None:
         """Close the files of segments that are over, and the spare ones."""

@@ -73,9 +73,10 @@ class TurnWriter:
         if not schedule.segment_begun:
             return
         schedule.segment_begun = False
-        records = [self._numbers.reserve(), *self._checkpoint.records()]
+        records = self._checkpoint.records()
         if sum(map(len, records)) * (2 if self._spares.full else 8) > schedule.written:
             return
+        records.insert(0, self._numbers.reserve())  # only here: what is reserved has to stand in the log
         records += kept_segments(self._usage, writer.segment_bytes)
         try:
             writer.write_checkpoint(records, self._numbers.first_unwritten)

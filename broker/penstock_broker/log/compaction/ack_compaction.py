@@ -53,6 +53,11 @@ class CompactedAcks:
     is_part: bool
     """Acks that name messages in other segments were left out, for the sake of memory."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of the records."""
+        return sum(map(len, self.records))
+
 
 class AckCompaction:
     """Finds out when compaction is worth its cost, and gathers the acks, one compaction at a time."""
@@ -62,6 +67,7 @@ class AckCompaction:
         self._files, self._usage, self._seed, self._most = files, usage, seed, most
         self._looked_at = 0, 0, False
         self._unreadable: set[int] = set()
+        """Segments that are not freed in this run, as their acks can't be read."""
         self._steps: Iterator[None] | None = None
         self._done: CompactedAcks | None = None
         self._moved_by = 0
@@ -121,6 +127,7 @@ class AckCompaction:
             and not segment.live
             and not segment.miscounted
             and segment.released_by <= synced
+            and segment.number not in self._unreadable  # it stays, and what names its messages is written once more
         ]
         numbers = {segment.number for segment in idle}
         named = {number for segment in idle for number in segment.acks_into}
@@ -129,7 +136,7 @@ class AckCompaction:
         self._written = {number: size for number, size in self._written.items() if number in by_number}
         tight = sum(self._written.values()) / segments[-1].size
         kept = _kept_for_acks(idle, by_number)
-        if held and kept >= max(least, LEAST_GAIN * tight) and numbers.isdisjoint(self._unreadable):
+        if held and kept >= max(least, LEAST_GAIN * tight):
             self._steps = self._gather(held, tuple(segment for segment in idle if segment.acks_into & held))
 
     def _gather(self, held: frozenset[int], sources: tuple[Segment, ...]) -> Iterator[None]:
@@ -144,8 +151,11 @@ class AckCompaction:
                         held, is_part = self._half(held), True
                         yield from found.restrict(self._left(held))
             except (Malformed, StructError, ValueError) as error:
-                LOGGER.warning("segment %d can't be read, so that nothing behind it is freed: %s", source.number, error)
+                LOGGER.warning(
+                    "segment %d can't be read, so that it is kept until the next start: %s", source.number, error
+                )
                 self._unreadable.add(source.number)
+                self._looked_at = 0, 0, False  # the others are next
                 return
         records: list[Buffer] = []
         for record in found.records(self._most):

@@ -89,6 +89,11 @@ class Compaction:
         """Whether segments are being rewritten."""
         return self._steps is not None
 
+    @property
+    def waits_for_room(self) -> bool:
+        """What is alive is known, and there is no room for more copies of it."""
+        return self._waits_for > 0 and not self._has_room(self._waits_for)
+
     def wants_work(self, kept_from: int, *, is_full: bool) -> bool:
         """Whether `work` has something to do. `kept_from`: the first segment that is needed for its topology.
 

@@ -7,6 +7,7 @@ one in memory that forgets whatever no returned `fdatasync` covers. Every method
 import errno
 import fcntl
 import os
+import weakref
 from pathlib import Path
 from typing import Protocol
 
@@ -65,7 +66,14 @@ class FileLayer(Protocol):
 
 
 class RealFiles:
-    """The file system of the machine. Handles are file descriptors."""
+    """The file system of the machine. Handles are file descriptors.
+
+    A folder whose names were synced once stays open: they can be synced again when no descriptor is left.
+    """
+
+    def __init__(self) -> None:
+        self._folders: dict[Path, int] = {}
+        weakref.finalize(self, _close_all, self._folders)
 
     def names(self, folder: Path) -> list[str]:
         folder.mkdir(parents=True, exist_ok=True)
@@ -96,11 +104,13 @@ class RealFiles:
         os.unlink(path)
 
     def fsync_folder(self, folder: Path) -> None:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        descriptor = self._folders.get(folder)
+        if descriptor is None:
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            descriptor = self._folders.setdefault(folder, opened)
+            if descriptor != opened:  # another thread came first
+                os.close(opened)
+        os.fsync(descriptor)
 
     def boot_id(self) -> bytes:
         text = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
@@ -108,6 +118,11 @@ class RealFiles:
 
     def descriptor(self, handle: int) -> int | None:
         return handle
+
+
+def _close_all(folders: dict[Path, int]) -> None:
+    for descriptor in folders.values():
+        os.close(descriptor)
 
 
 class ReadOnlyFiles(RealFiles):

@@ -6,6 +6,7 @@ holds.
 """
 
 import errno
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,17 @@ from typing import Final
 
 from penstock_broker.log.disk.files import FileLayer, write_all
 
+LOGGER = logging.getLogger(__name__)
+
 SLICE = 256 * 1024
 """Bytes of zeros that are written at a time."""
 READY_BY: Final = 0.75
 """The part of the newest segment that may be written before the next one has to be ready. Room is left for a turn that
 writes much at once."""
 _ZEROS = bytes(SLICE)
+_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
+"""Clients have all of them, for a while: no reason to give the log up."""
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, *_NO_DESCRIPTOR})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,9 @@ class _Filling:
 
 
 class SpareSegments:
-    """The spare segments of one folder. `full`: the last attempt to make another one found no space on the disk."""
+    """The spare segments of one folder. `full`: the last attempt to make another one found no space on the disk, or no
+    descriptor for it.
+    """
 
     def __init__(self, files: FileLayer, folder: Path, size: int, wanted: int) -> None:
         """`size`: bytes of each; `wanted`: how many are to be ready."""
@@ -144,7 +152,7 @@ class SpareSegments:
     def fill(self, more: Callable[[], bool]) -> int | None:
         """Write zeros in slices while `more()`, one at least. Returns the handle to sync, or None if none was written.
 
-        If the disk is full, `full` is set; other errors are raised as OSError.
+        If the disk is full, or no descriptor is left, `full` is set; other errors are raised as OSError.
         """
         return self._fill(more) if self.lacking else None
 
@@ -175,8 +183,10 @@ class SpareSegments:
                 write_all(self._files, filling.handle, _ZEROS[:piece], filling.written)
                 filling.written += piece
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno not in _NO_ROOM:
                 raise
+            if error.errno in _NO_DESCRIPTOR and not self.full:
+                LOGGER.warning("no further log segment can be opened, which counts as a full disk: %s", error)
             self.full = True
             return None
         if filling.written == self._size:

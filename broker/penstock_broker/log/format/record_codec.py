@@ -131,6 +131,11 @@ def route_record(route_set: int, incarnations: Sequence[int]) -> bytes:
     return _record(RecordType.ROUTE, _ROUTE.pack(route_set, 0) + _numbers(incarnations))
 
 
+def definition_bytes(queues: int) -> int:
+    """What the definition of a route set of so many queues takes at most."""
+    return PREFIX.size + _ROUTE.size + _NUMBER.size * queues
+
+
 def route_difference_record(route_set: int, base: int, removed: Sequence[int], added: Sequence[int]) -> bytes:
     """See `RouteDifference`. `base` is defined before it in the same segment."""
     head = _ROUTE_DIFFERENCE.pack(route_set, base, len(removed), 0)

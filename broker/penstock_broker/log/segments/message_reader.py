@@ -102,9 +102,9 @@ class MessageReader:
         while number <= last and found.count < most and found.bytes < most_bytes:
             segment, upto = self._usage.places.stretch(number)
             upto = min(upto, last)
-            following = upto + 1
-            for start in segment.blocks.starts(number):
-                reached = upto + 1
+            for start in segment.blocks.starts(number, upto):
+                if start.first > upto:
+                    break
                 for block in self._blocks_from(segment, start, number, upto):
                     if block.route_set is not None and block.first >= number and block.last <= upto:
                         if ours.get(block.route_set) or is_ours(block.route_set, segment):
@@ -118,10 +118,9 @@ class MessageReader:
                             ]
                         )
                     if found.count >= most or found.bytes >= most_bytes:
-                        reached = min(reached, block.last + 1)
+                        upto = min(upto, block.last)  # what lies in other stretches is wanted up to there, too
                         break
-                following = min(following, reached)
-            number = following
+            number = upto + 1
         return found.reading(number)
 
     def _puts(self, block: PutBlock) -> list[Put]:
@@ -144,7 +143,20 @@ class MessageReader:
         return incarnation in queues
 
     def _defined(self, route_set: int, segment: Segment) -> tuple[int, ...]:
-        """The queues of a route set that nobody uses any more, as the segment defines it. Raises OSError."""
+        """The queues of a route set that nobody uses any more, as the segment defines it, or another one that does it
+        always in the same way, if the block is damaged; none if all of them are. Raises OSError.
+        """
+        for each in (segment, *self._usage.segments):
+            queues = self._defined_in(route_set, each) if route_set in each.definitions else None
+            if queues is not None:
+                return queues
+        LOGGER.error(
+            "the log is damaged: %s, byte %d: a route set can't be read; the messages in the segment that name it are "
+            "lost", segment.path, segment.definitions.get(route_set, 0)
+        )  # fmt: skip
+        return ()
+
+    def _defined_in(self, route_set: int, segment: Segment) -> tuple[int, ...] | None:
         known = KnownRouteSets()
         number, asked = route_set, set[int]()
         while number not in asked:
@@ -156,11 +168,11 @@ class MessageReader:
             if isinstance(record, RouteSet):
                 return known.incarnations(route_set)
             number = record.base
-        raise OSError(f"the definition of route set {route_set} in {segment.path} can't be read")
+        return None
 
     def _definition(self, route_set: int, segment: Segment) -> RouteSet | RouteDifference | None:
         at = segment.definitions.get(route_set, 0)
-        found = self._records(segment, at) if at else None
+        found = self._records_or_none(segment, at) if at else None
         if found is not None:
             data, begin, upto, _, _ = found
             records = decode_records(memoryview(data)[begin:upto])
@@ -175,7 +187,10 @@ class MessageReader:
         """What the digest of the segment, if it has one, has of its records, when a block of it is damaged."""
         if not segment.has_digest:
             return
-        content = read_file(self._files, segment.path.with_name(digest_name(segment.number)))
+        try:
+            content = read_file(self._files, segment.path.with_name(digest_name(segment.number)))
+        except OSError:
+            return
         digest = decode_digest(content, self._seed)
         for item in digest.items if digest is not None else ():
             if isinstance(item, PlacedRecords):
@@ -216,23 +231,9 @@ class MessageReader:
         if kept is not None:
             self._kept.move_to_end(key)
             return kept[0]
+        found = self._records_or_none(segment, at)
         if key in self._given_up:
             return None
-        try:
-            found = self._records(segment, at)
-        except OSError as error:
-            if not self._gives_up(key):
-                raise
-            LOGGER.error(
-                "%s can't be read at byte %d, also not after %d seconds: %s; its messages are set aside until the next "
-                "start of the broker",
-                segment.path,
-                at,
-                GIVE_UP_MS // 1000,
-                error,
-            )
-            return None
-        self._failing.pop(key, None)
         try:
             if found is None:
                 raise Malformed("no sound block begins there")
@@ -250,6 +251,30 @@ class MessageReader:
         while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
             self._kept_bytes -= self._kept.popitem(last=False)[1][1]
         return read
+
+    def _records_or_none(self, segment: Segment, at: int) -> _Records | None:
+        """The block that begins there; None if it is not sound, or could not be read for so long that it is given up.
+        Raises OSError.
+        """
+        key = segment.number, at
+        if key in self._given_up:
+            return None
+        try:
+            found = self._records(segment, at)
+        except OSError as error:
+            if not self._gives_up(key):
+                raise
+            LOGGER.error(
+                "%s can't be read at byte %d, also not after %d seconds: %s; its messages are set aside until the next "
+                "start of the broker",
+                segment.path,
+                at,
+                GIVE_UP_MS // 1000,
+                error,
+            )
+            return None
+        self._failing.pop(key, None)
+        return found
 
     def _gives_up(self, key: tuple[int, int]) -> bool:
         """A place could not be read: whether that was so often enough."""

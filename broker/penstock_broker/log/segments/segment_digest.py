@@ -28,7 +28,7 @@ __all__ = [
     "digest_name",
 ]
 
-DIGEST_VERSION: Final = 2
+DIGEST_VERSION: Final = 3
 """It rises with the layout, and also when another message than before may be left in the log (`Pageable`)."""
 
 MAGIC: Final = b"PENSTDIG"
@@ -121,8 +121,8 @@ def run_item(run: PutRun) -> bytes:
 
 def index_items(blocks: BlockIndex, definitions: dict[int, int]) -> Iterator[bytes]:
     """Where messages and route sets are found."""
-    for firsts, offsets in blocks.stretches():
-        yield _item(_STRETCH, encoded_numbers(firsts) + encoded_numbers(offsets))
+    for firsts, offsets, last in blocks.stretches():
+        yield _item(_STRETCH, encoded_numbers(firsts) + encoded_numbers(offsets) + encoded_numbers(array("Q", (last,))))
     if definitions:
         yield _item(_DEFINITIONS, encoded_numbers(array("Q", [each for pair in definitions.items() for each in pair])))
 
@@ -194,7 +194,10 @@ def _take(digest: Digest, kind: int, body: memoryview, *, are_alike: bool) -> No
         digest.items.append(PlacedRecords(start, [Part(number, offset, at, length)]))
     elif kind == _STRETCH:
         numbers = decoded_numbers(body)
-        digest.blocks.restore(numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :])
+        if len(numbers) % 2 == 0:
+            raise ValueError(f"{len(numbers)} numbers in an index")
+        last, middle = numbers.pop(), len(numbers) // 2
+        digest.blocks.restore(numbers[:middle], numbers[middle:], last)
     elif kind == _DEFINITIONS:
         numbers = decoded_numbers(body)
         digest.definitions.update(zip(numbers[::2], numbers[1::2], strict=True))

@@ -79,7 +79,7 @@ def _read(files: FileLayer, segment: Segment, length: int, at: int) -> bytes:
 
 def find_put(files: FileLayer, segment: Segment, message: int, seed: int) -> Put | None:
     """The put of a message with its payload in the same record; None if the segment has none that can be read."""
-    for start in segment.blocks.starts(message):
+    for start in segment.blocks.starts(message, message):
         at, end = start.offset, start.end or segment.end
         while at < end:
             try:

@@ -7,6 +7,8 @@ Source: docs/decisions/041-segments-and-checkpoint.md.
 """
 
 from collections.abc import Collection, Sequence
+from itertools import chain
+from typing import TypeVar
 
 from penstock_broker.log.format.record_codec import (
     chunks,
@@ -23,6 +25,7 @@ MESSAGE_WINDOW = 1 << 32
 """Message numbers that a start record reserves. After a crash, those that were not used are skipped."""
 INCARNATION_WINDOW = 1 << 20
 
+T = TypeVar("T")
 Key = tuple[str, str]  # kind and key of a document
 Pair = tuple[int, int]  # incarnation and message
 
@@ -94,14 +97,15 @@ class Checkpoint:
         self._delivered_up_to = {
             incarnation: message for incarnation, message in replay.delivered_up_to.items() if incarnation in queues
         }
-        self._counts = {
-            pair: count for pair, count in replay.counts.items() if pair[0] in queues and replay.is_live(*pair)
-        }
-        self._remarks = {
-            pair: remark_record(*pair, text)
-            for pair, text in replay.remarks.items()
-            if pair[0] in queues and replay.is_live(*pair)
-        }
+        # By incarnation and message: what ends with a queue is given up at once, however much others have.
+        self._counts: dict[int, dict[int, int]] = {}
+        self._remarks: dict[int, dict[int, bytes]] = {}
+        for pair, count in replay.counts.items():
+            if pair[0] in queues and replay.is_live(*pair):
+                self._counts.setdefault(pair[0], {})[pair[1]] = count
+        for pair, text in replay.remarks.items():
+            if pair[0] in queues and replay.is_live(*pair):
+                self.remark(pair, remark_record(*pair, text))
 
     def __contains__(self, key: Key) -> bool:
         return key in self._documents
@@ -121,14 +125,19 @@ class Checkpoint:
     def end_queue(self, incarnation: int) -> None:
         """The queue is gone, and with it what is known about its messages."""
         self._delivered_up_to.pop(incarnation, None)
-        self._counts = {pair: count for pair, count in self._counts.items() if pair[0] != incarnation}
-        self._remarks = {pair: record for pair, record in self._remarks.items() if pair[0] != incarnation}
+        self._counts.pop(incarnation, None)
+        self._remarks.pop(incarnation, None)
 
     def acked(self, incarnation: int, messages: Sequence[int]) -> None:
         """The messages have left: their counts and remarks are not needed any more."""
-        for message in messages:
-            self._counts.pop((incarnation, message), None)
-            self._remarks.pop((incarnation, message), None)
+        if (counts := self._counts.get(incarnation)) is not None:
+            _forget(counts, messages)
+            if not counts:
+                del self._counts[incarnation]
+        if (remarks := self._remarks.get(incarnation)) is not None:
+            _forget(remarks, messages)
+            if not remarks:
+                del self._remarks[incarnation]
 
     @property
     def has_notes(self) -> bool:
@@ -148,23 +157,30 @@ class Checkpoint:
 
     def count(self, counts: dict[Pair, int]) -> list[bytes]:
         """Take in delivery counts. Returns their records."""
-        known = {pair: count for pair, count in counts.items() if pair[0] in self._queues}
-        self._counts.update(known)
-        return self._count_records(known)
+        rows = [(*pair, count) for pair, count in counts.items() if pair[0] in self._queues]
+        for incarnation, message, count in rows:
+            self._counts.setdefault(incarnation, {})[message] = count
+        return self._count_records(rows)
 
     def remark(self, pair: Pair, record: bytes) -> None:
         """Take in a remark about a message, as its record."""
-        self._remarks[pair] = record
+        self._remarks.setdefault(pair[0], {})[pair[1]] = record
 
     def records(self) -> list[bytes]:
         """Everything, as records."""
         delivered = [delivered_up_to_record(chunk) for chunk in chunks(list(self._delivered_up_to.items()), self._most)]
-        counts = self._count_records(self._counts)
-        return [*(record for _, record in self._documents.values()), *delivered, *counts, *self._remarks.values()]
+        counts = [(queue, *each) for queue, own in self._counts.items() for each in own.items()]
+        documents = (record for _, record in self._documents.values())
+        remarks = chain.from_iterable(own.values() for own in self._remarks.values())
+        return [*documents, *delivered, *self._count_records(counts), *remarks]
 
-    def _count_records(self, counts: dict[Pair, int]) -> list[bytes]:
-        rows = [(*pair, count) for pair, count in counts.items()]
+    def _count_records(self, rows: Sequence[tuple[int, int, int]]) -> list[bytes]:
         return [count_record(chunk) for chunk in chunks(rows, self._most)]
+
+
+def _forget(notes: dict[int, T], messages: Sequence[int]) -> None:
+    for message in messages:
+        notes.pop(message, None)
 
 
 class CheckpointSchedule:

@@ -4,6 +4,7 @@ Knows what a block is. Of the records it knows only that a put needs its route s
 to cut what one segment can't hold.
 """
 
+import errno
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,13 @@ from penstock_broker.log.format.blocks import (
     seal_block,
     seed_of,
 )
-from penstock_broker.log.format.record_codec import PUT, RecordType, checkpoint_records, decode_records
+from penstock_broker.log.format.record_codec import (
+    PUT,
+    RecordType,
+    checkpoint_records,
+    decode_records,
+    definition_bytes,
+)
 from penstock_broker.log.format.records import Ack, Commit, Put
 from penstock_broker.log.format.route_sets import RouteSets, SegmentRoutes
 from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
@@ -128,13 +135,19 @@ class SegmentWriter:
         return [segment]
 
     def _place_pieces(self, records: list[Buffer], first_message: int) -> list[Segment]:
-        # Half a segment, so that a piece fits with the route sets it needs.
+        # Half a segment, so that a record of half a segment fits with the route sets it needs.
+        pieces = list(split_records(records, self.capacity // 2, self._longest_definition))
+        if len(pieces) == 1:
+            raise OSError(errno.EFBIG, f"a record and its route sets take more than a segment of {self.segment_bytes}")
         touched: list[Segment] = []
-        for piece in split_records(records, self.capacity // 2):
+        for piece in pieces:
             at = piece.first_message or first_message
             touched += self.place(piece.records, piece.puts, at, piece.other_bytes)
-            first_message = max([first_message, *(messages[-1] for messages in piece.puts.values())])
+            first_message = max([first_message, *(messages[-1] + 1 for messages in piece.puts.values())])
         return touched
+
+    def _longest_definition(self, route_set: int) -> int:
+        return definition_bytes(len(self.routes.incarnations[route_set]))
 
     def _join(self, records: list[Buffer], puts: Puts) -> bytearray:
         incarnations, defined = self.routes.incarnations, self._defined
@@ -206,8 +219,8 @@ class SegmentWriter:
 class Piece:
     """Records for one block.
 
-    `puts`: message numbers by route set; `first_message`: the lowest message put here, 0 if none is; `other_bytes`:
-    bytes of records without a put.
+    `puts`: message numbers by route set; `first_message`: the lowest message put here, 0 if none is; `size`: bytes of
+    the records and the route sets; `other_bytes`: bytes of records without a put.
     """
 
     records: list[Buffer] = field(default_factory=list[Buffer])
@@ -217,20 +230,25 @@ class Piece:
     other_bytes: int = 0
 
 
-def split_records(buffers: Sequence[Buffer], largest: int) -> Iterator[Piece]:
+def split_records(
+    buffers: Sequence[Buffer], largest: int, definition: Callable[[int], int] = lambda _: 0
+) -> Iterator[Piece]:
     """Cut the records of one write into pieces of at most `largest` bytes; no record is cut.
 
-    A put is two buffers, its fixed part and its payload; every other record is one, a commit too.
+    A put is two buffers, its fixed part and its payload; every other record is one, a commit too. `definition`: bytes
+    that a route set takes at most, once in each piece with a put that names it.
     """
     piece = Piece()
     for record in record_buffers(buffers):
         size = sum(map(len, record))
-        if piece.records and piece.size + size > largest:
-            yield piece
-            piece = Piece()
-        piece.records += record
-        piece.size += size
         puts = list(_puts_in(record[0]))
+        routes = {route_set for route_set, _ in puts}
+        more = size + sum(map(definition, routes - piece.puts.keys()))
+        if piece.records and piece.size + more > largest:
+            yield piece
+            piece, more = Piece(), size + sum(map(definition, routes))
+        piece.records += record
+        piece.size += more
         if not puts:
             piece.other_bytes += size
         for route_set, message in puts:
