@@ -343,15 +343,12 @@ class Endpoint:
             return True
         return links.outgoing_bytes(link.session.ptr) > limit
 
-    def keeps_back(self, link: OutLink) -> bool:
-        """True if messages that were sent on the link are not written yet: they may wait for the peer's session window.
-        The engine does not come back then to a drain that is over.
+    def drained(self, link: OutLink) -> bool:
+        """No message is left for a consumer that drains: give its credit back as soon as everything is sent. False: to
+        be called again once the peer has sent something, because its session window keeps messages of the link back;
+        so it is for each link whose `drain` is still True behind `advance_streams`.
         """
-        return links.queued(link.ptr) > 0
-
-    def drained(self, link: OutLink) -> None:
-        """No message is left for a consumer that drains: give its credit back as soon as everything is sent."""
-        self.flows.drained(link)
+        return self.flows.drained(link)
 
     @property
     def unsettled(self) -> Mapping[Ptr, Held]:

@@ -115,7 +115,7 @@ class OutgoingStreams:
             stream.drains = True
         return stream is not None
 
-    def advance(self, most: int, held_back: int, out: list[Event], drained: Callable[[OutLink], None]) -> bool:
+    def advance(self, most: int, held_back: int, out: list[Event], drained: Callable[[OutLink], object]) -> bool:
         """Send about `most` bytes more; False if no stream made progress. A session for which the engine holds more
         than `held_back` bytes is skipped. `drained` gives a link's credit back. Raises OSError if a message can't be
         read; the connection can't be used any more then.
