@@ -16,6 +16,7 @@ from penstock_amqp.endpoint.events import AcquisitionRequested, Event, EventKind
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_amqp.endpoint.outgoing_streams import OutgoingStreams
 from penstock_amqp.endpoint.proton import links
+from penstock_amqp.endpoint.session_window import kept_back
 from penstock_amqp.frames import flow_echo
 from penstock_amqp.frames.frames import read_body, walk
 from penstock_amqp.frames.input_tap import InputTap, TappedFlow
@@ -128,7 +129,8 @@ class FlowAnswers:
         if link is None or not link.is_open or link.local is None:
             return b""
         # Of a message whose body is not with the engine it holds no byte, and of one that is sent in pieces no whole.
-        is_sent = not links.outgoing_bytes(session.ptr) and not (isinstance(link, OutLink) and links.queued(link.ptr))
+        is_sent = not (isinstance(link, OutLink) and links.queued(link.ptr))
+        is_sent = is_sent and not kept_back(session, self._streams.by_link)
         if flow.drain and not is_sent:
             self.owed.append(tapped)
             return b""
