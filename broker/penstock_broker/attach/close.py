@@ -55,10 +55,6 @@ def end_subscription(broker: Broker, subscription: Subscription, error: AmqpErro
     """End a subscription with its backlog; links that still consume are closed, with `error` if it is given."""
     error = error or amqp_error(Refuse(Reason.SUBSCRIPTION_ENDED, f"The {subscription.identity} was ended."))
     _close_receivers(broker, list(subscription.queue.links.consumers), error)
-    for number in subscription.users.connections:
-        connection = broker.clients.connections.get(number)
-        if connection is not None:
-            connection.subscriptions.discard(subscription.identity)
     broker.topology.end(subscription)
     broker.routes.forget()
 

@@ -60,25 +60,6 @@ def waiting(timed: SteppedBroker) -> int:
     return sum(node.queue.waiting for node in timed.broker.topology.queues.values())
 
 
-def test_a_connection_remembers_no_subscription_that_has_ended(timed: SteppedBroker) -> None:
-    """A client that lives for weeks may subscribe again and again."""
-    peer, other = timed.connect("leaving"), timed.connect("staying")
-    first, second = timed.broker.clients.connections.values()
-    for number in range(3):
-        receiver = peer.receive("amq.topic/x", name=f"volatile {number}")
-        receiver.close()
-        peer.pump()
-    shared = [each.receive("amq.topic/x", name="kept") for each in (peer, other)]
-    assert (len(first.subscriptions), len(second.subscriptions)) == (1, 1)
-    for each in shared:
-        each.close()
-    peer.pump()
-    other.pump()
-    assert not first.subscriptions
-    assert not second.subscriptions
-    assert not timed.broker.topology.subscriptions
-
-
 def test_a_lost_connection_ends_a_few_links_per_turn(timed: SteppedBroker) -> None:
     peer, connection = consuming(timed)
     peer.drop()
