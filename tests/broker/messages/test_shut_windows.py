@@ -20,7 +20,7 @@ LONG = encode_message(Message(body=b"x" * 50_000))
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("windows") / "data") as process:
+    with BrokerProcess(tmp_path_factory.mktemp("windows") / "data", settings={"maxMessageBytes": 200_000}) as process:
         yield process
 
 
@@ -124,3 +124,28 @@ def test_what_was_kept_back_is_delivered_by_another_session(broker: BrokerProces
         peer.allow(100, COUNT)
         for _ in range(COUNT):
             peer.take()
+
+
+def window_of(client: RawClient) -> int:
+    """The broker's incoming window of the session."""
+    client.send(Flow(next_incoming_id=0, incoming_window=1, next_outgoing_id=0, outgoing_window=1, echo=True))
+    while (flow := client.expect(Flow)).handle is not None:
+        pass
+    return flow.incoming_window
+
+
+def test_what_comes_of_a_message_behind_the_end_of_its_link_leaves_the_window_open(broker: BrokerProcess) -> None:
+    """The broker ends the link where the message gets too long; the client has sent much more of it by then."""
+    with RawClient(broker.port, "too long") as client:
+        client.begin()
+        before = window_of(client)
+        for turn in range(2):
+            client.attach_sender(f"to-{turn}", Target(address="too-long"))
+            handle = client.last_handle
+            client.send(Transfer(handle=handle, delivery_id=turn, delivery_tag=b"t", more=True), payload=LONG)
+            for _ in range(50):
+                client.send(Transfer(handle=handle, more=True), payload=LONG)
+            assert client.expect(Detach).error is not None
+            client.send(Detach(handle=handle, closed=True))
+        client.attach_sender("to-the-end", Target(address="too-long"))  # so all of it has been read
+        assert window_of(client) == before
