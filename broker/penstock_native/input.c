@@ -23,9 +23,68 @@ struct input {
 enum { FRAME_SIZE_BYTES = 4, FRAME_HEAD_BYTES = 8, FRAME_CODE_AT = 10, SMALL_ULONG = 0x53 };
 enum { FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15 };
 
-/* How many of the next bytes may go to proton unseen, as `frames.input_gate` decides it: 0: Python has to look. */
+static uint32_t
+big_endian(const unsigned char *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* Bytes of a number of up to 32 bits behind its format code; -1: it is none. */
+static int
+number_bytes(unsigned char code)
+{
+    return code == 0x70 ? 4 : code == 0x52 ? 1 : code == 0x43 ? 0 : -1;
+}
+
+/* Whether a disposition, of which `size` bytes are here, names many deliveries, as `frames.wide_dispositions` decides
+ * it. */
+static bool
+is_wide(const unsigned char *frame, long long size)
+{
+    enum { WIDE = 256, LIST_AT = FRAME_CODE_AT + 1, LIST_8 = 0xc0, LIST_32 = 0xd0, BOOLEAN = 0x56 };
+    uint32_t numbers[2] = {0, 0};
+    if (size <= LIST_AT || (frame[LIST_AT] != LIST_8 && frame[LIST_AT] != LIST_32)) {
+        return false;
+    }
+    long long at = LIST_AT + (frame[LIST_AT] == LIST_8 ? 3 : 9);
+    at += at < size && frame[at] == BOOLEAN ? 2 : 1; /* the role */
+    for (int each = 0; each < 2; each++) {
+        int bytes = at < size ? number_bytes(frame[at]) : -1;
+        if (bytes < 0 || at + 1 + bytes > size) {
+            return false;
+        }
+        numbers[each] = bytes == 4 ? big_endian(frame + at + 1) : bytes ? frame[at + 1] : 0;
+        at += 1 + bytes;
+    }
+    return numbers[1] - numbers[0] >= WIDE;
+}
+
+/* How many of the next bytes, in which a frame begins at `at`, come before one that Python has to give to the engine
+ * alone: a wide disposition, or what may be one in an unusual encoding. Not beyond `most`, where the piece ends. */
 static long long
-unseen(const struct input *input)
+before_wide(const struct input *input, long long at, long long most)
+{
+    enum { USUAL_WORDS = 2, WORDS_AT = 4 };
+    long long left = input->size - input->at;
+    while (at < most && left - at > FRAME_CODE_AT) {
+        const unsigned char *frame = input->data + input->at + at;
+        long long size = big_endian(frame);
+        if (size < FRAME_HEAD_BYTES) {
+            break; /* the engine says what is wrong */
+        }
+        if (size > FRAME_CODE_AT && (frame[WORDS_AT] != USUAL_WORDS || frame[FRAME_CODE_AT - 1] != SMALL_ULONG ||
+                                     (frame[FRAME_CODE_AT] == DISPOSITION && is_wide(frame, Py_MIN(size, left - at))))) {
+            return at;
+        }
+        at += size;
+    }
+    return left;
+}
+
+/* How many of the next bytes, or of the next `most`, may go to proton unseen, as `frames.input_gate` decides it: 0:
+ * Python has to look. */
+static long long
+unseen(const struct input *input, long long most)
 {
     long long left = input->size - input->at, code_at = input->missing + FRAME_CODE_AT;
     if (input->held && !input->missing) {
@@ -38,7 +97,7 @@ unseen(const struct input *input)
         return 0;
     }
     unsigned char code = input->data[input->at + code_at];
-    return code == FLOW || code == TRANSFER || code == DISPOSITION ? left : 0;
+    return code == FLOW || code == TRANSFER || code == DISPOSITION ? before_wide(input, input->missing, most) : 0;
 }
 
 /* `taken` bytes were pushed, and proton holds `partial` bytes of an incomplete frame. */
@@ -72,7 +131,8 @@ push(void *transport, struct input *input, long long capacity, long long most_ev
     while (input->at < input->size && pushed.told == Py_None && !reading->is_heavy &&
            PyList_GET_SIZE(reading->out) <= most_events) {
         /* A piece that fills proton's buffer might make it grow, so one byte stays free. */
-        long long wanted = Py_MIN(unseen(input), proton.pn_transport_capacity(transport) - 1);
+        long long most = proton.pn_transport_capacity(transport) - 1;
+        long long wanted = Py_MIN(unseen(input, most), most);
         const char *piece = (const char *)input->data + input->at;
         ssize_t taken = wanted > 0 ? proton.pn_transport_push(transport, piece, (size_t)wanted) : 0;
         if (taken <= 0) {

@@ -87,6 +87,7 @@ typedef struct {
 #define PROTON_NUMBERS(X) \
     X(ssize_t, pn_transport_capacity, (void *)) \
     X(uint32_t, pn_transport_get_remote_max_frame, (void *)) \
+    X(size_t, pn_session_incoming_bytes, (void *)) \
     X(size_t, pn_session_outgoing_bytes, (void *)) \
     X(int, pn_link_credit, (void *)) \
     X(int, pn_link_queued, (void *)) \

@@ -87,8 +87,11 @@ class Attachments:
         self._engine.open_session(ptr)
 
     def set_window(self, session: Ptr) -> None:
-        """Set the incoming window of a session. Setting it again makes the engine write a flow of the session."""
-        links.set_session_capacity(session, SESSION_FRAMES * self._max_frame)
+        """Set the incoming window of a session. Setting it again makes the engine write a flow of the session.
+
+        What came of a message behind the end of its link can't be read, and would make the window smaller for good.
+        """
+        links.set_session_capacity(session, SESSION_FRAMES * self._max_frame + links.unread_bytes(session))
 
     def attach(self, ptr: Ptr, peer_max_frame: int, out: list[Event]) -> None:
         """The peer attached a link. `peer_max_frame`: the longest frame that the peer accepts. Raises
@@ -130,6 +133,8 @@ class Attachments:
         if link is not None:
             link.keeps_handle = False
             out.append((EventKind.OTHER, None, Detached(link, closed, links.peer_error(ptr))))
+        elif session is not None and links.unread_bytes(session.ptr) >= self._max_frame:
+            self.set_window(session.ptr)
 
     def end(self, ptr: Ptr, out: list[Event]) -> None:
         """The peer ended a session."""

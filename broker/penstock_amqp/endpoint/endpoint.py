@@ -40,6 +40,7 @@ from penstock_amqp.endpoint.output_changes import AttachAdditions, PendingChange
 from penstock_amqp.endpoint.proton import deliveries, links
 from penstock_amqp.endpoint.proton.compiled_engine import engine_of
 from penstock_amqp.endpoint.proton.connection import ProtonConnection
+from penstock_amqp.endpoint.session_window import kept_back, note_lost
 from penstock_amqp.endpoint.settlement import DeliverySettlement
 from penstock_amqp.endpoint.withdrawals import Withdrawals, Withdrawn
 from penstock_amqp.frames import performatives
@@ -305,6 +306,7 @@ class Endpoint:
             self._settlement.forget(link)
         else:
             self._outgoing.forget(link)
+            note_lost(link)
 
     def all_links(self) -> tuple[InLink | OutLink, ...]:
         """Every link that is attached."""
@@ -344,17 +346,15 @@ class Endpoint:
         """
         if self.streams and link in self.streams:
             return True
-        return links.outgoing_bytes(link.session.ptr) > limit
+        session = link.session
+        return links.outgoing_bytes(session.ptr) > limit and kept_back(session, self.streams) > limit
 
-    def keeps_back(self, link: OutLink) -> bool:
-        """True if messages that were sent on the link are not written yet: they may wait for the peer's session window.
-        The engine does not come back then to a drain that is over.
+    def drained(self, link: OutLink) -> bool:
+        """No message is left for a consumer that drains: give its credit back as soon as everything is sent. False: to
+        be called again once the peer has sent something, because its session window keeps messages of the link back;
+        so it is for each link whose `drain` is still True behind `advance_streams`.
         """
-        return links.queued(link.ptr) > 0
-
-    def drained(self, link: OutLink) -> None:
-        """No message is left for a consumer that drains: give its credit back as soon as everything is sent."""
-        self.flows.drained(link)
+        return self.flows.drained(link)
 
     @property
     def unsettled(self) -> Mapping[Ptr, Held]:

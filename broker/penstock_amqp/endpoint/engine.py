@@ -200,6 +200,12 @@ class Engine(Protocol):
         """Settle deliveries without an outcome."""
         ...
 
+    def drop(self, deliveries: Iterable[Ptr]) -> None:
+        """Settle deliveries of links that the peer has detached, without an outcome: what was not sent of them is not
+        sent, and is not kept.
+        """
+        ...
+
     def credit(self, link: InLink, count: int) -> None:
         """Let the peer send `count` messages more."""
         ...

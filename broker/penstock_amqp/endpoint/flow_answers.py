@@ -16,6 +16,7 @@ from penstock_amqp.endpoint.events import AcquisitionRequested, Event, EventKind
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_amqp.endpoint.outgoing_streams import OutgoingStreams
 from penstock_amqp.endpoint.proton import links
+from penstock_amqp.endpoint.session_window import kept_back
 from penstock_amqp.frames import flow_echo
 from penstock_amqp.frames.frames import read_body, walk
 from penstock_amqp.frames.input_tap import InputTap, TappedFlow
@@ -80,22 +81,29 @@ class FlowAnswers:
         told = [each for at, each in flows if isinstance(each, Flow) and named(TappedFlow(at, each)) is link]
         return bool(told) and (told[-1].link_credit or 0) > flow_echo.MOST_CREDIT
 
-    def drained(self, link: OutLink) -> None:
-        """No message is left for a consumer that drains: give its credit back as soon as everything is sent.
+    def drained(self, link: OutLink) -> bool:
+        """No message is left for a consumer that drains: give its credit back, or, if the link sends a message in
+        pieces, once all is sent. False: nothing is done, because messages of the link wait for the peer's session
+        window, and the engine would not come back to a drain that is over; to be called again once the peer has sent
+        something.
 
         The engine sends no flow for credit that the messages have used up, so that flow is written here. It must not be
         asked to give back credit below 0: it would count messages that it sent as not sent, and send others without
         credit.
         """
         if self._streams.drain_later(link):
-            return
+            return True
+        has_credit = links.credit_of(link.ptr) > 0
+        if has_credit and links.queued(link.ptr):
+            return False
         asked, link.draining_flow = link.draining_flow, None
-        if links.credit_of(link.ptr) > 0:
+        if has_credit:
             links.drained(link.ptr)
             link.credit = 0
         elif asked is not None:
             self.owed.append(asked)
         link.drain = False
+        return True
 
     def take(self) -> bytes:
         """The flow frames that we owe the peer.
@@ -121,7 +129,8 @@ class FlowAnswers:
         if link is None or not link.is_open or link.local is None:
             return b""
         # Of a message whose body is not with the engine it holds no byte, and of one that is sent in pieces no whole.
-        is_sent = not links.outgoing_bytes(session.ptr) and not (isinstance(link, OutLink) and links.queued(link.ptr))
+        is_sent = not (isinstance(link, OutLink) and links.queued(link.ptr))
+        is_sent = is_sent and not kept_back(session, self._streams.by_link)
         if flow.drain and not is_sent:
             self.owed.append(tapped)
             return b""

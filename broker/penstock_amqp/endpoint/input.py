@@ -37,6 +37,9 @@ SMALL_PIECE_BYTES: Final = 512
 HEAVY_PIECE: Final = 16
 LIGHT_PIECE: Final = 3
 
+QUIET_OUTCOME: Final = 2
+"""An outcome without an event of its own costs as much as so many inspected frames."""
+
 _SASL_BEGINNING: Final = SASL_HEADER[:5]
 _NO_PROTOCOL: Final = 0xFF
 """A protocol-id that the engine answers by its own header and the end of the connection."""
@@ -284,7 +287,10 @@ class Input:
         elif notice[0] is _FLOW:
             self._flows.flowed(notice[1], out)
         elif notice[0] is _OUTCOME:
+            before = len(out)
             self._settlement.ended(notice[1], notice[2], out)
+            if len(out) == before:  # what has no event has no weight; one disposition may name very many of them
+                self._gate.looked += QUIET_OUTCOME
         elif notice[0] is NoticeKind.STATE:
             self._settlement.confirmed(notice[1])
         elif notice[0] is NoticeKind.LINK_OPENED:

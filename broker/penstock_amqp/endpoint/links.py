@@ -41,7 +41,17 @@ ends the link.
 class Session:
     """One session of the peer."""
 
-    __slots__ = ("channel", "context", "handle_max", "has_ended", "links", "local_channel", "ptr")
+    __slots__ = (
+        "channel",
+        "context",
+        "handle_max",
+        "has_ended",
+        "has_lost",
+        "links",
+        "local_channel",
+        "lost_bytes",
+        "ptr",
+    )
 
     def __init__(self, ptr: Ptr, channel: int = 0) -> None:
         self.ptr = ptr
@@ -52,6 +62,10 @@ class Session:
         self.handle_max: int | None = None
         """The highest handle that we may give a link; None: any."""
         self.has_ended = False
+        self.has_lost = False
+        """Links have ended whose messages the engine holds for good; how long these are is not known yet."""
+        self.lost_bytes = 0
+        """Bytes of messages that the engine holds and never sends, because their links have ended."""
         self.links: list[InLink | OutLink] = []
         self.context: object = None
 

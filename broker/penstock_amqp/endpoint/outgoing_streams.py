@@ -17,7 +17,8 @@ from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.engine import Engine, Unsent
 from penstock_amqp.endpoint.events import DATA, Entry, Event, EventKind, Held, Outcome, Settled
 from penstock_amqp.endpoint.links import OutLink
-from penstock_amqp.endpoint.proton import deliveries, links
+from penstock_amqp.endpoint.proton import deliveries
+from penstock_amqp.endpoint.session_window import kept_back
 from penstock_amqp.messages.message_head import streamed
 
 __all__ = ["LEAST_PIECE", "OutgoingStreams", "Stream", "Waiting"]
@@ -115,7 +116,7 @@ class OutgoingStreams:
             stream.drains = True
         return stream is not None
 
-    def advance(self, most: int, held_back: int, out: list[Event], drained: Callable[[OutLink], None]) -> bool:
+    def advance(self, most: int, held_back: int, out: list[Event], drained: Callable[[OutLink], object]) -> bool:
         """Send about `most` bytes more; False if no stream made progress. A session for which the engine holds more
         than `held_back` bytes is skipped. `drained` gives a link's credit back. Raises OSError if a message can't be
         read; the connection can't be used any more then.
@@ -124,7 +125,7 @@ class OutgoingStreams:
         for link, stream in tuple(self.by_link.items()):
             if stream.is_settled_early:
                 self._cut(link, stream, out)
-            elif links.outgoing_bytes(link.session.ptr) > held_back:
+            elif kept_back(link.session, self.by_link) > held_back:
                 continue
             else:
                 if not self._send(link, stream, max(LEAST_PIECE, most // len(self.by_link)), out):

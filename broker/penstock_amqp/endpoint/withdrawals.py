@@ -16,6 +16,7 @@ from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import Held
 from penstock_amqp.endpoint.links import OutLink
+from penstock_amqp.endpoint.proton import links
 
 __all__ = ["Withdrawals", "Withdrawn"]
 
@@ -71,7 +72,10 @@ class Withdrawals:
                 ended.append(ptr)
             else:
                 unsettled[ptr] = held
-        engine.settle(ended)
+        if any(each.is_open and not each.keeps_handle and links.queued(each.ptr) for each in leaving):
+            engine.drop(ended)
+        else:
+            engine.settle(ended)
         if seen == most:
             return Withdrawn(found, (), {})
         return self._end_pass(found)

@@ -9,6 +9,9 @@ Only input that does not begin with a transfer, flow or disposition is inspected
 inspecting each would cost 0.2 us per message, and a client that begins, attaches or uses symbolic descriptors starts
 with one of the other frames. An incomplete frame of another kind is kept here until it is complete.
 
+A disposition that names many deliveries is given to the engine alone, and counts as much as a turn may cost: its few
+bytes let the engine look at each of them, and make an event for each.
+
 Must not know the engine's functions or any rule. Source: AMQP 1.0 part 1, 1.3; part 2, 2.4.1, 2.5.6 and 2.6.1.
 """
 
@@ -19,6 +22,7 @@ from typing import Final
 from penstock_amqp.errors import WireError
 from penstock_amqp.frames.frames import AMQP_FRAME, AMQP_HEADER, HEAD_BYTES, frame_of, parse_head, performative_code
 from penstock_amqp.frames.performatives import Attach, Begin, Disposition, Flow, Open, Transfer
+from penstock_amqp.frames.wide_dispositions import is_wide
 from penstock_amqp.types.composites import numbered
 from penstock_amqp.types.decoder import decode
 from penstock_amqp.types.encoder import encode
@@ -35,6 +39,10 @@ _AWAITED: Final = frozenset((Open.CODE, Begin.CODE))
 _PROTOCOL: Final = AMQP_HEADER[:4]
 _MOST_ATTACHES: Final = 8
 """Most attaches that the engine is given at once, so that their cost is counted before more are handled."""
+_MARK: Final = bytes((0x00, _SMALL_ULONG, Disposition.CODE))
+"""How the body of a disposition begins."""
+WIDE_COST: Final = 2048
+"""A wide disposition costs as much as so many inspected frames."""
 _SECOND: Final = "\x1f"
 """Separates a link name that is attached already from the number that is added to make it unique."""
 
@@ -54,7 +62,9 @@ class InputGate:
         self._originals: dict[str, str] = {}
         self._renamed = 0
         self.looked = 0
-        """Number of inspected frames; the caller that counts their cost sets it back to 0."""
+        """Number of inspected frames, with what costs as much as some; the caller that counts their cost sets it back
+        to 0.
+        """
         self.is_unusual = False
         """The peer has used a descriptor in an unusual encoding: every frame is inspected from now on."""
 
@@ -88,8 +98,27 @@ class InputGate:
             return len(data), None
         first = missing + _CODE_AT
         if first < len(data) and data[first] in _OFTEN and data[first - 1] == _SMALL_ULONG and not self.is_unusual:
-            return len(data), None
+            return self._up_to_wide(data, missing, bytes(data[: missing + piece])), None
         return (missing, None) if missing else self._look(data, bytes(data[:piece]))
+
+    def _up_to_wide(self, data: memoryview, at: int, part: bytes) -> int:
+        """How many bytes of `data`, in which a frame begins at `at`, come before a wide disposition; if it is the first
+        frame, this frame alone. `part`: the beginning of `data`.
+        """
+        if _MARK not in part:
+            return len(data)
+        while at < len(part):
+            try:
+                end, _, _, body = _extent(part, at)
+            except WireError:
+                break
+            if performative_code(part, body) == Disposition.CODE and is_wide(data[body:end]):
+                if at:
+                    return at
+                self.looked += WIDE_COST
+                return min(end, len(data))
+            at = end
+        return len(data)
 
     def _gather(self, data: memoryview) -> tuple[int, bytes | None]:
         """Continue with a frame whose beginning was kept."""
@@ -113,6 +142,11 @@ class InputGate:
             if end > len(part):
                 return (at, None) if at else self._begun(data, part, end, code)
             if code in _AWAITED:
+                return end, None
+            if code == Disposition.CODE and is_wide(data[body:end]):
+                if at:
+                    return at, None
+                self.looked += WIDE_COST
                 return end, None
             attaches += code == Attach.CODE
             if attaches > _MOST_ATTACHES:
@@ -147,6 +181,8 @@ class InputGate:
             return None
         known = numbered(value)
         told = self._renamed_attach(known, channel, seen) if known.descriptor == Attach.CODE else known
+        if known.descriptor == Disposition.CODE:
+            self.looked += WIDE_COST if is_wide(memoryview(encode(known))) else 0
         is_usual = code is not None and known == value
         if is_usual and told is known:
             return None

@@ -89,6 +89,8 @@ class Listener:
         self._file_mode = file_mode
         self._tls = listener_settings.tls
         self._server_tls: ServerTls | None = None
+        self._tls_failure = ""
+        """Why the files of TLS could not be loaded again, which is told once and not to each connection."""
         self.sock: socket.socket | None = None
         """None until `bind`."""
 
@@ -133,8 +135,11 @@ class Listener:
         try:
             if self._server_tls.reload():
                 logger.info("Listener %s has a new certificate", self.name)
+            self._tls_failure = ""
         except TlsFilesError as error:
-            logger.error("Listener %s keeps its old certificate: %s", self.name, error)
+            if str(error) != self._tls_failure:
+                logger.error("Listener %s keeps its old certificate: %s", self.name, error)
+            self._tls_failure = str(error)
         return self._server_tls.connection()
 
     def table(self, certificate: bytes | None) -> Table:

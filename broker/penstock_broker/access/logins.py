@@ -197,7 +197,10 @@ def _check_secret(check: _SecretCheck) -> _Result:
         return _check_token(listener, question.secret, check.now_us)
     if listener.users is None:
         return _Result(Verdict.UNKNOWN, None)
-    record = listener.users.load(question.user)
+    try:
+        record = listener.users.load(question.user)
+    except OSError:
+        return _Result(Verdict.UNKNOWN, None)  # told by `users`; it may be another time that it can be read
     if isinstance(question, LookUpKeys):
         return _Result(listener.keys_of(question, record), record)
     try:

@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import yaml
 from pydantic import ValidationError
@@ -32,6 +32,7 @@ __all__ = ["Node", "PermissionCheck"]
 
 logger = logging.getLogger(__name__)
 
+_Stamp: TypeAlias = tuple[int, int, int] | None
 MAX_REMEMBERED: Final = 256
 """Answers kept per connection."""
 
@@ -68,6 +69,8 @@ class PermissionCheck:
         self._given = settings.permissions
         self._groups = settings.authentication.groups
         self._stamp = _stamp(self._path)
+        self._refused: tuple[_Stamp] | None = None
+        """The stamp of a file that could not be used, which is told once."""
         self.permissions = self._load()
         self.version = 0
         """Grows with each change."""
@@ -75,16 +78,22 @@ class PermissionCheck:
         """The links are about to be looked at again."""
 
     def reload(self) -> bool:
-        """Read the file again if it changed; True if other grants hold now. One that can't be used changes nothing."""
+        """Read the file again if it changed; True if other grants hold now. One that can't be used changes nothing; one
+        that can't even be read is read again at the next call.
+        """
         stamp = _stamp(self._path)
         if stamp == self._stamp:
             return False
-        self._stamp = stamp
         try:
             permissions = self._load()
         except Misuse as error:
-            logger.error("The permissions stay as they were: %s", error.cause)
+            if self._refused != (stamp,):
+                logger.error("The permissions stay as they were: %s", error.cause)
+            self._refused = (stamp,)
+            if stamp is None or not isinstance(error.__cause__, OSError):
+                self._stamp = stamp
             return False
+        self._stamp, self._refused = stamp, None
         if permissions == self.permissions:
             return False
         self.permissions = permissions
@@ -150,7 +159,7 @@ class PermissionCheck:
         return Principal(login.user, login.groups | own)
 
 
-def _stamp(path: Path | None) -> tuple[int, int, int] | None:
+def _stamp(path: Path | None) -> _Stamp:
     if path is None:
         return None
     try:

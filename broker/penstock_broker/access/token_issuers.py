@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
+from typing import TypeAlias
 
 from penstock_amqp.errors import TokenError
 from penstock_amqp.sasl.tokens import (
@@ -27,10 +28,13 @@ __all__ = ["TokenIssuers"]
 logger = logging.getLogger(__name__)
 
 MAX_FILE_BYTES = 1024 * 1024
+_Stamp: TypeAlias = tuple[int, int, int] | None
 
 
 class _Issuer:
-    """One issuer. Its file is read again when it changes; if that fails, the keys stay as they were."""
+    """One issuer. Its file is read again when it changes; if it can't be used, the keys stay as they were, and if it
+    can't even be read, that is tried again each time.
+    """
 
     def __init__(self, given: TokenIssuer) -> None:
         """Raises `Misuse` if the file can't be used."""
@@ -44,6 +48,8 @@ class _Issuer:
         )
         self._path = given.keys_file
         self._stamp = _stamp(self._path)
+        self._refused: tuple[_Stamp] | None = None
+        """The stamp of a file that could not be used, which is told once."""
         try:
             self._keys = self._read()
         except (OSError, KeysError) as error:
@@ -60,11 +66,16 @@ class _Issuer:
         """The keys of the file as it is now."""
         stamp = _stamp(self._path)
         if stamp != self._stamp:
-            self._stamp = stamp
             try:
                 self._keys = self._read()
             except (OSError, KeysError) as error:
-                logger.error("Issuer %s keeps its old keys: %s: %s", self.rules.issuer, self._path, error)
+                if self._refused != (stamp,):
+                    logger.error("Issuer %s keeps its old keys: %s: %s", self.rules.issuer, self._path, error)
+                self._refused = (stamp,)
+                if stamp is None or isinstance(error, KeysError):
+                    self._stamp = stamp
+            else:
+                self._stamp, self._refused = stamp, None
         return self._keys
 
 
@@ -93,7 +104,7 @@ class TokenIssuers:
         return any(each.rules.issuer == issuer and each.keys().holds(key) for each in self._issuers)
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _stamp(path: Path) -> _Stamp:
     try:
         stat = os.stat(path)
     except OSError:

@@ -78,6 +78,8 @@ class Users:
         self._rounds = rounds
         self._given = {user: self._made(user, text) for user, text in given.items()}
         self._known: dict[str, _Known] = {}
+        self._unread: set[str] = set()
+        """Users whose files could not be read, which is told once."""
         self._lock = threading.Lock()
         self.has_files = has_files
         """False: all users stand in the settings, and none can be removed."""
@@ -102,7 +104,10 @@ class Users:
         return known.record if known.record is not None else Absent.NO_USER
 
     def load(self, user: str) -> CredentialRecord | None:
-        """The record of a user, read and hashed if necessary; None if there is none. Slow: on the login thread."""
+        """The record of a user, read and hashed if necessary; None if there is none. Slow: on the login thread.
+
+        Raises `OSError` if the file can't be read now; nothing is remembered of it then.
+        """
         record = self._given.get(user)
         path = self._file_of(user)
         stamp = _stamp(path)
@@ -121,23 +126,33 @@ class Users:
         """
         if user not in self._given and _stamp(self._file_of(user)) is None:
             return LoginEnd.USER_REMOVED
-        now = self.load(user)
+        try:
+            now = self.load(user)
+        except OSError:
+            return None
         return None if now is None or now == record else LoginEnd.SECRET_CHANGED
 
     def _read(self, user: str, path: Path, stamp: Stamp, known: _Known | None) -> _Known:
-        content = self._content(path)
+        content = self._content(user, path)
         digest = hmac.digest(self._key, content or b"", "sha256")
         if known is not None and known.digest == digest:
             return _Known(stamp, known.record, digest)
         return _Known(stamp, self._record(user, path, content) if content is not None else None, digest)
 
-    def _content(self, path: Path) -> bytes | None:
+    def _content(self, user: str, path: Path) -> bytes | None:
+        """What the file holds; None if it is a folder. Raises `OSError`."""
         try:
             with path.open("rb") as file:
-                return file.read(MAX_FILE_BYTES).rstrip(b"\r\n")
+                content = file.read(MAX_FILE_BYTES).rstrip(b"\r\n")
         except OSError as error:
-            logger.warning("The password file %s can't be read: %s", path, error.strerror)
-            return None
+            if user not in self._unread:
+                logger.warning("The password file %s can't be read: %s", path, error.strerror)
+            if isinstance(error, IsADirectoryError):
+                return None
+            self._unread.add(user)
+            raise
+        self._unread.discard(user)
+        return content
 
     def _record(self, user: str, path: Path, content: bytes) -> CredentialRecord | None:
         try:

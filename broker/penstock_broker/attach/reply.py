@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from penstock_broker.access.connection import Phase
 from penstock_broker.attach import termini
 from penstock_broker.attach.queue_source import BrowsePlan, ConsumePlan
 from penstock_broker.attach.target import ProducePlan
@@ -28,7 +29,7 @@ MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
 
 def reply_to_consumer(broker: Broker, consumer: Consumer, plan: SubscribePlan | ConsumePlan) -> None:
     """Answer the attach of a consumer; its queue is looked at in this turn."""
-    if not consumer.link.is_open:
+    if _has_ended(consumer):
         return
     _reply_to_receiver(consumer, plan)
     _activate(broker, consumer)
@@ -38,7 +39,7 @@ def reply_to_consumer(broker: Broker, consumer: Consumer, plan: SubscribePlan | 
 
 def reply_to_browser(broker: Broker, browser: Browser, plan: BrowsePlan) -> None:
     """Answer the attach of a browser; it gets its copies from this turn on."""
-    if not browser.link.is_open:
+    if _has_ended(browser):
         return
     _reply_to_receiver(browser, plan)
     _activate(broker, browser)
@@ -48,7 +49,7 @@ def reply_to_browser(broker: Broker, browser: Browser, plan: BrowsePlan) -> None
 def reply_to_lookup(broker: Broker, lookup: SubscriptionLookup, plan: LookUpPlan) -> None:
     """Answer the attach of a link with a null source: what was found, or that nothing was."""
     connection, link = lookup.connection, lookup.link
-    if not link.is_open:
+    if _has_ended(lookup):
         return
     if isinstance(plan.reply, Refuse):
         link.context = None
@@ -70,7 +71,7 @@ def reply_to_lookup(broker: Broker, lookup: SubscriptionLookup, plan: LookUpPlan
 def reply_to_producer(broker: Broker, producer: Producer, plan: ProducePlan) -> None:
     """Answer the attach of a producer, and give it credit."""
     connection, link = producer.connection, producer.link
-    if not link.is_open:
+    if _has_ended(producer):
         return
     link.is_request = not isinstance(producer.destination, ExchangeTarget | QueueTarget)
     reads_whole = isinstance(producer.destination, ManagementTarget)
@@ -93,6 +94,14 @@ def reply_to_producer(broker: Broker, producer: Producer, plan: ProducePlan) -> 
     )
     connection.endpoint.credit(link, producer.hold.first_credit(producer))
     _activate(broker, producer)
+
+
+def _has_ended(record: Consumer | Browser | SubscriptionLookup | Producer) -> bool:
+    """The link has ended while its answer waited, or is about to, because its connection ends over several turns: an
+    answer would let it get messages that nobody gives back.
+    """
+    link = record.link
+    return not link.is_open or link.context is not record or record.connection.phase is Phase.LEAVING
 
 
 def _reply_to_receiver(record: Consumer | Browser, plan: SubscribePlan | ConsumePlan | BrowsePlan) -> None:

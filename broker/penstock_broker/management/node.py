@@ -218,13 +218,24 @@ class ManagementNode:
         receiver = link.context
         if isinstance(receiver, ResponseLink):
             self._send(receiver)
-            if link.drain:
-                receiver.connection.endpoint.drained(link)
+            if link.is_open and link.drain:
+                self.finish_drain(link)
+
+    def finish_drain(self, link: OutLink) -> None:
+        """Give the credit back of a link that drains, behind the responses that are ready."""
+        receiver = link.context
+        if isinstance(receiver, ResponseLink):
+            if receiver.connection.endpoint.drained(link):
+                self._broker.work.touch(receiver.connection)
+            else:
+                receiver.connection.is_congested = True  # as for consumers, see `dispatch.finish_drains`
 
     def link_removed(self, context: object) -> None:
         """A link has ended."""
         if isinstance(context, ResponseLink):
-            self._links.pop((context.connection.number, context.address), None)
+            key = context.connection.number, context.address
+            if self._links.get(key) is context:  # another link may have come for the same address
+                del self._links[key]
             context.slots.clear()
 
     def connection_removed(self, connection: Connection) -> None:

@@ -39,11 +39,11 @@ def serve_browser(broker: Broker, browser: Browser) -> None:
         broker.clock.after(after_ms, partial(_go_on, broker, browser))
     elif link.credit > 0 and browser.pending:
         broker.work.browsing.append(browser)
-    elif link.drain and link.credit > 0 and connection.endpoint.keeps_back(link):
-        connection.is_congested = True  # as for consumers that drain, see `dispatch.finish_drains`
     elif link.drain:
-        connection.endpoint.drained(link)
-        broker.work.touch(connection)
+        if connection.endpoint.drained(link):
+            broker.work.touch(connection)
+        else:
+            connection.is_congested = True  # as for consumers that drain, see `dispatch.finish_drains`
 
 
 def _go_on(broker: Broker, browser: Browser) -> None:

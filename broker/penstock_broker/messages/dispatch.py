@@ -379,6 +379,8 @@ def link_unblocked(broker: Broker, link: InLink | OutLink) -> None:
             broker.work.draining.append(context)
     elif isinstance(context, Browser):
         broker.work.browsing.append(context)
+    elif isinstance(link, OutLink) and link.drain:
+        broker.management.finish_drain(link)
 
 
 def finish_drains(broker: Broker) -> None:
@@ -394,11 +396,10 @@ def finish_drains(broker: Broker) -> None:
         if link.credit > 0 and queue.has_work and queue.waiting and _may_get_more(queue, consumer):
             broker.work.draining.append(consumer)
             continue
-        if link.credit > 0 and connection.endpoint.keeps_back(link):
-            connection.is_congested = True  # `link_unblocked` comes back once it has left
-            continue
         try:
-            connection.endpoint.drained(link)
+            if not connection.endpoint.drained(link):
+                connection.is_congested = True  # `link_unblocked` comes back once what is kept back has left
+                continue
         except Exception:
             broker.fail_connection(connection)
             continue
@@ -423,11 +424,16 @@ def advance_streams(broker: Broker, connection: Connection) -> None:
     """Hand the connection's streams their part of this turn. Raises OSError if a message can't be read."""
     if connection.is_blocked:
         return
-    for link in connection.endpoint.streams:
+    streams = connection.endpoint.streams
+    drains = [link for link in streams if link.drain]
+    for link in streams:
         if isinstance(link.context, Consumer):
             link.context.queue.note_change()  # its credit goes back with the end of a stream that drains
     events: list[Event] = []
     if connection.endpoint.advance_streams(TURN_BYTES, HELD_BACK_BYTES, events):
         broker.work.touch(connection)
+    for link in drains:
+        if link.drain and link not in streams:
+            link_unblocked(broker, link)  # the end of the message waits for the session's window, and so does the drain
     if events:
         broker.serve_events(connection, events)

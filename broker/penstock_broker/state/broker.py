@@ -67,6 +67,10 @@ class ManagementLinks(Protocol):
         """Credit came for responses."""
         ...
 
+    def finish_drain(self, link: OutLink) -> None:
+        """Give the credit back of a link that drains."""
+        ...
+
     def link_removed(self, context: object) -> None:
         """A link has ended."""
         ...

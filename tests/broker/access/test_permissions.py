@@ -16,6 +16,7 @@ from proton import Message
 from proton.reactor import LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached, SendException
 from support.broker_process import BrokerProcess
+from support.no_descriptors import no_descriptors
 from support.proton_client import SECONDS, Browsing, NullSource, Subscribed, close, connected, publish, take
 from support.waiting import until
 
@@ -23,6 +24,8 @@ from penstock_amqp.client.errors import ManagementError
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.sasl.client import Login
 from penstock_api.management import EntityType, ExchangeDeclaration, Owner, QueueDeclaration, SubscriptionDeclaration
+from penstock_broker.access.permissions import PermissionCheck
+from penstock_broker.settings.settings import BrokerSettings
 
 USERS = dict.fromkeys(("maker", "reader", "other", "root", "nobody"), "secret")
 PERMISSIONS: list[dict[str, object]] = [
@@ -259,3 +262,15 @@ def test_an_empty_list_allows_nothing(tmp_path: Path) -> None:
         with pytest.raises(LinkDetached) as refused:
             root.create_sender("work")
         refusal(refused)
+
+
+def test_a_changed_file_that_cannot_be_read_for_a_moment_is_read_later(tmp_path: Path) -> None:
+    """The file does not change again when the system has descriptors again."""
+    path = tmp_path / "permissions.yaml"
+    path.write_text("permissions: [{users: [ann], actions: [publish], queues: [jobs]}]")
+    check = PermissionCheck(BrokerSettings(permissions_file=path))
+    path.write_text("permissions: []")
+    with no_descriptors():
+        assert not check.reload()
+    assert check.reload()
+    assert check.permissions.grants == ()

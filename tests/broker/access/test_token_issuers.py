@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.broker_process import BrokerProcess
 from support.logins import bearer_login
+from support.no_descriptors import no_descriptors
 from support.raw_client import RawClient
 from support.token_signer import AUDIENCE, ISSUER, Signer
 
@@ -16,6 +17,8 @@ from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import Detach, Target
 from penstock_amqp.sasl.client import NotAuthenticated
 from penstock_api.management import EntityType
+from penstock_broker.access.token_issuers import TokenIssuers
+from penstock_broker.settings.security import TokenIssuer
 
 SIGNER = Signer()
 BILLING = "system:serviceaccount:shop:billing"
@@ -107,3 +110,16 @@ def test_a_broker_does_not_start_without_its_keys(tmp_path: Path) -> None:
     settings: dict[str, object] = {"authentication": {"tokens": [issuer]}}
     with pytest.raises(AssertionError, match="absent"), BrokerProcess(tmp_path / "data", dev=False, settings=settings):
         pass
+
+
+def test_changed_keys_that_cannot_be_read_for_a_moment_are_read_later(tmp_path: Path) -> None:
+    """A key that was taken away does not hold on because the system had no descriptor when the file changed."""
+    path, now, following = tmp_path / "jwks.json", time.time(), Signer("ES256", "k2")
+    path.write_bytes(SIGNER.jwks())
+    issuers = TokenIssuers((TokenIssuer(issuer=ISSUER, audiences=(AUDIENCE,), keys_file=path),))
+    old, _ = issuers.check(token().encode(), now)
+    path.write_bytes(following.jwks())
+    with no_descriptors():
+        assert issuers.holds(ISSUER, old.key)
+    assert not issuers.holds(ISSUER, old.key)
+    issuers.check(token(following).encode(), now)

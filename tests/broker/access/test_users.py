@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
+from support.no_descriptors import no_descriptors
 
 from penstock_amqp.sasl.credentials import CredentialRecord, fits, format_record, make_record
 from penstock_broker.access.users import Absent, Users, in_folder, one_user
@@ -92,6 +93,25 @@ def test_a_login_ends_with_its_file_or_another_password_only(tmp_path: Path) -> 
     path.unlink()
     assert users.end_of("ann", record) is LoginEnd.USER_REMOVED
     assert users.end_of("bob", loaded(users, "bob")) is None
+
+
+def test_a_file_that_cannot_be_read_for_a_moment_is_read_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file does not change when the system has descriptors again."""
+    users, path = users_of(tmp_path), tmp_path / "ann"
+    path.write_text("first")
+    with no_descriptors():
+        for _ in range(3):
+            with pytest.raises(OSError):
+                users.load("ann")
+    assert caplog.text.count("can't be read") == 1
+    assert users.ready("ann") is Absent.NOT_LOADED
+    record = loaded(users, "ann")
+    path.write_text("second")
+    with no_descriptors():
+        assert users.end_of("ann", record) is None
+    assert users.end_of("ann", record) is LoginEnd.SECRET_CHANGED
 
 
 def test_a_new_file_with_the_same_password_is_not_hashed_again(tmp_path: Path) -> None:

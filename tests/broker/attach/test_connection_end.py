@@ -13,11 +13,13 @@ from collections.abc import Iterator
 
 import pytest
 from proton import Endpoint, Message
+from support.broker_site import HeldSyncer
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_amqp.endpoint.events import AmqpError
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.attach import close, connection_end
+from penstock_broker.log import FileLayer
 
 QUEUES = 24
 
@@ -106,6 +108,44 @@ def test_nothing_is_delivered_to_a_connection_that_is_leaving(timed: SteppedBrok
     while last.links.consumers:
         timed.turn()
         assert (last.waiting, last.in_flight) == (1, 0)
+
+
+def test_an_attach_that_waits_for_the_log_is_not_answered_on_a_connection_that_is_leaving(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its consumer would get messages, and what it gets once the end has begun would never go back."""
+    monkeypatch.setattr(connection_end, "LINKS_PER_STEP", 1)
+    syncers: list[HeldSyncer] = []
+
+    def made(files: FileLayer) -> HeldSyncer:
+        syncers.append(HeldSyncer(files))
+        return syncers[-1]
+
+    stepped = SteppedBroker(syncer=made)
+    for number in range(QUEUES):
+        stepped.make_queue(f"q{number}", durable=False)
+    queue = stepped.make_queue("work", durable=False)
+    for _ in range(4):
+        syncers[-1].complete()
+        stepped.pass_ms(10)
+    sender, peer = stepped.connect("sender"), stepped.connect("leaving")
+    for number in range(QUEUES):
+        peer.receive(f"q{number}", credit=1)
+    sender.send("work", *(Message(each) for each in range(5)))
+    stepped.make_queue("another")  # a change of the topology, which attaches wait for
+    peer.receive("work", credit=2)
+    _, connection = stepped.broker.clients.connections.values()
+    stepped.step_seconds = 0.001
+    peer.drop()
+    syncers[-1].complete()
+    phases: set[Phase] = set()
+    while stepped.broker.clients.connections.get(connection.number):
+        phases.add(connection.phase)
+        stepped.turn()
+    assert phases == {Phase.LEAVING}
+    assert (queue.waiting, queue.in_flight) == (5, 0)
+    stepped.step_seconds = 0.0
+    stepped.close()
 
 
 def test_links_of_one_queue_end_together(timed: SteppedBroker) -> None:

@@ -10,8 +10,12 @@ from proton import Delivery, Message
 from proton.utils import LinkDetached, SendException
 from support.broker_process import BrokerProcess
 from support.proton_client import Subscribed, connected, publish, take
+from support.raw_client import RawClient
 
 from penstock_amqp.client.management import ListedEntity, ManagementClient, ManagementReply
+from penstock_amqp.frames.performatives import Source, Target, Transfer
+from penstock_amqp.messages.message_codec import Message as EncodedMessage
+from penstock_amqp.messages.message_codec import Properties, encode_message
 from penstock_api.management import (
     Deletion,
     EntityType,
@@ -400,3 +404,20 @@ def test_answers_go_to_a_temporary_queue_of_the_connection_that_asks(broker_proc
         with pytest.raises(SendException) as refused:
             other.create_sender("$management").send(Message(reply_to=address, id="r", properties=read))
         assert refused.value.state == Delivery.REJECTED
+
+
+def test_the_later_of_two_response_links_for_one_address_outlives_the_earlier(broker_process: BrokerProcess) -> None:
+    """As where a client attaches anew before it closes its old link."""
+    node, target = Source(address="$management"), Target(address="here")
+    with RawClient(broker_process.port, "again") as client:
+        client.begin()
+        client.attach_sender("requests", Target(address="$management"))
+        client.attach_receiver("old", node, target=target)
+        old = client.last_handle
+        client.attach_receiver("new", node, target=target)
+        client.detach(old, closed=True)
+        client.flow(client.last_handle, credit=1)
+        properties = Properties(message_id="1", reply_to="here")
+        asked = encode_message(EncodedMessage(properties=properties, application_properties={"operation": "?"}))
+        client.send(Transfer(handle=0, delivery_id=0, delivery_tag=b"1"), payload=asked)
+        client.expect_transfer()  # and no disposition that rejects the request

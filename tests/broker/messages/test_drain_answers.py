@@ -11,12 +11,14 @@ import pytest
 from support.broker_process import BrokerProcess
 from support.raw_client import RawClient
 
-from penstock_amqp.frames.performatives import Flow, Source, Target, Transfer
-from penstock_amqp.messages.message_codec import Message, encode_message
+from penstock_amqp.frames.performatives import Disposition, Flow, Source, Target, Transfer
+from penstock_amqp.messages.message_codec import Message, Properties, encode_message
 from penstock_amqp.types.values import Symbol
 
 QUEUE = Source(address="drained")
 LONG = encode_message(Message(body=b"x" * 100_000))
+VERY_LONG = encode_message(Message(body=b"x" * 1_200_000))
+"""It is sent from where it is stored, piece by piece."""
 USUAL = encode_message(Message(body=b"x" * 1_000))
 """The compiled engine keeps messages of this length from proton, which then knows no byte of them."""
 
@@ -136,3 +138,43 @@ def test_so_is_one_behind_messages_of_which_the_engine_holds_no_byte(client: Raw
     assert isinstance(client.receive().performative, Transfer)
     assert isinstance(client.receive().performative, Transfer)
     assert told(client) == (6, 0, True, 6)
+
+
+@pytest.mark.parametrize("credit", [3, 5])
+def test_so_is_that_of_a_link_for_management_responses(client: RawClient, credit: int) -> None:
+    client.attach_sender("requests", Target(address="$management"))
+    requests = client.last_handle
+    client.attach_receiver("responses", Source(address="$management"), target=Target(address="here"))
+    allow(client, 0, credit, window=1)
+    asked = Message(properties=Properties(message_id="1", reply_to="here"), application_properties={"operation": "?"})
+    for number in range(3, 6):
+        sent = Transfer(handle=requests, delivery_id=number, delivery_tag=bytes((number,)), settled=True)
+        client.send(sent, payload=encode_message(asked))
+    client.expect_transfer()
+    allow(client, 0, credit, drain=True, window=1)
+    client.send(Flow(next_incoming_id=1, incoming_window=0, next_outgoing_id=6, outgoing_window=100, echo=True))
+    assert client.expect(Flow).handle is None  # the drain has been read, and the window is shut
+    client.send(Flow(next_incoming_id=1, incoming_window=2, next_outgoing_id=6, outgoing_window=100))
+    client.expect_transfer()
+    client.expect_transfer()
+    assert told(client) == (credit, 0, True, 3)
+
+
+@pytest.mark.parametrize("credit", [1, 5])
+def test_so_is_one_behind_a_message_that_is_sent_in_pieces(client: RawClient, credit: int) -> None:
+    allow(client, 0, 3)
+    for _ in range(3):
+        client.expect_transfer()
+    pieces = [VERY_LONG[at : at + 60_000] for at in range(0, len(VERY_LONG), 60_000)]
+    for number, piece in enumerate(pieces):
+        client.send(
+            Transfer(handle=0, delivery_id=3, delivery_tag=b"long", more=number < len(pieces) - 1), payload=piece
+        )
+    client.expect(Disposition)
+    allow(client, 3, credit, drain=True, window=1)
+    frames, more = 0, True
+    while more:
+        more = bool(client.expect_transfer()[0].more)
+        frames += 1
+        client.send(Flow(next_incoming_id=3 + frames, incoming_window=1, next_outgoing_id=99, outgoing_window=100))
+    assert told(client) == (3 + credit, 0, True, 3 + frames)

@@ -271,6 +271,20 @@ def test_properties_of_a_dynamic_node_have_their_types(
     assert detach.error.condition == "amqp:invalid-field"
 
 
+@pytest.mark.parametrize("durable", [3, 2**31 - 1, 2**31, 2**32 - 1])
+def test_a_durability_that_amqp_does_not_have_is_not_in_the_reply(client: RawClient, durable: int) -> None:
+    """The numbers are 0, 1 and 2 (part 3, 3.5.5); the link is attached, as one with an unknown expiry policy is."""
+    reply = client.attach_sender(
+        f"to-{durable}",
+        Target(address="durability", durable=UInt(durable)),
+        source=Source(address="mine", durable=UInt(durable)),
+    )
+    assert isinstance(reply.target, Target)
+    assert (reply.target.address, reply.target.durable or 0) == ("durability", 0)
+    assert reply.source is not None
+    assert not reply.source.durable
+
+
 def test_filters_that_nobody_knows_are_not_in_the_reply(client: RawClient) -> None:
     """3.5.8: the reply has the filters in place, and the receiver looks at it."""
     asked: dict[Symbol, Value] = {

@@ -5,6 +5,7 @@ What is not plain is done as `ProtonEngine` does it. Source: docs/decisions/092-
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
@@ -26,6 +27,12 @@ _PLAIN_TYPES: Final = 64
 _MESSAGE: Final = -1
 _ENDED: Final = -2
 _ASIDE: Final = -4
+
+# The fields of the list of bodies, and the numbers that are tags: see penstock_native/output.c.
+_FIRST_TAG: Final = 0
+_REST_OF_FRAME: Final = 1
+_FIRST_BODY: Final = 2
+_TAGS: Final = 0xFFFF_FFFF
 
 MOST_EVENTS: Final = 16
 """After so many runs of messages or accepts, those that came are weighed before more is read."""
@@ -172,6 +179,20 @@ class CompiledEngine(ProtonEngine):
     def settle(self, deliveries: Iterable[Ptr]) -> None:
         """See `Engine.settle`."""
         _settle(deliveries)
+
+    def drop(self, deliveries: Iterable[Ptr]) -> None:
+        """See `Engine.drop`."""
+        ended = list(deliveries)
+        bodies = self._bodies
+        if bodies:  # see penstock_native/output.c
+            for sent in ended:
+                tag = int.from_bytes(ffi.delivery_tag(sent), sys.byteorder)
+                place = (tag - bodies[_FIRST_TAG] & _TAGS) + _FIRST_BODY
+                if place < len(bodies):
+                    bodies[place] = None
+            if not bodies[_REST_OF_FRAME] and not any(bodies[_FIRST_BODY:]):
+                bodies.clear()
+        super().drop(ended)
 
     def output(self) -> int:
         """See `Engine.output`."""

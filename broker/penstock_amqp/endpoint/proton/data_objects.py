@@ -35,6 +35,8 @@ _EXPIRY: Final = {
 }
 _SESSION_END: Final = ffi.EXPIRE_WITH_SESSION
 """What an absent expiry policy means, and one that AMQP does not know."""
+_DURABILITIES: Final = (0, 1, 2)
+"""Those of AMQP (3.5.5). In the place of any other number, which the engine may not even take, 0 is written."""
 _DISTRIBUTION: Final = {"move": ffi.DIST_MODE_MOVE, "copy": ffi.DIST_MODE_COPY}
 
 
@@ -98,7 +100,7 @@ def write_target(terminus: Ptr, target: Target | Coordinator | None) -> None:
 def _write_common(terminus: Ptr, record: Source | Target) -> None:
     if record.address is not None:
         ffi.terminus_set_address(terminus, ffi.utf8(record.address))
-    ffi.terminus_set_durability(terminus, record.durable or 0)
+    ffi.terminus_set_durability(terminus, record.durable if record.durable in _DURABILITIES else 0)
     ffi.terminus_set_expiry(terminus, _EXPIRY.get(record.expiry_policy or "", _SESSION_END))
     ffi.terminus_set_timeout(terminus, record.timeout or 0)
     ffi.terminus_set_dynamic(terminus, bool(record.dynamic))

@@ -284,6 +284,13 @@ class ProtonEngine:
         for received in deliveries:
             delivery_settle(received)
 
+    def drop(self, deliveries: Iterable[Ptr]) -> None:
+        """See `Engine.drop`. Where the peer still has the link, proton would wait for what was not sent of it before it
+        writes our detach.
+        """
+        for sent in deliveries:
+            ffi.delivery_abort(sent)
+
     def credit(self, link: InLink, count: int) -> None:
         """Let the peer send `count` messages more."""
         ffi.link_flow(link.ptr, count)
@@ -303,11 +310,15 @@ class ProtonEngine:
             for ptr in [ptr for ptr, each in self.unconfirmed.items() if each is link]:
                 del self.unconfirmed[ptr]
         elif ffi.link_unsettled(link.ptr):
-            for ptr in [ptr for ptr, held in self.unsettled.items() if held[0] is link]:
+            ended = [ptr for ptr, held in self.unsettled.items() if held[0] is link]
+            for ptr in ended:
                 del self.unsettled[ptr]
             for ptr, held in self.aside.items():
                 if held is not None and held[0] is link:
                     self.aside[ptr] = None
+                    ended.append(ptr)
+            if not link.keeps_handle and ffi.link_queued(link.ptr):
+                self.drop(ended)
 
     def open_session(self, session: Ptr) -> None:
         """Answer a Begin. It is written with the next output, or before the engine runs out of channels."""

@@ -151,6 +151,7 @@ session_open: Callable[[Ptr], None] = _lib.pn_session_open
 session_close: Callable[[Ptr], None] = _lib.pn_session_close
 session_free: Callable[[Ptr], None] = _lib.pn_session_free
 session_set_incoming_capacity: Callable[[Ptr, int], None] = _lib.pn_session_set_incoming_capacity
+session_incoming_bytes: Callable[[Ptr], int] = _lib.pn_session_incoming_bytes
 session_outgoing_bytes: Callable[[Ptr], int] = _lib.pn_session_outgoing_bytes
 incref: Callable[[Ptr], Ptr] = _lib.pn_incref
 decref: Callable[[Ptr], int] = _lib.pn_decref

@@ -29,6 +29,7 @@ __all__ = [
     "set_max_message_size",
     "set_session_capacity",
     "set_settle_modes",
+    "unread_bytes",
     "write_termini",
 ]
 
@@ -43,6 +44,7 @@ open_link = ffi.link_open
 free_link = ffi.link_free
 set_max_message_size = ffi.link_set_max_message_size
 outgoing_bytes = ffi.session_outgoing_bytes  # message bytes of a session that wait for the peer's window
+unread_bytes = ffi.session_incoming_bytes  # message bytes of a session that came and were not read
 set_session_capacity = ffi.session_set_incoming_capacity
 
 
