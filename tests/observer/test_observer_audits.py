@@ -14,13 +14,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp.test_utils import TestServer
-from observer.audit_site import DAY_MS, NAME, Site, audited
+from observer.audit_site import DAY_MS, NAME, OWNER, Site, audited
 
+from penstock_amqp.client.management import ManagementClient
 from penstock_api.failure import Misuse
-from penstock_api.management import Operation
+from penstock_api.management import EntityType, Operation, SubscriptionDeclaration
 from penstock_api.message_audit import AuditEvent, AuditStart, AuditState, AuditTotals, EventKind
 from penstock_lag.audit.sources import from_folders, from_observers
 from penstock_lag.observer_client import Observer, ObserverError
+from penstock_observer.audit_fetch import AuditFetcher
 from penstock_observer.audit_files import AuditFull, AuditStore
 from penstock_observer.http import Api, make_app
 from penstock_observer.results import BrokerPod, ResultStore
@@ -28,6 +30,7 @@ from penstock_observer.secrets import TokenFile
 
 TestServer.__test__ = False  # pytest would collect it by its name
 
+FIRST_NAME = "psub:durable:global:accounts"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -102,6 +105,29 @@ async def test_what_a_report_needs_is_copied_from_the_observer(site: Site, tmp_p
     )
     for copies, originals in ((copied.files, there.files), (copied.segments, there.segments)):
         assert [Path(each).read_bytes() for each in copies] == [Path(each).read_bytes() for each in originals] != []
+
+
+async def test_an_audit_that_is_too_large_does_not_keep_the_others_from_being_stored(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both are on. That of the first name has more bytes already than all may have together, so it makes room for the
+    other one, and does not come back.
+    """
+    client = await ManagementClient.connect(site.broker.management)
+    await client.create(SubscriptionDeclaration(subscription_name="accounts", exchange="orders", owner=OWNER))
+    for name in (FIRST_NAME, NAME):
+        (await client.request(Operation.START_AUDIT, EntityType.SUBSCRIPTION, name, AuditStart(seconds=60))).check()
+    await client.close()
+    await site.poll()
+    (large,) = [each for each in site.store.unfinished() if each.queue_name == FIRST_NAME]
+    site.store = AuditStore(site.folder, 1000, DAY_MS)
+    site.store.append(large, 0, events(100))
+    site.fetcher = AuditFetcher(site.live, site.connect, site.store, 10)
+    await site.send(*(f"a{number}" for number in range(101)))
+    for _ in range(3):
+        await site.poll()
+        assert [(each.state.queue_name, each.records) for each in site.store.listed()] == [(NAME, 101)]
+    assert caplog.text.count("the audit of psub:durable:global:accounts takes more than 1000 bytes") == 1
 
 
 # -- the folder -----------------------------------------------------------------------------------------------------
