@@ -130,7 +130,12 @@ def write_segment(folder: Path, name: SegmentName, rows: Any) -> int:
     except BaseException:
         file.discard()
         raise
-    file.publish()
+    try:
+        file.publish()
+    except OSError:  # perhaps after the renaming: the caller keeps the rows, and they come again under another name
+        file.discard()
+        (folder / str(name)).unlink(missing_ok=True)
+        raise
     return size
 
 
