@@ -46,15 +46,20 @@ class Observer:
 
     def get(self, path: str) -> bytes:
         """The body of a reply with status 200. Raises ObserverError in every other case."""
-        return self._send(urllib.request.Request(self._at(path), headers=self._headers()))
+        return self._send(self._request(path, self._headers(), "GET"))
 
     def put(self, path: str, body: bytes) -> bytes:
         """The body of a reply with status 200 or 201. Raises ObserverError in every other case."""
         headers = {**self._headers(), "Content-Type": "application/json"}
-        return self._send(urllib.request.Request(self._at(path), data=body, headers=headers, method="PUT"))
+        return self._send(self._request(path, headers, "PUT", body))
 
-    def _at(self, path: str) -> str:
-        return self.url.rstrip("/") + path
+    def _request(
+        self, path: str, headers: dict[str, str], method: str, body: bytes | None = None
+    ) -> urllib.request.Request:
+        try:
+            return urllib.request.Request(self.url.rstrip("/") + path, body, headers, method=method)
+        except ValueError as error:
+            raise ObserverError(f"{self.url} is not an address: {error}") from error
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"}

@@ -141,6 +141,27 @@ def test_without_any_row_no_spark_is_started_and_each_has_its_empty_document(tmp
             assert stored is not None and LagResult.model_validate_json(stored).namespace == namespace
 
 
+def test_a_token_or_an_address_that_can_be_none_fails_one_broker(tmp_path: Path) -> None:
+    """The other one has its result. The token is not told."""
+
+    def no_spark(_: Needs) -> AbstractContextManager[SparkSession]:
+        raise AssertionError("Spark must not be started")
+
+    with serving(tmp_path / "shop", []) as shop:
+        token = token_file(tmp_path)
+        (tmp_path / "two").write_text("s3cret\nother")
+        nowhere = {**entry(shop, "nowhere", token), "observers": ["http://[::1"]}
+        file = brokers_file(tmp_path, entry(shop, "pay", tmp_path / "two"), nowhere, entry(shop, "shop", token))
+        settings = LagJobSettings(brokers_file=file, run_name="all", patience_seconds=0)
+        with pytest.raises(Failure) as failed:
+            run(settings, no_spark)
+        assert shop.api.results.latest_run() == "all"
+    head, *told = failed.value.cause.splitlines()
+    assert head == "2 of 3 Brokers are not done:"
+    assert "the result of run all was not stored: http://[::1 is not an address: Invalid IPv6 URL" in told[0]
+    assert told[1] == f"pay/main: the token file {tmp_path / 'two'} has something else than one token."
+
+
 def test_an_empty_list_of_brokers_is_done_at_once(tmp_path: Path) -> None:
     """An operator without Brokers."""
     assert run(LagJobSettings(brokers_file=brokers_file(tmp_path), run_name="all")) == 0
