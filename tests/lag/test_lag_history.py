@@ -73,7 +73,7 @@ def test_the_figures_of_a_period() -> None:
     )
     made = period_history(NAME, Rollup((), (life,)), Rollup((), (before,)), 1, ("a sentence",))
     told = made.model_copy(update={"missing": ("\x1b[2J",)})
-    ends = {"from_time": made.start, "to_time": made.end}
+    ends: dict[str, Any] = {"from_time": made.start, "to_time": made.end}
     table = as_history_table(LagHistory(broker="main", namespace="shop", periods=(told,), **ends))
     assert "MISSING 2023-11-15 00:00: \ufffd[2J\n" in table, "nothing in a table can control the terminal"
     document = made.model_dump(by_alias=True, mode="json", exclude_none=True)

@@ -153,7 +153,7 @@ def test_series_stay_without_consumers_and_go_with_the_subscription(scrape: Scra
 @pytest.mark.parametrize(
     ("hold", "expected"), [({"in_flight": 3, "depth": 3}, "nan"), ({}, "0.0"), ({"oldest_hold_ms": START_MS}, "0.0")]
 )
-def test_a_hold_that_is_not_known_is_no_hold_of_0_seconds(scrape: Scrape, hold: dict[str, int], expected: str) -> None:
+def test_a_hold_that_is_not_known_is_no_hold_of_0_seconds(scrape: Scrape, hold: dict[str, Any], expected: str) -> None:
     """The clock was set while deliveries were out, so since when they are is not known."""
     scrape.live.answered(a_poll(START_MS, a_subscription(**hold)))
     assert str(scrape.value("penstock_subscription_longest_hold_seconds", ORDERS)) == expected
