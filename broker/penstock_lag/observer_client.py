@@ -78,6 +78,7 @@ class Observer:
         try:
             with self._opener().open(request, timeout=TIMEOUT_SECONDS) as answer:
                 body: bytes = answer.read(MAX_BYTES + 1)
+                left = 0 if len(body) > MAX_BYTES else answer.length or 0
         except urllib.error.HTTPError as error:
             with error:
                 raise ObserverError(f"{request.full_url} answered {error.code}: {_told(error)}", error.code) from error
@@ -87,6 +88,8 @@ class Observer:
             raise ObserverError(f"{request.full_url} can't be reached: {why}") from error
         except (OSError, http.client.HTTPException) as error:
             raise ObserverError(f"{request.full_url} did not answer: {connection_failure(error)}") from error
+        if left:  # http.client takes an answer that ends early for a whole one
+            raise ObserverError(f"{request.full_url} did not answer: {left} bytes of its answer did not come")
         if len(body) > MAX_BYTES:
             raise ObserverError(f"{request.full_url} answered more than {MAX_BYTES} bytes")
         return body
