@@ -122,10 +122,13 @@ class AuditStore:
 
     def append(self, state: AuditState, first: int, events: Sequence[AuditEvent]) -> None:
         """Store records, of which `first` came before. Raises AuditFull, or OSError: then they can be fetched again."""
+        if events:
+            self._make_room(state)
+            if state.audit not in self._audits:  # files of which no state is known would be of no audit after a crash
+                self._put(StoredAudit(state))
         known = self._audits.get(state.audit, StoredAudit(state))
         known = replace(known, state=state, is_whole=known.is_whole and first == known.records)
         if events:
-            self._make_room(state)
             table, counted = _table(first, events, known.counted)
             name = f"{state.audit}-{first:012d}-{first + len(events) - 1:012d}{SUFFIX}"
             size = write_whole(self._folder / name, lambda path: pq.write_table(table, path, compression="zstd"))

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -164,6 +166,43 @@ def test_an_audit_that_is_too_large_alone_is_not_stored_any_more(tmp_path: Path)
     with pytest.raises(AuditFull, match="the audit of q1 takes more than 1000 bytes"):
         store.append(state(1), 9, events(9))
     assert store.next_of("1-1-7") == 9
+
+
+def test_an_audit_is_whole_after_a_failure_at_any_step_of_its_first_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The observer starts again, and the broker tells the same records once more, with those that came meanwhile."""
+    steps = 0
+    while True:
+        folder = tmp_path / str(steps)
+        store = AuditStore(folder, 1 << 30, DAY_MS)
+        with monkeypatch.context() as patch, contextlib.suppress(OSError):
+            patch.setattr(os, "fsync", _failing_after(steps))
+            store.append(state(1), 0, events(9))
+        is_over = store.next_of("1-1-7") == 9
+        again = AuditStore(folder, 1 << 30, DAY_MS)
+        stored = again.next_of("1-1-7")
+        again.append(state(1, is_written=True, records=20), stored, events(20 - stored))
+        (found,) = AuditStore(folder, 1 << 30, DAY_MS).listed()
+        assert (found.records, found.is_complete) == (20, True), f"after {steps} steps"
+        names = sorted(path.name for path in folder.iterdir())
+        assert names == sorted([*found.files, "1-1-7.json"])
+        if is_over:
+            break
+        steps += 1
+    assert steps >= 4
+
+
+def _failing_after(steps: int) -> Callable[[int], None]:
+    sync, left = os.fsync, [steps]
+
+    def fsync(descriptor: int) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(5, "Input/output error")
+        sync(descriptor)
+
+    return fsync
 
 
 def test_old_audits_go_with_the_next_one(tmp_path: Path) -> None:
