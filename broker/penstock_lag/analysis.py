@@ -40,7 +40,7 @@ from penstock_lag.ledger.served_segments import list_segments
 from penstock_lag.ledger.windows import AbsentBroker, Plan, PresentBroker, make_plan
 from penstock_lag.result_document import Run, make_result
 from penstock_lag.rollups.brokers import roll_up_targets
-from penstock_lag.rollups.past_hours import past_of
+from penstock_lag.rollups.past_hours import PastHours, past_of
 from penstock_lag.rollups.past_result import with_past
 from penstock_lag.session import Needs, is_local, started_by_spark_submit
 from penstock_lag.settings import RUN_NAME_VARIABLE, LagJobSettings, check_run_name
@@ -161,7 +161,18 @@ def _finish(
     run_of = Run(target.broker, target.namespace, run_name, target.expected)
     thresholds = replace(THRESHOLDS, stale_after_ms=target.stale_seconds * 1000)
     result = make_result(run_of, member.plan, found, thresholds)
-    deliver(target, with_past(result, found, past_of(target, settings, member.plan.end_ms)))
+    past = PastHours() if _first_is_away(settings, member) else past_of(target, settings, member.plan.end_ms)
+    deliver(target, with_past(result, found, past))
+
+
+def _first_is_away(settings: LagJobSettings, member: Member) -> bool:
+    """The observer that keeps the rollups did not list its segments. It would be waited for once more, and the results
+    of other Brokers with it.
+    """
+    if settings.rollups is not None or member.target.ledgers:
+        return False
+    has_window = any(window.ordinal == 0 for window in member.plan.windows)
+    return not has_window and any(ordinal == 0 for ordinal, _ in member.plan.missing)
 
 
 @contextmanager

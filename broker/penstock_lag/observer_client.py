@@ -46,15 +46,20 @@ class Observer:
 
     def get(self, path: str) -> bytes:
         """The body of a reply with status 200. Raises ObserverError in every other case."""
-        return self._send(urllib.request.Request(self._at(path), headers=self._headers()))
+        return self._send(self._request(path, self._headers(), "GET"))
 
     def put(self, path: str, body: bytes) -> bytes:
         """The body of a reply with status 200 or 201. Raises ObserverError in every other case."""
         headers = {**self._headers(), "Content-Type": "application/json"}
-        return self._send(urllib.request.Request(self._at(path), data=body, headers=headers, method="PUT"))
+        return self._send(self._request(path, headers, "PUT", body))
 
-    def _at(self, path: str) -> str:
-        return self.url.rstrip("/") + path
+    def _request(
+        self, path: str, headers: dict[str, str], method: str, body: bytes | None = None
+    ) -> urllib.request.Request:
+        try:
+            return urllib.request.Request(self.url.rstrip("/") + path, body, headers, method=method)
+        except ValueError as error:
+            raise ObserverError(f"{self.url} is not an address: {error}") from error
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"}
@@ -73,6 +78,7 @@ class Observer:
         try:
             with self._opener().open(request, timeout=TIMEOUT_SECONDS) as answer:
                 body: bytes = answer.read(MAX_BYTES + 1)
+                left = 0 if len(body) > MAX_BYTES else answer.length or 0
         except urllib.error.HTTPError as error:
             with error:
                 raise ObserverError(f"{request.full_url} answered {error.code}: {_told(error)}", error.code) from error
@@ -82,6 +88,8 @@ class Observer:
             raise ObserverError(f"{request.full_url} can't be reached: {why}") from error
         except (OSError, http.client.HTTPException) as error:
             raise ObserverError(f"{request.full_url} did not answer: {connection_failure(error)}") from error
+        if left:  # http.client takes an answer that ends early for a whole one
+            raise ObserverError(f"{request.full_url} did not answer: {left} bytes of its answer did not come")
         if len(body) > MAX_BYTES:
             raise ObserverError(f"{request.full_url} answered more than {MAX_BYTES} bytes")
         return body

@@ -29,6 +29,7 @@ RUN_NAME_VARIABLE: Final = "PENSTOCK_RUN_NAME"
 MEMORY: Final = "[1-9][0-9]{0,5}[mg]"
 MEMORY_VARIABLE: Final = "PENSTOCK_LAG_MEMORY"
 STDOUT: Final = Path("-")
+ONE_TOKEN: Final = "one line of ASCII with the observer's token"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +111,15 @@ def check_run_name(name: str) -> str:
 
 
 def read_token(path: Path | None, environment: Mapping[str, str] = os.environ) -> str:
-    """The bearer token from its file, else from the environment. Raises Misuse if there is none."""
+    """The bearer token from its file, else from the environment. Raises Misuse if there is none, or if it can't be one:
+    the client's own error would end a run about other Brokers, too, and show the token.
+    """
     if path is None:
         token = environment.get(TOKEN_VARIABLE, "").strip()
         if not token:
             raise Misuse("no token for the observers.", f"Give --token-file, or set {TOKEN_VARIABLE}.")
+        if not _fits_a_header(token):
+            raise Misuse(f"{TOKEN_VARIABLE} has something else than one token.", f"Set it to {ONE_TOKEN}.")
         return token
     try:
         token = path.read_text("utf-8").strip()
@@ -122,7 +127,13 @@ def read_token(path: Path | None, environment: Mapping[str, str] = os.environ) -
         raise Misuse(f"the token file {path} can't be read: {error}.", "Give a readable --token-file.") from error
     if not token:
         raise Misuse(f"the token file {path} is empty.", "Put one line with the observer's token into it.")
+    if not _fits_a_header(token):
+        raise Misuse(f"the token file {path} has something else than one token.", f"Put {ONE_TOKEN} into it.")
     return token
+
+
+def _fits_a_header(token: str) -> bool:
+    return token.isascii() and token.isprintable()
 
 
 def _check(good: bool, option: str, rule: str) -> None:

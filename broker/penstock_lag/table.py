@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock_api.lag_result import LagResult, SubscriptionLag
+from penstock_page.text import printable
 
 __all__ = ["as_table"]
 
@@ -32,7 +33,9 @@ ABSENT: Final = "-"
 
 
 def as_table(result: LagResult) -> str:
-    """Lines with aligned columns, then the brokers that are missing, then a summary; ends with a newline."""
+    """Lines with aligned columns, then the brokers that are missing, then a summary; ends with a newline. Names and
+    identifiers come from clients; nothing of them can control the terminal.
+    """
     rows = [HEAD, *(_row(one) for one in result.subscriptions)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     lines = ["  ".join(_cell(row, column, width) for column, width in enumerate(widths)).rstrip() for row in rows]
@@ -44,7 +47,7 @@ def as_table(result: LagResult) -> str:
         f"{result.namespace}/{result.broker}: {result.reporting_brokers} of {result.expected_brokers} brokers, "
         f"{len(result.segments)} segments, window {result.window_start:%H:%M:%S} to {result.window_end:%H:%M:%S} UTC"
     )
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(printable, lines)) + "\n"
 
 
 def _row(lag: SubscriptionLag) -> tuple[str, ...]:

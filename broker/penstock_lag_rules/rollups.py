@@ -166,7 +166,8 @@ def _growth(rows: Sequence[LifeRow], born: frozenset[LifeKey]) -> Growth:
             base = 0 if row.life in born else getattr(row.first, total)
             if total == LOST and goes_on:
                 base = min(rows[number - 1].last.lost_at_restart, row.first.lost_at_restart)
-            grew[total] += getattr(row.last, total) - base
+            # Never below 0, as in `history`: the data folder may be of a backup, whose broker starts as one did before.
+            grew[total] += max(getattr(row.last, total) - base, 0)
     return Growth(**grew)
 
 

@@ -80,11 +80,17 @@ class AuditFetcher:
             return
         async with asyncio.timeout(ANSWER_SECONDS):
             client = await self._connect()
+        full: AuditFull | None = None
         try:
             for name in sorted(names):
-                await self._fetch_one(client, name)
+                try:
+                    await self._fetch_one(client, name)
+                except AuditFull as error:  # there is room for the others
+                    full = full or error
         finally:
             await client.close()
+        if full is not None:
+            raise full
 
     async def _fetch_one(self, client: DetailsConnection, queue_name: str) -> None:
         known = next((each.audit for each in self._store.unfinished() if each.queue_name == queue_name), None)

@@ -89,6 +89,7 @@ class AuditStore:
         self._age_ms = age_ms
         self._ledger_begins_ms = ledger_begins_ms
         self._audits: dict[str, StoredAudit] = {}  # replaced, never changed: the event loop reads it meanwhile
+        self._full: set[str] = set()  # took all of the room, so that nothing more of them is stored
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._audits = self._scan()
@@ -121,10 +122,13 @@ class AuditStore:
 
     def append(self, state: AuditState, first: int, events: Sequence[AuditEvent]) -> None:
         """Store records, of which `first` came before. Raises AuditFull, or OSError: then they can be fetched again."""
+        if events:
+            self._make_room(state)
+            if state.audit not in self._audits:  # files of which no state is known would be of no audit after a crash
+                self._put(StoredAudit(state))
         known = self._audits.get(state.audit, StoredAudit(state))
         known = replace(known, state=state, is_whole=known.is_whole and first == known.records)
         if events:
-            self._make_room(state)
             table, counted = _table(first, events, known.counted)
             name = f"{state.audit}-{first:012d}-{first + len(events) - 1:012d}{SUFFIX}"
             size = write_whole(self._folder / name, lambda path: pq.write_table(table, path, compression="zstd"))
@@ -137,7 +141,11 @@ class AuditStore:
         self._audits = {**self._audits, audit.state.audit: audit}
 
     def _make_room(self, state: AuditState) -> None:
-        """Delete old audits. Raises AuditFull if that of `state` takes all of the room itself."""
+        """Delete old audits. Raises AuditFull if that of `state` takes all of the room itself, or did so before: what
+        is left of it must not drive out audits that can still be complete.
+        """
+        if state.audit in self._full:
+            raise self._too_large(state)
         kept_from_ms = state.started_ms - self._age_ms
         if self._ledger_begins_ms is not None:
             kept_from_ms = min(kept_from_ms, self._ledger_begins_ms())
@@ -147,10 +155,14 @@ class AuditStore:
             if is_over and each.state.audit != state.audit:
                 self._delete(each)
         if self._bytes() > self._limit_bytes:
-            raise AuditFull(
-                f"the audit of {state.queue_name} takes more than {self._limit_bytes} bytes; its other records are not "
-                "stored, and it will not be complete: raise --audit-bytes, or audit for a shorter time"
-            )
+            self._full.add(state.audit)
+            raise self._too_large(state)
+
+    def _too_large(self, state: AuditState) -> AuditFull:
+        return AuditFull(
+            f"the audit of {state.queue_name} takes more than {self._limit_bytes} bytes; its other records are not "
+            "stored, and it will not be complete: raise --audit-bytes, or audit for a shorter time"
+        )
 
     def _bytes(self) -> int:
         return sum(sum(each.files.values()) for each in self._audits.values())

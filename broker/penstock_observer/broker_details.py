@@ -85,7 +85,7 @@ class BrokerDetails:
         self._clock = clock
         self._turn = asyncio.Lock()
         self._exchanges: tuple[float, Exchanges] | None = None
-        self._links: tuple[float, Links] | None = None
+        self._links: tuple[float, Links | NotKnown] | None = None
 
     async def exchanges(self) -> Exchanges:
         """The first exchanges by name, or why they are not known. Never raises."""
@@ -108,9 +108,17 @@ class BrokerDetails:
             )
         async with self._turn:
             if not self._is_fresh(self._links):
-                self._links = self._clock(), await self._ask(_links)
+                found: Links | NotKnown
+                try:
+                    found = await self._ask(_links)
+                except NotKnown as error:  # kept, too: a broker that hangs makes each question wait
+                    found = error
+                self._links = self._clock(), found
             assert self._links is not None, "set above"
-            return self._links[1]
+            known = self._links[1]
+        if isinstance(known, NotKnown):
+            raise NotKnown(str(known))
+        return known
 
     async def peek(self, kind: EntityType, queue_name: str, wanted: PeekRequest) -> PeekReply:
         """Messages that wait in a queue, which stay where they are. Raises NotKnown; the broker may refuse."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock_api.ledger_format import HOUR_MS
+from penstock_api.ledger_format import HOUR_MS, SegmentName
 from penstock_lag_rules.history import Snapshot
 from penstock_observer.ledger import Ledger
 from penstock_page.course import Course, course_of
@@ -27,11 +27,14 @@ def course(
 ) -> tuple[Course, str | None]:
     """The course until `end_ms`, and what is missing in it, a sentence without its full stop; None: nothing."""
     begin_ms = end_ms - (hours * HOUR_MS or RECENT_MS)
-    waiting = snapshots_in_rows(ledger.waiting(queue_name))
+    waiting, segments = ledger.waiting(queue_name), ledger.segments
+    # Sealed between the two, rows would come twice, and the second time as if the clock had been set back.
+    sealed = SegmentName.parse(segments[-1].name) if segments else None
+    unsealed = snapshots_in_rows(row for row in waiting if sealed is None or row["seq"] > sealed.last)
     read: list[list[Snapshot]] = []
     problems: list[str] = []
     left = most_rows
-    for segment in reversed(ledger.segments):
+    for segment in reversed(segments):
         if segment.last_ms < begin_ms or segment.first_ms > end_ms:
             continue
         path = ledger.path_of(segment.name)
@@ -48,5 +51,5 @@ def course(
             read.append([snapshot for _, snapshot in snapshots_in(path, [queue_name])])
         except UnreadableSegment as error:
             problems.append(f"the segment {segment.name} can't be read: {error}")
-    found = [snapshot for part in reversed(read) for snapshot in part] + waiting
+    found = [snapshot for part in reversed(read) for snapshot in part] + unsealed
     return course_of(found, begin_ms, end_ms, ledger.interval_ms), "; ".join(problems) or None

@@ -81,6 +81,7 @@ class SegmentFile:
         self._hidden = folder / f"{HIDDEN_PREFIX}{name}"
         schema = SCHEMA.with_metadata({self.THINNED: b"1"}) if thinned else SCHEMA
         self._file = self._hidden.open("wb")
+        self._parquet: Any = None
         try:
             self._parquet = pq.ParquetWriter(
                 self._file,
@@ -111,6 +112,8 @@ class SegmentFile:
     def discard(self) -> None:
         """Leave nothing behind."""
         self._hidden.unlink(missing_ok=True)
+        if self._parquet is not None:
+            self._parquet.is_open = False  # or it would write the end when it is collected, and complain
         self._file.close()
 
 
@@ -127,7 +130,12 @@ def write_segment(folder: Path, name: SegmentName, rows: Any) -> int:
     except BaseException:
         file.discard()
         raise
-    file.publish()
+    try:
+        file.publish()
+    except OSError:  # perhaps after the renaming: the caller keeps the rows, and they come again under another name
+        file.discard()
+        (folder / str(name)).unlink(missing_ok=True)
+        raise
     return size
 
 

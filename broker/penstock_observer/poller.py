@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 POLL_TIMEOUT_SECONDS: Final = 30.0
 """A poll of a hundred thousand subscriptions takes a few seconds; a broker that needs longer counts as unreachable."""
 
+LEDGER_SECONDS: Final = 30.0
+"""A ledger that takes longer for a poll is not waited for: its volume may hang, and live figures must not."""
+
 
 class BrokerAway(Exception):
     """The broker did not answer a poll; the message is a sentence without its full stop."""
@@ -44,13 +47,22 @@ class Poller:
     """Polls until told to stop, then seals the ledger."""
 
     def __init__(
-        self, source: BrokerSource, live: LiveView, lag: LiveLag, ledger: Ledger, interval_seconds: float
+        self,
+        source: BrokerSource,
+        live: LiveView,
+        lag: LiveLag,
+        ledger: Ledger,
+        interval_seconds: float,
+        ledger_seconds: float = LEDGER_SECONDS,
     ) -> None:
         self._source = source
         self._lag = lag
         self._live = live
         self._ledger = ledger
         self._interval = interval_seconds
+        self._ledger_seconds = ledger_seconds
+        self._recording: asyncio.Task[None] | None = None
+        """On its way to the ledger; polls that come meanwhile are not in it."""
         self._durations = DurationTotals()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -86,12 +98,30 @@ class Poller:
         return tuple(self._lag.lags()), self._durations.observe(poll)
 
     async def _record(self, poll: Poll) -> None:
+        if self._recording is not None and not self._is_recorded(self._recording):
+            return
+        self._recording = asyncio.create_task(asyncio.to_thread(self._ledger.append, poll))
+        await asyncio.wait([self._recording], timeout=self._ledger_seconds)
+        if self._is_recorded(self._recording):
+            self._recording = None
+
+    def _is_recorded(self, recording: asyncio.Task[None]) -> bool:
+        """Whether the ledger has taken a poll, or has failed to; what became of it is noted in the live view."""
+        if not recording.done():
+            self._ledger_failed(
+                LedgerFull(
+                    f"the ledger takes more than {self._ledger_seconds:g} s for a poll: its volume does not answer. "
+                    "What is polled until it does is not in the ledger"
+                )
+            )
+            return False
         try:
-            await asyncio.to_thread(self._ledger.append, poll)
+            recording.result()
         except LedgerFull as error:
             self._ledger_failed(error)
         else:
             self._live.ledger(None)
+        return True
 
     async def _seal(self) -> None:
         known = self._live.known.poll

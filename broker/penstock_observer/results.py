@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -136,7 +137,9 @@ def read_result(body: bytes) -> LagResult:
 
 
 class ResultStore:
-    """A folder of results, one file per run. Synchronous; the caller keeps it off the event loop."""
+    """A folder of results, one file per run. Synchronous; the caller keeps it off the event loop, and may have several
+    calls on the way.
+    """
 
     def __init__(self, folder: Path, place: BrokerPod, keep: int, keep_bytes: int = 1 << 62) -> None:
         """Keeps the newest `keep` results, and fewer if they are larger than `keep_bytes` together."""
@@ -148,6 +151,7 @@ class ResultStore:
         self._sizes: dict[str, int] = {}
         self._tags: dict[str, str] = {}
         self._latest: LagResult | None = None
+        self._putting = threading.Lock()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for path in sorted(folder.iterdir()):
@@ -176,9 +180,18 @@ class ResultStore:
     def put(self, run_name: str, body: bytes, now: datetime) -> bool:
         """Store a result; False if the same bytes are stored already. Raises RejectedResult, or OSError if the disk
         fails.
+
+        Results that are yet to come by the clock as it is now, because it was ahead, make place for this one.
         """
         result = self._checked(run_name, body, now)
-        decision = decide(self._ends, run_name, result.window_end, self._keep)
+        with self._putting:
+            return self._put(result, body, now)
+
+    def _put(self, result: LagResult, body: bytes, now: datetime) -> bool:
+        run_name = result.run_name
+        future = [name for name, end in self._ends.items() if end > now + CLOCK_TOLERANCE]
+        present = {name: end for name, end in self._ends.items() if name not in future}
+        decision = decide(present, run_name, result.window_end, self._keep)
         match decision:
             case RefuseResult(error, message):
                 raise RejectedResult(error, message, conflict=True)
@@ -189,7 +202,7 @@ class ResultStore:
                 self._ends[run_name] = result.window_end
                 self._tags[run_name] = _tag(body)
                 self._sizes[run_name] = len(body)
-                self._remove(remove)
+                self._remove(name for name in (*remove, *future) if name != run_name)
                 self._remove(beyond_size(self._stored(), self._keep_bytes))
                 self._note(result)
                 return True
@@ -212,7 +225,7 @@ class ResultStore:
             raise RejectedResult("FutureWindow", f"the window ends in the future, at {result.window_end}; it is {now}")
         return result
 
-    def _remove(self, run_names: tuple[str, ...]) -> None:
+    def _remove(self, run_names: Iterable[str]) -> None:
         for run_name in run_names:
             self._path(run_name).unlink(missing_ok=True)
             del self._ends[run_name]
@@ -241,9 +254,12 @@ class ResultStore:
             self._note(result)
 
     def _note(self, result: LagResult) -> None:
-        latest = self._latest
-        if latest is None or (latest.window_end, latest.run_name) <= (result.window_end, result.run_name):
+        """One is stored: it is the latest, or another that is stored."""
+        name = max(self._ends, key=lambda run_name: (self._ends[run_name], run_name))
+        if name == result.run_name:
             self._latest = result
+        elif self._latest is None or self._latest.run_name != name:  # what was the latest is gone
+            self._latest = read_result(self._path(name).read_bytes())
 
     def _path(self, run_name: str) -> Path:
         return self._folder / f"{run_name}{SUFFIX}"

@@ -54,13 +54,17 @@ def merge_segments(folder: Path, names: Sequence[SegmentName]) -> Merged:
 
     Raises MergeRefused, or OSError; nothing is left behind then.
     """
+    try:
+        return _merged(folder, names)
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # what is damaged is met in any of the readings
+        raise MergeRefused(f"one of {names[0]} to {names[-1]} can't be read: {error}") from error
+
+
+def _merged(folder: Path, names: Sequence[SegmentName]) -> Merged:
     paths = [folder / str(name) for name in names]
     name = SegmentName(first=names[0].first, last=names[-1].last, epoch=names[0].epoch)
-    try:
-        brokers = pa.concat_tables([_read(path, pc.field("kind") == RowKind.BROKER.value) for path in paths])
-        ranges = [*_ranges(paths)]
-    except pa.ArrowException as error:
-        raise MergeRefused(f"one of {names[0]} to {names[-1]} can't be read: {error}") from error
+    brokers = pa.concat_tables([_read(path, pc.field("kind") == RowKind.BROKER.value) for path in paths])
+    ranges = [*_ranges(paths)]
     kept = _kept(brokers)
     file = SegmentFile(folder, name, thinned=True)
     try:

@@ -66,8 +66,8 @@ def subscription_lines(known: LiveBroker, namespace: str) -> Iterator[str]:
     ages = [_seconds(oldest_age_ms(state, now_ms)) for state in states]
     text = "Age of the oldest available message that is not settled; 0 if none waits, NaN if it is not known."
     yield from _family("oldest_message_age_seconds", "gauge", text, labels, ages)
-    holds = [_age_seconds(state.oldest_hold_ms, now_ms) for state in states]
-    text = "How long the longest-held delivery has been unsettled; 0 if none is in flight."
+    holds = [_hold_seconds(state, now_ms) for state in states]
+    text = "How long the longest-held delivery has been unsettled; 0 if none is in flight, NaN if it is not known."
     yield from _family("longest_hold_seconds", "gauge", text, labels, holds)
     for name, attribute, text in COUNTERS:
         yield from _family(name, "counter", text, labels, map(attrgetter(attribute), states))
@@ -115,6 +115,9 @@ def _seconds(milliseconds: int | None) -> float | str:
     return "NaN" if milliseconds is None else milliseconds / 1000
 
 
-def _age_seconds(since_ms: int | None, now_ms: int) -> float:
-    """Seconds from `since_ms` to `now_ms`; 0 for None, and if the clock went back."""
-    return 0.0 if since_ms is None else max(now_ms - since_ms, 0) / 1000
+def _hold_seconds(state: SubscriptionState, now_ms: int) -> float | str:
+    """Not known if the clock was set meanwhile."""
+    since_ms = state.oldest_hold_ms
+    if since_ms is not None and since_ms <= now_ms:
+        return (now_ms - since_ms) / 1000
+    return 0.0 if state.in_flight == 0 else "NaN"

@@ -32,6 +32,9 @@ COLUMNS: Final = (
 )
 BATCH_ROWS: Final = 65_536
 
+_DAMAGED: Final = (OSError, pa.ArrowException, KeyError, UnicodeDecodeError)
+"""What reading a file may raise that is damaged, or is no segment."""
+
 
 class UnreadableSegment(Exception):
     """A segment can't be read; the message says why."""
@@ -45,7 +48,7 @@ def snapshots_in(segment: Path | IO[bytes], queue_names: Iterable[str]) -> Itera
             there = [name for name in ("kind", *COLUMNS) if name in file.schema_arrow.names]
             for batch in file.iter_batches(BATCH_ROWS, columns=there):
                 yield from _snapshots(_chosen(batch, names))
-    except (OSError, pa.ArrowException, KeyError) as error:
+    except _DAMAGED as error:
         raise UnreadableSegment(str(error)) from error
 
 
@@ -63,7 +66,7 @@ def rows_in(segment: Path | IO[bytes], begin_ms: int) -> Iterator[Mapping[str, A
             there = [name for name in file.schema_arrow.names if not name.startswith(("sojourn_", "wait_", "hold_"))]
             for batch in file.iter_batches(BATCH_ROWS, columns=there):
                 yield from batch.filter(pc.greater_equal(batch["time_ms"], begin_ms)).to_pylist()
-    except (OSError, pa.ArrowException, KeyError) as error:
+    except _DAMAGED as error:
         raise UnreadableSegment(str(error)) from error
 
 

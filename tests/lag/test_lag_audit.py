@@ -16,15 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from observer.audit_site import Site, audited
 from proton import Delivery
+from pydantic.alias_generators import to_camel
 from pyspark.sql import SparkSession
 from support.proton_client import Subscribed, connected, publish
 
 from penstock_api.management import Operation
-from penstock_api.message_audit import AuditStart, AuditState, AuditTotals, EventKind
+from penstock_api.message_audit import TOTALS, AuditStart, AuditState, AuditTotals, EventKind
 from penstock_api.message_operations import MessageSelection
 from penstock_broker.queue import totals
 from penstock_lag.audit.figures import AuditFigures, audit_figures
-from penstock_lag.audit.report import AuditReport, as_text, make_report
+from penstock_lag.audit.report import AuditReport, FaultCount, as_text, make_report
 from penstock_lag.audit.sources import AuditPaths, from_folders
 from penstock_lag_rules.buckets import bucket_of
 from penstock_lag_rules.message_accounts import clock_was_set
@@ -109,6 +110,18 @@ def test_every_key_of_the_report_is_in_camel_case() -> None:
         "purged": 0, "moved": 0,
     }  # fmt: skip
     assert "           4  dead_lettered\n" in as_text(report)
+
+
+def test_a_message_id_cannot_control_the_terminal() -> None:
+    """Senders choose them."""
+    fault = FaultCount(fault="left more than once", count=1, messages=("m\x1b]0;title\x07\n",))
+    report = AuditReport(
+        agrees=False, audit="1-1-7", queue_name="q\x1b[2J", started_ms=1, records=4, messages=1, accounts={},
+        faults=(fault,), totals=dict.fromkeys(map(to_camel, TOTALS), 0), ledger_rows=0,
+    )  # fmt: skip
+    text = as_text(report)
+    assert text.replace("\n", "").isprintable()
+    assert "FAULT: left more than once: m\ufffd]0;title\ufffd\ufffd\n" in text
 
 
 @pytest.mark.spark

@@ -21,6 +21,7 @@ from penstock_api.lag_history import LagHistory
 from penstock_api.rollup_format import Period, RollupName
 from penstock_lag.rollups.backfill import backfill, hand_out
 from penstock_lag.rollups.history_periods import period_history
+from penstock_lag.rollups.history_table import as_history_table
 from penstock_lag.settings import LagJobSettings
 from penstock_lag.targets import targets_of
 from penstock_lag_rules.figures import Growth
@@ -71,6 +72,10 @@ def test_the_figures_of_a_period() -> None:
         last_buckets={"sojourn": ((24, 30),)},
     )
     made = period_history(NAME, Rollup((), (life,)), Rollup((), (before,)), 1, ("a sentence",))
+    told = made.model_copy(update={"missing": ("\x1b[2J",)})
+    ends: dict[str, Any] = {"from_time": made.start, "to_time": made.end}
+    table = as_history_table(LagHistory(broker="main", namespace="shop", periods=(told,), **ends))
+    assert "MISSING 2023-11-15 00:00: \ufffd[2J\n" in table, "nothing in a table can control the terminal"
     document = made.model_dump(by_alias=True, mode="json", exclude_none=True)
     assert document == {
         "start": "2023-11-15T00:00:00Z",

@@ -389,3 +389,9 @@ def test_the_token_comes_from_its_file_or_the_environment(tmp_path: Path) -> Non
     (tmp_path / "empty").touch()
     with pytest.raises(Misuse, match="is empty"):
         read_token(tmp_path / "empty", {})
+    for strange in ("two\nlines", "schlüssel"):
+        (tmp_path / "strange").write_text(strange, encoding="utf-8")
+        for path, environment in ((tmp_path / "strange", {}), (None, {"PENSTOCK_OBSERVER_TOKEN": strange})):
+            with pytest.raises(Misuse, match="something else than one token") as refused:
+                read_token(path, environment)
+            assert strange not in str(refused.value)

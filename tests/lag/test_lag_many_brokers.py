@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socketserver
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from lag.observer_server import Served, serving, token_file
@@ -139,6 +141,59 @@ def test_without_any_row_no_spark_is_started_and_each_has_its_empty_document(tmp
             stored = observer.api.results.get("all")
             assert stored == (tmp_path / f"{namespace}.main.json").read_bytes()
             assert stored is not None and LagResult.model_validate_json(stored).namespace == namespace
+
+
+class Counting(socketserver.BaseRequestHandler):
+    """Ends each connection without an answer."""
+
+    asked: ClassVar[list[object]] = []
+
+    def handle(self) -> None:
+        """Count it."""
+        self.asked.append(self.client_address)
+
+
+def test_an_observer_that_listed_nothing_is_not_asked_for_rollups(tmp_path: Path) -> None:
+    """The results of other Brokers would wait for it, and for the next one that is away. It is asked for its segments,
+    and is to store the result, at the same time as others.
+    """
+
+    def no_spark(_: Needs) -> AbstractContextManager[SparkSession]:
+        raise AssertionError("Spark must not be started")
+
+    Counting.asked.clear()
+    with serving(tmp_path / "shop", []) as shop, socketserver.TCPServer(("127.0.0.1", 0), Counting) as away:
+        thread = threading.Thread(target=away.serve_forever)
+        thread.start()
+        token = token_file(tmp_path)
+        gone = {**entry(shop, "gone", token), "observers": [f"http://127.0.0.1:{away.server_address[1]}"]}
+        file = brokers_file(tmp_path, gone, entry(shop, "shop", token))
+        with pytest.raises(Failure, match="1 of 2 Brokers are not done"):
+            run(LagJobSettings(brokers_file=file, run_name="all", patience_seconds=0), no_spark)
+        away.shutdown()
+        thread.join()
+    assert len(Counting.asked) == 2
+
+
+def test_a_token_or_an_address_that_can_be_none_fails_one_broker(tmp_path: Path) -> None:
+    """The other one has its result. The token is not told."""
+
+    def no_spark(_: Needs) -> AbstractContextManager[SparkSession]:
+        raise AssertionError("Spark must not be started")
+
+    with serving(tmp_path / "shop", []) as shop:
+        token = token_file(tmp_path)
+        (tmp_path / "two").write_text("s3cret\nother")
+        nowhere = {**entry(shop, "nowhere", token), "observers": ["http://[::1"]}
+        file = brokers_file(tmp_path, entry(shop, "pay", tmp_path / "two"), nowhere, entry(shop, "shop", token))
+        settings = LagJobSettings(brokers_file=file, run_name="all", patience_seconds=0)
+        with pytest.raises(Failure) as failed:
+            run(settings, no_spark)
+        assert shop.api.results.latest_run() == "all"
+    head, *told = failed.value.cause.splitlines()
+    assert head == "2 of 3 Brokers are not done:"
+    assert "the result of run all was not stored: http://[::1 is not an address: Invalid IPv6 URL" in told[0]
+    assert told[1] == f"pay/main: the token file {tmp_path / 'two'} has something else than one token."
 
 
 def test_an_empty_list_of_brokers_is_done_at_once(tmp_path: Path) -> None:

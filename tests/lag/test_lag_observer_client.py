@@ -62,3 +62,28 @@ def test_a_file_of_authorities_that_is_not_there_is_said(tmp_path: Path) -> None
     """With its name, as an observer that can't be asked."""
     with pytest.raises(ObserverError, match=r"absent\.crt"):
         Observer("https://127.0.0.1:1", "token", tmp_path / "absent.crt").get("/x")
+
+
+class HalfAnAnswer(Answer):
+    """Announces ten bytes, sends two, and ends the connection, as a process that dies."""
+
+    def do_GET(self) -> None:
+        """The first half."""
+        self.send_response(200)
+        self.send_header("Content-Length", "10")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+
+def test_an_answer_that_ends_early_is_none() -> None:
+    """And may be asked for again: it has no status."""
+    with HTTPServer(("127.0.0.1", 0), HalfAnAnswer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with pytest.raises(ObserverError, match="8 bytes of its answer did not come") as told:
+                Observer(f"http://127.0.0.1:{server.server_address[1]}", "token").get("/x")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert told.value.status is None

@@ -97,6 +97,17 @@ def test_hours_of_long_ago_are_not_compared_with(store: FolderRollups) -> None:
     assert read_past(store, THREE_PM_MS) == PastHours()
 
 
+def test_a_broker_from_a_backup_has_no_pace_below_0(store: FolderRollups) -> None:
+    """Its data folder is that of three weeks ago, so it starts with a number that a start after the backup had. The
+    rollups are on another volume.
+    """
+    keep(store, 23)
+    keep(store, 0, first=Growth(), last=Growth(enqueued=9), first_buckets={}, last_buckets={})
+    past = read_past(store, THREE_PM_MS)
+    assert (past.hour[QUEUE].arrived, past.hour[QUEUE].accepted) == (9, 0)
+    assert (past.day[QUEUE].arrived, past.day[QUEUE].accepted, past.day[QUEUE].lost) == (0, 0, 0)
+
+
 def test_a_result_says_the_paces_and_what_changed(store: FolderRollups) -> None:
     """600 messages in five minutes, after one a minute."""
     keep(store, 0)

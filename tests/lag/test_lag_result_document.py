@@ -189,6 +189,13 @@ def test_the_table_shows_the_range_of_the_drain_time(noise: int, shown: str) -> 
     assert shown in text
 
 
+def test_a_name_in_the_table_cannot_control_the_terminal() -> None:
+    """Clients choose the names of queues. What cannot be printed is shown as U+FFFD, and a line stays one line."""
+    text = as_table(result_of(named(0, "q\x1b[2J\nOK")))
+    assert text.replace("\n", "").isprintable()
+    assert "q\ufffd[2J\ufffdOK" in text.splitlines()[1]
+
+
 def test_a_table_of_nothing_says_so() -> None:
     """Rather than an empty screen."""
     assert "(no subscriptions)" in as_table(result_of())

@@ -18,6 +18,7 @@ from penstock_lag.rollups.plan import (
     shortfalls,
 )
 from penstock_lag_rules.rollups import BrokerRow, Rollup
+from penstock_observer.rollups import surplus
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -140,6 +141,43 @@ def test_the_plan_of_an_hour_names_the_rows_that_are_gone() -> None:
     )
     plan = plan_of(hour(4), [PresentBroker(0, listing.model_copy(update={"segments": parts}))], {0})
     assert plan.gaps == ((0, "rows 421 to 440 of its ledger are gone"),)
+
+
+def test_a_store_that_is_too_small_for_all_hours_of_the_ledger_gets_each_hour_once() -> None:
+    """Of 48 hours in the ledger the observer has room for 25 and some days. What it deleted does not come back, so that
+    there is time for the newest.
+    """
+    sizes: dict[RollupName, int] = {}
+    made: list[RollupName] = []
+    for now in range(47, 150):
+        now_ms = hour(now).start_ms + 60_000
+        for _ in range(3):
+            stored = {name: info(name, hours=24 if name.period is Period.DAY else 1) for name in sizes}
+            written = names([broker(0, now - 47, now, last_ms=60_000)], stored, GRACE_MS, Bounds())
+            days = [day for day, _ in due_days(stored | {name: info(name) for name in written}, now_ms, written)]
+            for name in (*written, *days):
+                made.append(name)
+                sizes[name] = 1
+                for gone in surplus(sizes, 30, now_ms):
+                    del sizes[gone]
+        assert now < 100 or hour(now - 1) in sizes
+    hours = [name for name in made if name.period is Period.HOUR]
+    assert len(hours) == len(set(hours)) == 149
+
+
+def test_hours_that_are_yet_to_come_do_not_hide_those_of_now() -> None:
+    """The clock was three days ahead, for so long that rollups were made."""
+    brokers = [then(broker(0, 76, 77), broker(0, 3, 4, last_ms=60_000))]
+    stored = {hour(76): info(hour(76)), hour(77): info(hour(77))}
+    assert names(brokers, stored, GRACE_MS, ANY) == [hour(3)]
+    assert names(brokers, stored | {hour(3): info(hour(3))}, GRACE_MS, ANY) == []
+
+
+def test_hours_before_those_that_are_kept_are_not_due() -> None:
+    """A broker is back whose ledger is of weeks ago: the observer would refuse them, or delete them at once."""
+    stored = {hour(number): info(hour(number), 0) for number in (100, 101)}
+    back = then(broker(1, 3, 4), broker(1, 101, 102, last_ms=60_000))
+    assert names([broker(0, 100, 102, last_ms=60_000), back], stored, GRACE_MS, ANY) == [hour(101)]
 
 
 @pytest.mark.parametrize(("polls", "said"), [(324, ()), (323, ("main-0: its polls cover 53 of 60 minutes",))])

@@ -11,6 +11,7 @@ from lag.observer_server import Served, fill, serving, token_file
 from observer.samples import a_poll, a_subscription
 from pyspark.sql import SparkSession
 
+from penstock_api.failure import Failure
 from penstock_api.rollup_format import Period, RollupName
 from penstock_lag.rollups import brokers
 from penstock_lag.rollups.brokers import roll_up_targets
@@ -157,6 +158,22 @@ def test_of_two_brokers_one_fails(spark: SparkSession, tmp_path: Path) -> None:
         assert "result of the run is not affected" in failure.cure
         assert stored(main) == ["day-2023-11-14.parquet", HOURS[1]]
         assert [life.instance for life in read_rollup(content(main, HOURS[1])).lives] == ["i-1"]
+
+
+@pytest.mark.spark
+def test_an_hour_that_can_t_be_read_does_not_hold_up_the_next_one(spark: SparkSession, tmp_path: Path) -> None:
+    """A page of its segment is damaged, and its rows stay in the ledger for two days. The day is merged without it."""
+    with serving(tmp_path, polls(-120, 20), now=lambda: NOW) as observer:
+        ledger = observer.api.ledger
+        for segment in ledger.segments:
+            if RollupName.of(Period.HOUR, segment.first_ms).start_ms == MIDNIGHT_MS - 7_200_000:
+                damaged = (ledger.folder / segment.name).read_bytes()
+                (ledger.folder / segment.name).write_bytes(damaged[:4] + b"\xff" * 200 + damaged[204:])
+        ((target, failure),) = roll_up(spark, settings(tmp_path, observer.url))
+        assert (target.name, type(failure)) == ("shop/main", Failure)
+        assert "the ledger could not be evaluated" in failure.cause
+        assert stored(observer) == ["day-2023-11-14.parquet", HOURS[1]]
+        assert read_about(content(observer, "day-2023-11-14.parquet")).hours == 1
 
 
 @pytest.mark.spark

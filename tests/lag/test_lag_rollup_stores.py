@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from penstock_api.rollup_format import RollupName
+from penstock_api.rollup_format import Period, RollupAbout, RollupName
+from penstock_lag.rollups.files import write_rollup
 from penstock_lag.rollups.stores import FolderRollups, RollupsUnavailable
+from penstock_lag_rules.figures import Growth
+from penstock_lag_rules.rollups import LifeRow, Rollup
 
 NAME = RollupName.parse("hour-2023-11-14T22.parquet")
 
@@ -41,3 +46,32 @@ def test_what_can_t_be_written_leaves_the_file_of_before(tmp_path: Path, monkeyp
     with pytest.raises(RollupsUnavailable, match=r"hour-2023-11-14T22\.parquet could not be written: .*No space left"):
         store.put(NAME, b"new")
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(str(NAME), b"old")]
+
+
+def a_life(queue_name: str) -> LifeRow:
+    return LifeRow(
+        ordinal=0, queue_name=queue_name, instance="i", epoch=1, incarnation=1, first_seq=1, last_seq=2, first_ms=0,
+        last_ms=1, snapshots=2, first_depth=0, last_depth=0, min_depth=0, max_depth=0, depth_area=0, max_age_ms=None,
+        min_consumers=0, max_consumers=0, last_consumers=0, first=Growth(), last=Growth(),
+    )  # fmt: skip
+
+
+def test_the_list_of_years_of_rollups_needs_no_memory_for_their_rows(tmp_path: Path) -> None:
+    """Each has a quarter of a megabyte of names. A file that is none is left out."""
+    chance = random.Random(1)
+    names = [RollupName(hour * 3_600_000, Period.HOUR) for hour in range(40)]
+    about = RollupAbout(broker="main", namespace="shop", name=str(names[0]), ordinals=(0, 2), hours=1)
+    content = write_rollup(Rollup(lives=tuple(a_life(chance.randbytes(250).hex()) for _ in range(1000))), about)
+    assert len(content) > 250_000
+    store = FolderRollups(tmp_path)
+    for name in names:
+        (tmp_path / str(name)).write_bytes(content)
+    (tmp_path / "day-1970-01-01.parquet").write_bytes(content[:1000])
+    tracemalloc.start()
+    found = store.stored()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found is not None
+    assert sorted(found) == names
+    assert {(info.bytes, info.ordinals, info.hours) for info in found.values()} == {(len(content), (0, 2), 1)}
+    assert peak < 5 * len(content), "of 40 files"

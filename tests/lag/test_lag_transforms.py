@@ -305,6 +305,13 @@ def test_moved_is_progress_and_other_ways_out_are_none(spark: SparkSession) -> N
     assert one.window.growth.lost == 3
 
 
+def test_purged_is_progress(spark: SparkSession) -> None:
+    """An administrator took some out, as the live state sees it, too: nobody can accept these any more."""
+    polls = at(0, waiting(9, -1)), at(1, waiting(8, -1, purged=1)), at(2, waiting(9, -1, purged=1))
+    one = orders_of(spark, *polls)
+    assert (one.progressed_ms, one.window.growth) == (ms(1), Growth(purged=1))
+
+
 def test_without_progress_the_first_snapshot_of_the_window_is_the_bound(spark: SparkSession) -> None:
     one = orders_of(spark, at(0, waiting(9, -1, acked=5)), at(1, waiting(9, -1, acked=5)))
     assert (one.progressed_ms, one.consumed_ms) == (ms(0), None)

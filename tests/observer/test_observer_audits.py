@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp.test_utils import TestServer
-from observer.audit_site import DAY_MS, NAME, Site, audited
+from observer.audit_site import DAY_MS, NAME, OWNER, Site, audited
 
+from penstock_amqp.client.management import ManagementClient
 from penstock_api.failure import Misuse
-from penstock_api.management import Operation
+from penstock_api.management import EntityType, Operation, SubscriptionDeclaration
 from penstock_api.message_audit import AuditEvent, AuditStart, AuditState, AuditTotals, EventKind
 from penstock_lag.audit.sources import from_folders, from_observers
 from penstock_lag.observer_client import Observer, ObserverError
+from penstock_observer.audit_fetch import AuditFetcher
 from penstock_observer.audit_files import AuditFull, AuditStore
 from penstock_observer.http import Api, make_app
 from penstock_observer.results import BrokerPod, ResultStore
@@ -28,6 +32,7 @@ from penstock_observer.secrets import TokenFile
 
 TestServer.__test__ = False  # pytest would collect it by its name
 
+FIRST_NAME = "psub:durable:global:accounts"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -104,6 +109,29 @@ async def test_what_a_report_needs_is_copied_from_the_observer(site: Site, tmp_p
         assert [Path(each).read_bytes() for each in copies] == [Path(each).read_bytes() for each in originals] != []
 
 
+async def test_an_audit_that_is_too_large_does_not_keep_the_others_from_being_stored(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both are on. That of the first name has more bytes already than all may have together, so it makes room for the
+    other one, and does not come back.
+    """
+    client = await ManagementClient.connect(site.broker.management)
+    await client.create(SubscriptionDeclaration(subscription_name="accounts", exchange="orders", owner=OWNER))
+    for name in (FIRST_NAME, NAME):
+        (await client.request(Operation.START_AUDIT, EntityType.SUBSCRIPTION, name, AuditStart(seconds=60))).check()
+    await client.close()
+    await site.poll()
+    (large,) = [each for each in site.store.unfinished() if each.queue_name == FIRST_NAME]
+    site.store = AuditStore(site.folder, 1000, DAY_MS)
+    site.store.append(large, 0, events(100))
+    site.fetcher = AuditFetcher(site.live, site.connect, site.store, 10)
+    await site.send(*(f"a{number}" for number in range(101)))
+    for _ in range(3):
+        await site.poll()
+        assert [(each.state.queue_name, each.records) for each in site.store.listed()] == [(NAME, 101)]
+    assert caplog.text.count("the audit of psub:durable:global:accounts takes more than 1000 bytes") == 1
+
+
 # -- the folder -----------------------------------------------------------------------------------------------------
 
 
@@ -138,6 +166,43 @@ def test_an_audit_that_is_too_large_alone_is_not_stored_any_more(tmp_path: Path)
     with pytest.raises(AuditFull, match="the audit of q1 takes more than 1000 bytes"):
         store.append(state(1), 9, events(9))
     assert store.next_of("1-1-7") == 9
+
+
+def test_an_audit_is_whole_after_a_failure_at_any_step_of_its_first_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The observer starts again, and the broker tells the same records once more, with those that came meanwhile."""
+    steps = 0
+    while True:
+        folder = tmp_path / str(steps)
+        store = AuditStore(folder, 1 << 30, DAY_MS)
+        with monkeypatch.context() as patch, contextlib.suppress(OSError):
+            patch.setattr(os, "fsync", _failing_after(steps))
+            store.append(state(1), 0, events(9))
+        is_over = store.next_of("1-1-7") == 9
+        again = AuditStore(folder, 1 << 30, DAY_MS)
+        stored = again.next_of("1-1-7")
+        again.append(state(1, is_written=True, records=20), stored, events(20 - stored))
+        (found,) = AuditStore(folder, 1 << 30, DAY_MS).listed()
+        assert (found.records, found.is_complete) == (20, True), f"after {steps} steps"
+        names = sorted(path.name for path in folder.iterdir())
+        assert names == sorted([*found.files, "1-1-7.json"])
+        if is_over:
+            break
+        steps += 1
+    assert steps >= 4
+
+
+def _failing_after(steps: int) -> Callable[[int], None]:
+    sync, left = os.fsync, [steps]
+
+    def fsync(descriptor: int) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(5, "Input/output error")
+        sync(descriptor)
+
+    return fsync
 
 
 def test_old_audits_go_with_the_next_one(tmp_path: Path) -> None:

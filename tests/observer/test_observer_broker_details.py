@@ -79,3 +79,22 @@ async def test_a_broker_that_is_away_is_asked_once_in_ten_seconds() -> None:
     with pytest.raises(NotKnown, match="the broker has 1001 connections"):
         await details.links(MOST_CONNECTIONS + 1)
     assert len(asked) == 2
+
+
+async def test_the_links_of_a_broker_that_is_away_are_asked_once_in_ten_seconds() -> None:
+    """However many readers look at their subscription, each of whom would wait for those before."""
+    asked: list[float] = []
+    clock = Clock()
+
+    async def connect() -> DetailsConnection:
+        asked.append(clock())
+        raise ConnectionRefusedError("refused")
+
+    details = BrokerDetails(connect, clock)
+    for _ in range(5):
+        with pytest.raises(NotKnown, match="the broker does not answer: refused"):
+            await details.links(1)
+    clock.seconds += KEPT_SECONDS
+    with pytest.raises(NotKnown):
+        await details.links(1)
+    assert asked == [1000.0, 1000.0 + KEPT_SECONDS]

@@ -150,6 +150,15 @@ def test_series_stay_without_consumers_and_go_with_the_subscription(scrape: Scra
     assert scrape.value("penstock_subscription_acked_messages_total", ORDERS) is None
 
 
+@pytest.mark.parametrize(
+    ("hold", "expected"), [({"in_flight": 3, "depth": 3}, "nan"), ({}, "0.0"), ({"oldest_hold_ms": START_MS}, "0.0")]
+)
+def test_a_hold_that_is_not_known_is_no_hold_of_0_seconds(scrape: Scrape, hold: dict[str, Any], expected: str) -> None:
+    """The clock was set while deliveries were out, so since when they are is not known."""
+    scrape.live.answered(a_poll(START_MS, a_subscription(**hold)))
+    assert str(scrape.value("penstock_subscription_longest_hold_seconds", ORDERS)) == expected
+
+
 def test_series_stay_while_the_broker_is_away(scrape: Scrape) -> None:
     """Known values, and a gauge that says they are old."""
     scrape.live.answered(a_poll(START_MS, a_subscription(depth=3, ready=3)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -85,5 +86,22 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
+        write_segment(tmp_path, NAME, table_of(two_rows()))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_segment_whose_name_could_not_be_made_durable_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger keeps its rows and writes them again with more of them, under a name that covers this one."""
+    sync = os.fsync
+
+    def broken(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(5, "Input/output error")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(OSError, match="Input/output error"):
         write_segment(tmp_path, NAME, table_of(two_rows()))
     assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from observer.samples import START_MS, ScriptedBroker, a_poll
 
 from penstock_api.ledger_format import SegmentName
 from penstock_lag_rules.thresholds import Thresholds
-from penstock_observer.ledger import Ledger, SealLimits
+from penstock_observer.ledger import Ledger, SealLimits, WriteSegment
 from penstock_observer.live_lag import LiveLag
 from penstock_observer.live_view import LiveView
 from penstock_observer.parquet import write_segment
@@ -21,10 +22,10 @@ from penstock_observer.retention import RetentionLimits
 from penstock_observer.rows import RowOrigin
 
 
-def a_ledger(folder: Path, seconds: float = 60) -> Ledger:
+def a_ledger(folder: Path, seconds: float = 60, write: WriteSegment = write_segment) -> Ledger:
     """A ledger in a folder."""
     rolling = SealLimits(seconds=seconds, rows=1000, bytes=10**9)
-    return Ledger(folder, RowOrigin("main", 0, 1000), rolling, RetentionLimits(10**12, 10**12))
+    return Ledger(folder, RowOrigin("main", 0, 1000), rolling, RetentionLimits(10**12, 10**12), write)
 
 
 def live_lag() -> LiveLag:
@@ -59,6 +60,32 @@ async def test_silence_keeps_what_is_known(tmp_path: Path, caplog: pytest.LogCap
     await poller.once()
     assert live.known.reachable
     assert live.known.poll == a_poll(START_MS + 1)
+    ledger.close()
+
+
+async def test_a_volume_that_hangs_keeps_no_poll_from_the_live_view(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever scales by these figures would be told old ones as if they were new. The problem goes with its cause."""
+    answers = threading.Event()
+
+    def write(folder: Path, name: SegmentName, rows: Any) -> int:
+        answers.wait()
+        return write_segment(folder, name, rows)
+
+    live, ledger = LiveView(), a_ledger(tmp_path, seconds=0, write=write)
+    polls = [a_poll(START_MS + 1000 * number) for number in range(9)]
+    poller = Poller(ScriptedBroker([*polls]), live, live_lag(), ledger, 1, ledger_seconds=0.1)
+    for poll in polls[:3]:
+        await poller.once()
+        assert live.known.poll == poll
+    assert live.known.ledger_problem is not None
+    assert "its volume does not answer" in live.known.ledger_problem
+    assert caplog.text.count("its volume does not answer") == 1
+    answers.set()
+    while live.known.ledger_problem is not None:
+        await poller.once()
+    assert ledger.segments[0].first_ms == START_MS
     ledger.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -153,3 +154,38 @@ def test_a_store_keeps_as_many_bytes_as_it_may(tmp_path: Path) -> None:
     again.put("run-3", a_result("run-3", minutes(3)), NOW)
     assert sorted(path.stem for path in tmp_path.iterdir()) == ["run-2", "run-3"]
     assert again.latest_run() == "run-3"
+
+
+def test_results_that_are_yet_to_come_make_place_for_those_of_now(store: ResultStore, tmp_path: Path) -> None:
+    """The clock was a day ahead, for more results than are kept; then it is right. The first result is a late one."""
+    day = timedelta(days=1)
+    store.put("before", a_result("before", minutes(0)), NOW)
+    for number in range(2):
+        store.put(f"ahead-{number}", a_result(f"ahead-{number}", minutes(number) + day), NOW + day)
+    assert store.latest_run() == "ahead-1"
+    assert store.put("late", a_result("late", minutes(-5)), NOW)
+    assert store.latest_run() == "before"
+    assert store.put("now", a_result("now", minutes(1)), NOW)
+    assert store.latest_run() == "now"
+    assert sorted(path.stem for path in tmp_path.iterdir()) == ["before", "late", "now"]
+
+
+def test_a_run_that_was_stored_with_a_time_to_come_can_be_stored_again(store: ResultStore, tmp_path: Path) -> None:
+    """Runs may have the same name for ever."""
+    day = timedelta(days=1)
+    for number in range(3):
+        store.put(f"run-{number}", a_result(f"run-{number}", minutes(number) + day), NOW + day)
+    assert store.put("run-2", a_result("run-2", minutes(0)), NOW)
+    assert store.latest_run() == "run-2"
+    assert [path.stem for path in tmp_path.iterdir()] == ["run-2"]
+
+
+def test_results_that_come_at_once_are_stored_one_after_another(tmp_path: Path) -> None:
+    """Two requests are two threads. With room for one, each removes what came before it, and nothing twice."""
+    store = ResultStore(tmp_path, PLACE, keep=1)
+    bodies = {f"run-{number}": a_result(f"run-{number}", minutes(0)) for number in range(200)}
+    with ThreadPoolExecutor(8) as pool:
+        stored = list(pool.map(lambda name: store.put(name, bodies[name], NOW), bodies))
+    assert all(stored)
+    (kept,) = [path.stem for path in tmp_path.iterdir()]
+    assert store.get(kept) == bodies[kept]

@@ -28,6 +28,7 @@ from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.ledger import Ledger, SealLimits
 from penstock_observer.retention import RetentionLimits
 from penstock_observer.rows import Poll, RowOrigin, rows_of
+from penstock_observer.segment_merge import MergeRefused, merge_segments
 
 pq: Any = importlib.import_module("pyarrow.parquet")  # it ships no type information
 pa: Any = importlib.import_module("pyarrow")
@@ -244,6 +245,27 @@ def test_a_segment_of_a_later_release_stays_as_it_is(tmp_path: Path, caplog: pyt
     assert [info.rows for info in ledger.segments] == [36, 18 + 2 * 4, 1]
     assert caplog.text.count("is of a later release: it has the column later") == 1
     ledger.close()
+
+
+@pytest.mark.parametrize("column", ["oldest_hold_ms", "queue_name"])
+def test_a_damaged_segment_stays_as_it_is(column: str, tmp_path: Path) -> None:
+    """Whichever byte of its first row group it is. A large segment has several, and its footer says nothing of it."""
+    name = SegmentName(first=1, last=36, epoch=3)
+    path = tmp_path / str(name)
+    rows = table_of(rows_by_hand(steady(2))).sort_by([("queue_name", "ascending"), ("seq", "ascending")])
+    pq.write_table(rows, path, row_group_size=12, use_dictionary=["queue_name"], compression="none")
+    whole, chunks = path.read_bytes(), pq.read_metadata(path).row_group(0)
+    (chunk,) = [each for each in map(chunks.column, range(chunks.num_columns)) if each.path_in_schema == column]
+    begin = chunk.dictionary_page_offset or chunk.data_page_offset
+    told: list[str] = []
+    for at in range(begin, begin + chunk.total_compressed_size):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        try:
+            merge_segments(tmp_path, [name]).file.discard()
+        except (MergeRefused, OSError) as error:
+            told.append(str(error))
+        assert list(tmp_path.iterdir()) == [path]
+    assert any(each.startswith(f"one of {name} to {name} can't be read: ") for each in told)
 
 
 def replace_epoch(poll: Poll) -> Poll:

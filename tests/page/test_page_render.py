@@ -144,6 +144,15 @@ def test_a_subscription_has_its_figures_plots_consumers_and_losses() -> None:
     assert len(pictures) == 4
 
 
+def test_what_an_administrator_took_out_is_shown_beside_the_losses() -> None:
+    """Both in a row of their own: what has left is all there."""
+    snapshots = [a_snapshot(0), a_snapshot(10, dropped=2, moved=3, purged=5)]
+    rows = text_of(a_page(course=course_of(snapshots, NOON_MS, NOON_MS + 10_000, 10_000)), "tr")
+    assert "dropped (by a limit or a rebind) 2" in rows
+    assert "moved by an administrator, which is no loss 3" in rows
+    assert "purged by an administrator, which is no loss 5" in rows
+
+
 def test_what_would_keep_up_is_shown_where_it_is_known() -> None:
     lag = a_lag(
         consumers=2,

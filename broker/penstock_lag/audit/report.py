@@ -24,6 +24,7 @@ from penstock_lag_rules.message_accounts import (
     grown,
     unfinished,
 )
+from penstock_page.text import printable
 
 __all__ = ["AuditReport", "as_text", "make_report"]
 
@@ -151,7 +152,9 @@ def _histogram(state: AuditState) -> dict[int, int]:
 
 
 def as_text(report: AuditReport) -> str:
-    """The report for a terminal; lines end with a newline."""
+    """The report for a terminal; lines end with a newline. Names and identifiers come from clients; nothing of them can
+    control it.
+    """
     whose = report.queue_name if report.name is None else f"{report.namespace}/{report.name} ({report.queue_name})"
     seconds = "" if report.ended_ms is None else f", {(report.ended_ms - report.started_ms) / 1000:g} s"
     lines = [f"audit {report.audit} of {whose}{seconds}, ended by {report.ended_by}"]
@@ -166,4 +169,4 @@ def as_text(report: AuditReport) -> str:
         lines.append(f"sojourn p{each.percent}: {each.exact_ms:g} ms exactly, {each.histogram_ms} ms by the histogram")
     lines += [f"DIFFERENCE: {problem}" for problem in report.problems]
     lines.append("Everything agrees." if report.agrees else "It does not agree, or is not complete.")
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(printable, lines)) + "\n"

@@ -20,7 +20,7 @@ __all__ = ["START_COLUMNS", "with_starts"]
 
 START_COLUMNS: Final = (
     *("seq", "poll", "time_ms", *QUEUE, "incarnation"),
-    *("depth", "scheduled", "stranded", "oldest_available_ms", "acked", "moved"),
+    *("depth", "scheduled", "stranded", "oldest_available_ms", "acked", "moved", "purged"),
     *("ready", "consumers", "usable_consumers"),
 )
 """What this step needs of the subscription rows."""
@@ -43,7 +43,7 @@ def with_starts(subscriptions: DataFrame, polls: DataFrame, thresholds: Threshol
         _caught_up(thresholds).alias("caught_up"),
         *("acked", "consumers"),
         _busy(thresholds).alias("busy"),
-        (F.coalesce("acked", F.lit(0)) + F.coalesce("moved", F.lit(0))).alias("taken"),
+        sum((F.coalesce(name, F.lit(0)) for name in ("acked", "moved", "purged")), F.lit(0)).alias("taken"),
     )
     by_seq = Window.partitionBy("sorted_by", *QUEUE).orderBy("seq")
     whole = by_seq.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
@@ -94,7 +94,7 @@ def _caught_up(thresholds: Thresholds) -> Column:
 
 
 def _progressed(by_seq: WindowSpec) -> Column:
-    """More was accepted or moved than in the snapshot before, or in the first of a life that was born just now."""
+    """More was accepted, moved or purged than in the snapshot before, or in the first of a life that was just born."""
     more = F.col("taken") > F.lag("taken").over(by_seq)
     return F.when(_same_life(by_seq), more).otherwise(F.col("shows_absence") & (F.col("taken") > 0))
 

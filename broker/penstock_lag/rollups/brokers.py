@@ -41,6 +41,8 @@ __all__ = ["Work", "place_of", "roll_up", "roll_up_targets", "work_of"]
 AT_A_TIME: Final = 32
 GROUP_ROWS: Final = 4_000_000
 """How many rows of an hour are computed together at most, unless one Broker has more."""
+MOST_FAILED: Final = 2
+"""Hours of a Broker that can't be computed in one run: the others may be sound, or its observer may be away."""
 CURE: Final = "The result of the run is not affected. The next run tries the rollups again."
 
 
@@ -83,21 +85,29 @@ def roll_up_targets(
 
 def roll_up(spark: SparkSession, works: Sequence[Work], patience_seconds: float) -> list[Failed]:
     """Compute and write the due hours, then the days. Returns the Brokers of which that failed. Raises OutOfMemory."""
-    failed: dict[Target, Failure] = {}
+    failed: dict[Target, list[Failure]] = {}
+    unstored: set[Target] = set()
     for name in sorted({hour.name for work in works for hour in work.due}):
-        due = {work.target: (work, hour) for work in works for hour in work.due if hour.name == name}
-        members = numbered((target, hour.plan) for target, (_, hour) in due.items() if target not in failed)
+        due = {
+            work.target: (work, hour)
+            for work in works
+            for hour in work.due
+            if hour.name == name and work.target not in unstored and len(failed.get(work.target, ())) < MOST_FAILED
+        }
+        members = numbered((target, hour.plan) for target, (_, hour) in due.items())
         for group in grouped(members, GROUP_ROWS, _room(spark)):
             made = _computed(spark, group, {target: work for target, (work, _) in due.items()}, patience_seconds)
             for member, rollup in zip(group, made, strict=True):
                 failure = rollup if isinstance(rollup, Failure) else _kept(*due[member.target], rollup)
                 if failure is not None:
-                    failed[member.target] = failure
+                    failed.setdefault(member.target, []).append(failure)
+                if failure is not None and not isinstance(rollup, Failure):
+                    unstored.add(member.target)
     for work in works:
-        failure = None if work.target in failed else _days_kept(work)
+        failure = None if work.target in unstored else _days_kept(work)
         if failure is not None:
-            failed[work.target] = failure
-    return list(failed.items())
+            failed.setdefault(work.target, []).append(failure)
+    return [(target, failures[0]) for target, failures in failed.items()]
 
 
 def place_of(target: Target, settings: LagJobSettings) -> RollupPlace:

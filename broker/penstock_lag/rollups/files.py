@@ -12,7 +12,8 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Final
+from pathlib import Path
+from typing import IO, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +24,7 @@ from penstock_api.rollup_format import ABOUT_KEY, COLUMNS, ENDS, LATER_COLUMNS, 
 from penstock_lag_rules.figures import Growth
 from penstock_lag_rules.rollups import BrokerRow, Buckets, LifeRow, Rollup
 
-__all__ = ["BadRollup", "read_about", "read_rollup", "write_rollup"]
+__all__ = ["BadRollup", "about_of", "read_about", "read_rollup", "write_rollup"]
 
 _ARROW: Final[dict[ColumnType, Any]] = {
     ColumnType.TEXT: pa.string(),
@@ -69,14 +70,20 @@ def write_rollup(rollup: Rollup, about: RollupAbout) -> bytes:
 
 def read_about(content: bytes) -> RollupAbout:
     """What a file says about itself. Raises BadRollup."""
-    return _opened(content)[1]
+    return _opened(io.BytesIO(content))[1]
+
+
+def about_of(path: Path) -> RollupAbout:
+    """The same of a file on this machine, without loading its rows. Raises BadRollup or OSError."""
+    with path.open("rb") as file:
+        return _opened(file)[1]
 
 
 def read_rollup(content: bytes, columns: frozenset[str] | None = None) -> Rollup:
     """The rows of a file; with `columns`, those of the required and these, and 0 or nothing for the others. Raises
     BadRollup.
     """
-    file, _ = _opened(content)
+    file, _ = _opened(io.BytesIO(content))
     wanted = [column.name for column in COLUMNS if columns is None or not column.nullable or column.name in columns]
     there = file.schema_arrow.names
     try:
@@ -87,9 +94,9 @@ def read_rollup(content: bytes, columns: frozenset[str] | None = None) -> Rollup
         raise BadRollup(f"its rows can't be read: {error}") from error
 
 
-def _opened(content: bytes) -> tuple[Any, RollupAbout]:
+def _opened(source: IO[bytes]) -> tuple[Any, RollupAbout]:
     try:
-        file = pq.ParquetFile(io.BytesIO(content))
+        file = pq.ParquetFile(source)
     except (pa.ArrowException, OSError) as error:
         raise BadRollup(f"it is no Parquet file: {error}") from error
     found = (file.schema_arrow.metadata or {}).get(ABOUT_KEY)

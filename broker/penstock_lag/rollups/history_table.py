@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock_api.lag_history import LagHistory, PeriodHistory, SubscriptionHistory
+from penstock_page.text import printable
 
 __all__ = ["as_history_table"]
 
@@ -16,7 +17,9 @@ ABSENT: Final = "-"
 
 
 def as_history_table(history: LagHistory) -> str:
-    """Lines with aligned columns, then what is missing, then a summary; ends with a newline."""
+    """Lines with aligned columns, then what is missing, then a summary; ends with a newline. No name can control the
+    terminal.
+    """
     rows = [HEAD, *(_row(period, one) for period in history.periods for one in period.subscriptions)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     lines = ["  ".join(_cell(row, column, width) for column, width in enumerate(widths)).rstrip() for row in rows]
@@ -26,7 +29,7 @@ def as_history_table(history: LagHistory) -> str:
         f"{history.namespace}/{history.broker}: {history.from_time:%Y-%m-%d %H:%M} to "
         f"{history.to_time:%Y-%m-%d %H:%M} UTC, {len(history.periods)} periods, {len(history.written)} rollups made"
     )
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(printable, lines)) + "\n"
 
 
 def _row(period: PeriodHistory, one: SubscriptionHistory) -> tuple[str, ...]:

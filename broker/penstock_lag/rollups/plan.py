@@ -56,14 +56,16 @@ def due_hours(brokers: Brokers, stored: Stored, grace_ms: int, bounds: Bounds) -
 
     An hour is closed when the last row of every broker is later, or when that of one is `grace_ms` later: then the
     others are left out, and the hour is due again when they are back. Hours are those of which there are rows, so a
-    clock that is set by days makes none due; hours that are yet to come by the clock as it is now are not closed.
+    clock that is set by days makes none due; hours that are yet to come by the clock as it is now are not closed. Nor
+    is an hour due before the oldest that is there: it was there once and had to make room, and would have to again.
     """
     due: list[DueHour] = []
     rows = 0
+    oldest_ms = _oldest_ms(brokers, stored)
     for name in hours_between(brokers, None, None):
         if len(due) == bounds.hours:
             break
-        if not _is_closed(name, brokers, grace_ms):
+        if name.start_ms < oldest_ms or not _is_closed(name, brokers, grace_ms):
             continue
         have = _ordinals(name, brokers)
         known = stored.get(name)
@@ -176,6 +178,13 @@ def _is_closed(name: RollupName, brokers: Brokers, grace_ms: int) -> bool:
     if len(newest) == len(brokers) and all(last_ms >= name.end_ms for last_ms in newest):
         return True
     return max(newest, default=0) >= name.end_ms + grace_ms
+
+
+def _oldest_ms(brokers: Brokers, stored: Stored) -> int:
+    """Start of the oldest hour that is there, of those that are over by the clock as it is now; 0 if there is none."""
+    now_ms = max((newest_row_ms(broker) for broker in _present(brokers)), default=0)
+    over = [name.start_ms for name in stored if name.period is Period.HOUR and name.end_ms <= now_ms]
+    return min(over, default=0)
 
 
 def _ordinals(name: RollupName, brokers: Brokers) -> set[int]:

@@ -17,7 +17,7 @@ from penstock_api.rollup_format import ROLLUP, ROLLUPS, RollupInfo, RollupList, 
 from penstock_api.validation_messages import validation_messages
 from penstock_api.whole_files import write_whole
 from penstock_lag.observer_client import Observer, ObserverError
-from penstock_lag.rollups.files import BadRollup, read_about
+from penstock_lag.rollups.files import BadRollup, about_of
 
 __all__ = ["FolderRollups", "ObserverRollups", "RollupStore", "RollupsUnavailable"]
 
@@ -98,20 +98,10 @@ class FolderRollups:
         """See RollupStore. A file that is no rollup is left out, with a line in the log."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            names = [name for path in self.folder.iterdir() if (name := RollupName.parse(path.name)) is not None]
-            contents = {name: self.get(name) for name in names}
+            paths = [path for path in self.folder.iterdir() if RollupName.parse(path.name) is not None]
+            found = [info for path in paths if (info := _info(path)) is not None]
         except OSError as error:
             raise RollupsUnavailable(f"{self.folder} can't be read: {error}") from error
-        found: list[RollupInfo] = []
-        for name, content in contents.items():
-            try:
-                about = read_about(content)
-            except BadRollup as error:
-                log.error("%s is left out: %s", self.folder / str(name), error)
-                continue
-            found.append(
-                RollupInfo(name=str(name), bytes=len(content), rows=0, ordinals=about.ordinals, hours=about.hours)
-            )
         return _by_name(found)
 
     def get(self, name: RollupName) -> bytes:
@@ -127,6 +117,17 @@ class FolderRollups:
             write_whole(self.folder / str(name), lambda hidden: hidden.write_bytes(content))
         except OSError as error:
             raise RollupsUnavailable(f"the rollup {name} could not be written: {error}") from error
+
+
+def _info(path: Path) -> RollupInfo | None:
+    """Only the end of the file is read: there may be those of years."""
+    try:
+        about = about_of(path)
+    except BadRollup as error:
+        log.error("%s is left out: %s", path, error)
+        return None
+    size = path.stat().st_size
+    return RollupInfo(name=path.name, bytes=size, rows=0, ordinals=about.ordinals, hours=about.hours)
 
 
 def _by_name(infos: Sequence[RollupInfo]) -> dict[RollupName, RollupInfo]:
