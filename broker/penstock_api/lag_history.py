@@ -20,7 +20,7 @@ VERSION = 1
 class SubscriptionHistory(ResultModel):
     """One subscription in one period. Counts are of messages."""
 
-    queue_name: Annotated[str, Field(min_length=1, max_length=2048)]
+    queue_name: Annotated[str, Field(min_length=1)]
     ordinal: Count  # of the broker that holds the queue
     owner_namespace: str | None = None  # of the resource that declared it, if one did
     owner_name: str | None = None

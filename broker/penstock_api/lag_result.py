@@ -98,7 +98,7 @@ class PaceLag(ResultModel):
 class SubscriptionLag(ResultModel):
     """Lag of one subscription as of `observed_time`."""
 
-    queue_name: Annotated[str, Field(min_length=1, max_length=2048)]  # two names of 255 characters, escaped
+    queue_name: Annotated[str, Field(min_length=1)]  # of any length: a client chooses the name of its link
     owner_namespace: str | None = None  # of the resource that declared it, if one did
     owner_name: str | None = None
     owner_uid: str | None = None

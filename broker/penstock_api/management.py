@@ -48,6 +48,8 @@ REMOVED = "removed"  # key of the body of these replies: names (of subscriptions
 
 MAX_DECLARED_USERS = 1024
 """Most users that a declaration names."""
+MAX_USER = 512
+"""Longest of their names. That of a pod, `system:serviceaccount:NAMESPACE:NAME`, has up to 339 characters."""
 
 MAX_COUNT = 1000
 """Largest number of entities in one reply to QUERY; a request for more gets this many."""
@@ -152,7 +154,8 @@ class Owner(ManagementDocument):
     deletion_policy: Literal["Delete", "DeleteWhenEmpty", "DeleteWhenUnused", "Retain"] = "Delete"
 
 
-UserPatterns = Annotated[tuple[Name, ...], Field(max_length=MAX_DECLARED_USERS)]
+UserPattern = Annotated[str, Field(min_length=1, max_length=MAX_USER)]
+UserPatterns = Annotated[tuple[UserPattern, ...], Field(max_length=MAX_DECLARED_USERS)]
 """Users who may do something without a permission of the broker; in each `*` stands for any characters."""
 
 

@@ -5,6 +5,7 @@ Must not know files, signals or sockets: `main` opens the log and binds the list
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable
 from functools import partial
@@ -27,8 +28,11 @@ from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology import auto_creation, documents
 from penstock_broker.topology.store import Topology
+from penstock_core.reason import Reason
 
 __all__ = ["assemble"]
+
+logger = logging.getLogger(__name__)
 
 
 def assemble(
@@ -53,7 +57,10 @@ def assemble(
     topology = Topology(log, given.queue_max_bytes or UNLIMITED_BYTES, given.delivery, given.queue_overflow)
     restore.restore(topology, recovered, clock.now_us(), restored, partial(paging.tail_of, log))
     refused = auto_creation.make_destinations(topology, given.delivery, clock.now_us())
-    if refused is not None:
+    if refused is not None and refused.reason is Reason.OTHER_KIND_OF_NODE:
+        # A client has made the other kind; that must not keep a broker from starting whose configuration is right.
+        logger.warning("Messages can't go where the configuration's delivery says: %s", refused.description)
+    elif refused is not None:
         raise Misuse(f"The configuration's delivery is wrong: {refused.description}", "Correct the address.")
     instance = restore.instance_of(recovered)
     if instance is None:

@@ -68,7 +68,7 @@ def exchange_service(exchange: Exchange) -> str:
 
 
 def address(broker: Broker, exchange: Exchange) -> str:
-    """The URL of an exchange for clients: amqps if the Broker has that listener, else amqp."""
+    """The URL of an exchange for clients."""
     host = service_host(exchange_service(exchange), exchange.metadata.namespace)
     return f"{authority(broker, host)}/{declaration.exchange_name(exchange)}"
 
@@ -79,5 +79,8 @@ def broker_address(broker: Broker) -> str:
 
 
 def authority(broker: Broker, host: str) -> str:
-    """Scheme, host and port of a Broker's URL."""
-    return f"amqps://{host}:{AMQPS_PORT}" if broker.spec.listeners.amqps else f"amqp://{host}:{AMQP_PORT}"
+    """Scheme, host and port of a Broker's URL: amqps if it has that listener, else amqp, else AMQP over WebSocket."""
+    listeners = broker.spec.listeners
+    if listeners.amqps:
+        return f"amqps://{host}:{AMQPS_PORT}"
+    return f"amqp://{host}:{AMQP_PORT}" if listeners.amqp else f"amqpwss://{host}:{WEB_SOCKET_PORT}"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from support.resources import broker, exchange, subscription
 
+from penstock_api import declaration
 from penstock_api.delegation import Rights, rights_of
 
 BILLING = {"name": "billing", "namespace": "billing"}
@@ -76,3 +77,15 @@ def test_the_service_accounts_of_a_subscription_are_those_of_its_own_namespace()
 def test_many_refused_names_are_counted() -> None:
     made = exchange(publishers=[{"users": [f"u{number}" for number in range(7)]}])
     assert rights_of(delegating(), made).problem == refused("user u0, user u1, user u2, user u3, user u4 and 2 more")
+
+
+def test_the_longest_names_of_namespace_and_service_account_can_be_declared() -> None:
+    """A declaration that can't be made would be a bug at each pass, and the resource would never say why."""
+    longest = ".".join(["s" * 63] * 4)[:253]
+    home = {"name": "n", "namespace": "n" * 63, "uid": "u"}
+    made, of = exchange(metadata=home, publishers=[{"serviceAccounts": [longest]}]), delegating(namespaces=("n" * 63,))
+    (user,) = declaration.exchange_declaration(made, publishers=rights_of(of, made).users).publishers
+    assert user == f"system:serviceaccount:{'n' * 63}:{longest}"
+    bound = subscription(metadata=home, consumers=[{"serviceAccounts": [longest]}])
+    wanted = declaration.subscription_declaration(bound, exchange="orders", consumers=rights_of(of, bound).users)
+    assert wanted.consumers == (user,)

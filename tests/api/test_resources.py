@@ -7,6 +7,7 @@ import copy
 import pytest
 from support.resources import GOOD, Bad, bad_manifests, broker, queue, subscription
 
+from penstock_api.declaration import queue_name
 from penstock_api.resources import Broker, Exchange, InvalidManifest, Subscription, load, parse, quantity_bytes
 
 
@@ -47,6 +48,23 @@ def test_a_refusal_names_the_field_and_the_resource() -> None:
     manifest["spec"]["limits"] = {"overflow": "Ignore"}
     with pytest.raises(InvalidManifest, match=r"^Subscription billing: spec\.limits\.overflow: "):
         parse(manifest)
+
+
+def test_the_longest_name_of_a_queue_fits_into_every_status() -> None:
+    """Client-id and name have up to 255 characters, of which the name of the queue writes each as up to twelve."""
+    made = subscription(
+        subscriptionName="\U00010348" * 255,
+        scope="Container",
+        clientId="\U00010348" * 255,
+        sharing="Shared",
+        durability="NonDurable",
+        expiryPolicy="LinkDetach",
+    )
+    name = queue_name(made)
+    assert len(name) > 6_000
+    assert subscription(status={"queueName": name}).status.queue_name == name
+    orphan = {"kind": "Subscription", "name": name, "resource": "shop/billing", "reason": "Retain"}
+    assert broker(status={"orphans": [orphan]}).status.orphans[0].name == name
 
 
 def test_unknown_fields_of_a_status_are_passed_over() -> None:

@@ -36,3 +36,16 @@ def test_a_failed_start_raises_no_epoch_and_is_no_crash(tmp_path: Path) -> None:
     assert starts == ["1", "1", "2", "2", "2"]
     assert said.count("Recovered epoch 1 (closed in order)") == 3
     assert "after a crash" not in said
+
+
+def test_a_destination_that_a_client_has_made_something_else_of_keeps_no_broker_from_starting(tmp_path: Path) -> None:
+    """The configuration is right. Dead letters wait until the queue is deleted, or a topic of this name is declared."""
+    options: dict[str, Any] = {"settings": {"delivery": {"deadLetter": "topic://dead"}}}
+    with BrokerProcess(tmp_path / "data", **options) as broker:
+        with connected(broker.url) as client:
+            publish(client.create_sender("dead"), ["kept"])
+        assert broker.stop() == 0
+    with BrokerProcess(tmp_path / "data", **options) as broker:
+        with connected(broker.url) as client:
+            assert [body for body, _ in take(client.create_receiver("dead"), 1)] == ["kept"]
+        assert "'dead' is a queue here" in broker.log()

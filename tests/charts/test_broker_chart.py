@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from typing import Any
 
 import pytest
 import yaml
@@ -24,6 +25,12 @@ def template(*settings: str) -> subprocess.CompletedProcess[str]:
         *(f"--set={it}" for it in settings),
     ]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def documents(*settings: str) -> list[dict[str, Any]]:
+    done = template(*settings)
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
 @pytest.mark.parametrize(
@@ -73,3 +80,19 @@ def test_a_queue_is_made_with_what_the_values_say_of_it() -> None:
     (queue,) = (it for it in yaml.safe_load_all(done.stdout) if it)
     assert (queue["kind"], queue["metadata"]["name"]) == ("Queue", "invoices")
     assert queue["spec"] == {"brokerRef": {"name": "one"}, "limits": {"maxBytes": "1Mi"}}
+
+
+def test_delete_protection_is_on_everything_that_the_release_makes() -> None:
+    """A Queue that goes takes its messages along."""
+    several = (
+        "broker.spec.authentication.anonymous=true",
+        "exchanges.events.type=Topic",
+        "subscriptions.all.sharing=Shared",
+        "queues.jobs.durability=Durable",
+    )
+    made = [it for it in documents(*several, "deleteProtection=true") if it["apiVersion"].startswith("penstock.dev/")]
+    assert sorted(it["kind"] for it in made) == ["Broker", "Exchange", "Queue", "Subscription"]
+    for each in made:
+        assert each["metadata"]["annotations"] == {"penstock.dev/delete-protection": "true"}, each["kind"]
+    for each in documents(*several):
+        assert "penstock.dev/delete-protection" not in each["metadata"].get("annotations", {})

@@ -55,6 +55,8 @@ def test_two_operators_are_on_two_nodes_and_are_replaced_one_by_one() -> None:
     assert term["podAffinityTerm"] == {
         "topologyKey": "kubernetes.io/hostname",
         "labelSelector": {"matchLabels": labels},
+        # Else the second of the new pods is as far from an old one as from the first new one.
+        "matchLabelKeys": ["pod-template-hash"],
     }
     budget = found["PodDisruptionBudget", NAME]["spec"]
     assert (budget["maxUnavailable"], budget["selector"]["matchLabels"]) == (1, labels)

@@ -58,6 +58,13 @@ def test_rows_that_are_gone_are_named_and_their_broker_still_reports() -> None:
     assert result.subscriptions[0].state is LagState.BACKLOG_STEADY
 
 
+def test_a_name_of_any_length_does_not_make_the_document_invalid() -> None:
+    """The broker makes a subscription for a link whose name has thousands of characters."""
+    result = result_of(named(0, f"psub:durable:global:{'n' * 20_000}"), named(0, "psub:durable:global:orders"))
+    assert len(result.subscriptions) == 2
+    assert LagResult.model_validate_json(result.to_json()) == result
+
+
 def test_figures_become_seconds_minutes_and_percent() -> None:
     """Rounded down; nothing is a float."""
     one = figures(

@@ -57,6 +57,14 @@ def test_a_subscription_is_unknown_until_there_are_three_snapshots() -> None:
     assert story.poll().state is LagState.IDLE
 
 
+def test_one_name_of_any_length_does_not_take_the_lag_of_the_others() -> None:
+    """A client's link may have a name of thousands of characters, and the broker makes its subscription."""
+    live = LiveLag(2, STEP_MS, Thresholds())
+    live.observe(a_poll(START_MS, a_subscription(), a_subscription("n" * 20_000)))
+    lags = tuple(live.lags())
+    assert sorted(len(lag.queue_name) for lag in lags) == [26, 20_020]
+
+
 def test_where_messages_spend_their_time_is_known_live() -> None:
     """100 messages a poll wait a second each and are held for three; the window is five minutes. Percentiles need the
     ledger.

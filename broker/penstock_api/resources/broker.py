@@ -288,7 +288,7 @@ class Orphan(base.Status):
 
     kind: Annotated[str, Field(max_length=32)]
     """Exchange, Subscription or Queue."""
-    name: Annotated[str, Field(max_length=1024)]
+    name: Annotated[str, Field(max_length=8192)]
     """Name on the broker."""
     resource: Annotated[str, Field(max_length=512)]
     """`namespace/name` of the missing resource."""

@@ -6,9 +6,14 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from penstock_api import management, schema
+from penstock_core.destinations import decide_destination
+from penstock_core.identity import QUEUE_PREFIX
+from penstock_core.reason import Refuse
+from penstock_core.temporary_nodes import TEMPORARY_PREFIXES
+from penstock_core.terms import ExchangeType
 
 __all__ = ["ClientDeliverySpec", "DeliverySpec", "client_settings", "delivery_policy"]
 
@@ -47,9 +52,44 @@ class DeliverySpec(schema.Spec):
         return self
 
 
+_NOWHERE: Final = "a broker with it would not start: messages can't be sent there; name a queue or an exchange"
+_RESERVED: Final = "|".join(("$", QUEUE_PREFIX, *TEMPORARY_PREFIXES)).replace("$", "[$]")
+_STARTS: Final = schema.cel(
+    f"!self.matches('^((queue|topic)://)?({_RESERVED}|$)') && !self.matches('^queue://(queue|topic)://') "
+    "&& !self.matches('^topic://(/|[^/]*[|])')",
+    _NOWHERE,
+)
+
+
+class _Nothing:
+    """A broker on which nothing is declared yet."""
+
+    def has_queue(self, name: str) -> bool:
+        return False
+
+    def exchange_type(self, name: str) -> ExchangeType | None:
+        return None
+
+
+def _check_destination(address: str) -> str:
+    """As the broker does it at its start."""
+    if isinstance(decide_destination(address, _Nothing()), Refuse):
+        raise ValueError(f"{address!r}: {_NOWHERE}")
+    return address
+
+
+ClientDestination = Annotated[
+    str,
+    Field(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$", json_schema_extra=schema.validations(_STARTS)),
+    AfterValidator(_check_destination),
+]
+
+
 class ClientDeliverySpec(DeliverySpec):
     """What happens to messages in subscriptions and queues that no resource declares."""
 
+    dead_letter: ClientDestination | None = None
+    expiry: ClientDestination | None = None
     idle_expiry_seconds: Annotated[int, Field(ge=1, le=2**31)] | None = None
     """A client's durable subscription from which no client has consumed for this long ends with its messages; left out:
     never.

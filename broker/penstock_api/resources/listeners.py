@@ -67,6 +67,11 @@ class OptionsByListener(schema.Spec):
     """Options of port 5443."""
 
 
+_SOMEWHERE: Final = schema.cel(
+    "self.amqps || self.amqp || self.webSocket",
+    "nobody could connect: turn on one of `listeners.amqps`, `listeners.amqp` and `listeners.webSocket`",
+)
+"""Without a port the API server takes none of the Services for clients."""
 _ARE_ON: Final = schema.cel(
     "!has(self.options) || ((!has(self.options.amqps) || self.amqps) && (!has(self.options.amqp) || self.amqp) "
     "&& (!has(self.options.webSocket) || self.webSocket))",
@@ -81,7 +86,7 @@ _HAS_TLS: Final = schema.cel(
 class ClientListeners(schema.Spec):
     """Where clients connect. The management listener always exists and has TLS."""
 
-    model_config = ConfigDict(json_schema_extra=schema.validations(_ARE_ON, _HAS_TLS))
+    model_config = ConfigDict(json_schema_extra=schema.validations(_SOMEWHERE, _ARE_ON, _HAS_TLS))
 
     amqps: bool = True
     """Port 5671 with TLS; the operator makes the certificate, and its CA is in the ConfigMap `BROKER-ca`."""
@@ -96,6 +101,8 @@ class ClientListeners(schema.Spec):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if not (self.amqps or self.amqp or self.web_socket):
+            raise ValueError(str(_SOMEWHERE["message"]))
         options = self.options or OptionsByListener()
         of = ((self.amqps, options.amqps), (self.amqp, options.amqp), (self.web_socket, options.web_socket))
         if any(given is not None and not is_on for is_on, given in of):

@@ -324,7 +324,7 @@ class SubscriptionStatus(base.CommonStatus):
 
     subscription_name: Annotated[str, Field(max_length=255)] | None = None
     """Name that clients subscribe with."""
-    queue_name: Annotated[str, Field(max_length=2048)] | None = None
+    queue_name: Annotated[str, Field(max_length=8192)] | None = None
     """Name of its queue on the broker."""
     address: Annotated[str, Field(max_length=1024)] | None = None
     """URL for clients: the Service and the name of its exchange."""

@@ -135,13 +135,17 @@ class AmqpManagement:
             pages = await self._pages(entity, attributes, since)
             if since is not None and any(page.is_whole for page in pages):
                 return await self._changes(None)
-            there += [_version(entity, name, row) for page in pages for row in page.results]
+            there += [self._version(entity, row) for page in pages for row in page.results]
             removed += [(entity, gone) for page in pages for gone in page.removed]
             first, last = pages[0].revision, pages[-1].revision
             revisions.append(first if first == last else None)
         known = [revision for revision in revisions if revision is not None]
         revision = min(known) if len(known) == len(revisions) else None
         return EntityChanges(revision, since is None, there, removed)
+
+    def _version(self, entity: EntityType, row: Mapping[str, object]) -> EntityVersion:
+        name, revision = _name(row, _NAME[entity], self._server_name), row.get("revision")
+        return EntityVersion(entity, name, _owner(row), revision if isinstance(revision, int) else None)
 
     async def _pages(self, entity: EntityType, attributes: Sequence[str], since: int | None) -> list[Page]:
         pages: list[Page] = []
@@ -158,7 +162,11 @@ class AmqpManagement:
         async with _mapped(self._server_name):
             pages = await self._pages(EntityType.EXCHANGE, ["name", "boundSubscriptions"], None)
         rows = [row for page in pages for row in page.results]
-        return {str(row["name"]): bound for row in rows if isinstance(bound := row["boundSubscriptions"], int)}
+        return {
+            _name(row, "name", self._server_name): bound
+            for row in rows
+            if isinstance(bound := row.get("boundSubscriptions"), int)
+        }
 
     async def close(self) -> None:
         """Close the connection; an error while closing is ignored."""
@@ -168,9 +176,12 @@ class AmqpManagement:
             return
 
 
-def _version(entity: EntityType, name: str, row: Mapping[str, object]) -> EntityVersion:
-    revision = row.get("revision")
-    return EntityVersion(entity, str(row[name]), _owner(row), revision if isinstance(revision, int) else None)
+def _name(row: Mapping[str, object], key: str, server_name: str) -> str:
+    """The name in a row of a list. Raises Unreachable if the row has none: who is meant is then not known."""
+    found = row.get(key)
+    if not isinstance(found, str):
+        raise Unreachable(f"{server_name} sent an invalid reply: a row of a list has no `{key}`")
+    return found
 
 
 def _owner(attributes: Mapping[str, object]) -> Owner | None:

@@ -181,8 +181,7 @@ async def _fetch(
                 raise TokenRefused(f"the observer answered {response.status}", answers=True)
             if response.status != 200:
                 raise LagResultUnavailable(f"the observer answered {response.status}", answers=True)
-            tag = response.headers.get("ETag")
-            tag = tag if tag is not None and len(tag) <= _MAX_TAG_CHARACTERS else None
+            tag = _usable(response.headers.get("ETag"))
             body = bytearray()
             async for chunk in response.content.iter_any():
                 body += chunk
@@ -191,6 +190,12 @@ async def _fetch(
             return bytes(body), tag
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         raise LagResultUnavailable(f"the observer can't be reached: {_cause(error)}") from error
+
+
+def _usable(tag: str | None) -> str | None:
+    """A tag that can be sent back; None if there is none. The client sends no header with a control character."""
+    is_usable = tag is not None and len(tag) <= _MAX_TAG_CHARACTERS and tag.isascii() and tag.isprintable()
+    return tag if is_usable else None
 
 
 def _bracketed(host: str) -> str:

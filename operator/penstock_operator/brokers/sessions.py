@@ -13,7 +13,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from enum import Enum
 from typing import Final
 
 from penstock_api.management import Owner
@@ -29,6 +28,7 @@ from penstock_operator.brokers.management import (
     Unreachable,
 )
 from penstock_operator.brokers.pending_commands import BATCH, Batch, PendingCommands, set_replies
+from penstock_operator.brokers.session_change import SessionChange
 from penstock_operator.plans import reconnect_pause
 from penstock_operator.plans.broker_health import contested_containers
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
@@ -43,19 +43,6 @@ _UNANSWERED_SECONDS: Final = 1.0
 """The pause after an attempt that was neither accepted nor refused."""
 _POSTPONED: Final = 12
 """So often in a row a poll leaves aside what has changed on the broker, because declarations are on the way to it."""
-
-
-class SessionChange(Enum):
-    """What has changed about a broker."""
-
-    REACH = "Reach"
-    """The broker became reachable, is a new instance, or is not understood any more: reconcile everything that is
-    declared on it.
-    """
-    LOST = "Lost"
-    """The broker does not answer, any more or at the first attempt."""
-    STATE = "State"
-    """What the broker reports about itself has changed."""
 
 
 class BrokerSession:
@@ -128,8 +115,16 @@ class BrokerSession:
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         """A task of a session must end only by `close`; otherwise all who wait for a reply would wait for ever."""
         if not task.cancelled():
-            logger.critical("the session with %s ended because of a bug", self._label, exc_info=task.exception())
-            self._connection_lost("the operator's session with it ended because of a bug; see the operator's log")
+            self._met_bug(task.exception())
+
+    def _met_bug(self, error: BaseException | None) -> str:
+        """Give up the connection, and return why. A bug must not end the session: the next one would meet it at once,
+        without a pause, and nobody may be told that there has to be a next one.
+        """
+        problem = "the operator's session with it met a bug; see the operator's log"
+        logger.critical("the session with %s met a bug", self._label, exc_info=error)
+        self._connection_lost(problem)
+        return problem
 
     def try_soon(self) -> None:
         """Something else shows that the broker serves: connect without waiting out the delay, which grew while it did
@@ -141,7 +136,7 @@ class BrokerSession:
 
     @property
     def is_running(self) -> bool:
-        """False if a bug has ended the session; `BrokerSessions` then creates another."""
+        """False if a task of it has ended, which is a bug; `BrokerSessions` then creates another."""
         return not any(task.done() for task in self._tasks)
 
     @property
@@ -229,6 +224,8 @@ class BrokerSession:
         except Unreachable as error:
             problem = str(error)
             self._connection_lost(problem)
+        except Exception as error:
+            problem = self._met_bug(error)
         finally:
             # Also if the session is closed meanwhile, or a bug ends it: who waits for a reply would wait for ever.
             batch.fail(problem)
@@ -251,6 +248,8 @@ class BrokerSession:
                 delay = _UNANSWERED_SECONDS
             except Unreachable as error:
                 self._connection_lost(str(error))
+            except Exception as error:
+                self._met_bug(error)
             await self._disconnect()
             delay = await self._pause(delay)
 

@@ -81,7 +81,7 @@ def _data(broker: Broker, exchange: Exchange, subscription: Subscription, truste
         "credentials-secret": _credentials_secret(subscription),
     }
     found = {key: text.encode() for key, text in texts.items() if text is not None}
-    return {**found, "ca.crt": trusted} if parts.scheme == "amqps" else found
+    return {**found, "ca.crt": trusted} if parts.scheme in ("amqps", "amqpwss") else found
 
 
 def _audience(broker: Broker) -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock_api.observer_tokens import MESSAGES_TOKEN
+from penstock_api.quantity import parse_quantity
 from penstock_api.resources import Broker
 from penstock_operator import names
 from penstock_operator.children import cluster_issuer, configuration, page_account, server_certificate
@@ -189,8 +190,13 @@ def _volumes(broker: Broker) -> list[Manifest]:
 
 
 def _resources(defaults: dict[str, str], requests: dict[str, str], limits: dict[str, str]) -> Manifest:
-    merged = {**defaults, **requests}
+    merged = {**{name: _at_most(amount, limits.get(name)) for name, amount in defaults.items()}, **requests}
     return {"requests": merged, "limits": dict(limits)} if limits else {"requests": merged}
+
+
+def _at_most(amount: str, limit: str | None) -> str:
+    """A default that fits the limit: the API server takes no pod that asks for more."""
+    return amount if limit is None or parse_quantity(amount) <= parse_quantity(limit) else limit
 
 
 def _restricted() -> Manifest:

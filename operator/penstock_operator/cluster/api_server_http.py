@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import urllib.request
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, Self, cast
@@ -26,10 +27,12 @@ __all__ = ["HttpApiServer"]
 
 _PAGE: Final = 500
 _TIMEOUT_SECONDS: Final = 30
-_APPLY: Final = "application/apply-patch+yaml"
+_APPLY: Final = "application/apply-patch+yaml; charset=utf-8"
+"""With the name of the charset the client sends the bytes as they are, and writes no JSON of its own."""
 _JSON_PATCH: Final = "application/json-patch+json"
 _ACCEPTED: Final = "application/json, application/jwk-set+json"
 """The API server serves the public keys of its tokens only as application/jwk-set+json."""
+_ESCAPED: Final = re.compile("[\x7f-\uffff]")
 _UNREACHABLE: Final = (aiohttp.ClientError, OSError, asyncio.TimeoutError, config.ConfigException)
 """The last one: the file with the token, which the client reads again each minute, can't be read."""
 
@@ -186,6 +189,7 @@ class HttpApiServer:
         # The client has no types. The callers get a map or an exception.
         api = cast(Any, self._api)
         headers = {"Accept": _ACCEPTED, "Content-Type": content}
+        sent = _yaml(body) if content == _APPLY else body
         try:
             request = await api.param_serialize(
                 method,
@@ -195,7 +199,7 @@ class HttpApiServer:
                 auth_settings=["BearerToken"],
             )
             verb, url, sent_headers, *_ = request
-            response = await api.call_api(verb, url, sent_headers, body, _request_timeout=_TIMEOUT_SECONDS)
+            response = await api.call_api(verb, url, sent_headers, sent, _request_timeout=_TIMEOUT_SECONDS)
             await response.read()
         except _UNREACHABLE as error:
             raise KubeError(0, f"the Kubernetes API server can't be reached: {error!r}") from error
@@ -205,6 +209,17 @@ class HttpApiServer:
         if status == 404 and missing_ok:
             return None
         raise error_in(status, data, response.headers, f"{method} {path}")
+
+
+def _yaml(body: object) -> bytes:
+    """JSON that is YAML as the API server reads it: of a character beyond U+FFFF it does not know JSON's two escapes,
+    and what YAML calls not printable has to be escaped.
+    """
+    return _ESCAPED.sub(_escape, json.dumps(body, ensure_ascii=False)).encode()
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 def _document(data: bytes, request: str) -> Manifest:

@@ -29,6 +29,7 @@ __all__ = [
     "is_allowed",
     "not_accepted",
     "not_connected",
+    "not_lent",
     "not_visible",
     "oldest",
     "paused_conditions",
@@ -90,6 +91,17 @@ def not_visible(kind: str, key: tuple[str, str], namespace: str) -> StatusCondit
         ConditionReason.NAMESPACE_NOT_ALLOWED,
         f"{kind} {'/'.join(key)} does not exist, its `allowedNamespaces` does not contain {namespace}, or this "
         "operator can't read it.",
+    )
+
+
+def not_lent(name: str) -> StatusCondition:
+    """Condition Accepted=False: the Exchange of this name declares nothing, because an older one of another namespace
+    declares the same exchange, and that one must not be used from here.
+    """
+    return not_accepted(
+        ConditionReason.NAMESPACE_NOT_ALLOWED,
+        f"Exchange {name} declares nothing: an older one of another namespace declares an exchange of the same name, "
+        "and does not let this namespace use it. Name an Exchange with another `exchangeName`.",
     )
 
 

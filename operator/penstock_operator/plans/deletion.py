@@ -169,10 +169,14 @@ def _refused(view: DeletionView, reply: BrokerReply) -> RemoveFinalizer | Report
             message = f"Deletion waits: {reply.body.get('depth', 'some')} message(s) are in its queue. Consume them"
         case BrokerReason.BINDINGS_EXIST.value:
             message = "Deletion waits: subscriptions are bound to it. Delete them"
+        case _ if view.is_forced:
+            return RemoveFinalizer("its deletion is forced, and the broker refused it", is_removal_pending=True)
         case _:
-            return _blocked(
-                condition_reason(reply.reason), f"The broker refused the deletion: {reply.description}", Retry.BACKOFF
+            message = (
+                f"The broker refused the deletion: {reply.description} Annotate with `{names.FORCE_DELETE}=true` to "
+                "delete the resource without waiting; its entity is then deleted as soon as the broker allows it."
             )
+            return _blocked(condition_reason(reply.reason), message, Retry.BACKOFF)
     lost = " and lose the messages" if view.entity is not EntityType.EXCHANGE else ""
     message = f"{message}, or annotate with `{names.FORCE_DELETE}=true` to delete it at once{lost}."
     return _blocked(str(reply.reason), message, Retry.BACKOFF)

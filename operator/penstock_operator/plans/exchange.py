@@ -16,7 +16,7 @@ from penstock_operator import names
 from penstock_operator.children.services import exchange_service
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans import acceptance, rights
-from penstock_operator.plans.acceptance import ACCEPTED, not_accepted, unreadable
+from penstock_operator.plans.acceptance import ACCEPTED, not_accepted, not_lent, unreadable
 from penstock_operator.plans.acceptance_step import acceptance_step
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import ApplyChild, BrokerReply, BrokerView, ChildState, Decision, Retry
@@ -35,6 +35,8 @@ class ExchangeView:
     """The Exchange that `alternateExchangeRef` names; None if there is no reference, no such Exchange, or it can't be
     parsed.
     """
+    alternate_winner: Exchange | None = None
+    """The oldest Exchange that declares the same exchange as that one, and so has it; it can be that one."""
     is_alternate_unreadable: bool = False
     """Whether there is such an Exchange and it can't be parsed."""
     winner: Exchange | None
@@ -100,6 +102,9 @@ def _problem_of_alternate(view: ExchangeView) -> StatusCondition | None:
         return not_accepted(
             ConditionReason.EXCHANGE_ON_OTHER_BROKER, f"Exchange {alternate.name} is on another Broker."
         )
+    winner = view.alternate_winner
+    if winner is not None and winner.metadata.namespace != view.resource.metadata.namespace:
+        return not_lent(alternate.name)
     return None
 
 

@@ -20,7 +20,7 @@ from penstock_operator import names
 from penstock_operator.children.scale_secret import ScaleAccess
 from penstock_operator.manifest import Manifest, items_of
 from penstock_operator.plans import acceptance, binding, rights
-from penstock_operator.plans.acceptance import ACCEPTED, not_accepted, not_visible, unreadable
+from penstock_operator.plans.acceptance import ACCEPTED, not_accepted, not_lent, not_visible, unreadable
 from penstock_operator.plans.acceptance_step import acceptance_step
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import (
@@ -49,6 +49,8 @@ class SubscriptionView:
     broker: BrokerView
     exchange: Exchange | None
     """The Exchange that `exchangeRef` names, None if there is no such resource, or it can't be parsed."""
+    exchange_winner: Exchange | None = None
+    """The oldest Exchange that declares the same exchange as that one, and so has it; it can be that one."""
     is_exchange_unreadable: bool = False
     """Whether there is such an Exchange and it can't be parsed."""
     winner: Subscription | None
@@ -128,6 +130,9 @@ def _problem_of_exchange(view: SubscriptionView) -> StatusCondition | None:
             ConditionReason.EXCHANGE_ON_OTHER_BROKER,
             f"Exchange {name} is not on Broker {broker[1]}; `exchangeRef` must name one that is.",
         )
+    winner = view.exchange_winner
+    if winner is not None and winner.key != exchange.key and not acceptance.is_allowed(namespace, winner):
+        return not_lent(name)
     return None
 
 

@@ -127,8 +127,15 @@ class LagReader:
             while True:
                 looks = {key: look for key, look in looks.items() if not look.done()}
                 for key in self._brokers() - looks.keys():
-                    looks[key] = group.create_task(self.look(key))
+                    looks[key] = group.create_task(self._look(key))
                 await asyncio.sleep(period_seconds)
+
+    async def _look(self, key: ResourceKey) -> None:
+        try:
+            await self.look(key)
+        except Exception:
+            # All exceptions end here: what an observer answers is not trusted, and must not end the reading of others.
+            logger.exception("the lag of %s is not known because of a bug in the operator", key)
 
     async def look(self, key: ResourceKey) -> None:
         """Read the lag of one Broker, judge that of its Subscriptions, and hand over what is to be written."""

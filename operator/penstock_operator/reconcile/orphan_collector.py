@@ -48,7 +48,11 @@ class OrphanCollector:
         for key in brokers:
             session = self.sessions.get(f"{key.namespace}/{key.name}")
             if session is not None and session.reach is Reach.CONNECTED:
-                await self._look(key, session)
+                try:
+                    await self._look(key, session)
+                except Exception:
+                    # All exceptions end here: a bug with one broker must not stop the lists of the resources.
+                    logger.exception("the orphans on %s are not known because of a bug in the operator", key)
 
     async def _look(self, key: ResourceKey, session: BrokerSession) -> None:
         found = self.findings.setdefault(key, BrokerFindings())

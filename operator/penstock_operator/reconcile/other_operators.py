@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 10.0
 """The time between two looks at the Lease of another operator."""
+_TRY_SECONDS: Final = 600.0
+"""The time between two attempts to record a name, with a CRD that did not keep one."""
 
 
 def _loop_time() -> float:
@@ -58,6 +60,8 @@ class OtherOperators:
     _hurry: asyncio.Event = field(default_factory=asyncio.Event)
     _is_kept: bool = True
     """Whether the API server keeps a name; it does not if the CRD is of an earlier release."""
+    _tried: float = 0.0
+    """When that was last found out."""
 
     def custody(self, broker: ResourceKey) -> Custody:
         """What this operator does with a Broker, and with the resources that name it."""
@@ -88,10 +92,8 @@ class OtherOperators:
             return False
         self._told.pop(broker, None)
         if found is Custody.TAKE and self._has_to_record(broker):
-            before, wanted = recorded_in(entry), {**status.own_part(entry.manifest), "operator": self.me}
-            taken = await self.kube.apply_status(entry.manifest, wanted, names.MANAGER, unchanged=True)
-            self.cache.put(taken)
-            self._is_kept = text_at(taken, "status", "operator") == self.me
+            before = recorded_in(entry)
+            await self._record(entry)
             if not self._is_kept:
                 logger.warning("the CRD of Brokers is of an earlier release: nothing keeps a second operator off them")
             elif before:
@@ -99,6 +101,12 @@ class OtherOperators:
             for dependent in self.cache.dependents(broker):
                 self.enqueue(dependent)
         return True
+
+    async def _record(self, entry: CachedResource) -> None:
+        wanted = {**status.own_part(entry.manifest), "operator": self.me}
+        taken = await self.kube.apply_status(entry.manifest, wanted, names.MANAGER, unchanged=True)
+        self.cache.put(taken)
+        self._is_kept, self._tried = text_at(taken, "status", "operator") == self.me, self.monotonic()
 
     def recorded(self, details: Manifest) -> Manifest:
         """The fields of a Broker's status, with the name of the operator that writes them."""
@@ -125,6 +133,7 @@ class OtherOperators:
         """Read the Leases of the other operators, and put the Brokers into the queue about which that changes what is
         to be done, each with the resources that name it.
         """
+        await self._try_again()
         brokers = {key: entry for key in self.cache.all("Broker") if (entry := self.cache.get(key)) is not None}
         named = {recorded_in(entry) for entry in brokers.values()} - {"", self.me}
         for name in self._traces.keys() - named:
@@ -143,6 +152,23 @@ class OtherOperators:
             if found.is_own is not before.is_own:
                 for dependent in self.cache.dependents(key):
                     self.enqueue(dependent)
+
+    async def _try_again(self) -> None:
+        """Find out with one Broker whether the CRD was upgraded meanwhile; then all of them get a name."""
+        if self._is_kept or self.monotonic() < self._tried + _TRY_SECONDS:
+            return
+        for key in self.cache.all("Broker"):
+            entry = self.cache.get(key)
+            if entry is None or self.custody(key) is not Custody.TAKE or _is_deleting(entry):
+                continue
+            try:
+                await self._record(entry)
+            except KubeError as error:
+                logger.info("whether the CRD of Brokers keeps the name of an operator is not known: %s", error)
+            break
+        if self._is_kept:
+            for key in self.cache.all("Broker"):
+                self.enqueue(key)
 
     async def _read(self, name: str) -> None:
         place = custody.lease_of(name)
@@ -163,12 +189,7 @@ class OtherOperators:
     def _has_to_record(self, broker: ResourceKey) -> bool:
         """Whether there is a name to write. A Broker that is being deleted needs none any more."""
         entry = self.cache.get(broker)
-        return (
-            bool(self.me)
-            and self._is_kept
-            and entry is not None
-            and dig(entry.manifest, "metadata", "deletionTimestamp") is None
-        )
+        return bool(self.me) and self._is_kept and entry is not None and not _is_deleting(entry)
 
     async def _tell(self, broker: ResourceKey, entry: CachedResource | None, found: Custody) -> None:
         """Tell people once, by the log and an Event, that another operator manages a Broker."""
@@ -190,6 +211,10 @@ class OtherOperators:
             await self.kube.create(status.event(entry.manifest, condition, self.clock()))
         except KubeError as error:
             logger.info("an Event for %s was not created: %s", broker, error)
+
+
+def _is_deleting(entry: CachedResource) -> bool:
+    return dig(entry.manifest, "metadata", "deletionTimestamp") is not None
 
 
 def recorded_in(entry: CachedResource) -> str:

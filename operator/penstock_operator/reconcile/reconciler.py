@@ -153,12 +153,13 @@ class Reconciler:
 
     async def _exchange(self, key: ResourceKey, manifest: Manifest, exchange: Exchange) -> Retry:
         alternate = exchange.spec.alternate_exchange_ref
+        other = None if alternate is None else ResourceKey("Exchange", key.namespace, alternate.name)
         view = ExchangeView(
             resource=exchange,
             broker=self._broker(exchange),
-            alternate=None if alternate is None else self.cache.exchange(key.namespace, alternate.name),
-            is_alternate_unreadable=alternate is not None
-            and self.cache.is_unreadable(ResourceKey("Exchange", key.namespace, alternate.name)),
+            alternate=None if other is None else self.cache.exchange(key.namespace, other.name),
+            alternate_winner=None if other is None else self.cache.oldest_exchange(other),
+            is_alternate_unreadable=other is not None and self.cache.is_unreadable(other),
             winner=self.cache.oldest_exchange(key),
             cluster_id=self.cluster_id,
             cluster_domain=self.settings.cluster_domain,
@@ -168,15 +169,16 @@ class Reconciler:
         return await self._act(key, manifest, view, plan_exchange)
 
     async def _subscription(self, key: ResourceKey, manifest: Manifest, subscription: Subscription) -> Retry:
-        exchange = declaration.exchange_key(subscription)
+        exchange = ResourceKey("Exchange", *declaration.exchange_key(subscription))
         found = self._findings(subscription)
         view = SubscriptionView(
             resource=subscription,
             scale=found.scale,
             trusted=found.trusted,
             broker=self._broker(subscription),
-            exchange=self.cache.exchange(*exchange),
-            is_exchange_unreadable=self.cache.is_unreadable(ResourceKey("Exchange", *exchange)),
+            exchange=self.cache.exchange(exchange.namespace, exchange.name),
+            exchange_winner=self.cache.oldest_exchange(exchange),
+            is_exchange_unreadable=self.cache.is_unreadable(exchange),
             winner=self.cache.oldest_subscription(key),
             cluster_id=self.cluster_id,
             namespace_terminating=await self._is_terminating(subscription),

@@ -13,7 +13,7 @@ from support.resources import exchange, subscription
 from support.silent_address import silent_address
 from support.waiting import wait_until
 
-from penstock_amqp.client.management import ManagementClient
+from penstock_amqp.client.management import ManagementClient, Page
 from penstock_api import declaration, release_terms
 from penstock_api.management import EntityType
 from penstock_api.resources.header_bindings import as_text
@@ -71,6 +71,24 @@ async def test_a_later_broker_is_told_from_one_that_does_not_answer(
         "The broker, version 9.1, reports a state that this operator doesn't understand (epoch: must be a "
         "whole number; turns: is required). Upgrade the CRDs and the operator; until then the broker keeps what it has."
     )
+    await management.close()
+
+
+@pytest.mark.parametrize("row", [{}, {"name": None, "queueName": None}, {"owner": None, "boundSubscriptions": 1}])
+async def test_a_row_without_a_name_is_an_invalid_reply(
+    access: ManagementAccess, monkeypatch: pytest.MonkeyPatch, row: dict[str, object]
+) -> None:
+    """An exception of another type would end the orphan collector, and the operator with it."""
+    management = await connect(access)
+
+    async def query(*_: object, **__: object) -> Page:
+        return Page([{**row, "boundSubscriptions": 1}], 1, 1)
+
+    monkeypatch.setattr(ManagementClient, "query", query)
+    with pytest.raises(Unreachable, match="sent an invalid reply: a row of a list has no `name`"):
+        await management.changes(None)
+    with pytest.raises(Unreachable, match="sent an invalid reply: a row of a list has no `name`"):
+        await management.bound_subscriptions()
     await management.close()
 
 

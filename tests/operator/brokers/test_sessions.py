@@ -57,6 +57,8 @@ class Script:
     """It takes declarations and never answers them."""
     bug: Exception | None = None
     """What a declaration raises."""
+    bug_at_connect: Exception | None = None
+    """What an attempt to connect raises."""
 
     async def connect(self, access: ManagementAccess) -> BrokerManagement:
         self.connects += 1
@@ -64,6 +66,8 @@ class Script:
         if self.is_silent:
             await asyncio.sleep(2)
             raise Unanswered("nothing answers")
+        if self.bug_at_connect is not None:
+            raise self.bug_at_connect
         self._check()
         return Scripted(self)
 
@@ -282,6 +286,41 @@ async def test_who_waits_for_a_reply_hears_of_it_when_a_bug_ends_the_session(mad
     made.script.bug = RuntimeError("a bug")
     with pytest.raises(Unreachable):
         await asyncio.wait_for(session.declare(declared("a")), 5)
+
+
+async def test_after_a_bug_the_session_connects_again_by_itself(made: Fixture) -> None:
+    session = await made.session()
+    await until(lambda: session.reach is Reach.CONNECTED)
+    made.script.bug = RuntimeError("a bug")
+    with pytest.raises(Unreachable, match="bug"):
+        await asyncio.wait_for(session.declare(declared("a")), 5)
+    made.script.bug = None
+    await until(lambda: session.reach is Reach.CONNECTED)
+    assert (await session.declare(declared("a"))).status == 201
+
+
+def test_a_bug_at_each_attempt_to_connect_has_the_pauses_of_a_broker_that_is_away() -> None:
+    """Also while the broker is away already, and nobody is told anew. A new session for each bug would have none."""
+    script = Script(is_up=False)
+    losses: list[SessionChange] = []
+
+    async def comes_back() -> tuple[Reach, str]:
+        sessions = BrokerSessions(script.connect, 5, clock)
+        session = await sessions.ensure("shop/main", TARGET, losses.append)
+        await asyncio.sleep(1)
+        script.bug_at_connect = RuntimeError("a bug")
+        await asyncio.sleep(6)
+        found = session.problem
+        script.bug_at_connect, script.is_up = None, True
+        await asyncio.sleep(2)
+        reach = session.reach
+        await sessions.close()
+        return reach, found
+
+    reach, problem = run_in_virtual_time(comes_back())
+    assert script.times == [0, 0.5, 1.5, 3.5, 5.5, 7.5]
+    assert (reach, losses) == (Reach.CONNECTED, [SessionChange.LOST, SessionChange.REACH])
+    assert problem == "the operator's session with it met a bug; see the operator's log"
 
 
 @pytest.mark.parametrize("later", range(8))

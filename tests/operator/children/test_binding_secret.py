@@ -76,6 +76,12 @@ def test_a_subscription_of_one_container_a_named_credential_and_a_broker_without
     assert "audience" not in found
 
 
+def test_a_broker_for_web_pages_alone_is_named_with_its_port_and_its_ca() -> None:
+    of = broker(listeners={"amqps": False, "webSocket": True})
+    found = entries(manifest(of, exchange(), subscription(), b"the CA"))
+    assert (found["uri"], found["port"], found["ca.crt"]) == ("amqpwss://orders-x.shop.svc:5443", "5443", "the CA")
+
+
 def test_the_audience_is_the_one_that_the_broker_asks_for() -> None:
     tokens = {"tokens": [{"issuer": "Cluster", "audiences": ["amqp"]}]}
     found = entries(manifest(broker(authentication=tokens), exchange(), subscription(), b""))

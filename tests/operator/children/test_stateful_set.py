@@ -261,6 +261,17 @@ def test_users_are_mounted_where_the_spec_names_them() -> None:
     assert mount not in pod["containers"][1]["volumeMounts"]
 
 
+def test_a_limit_below_what_we_ask_for_by_default_lowers_the_request() -> None:
+    """The API server refuses a pod that asks for more than its limit, and would name a request that nobody wrote."""
+    small = {"limits": {"memory": "128Mi", "cpu": "2"}}
+    asked = {"requests": {"memory": "64Mi"}, "limits": {"memory": "64Mi", "cpu": "10m"}}
+    pod = made(resources=small, observerResources=asked)["spec"]["template"]["spec"]
+    assert [it["resources"] for it in pod["containers"]] == [
+        {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "128Mi", "cpu": "2"}},
+        {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "64Mi", "cpu": "10m"}},
+    ]
+
+
 def test_a_person_s_labels_can_t_take_ours_away() -> None:
     template = made(pod={"labels": {"app.kubernetes.io/name": "evil", "team": "shop"}})["spec"]["template"]
     assert template["metadata"]["labels"] == {**SELECTOR, "penstock.dev/broker": "main", "team": "shop"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,12 +37,15 @@ class Server:
     headers: dict[str, str] = field(default_factory=dict[str, str])
     queries: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     bodies: list[str] = field(default_factory=list[str])
+    types: list[str] = field(default_factory=list[str])
+    """The media types of the bodies."""
     page: str = ""
     """A text to answer with, in place of `body`."""
 
     async def answer(self, request: web.Request) -> web.Response:
         self.queries.append(dict(request.query))
         self.bodies.append(await request.text())
+        self.types.append(request.content_type)
         if self.page:
             return web.Response(text=self.page, content_type="text/html", status=self.status)
         return web.json_response(self.body, status=self.status, headers=self.headers)
@@ -127,6 +131,23 @@ async def test_a_status_for_an_unchanged_object_names_its_version(api: HttpApiSe
     first, second = (json.loads(body)["metadata"] for body in server.bodies)
     assert "resourceVersion" not in first
     assert second["resourceVersion"] == "7"
+
+
+@pytest.mark.parametrize("said", ["\x7f", "\U0001f680 \u6f22 \x00 \x7f \x85 \ufeff \uffff", '\\ud83d\\ude80 \\ " \n'])
+async def test_what_is_applied_is_yaml_as_the_api_server_reads_it(
+    api: HttpApiServer, server: Server, said: str
+) -> None:
+    """It refuses JSON's two escapes for one character beyond U+FFFF, which is in client-ids, for example; and as they
+    are, characters that YAML calls not printable.
+    """
+    await api.apply_status(EXCHANGE, {"exchangeName": said}, names.MANAGER)
+    await api.apply({**EXCHANGE, "kind": "Service", "said": said})
+    first, second = server.bodies
+    assert json.loads(first)["status"]["exchangeName"] == json.loads(second)["said"] == said
+    for body in server.bodies:
+        assert re.search(r"(?<!\\)(\\\\)*\\ud[89ab]", body) is None
+        assert re.search("[\x00-\x1f\x7f-\x9f\ufeff\ufffe\uffff]", body) is None
+    assert server.types == ["application/apply-patch+yaml"] * 2
 
 
 async def test_an_answer_that_is_no_json_is_a_failure_that_may_pass(api: HttpApiServer, server: Server) -> None:

@@ -59,6 +59,9 @@ def at(reach: Reach) -> BrokerView:
         pytest.param(AWAY, id="broker-away-for-30-s"),
         pytest.param(NOT_UNDERSTOOD, id="broker-not-understood-for-30-s"),
         pytest.param(replace(VIEW, broker=at(Reach.UNREACHABLE), is_forced=True), id="broker-away-and-forced"),
+        pytest.param(
+            replace(VIEW, is_forced=True, reply=BrokerReply(status=503, reason="StorageFull")), id="no-room-and-forced"
+        ),
         pytest.param(replace(VIEW, policy="Retain"), id="retain"),
         pytest.param(replace(VIEW, is_duplicate=True), id="never-declared-anything"),
         pytest.param(replace(VIEW, namespace_terminating=True, seconds=30), id="namespace-terminating-for-30-s"),
@@ -82,6 +85,7 @@ def test_released(view: DeletionView) -> None:
     [
         (AWAY, True),
         (replace(VIEW, broker=at(Reach.UNREACHABLE), is_forced=True), True),
+        (replace(VIEW, is_forced=True, reply=BrokerReply(status=503, reason="StorageFull")), True),
         (replace(VIEW, broker=at(Reach.STOPPED)), True),
         (replace(VIEW, namespace_terminating=True, seconds=31, reply=BUSY), True),
         (replace(VIEW, reply=GONE), False),

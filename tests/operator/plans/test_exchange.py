@@ -142,6 +142,14 @@ def test_the_address_is_plain_only_without_tls() -> None:
     assert decision.details["address"] == "amqp://orders-x.shop.svc:5672/orders"
 
 
+def test_the_address_is_that_of_a_listener_that_is_on() -> None:
+    """A Broker for web pages alone has no port 5672."""
+    of = broker(listeners={"amqps": False, "webSocket": True})
+    decision = plan_exchange(view(of=of, reply=BrokerReply(status=201)))
+    assert isinstance(decision, Report)
+    assert decision.details["address"] == "amqpwss://orders-x.shop.svc:5443/orders"
+
+
 def test_a_foreign_service_of_its_name_is_not_touched() -> None:
     decision = plan_exchange(view(service=ChildState.TAKEN))
     assert told(decision) == [

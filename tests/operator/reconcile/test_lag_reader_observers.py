@@ -75,6 +75,31 @@ async def test_an_observer_that_does_not_answer_delays_no_other(stage: Stage) ->
     assert stage.requests.count("other") >= 2
 
 
+async def test_a_bug_with_one_observer_keeps_no_other_from_being_read(stage: Stage) -> None:
+    """What an observer answers is not trusted, and must not end the operator."""
+    faulty, other = stage.add_broker("faulty"), stage.add_broker("other")
+    stage.answers["other"] = document(broker="other")
+    seen: asyncio.Queue[ResourceKey] = asyncio.Queue()
+    stage.reader.enqueue = seen.put_nowait
+
+    def is_own(key: ResourceKey) -> bool:
+        if key == faulty:
+            raise RuntimeError("a bug")
+        return True
+
+    stage.reader.is_own = is_own
+    running = asyncio.create_task(stage.reader.run(0.01))
+    try:
+        async with asyncio.timeout(60):
+            assert await seen.get() == other
+            stage.answers["other"] = document(broker="other", windowEnd="2026-03-01T12:05:00Z")
+            assert await seen.get() == other
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
 async def test_observers_that_do_not_answer_take_no_turn_of_others(stage: Stage) -> None:
     """Eight that failed before do not answer; another Broker is read nevertheless."""
     held, arrived = asyncio.Event(), asyncio.Event()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import ClassVar, cast
 
 import pytest
 from support.api_server_in_memory import ApiServerInMemory
@@ -77,6 +77,31 @@ async def test_what_is_owed_goes_when_the_broker_is_back_and_all_else_waits() ->
     await collector.run()
     assert findings[BROKER].pending_removals == set(), "what the broker no longer has is forgotten"
     assert [(it["name"], it["reason"]) for it in findings[BROKER].orphans] == [("unseen", "NotYetDue")]
+
+
+async def test_a_bug_with_one_broker_does_not_keep_the_orphans_of_others() -> None:
+    """It would end the task that lists the resources, and so the operator, again and again."""
+
+    class Faulty(Session):
+        async def marked_entities(self) -> Sequence[MarkedEntity]:
+            raise RuntimeError("a bug")
+
+    class ByName:
+        found: ClassVar = {"shop/first": Faulty(), "shop/main": Session(left=[left("seen", "u1")])}
+
+        def get(self, broker: str) -> Session:
+            return self.found[broker]
+
+    cache = Cache()
+    for name in ("first", "main"):
+        spec = broker().spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+        cache.put(manifest_of("Broker", spec, None, {"name": name, "uid": name}))
+    findings = {BROKER: BrokerFindings(pending_removals={"u1"})}
+    settings = OperatorSettings(broker_image="b", lag_image="l")
+    sessions = cast(BrokerSessions, ByName())
+    collector = OrphanCollector(cache, sessions, settings, "c1", findings, lambda: 1000.0, lambda key: None)
+    await collector.run()
+    assert ByName.found["shop/main"].left == []
 
 
 @pytest.mark.parametrize(

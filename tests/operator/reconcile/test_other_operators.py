@@ -223,10 +223,12 @@ async def test_the_name_that_an_operator_of_an_earlier_release_removes_is_writte
 class OlderServer(CountingServer):
     """Its CRDs do not know the field yet."""
 
+    is_upgraded = False
+
     async def apply_status(
         self, resource: Manifest, status: Manifest, manager: str, *, unchanged: bool = False
     ) -> Manifest:
-        known = {name: value for name, value in status.items() if name != "operator"}
+        known = {name: value for name, value in status.items() if self.is_upgraded or name != "operator"}
         return await super().apply_status(resource, known, manager, unchanged=unchanged)
 
 
@@ -241,6 +243,41 @@ async def test_with_crds_of_an_earlier_release_it_manages_without_a_name() -> No
         assert one.others.recorded({"epoch": 1}) == {"epoch": 1}
         await one.sees()
     assert api.written == 1
+
+
+async def test_when_the_crds_are_upgraded_after_the_operator_it_records_its_name_without_a_restart() -> None:
+    api = OlderServer()
+    for name in ("main", "other"):
+        api.user_applies(resource("Broker", name))
+    one = Operator(api, "x/one")
+    await one.sees()
+    assert await one.others.take(MAIN)
+    api.is_upgraded = True
+    one.now = 599.0
+    await one.others.look()
+    assert recorded(api) == ""
+    one.now = 600.0
+    one.queued.clear()
+    await one.others.look()
+    assert set(one.queued) == {MAIN, ResourceKey("Broker", "shop", "other")}
+    assert await one.others.take(MAIN)
+    assert recorded(api) == "x/one"
+    assert one.others.recorded({}) == {"operator": "x/one"}
+
+
+async def test_with_crds_of_an_earlier_release_it_tries_again_with_one_broker_in_ten_minutes() -> None:
+    api = OlderServer()
+    for name in ("main", "other", "third"):
+        api.user_applies(resource("Broker", name))
+    one = Operator(api, "x/one")
+    await one.sees()
+    await one.others.take(MAIN)
+    before = api.written
+    for _ in range(360):
+        one.now += 10
+        await one.others.look()
+        assert one.others.is_own(MAIN)
+    assert api.written == before + 6
 
 
 async def test_what_the_status_says_stays_when_a_name_is_recorded(api: CountingServer) -> None:
