@@ -64,6 +64,51 @@ def test_more_messages_than_are_asked_for_at_once(broker: BrokerProcess) -> None
     assert penstock("receive", "many", "--wait", "1", *at).stdout.split() == bodies
 
 
+def lines_left(broker: BrokerProcess, queue: str) -> list[str]:
+    return penstock("receive", queue, "--browse", "--wait", "0.5", "--broker", broker.url).stdout.split()
+
+
+def shell(line: str, broker: BrokerProcess) -> subprocess.CompletedProcess[str]:
+    """Run a command line with `penstock` in it, which finds the broker by itself."""
+    script = f'penstock() {{ "{sys.executable}" -m penstock_cli "$@"; }}\n{line}'
+    environment = {**os.environ, "PENSTOCK_URL": broker.url}
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=300, env=environment)
+
+
+def test_what_was_not_printed_stays_when_the_reader_ends_and_nobody_complains(broker: BrokerProcess) -> None:
+    bodies = [f"{number}{'.' * 10_000}" for number in range(50)]
+    penstock("send", "read-in-part", "--broker", broker.url, typed="\n".join(bodies))
+    said = shell("penstock receive read-in-part --follow | (read one; echo $one)", broker)
+    assert (said.stdout, said.stderr) == (f"{bodies[0]}\n", "")
+    left = lines_left(broker, "read-in-part")
+    assert left == bodies[len(bodies) - len(left) :]
+    # A pipe holds 64 KiB that its reader may leave unread.
+    assert len(left) >= 40
+
+
+def test_what_can_not_be_printed_stays(broker: BrokerProcess) -> None:
+    penstock("send", "unprinted", "one", "two", "--broker", broker.url)
+    full = shell("penstock receive unprinted > /dev/full", broker)
+    assert (full.returncode, full.stderr.splitlines()[0]) == (
+        1,
+        "penstock: the output can't be written: No space left on device.",
+    )
+    closed_output = shell("penstock receive unprinted >&-", broker)
+    assert (closed_output.returncode, "there is no output to print messages to" in closed_output.stderr) == (2, True)
+    assert lines_left(broker, "unprinted") == ["one", "two"]
+
+
+def test_letters_that_the_output_lacks_do_not_end_it(broker: BrokerProcess) -> None:
+    penstock("send", "foreign-letters", "\u20ac 7", "--broker", broker.url)
+    said = shell("PYTHONIOENCODING=latin-1 penstock receive foreign-letters --count 1", broker)
+    assert (said.returncode, said.stdout) == (0, "\\u20ac 7\n"), said.stderr
+
+
+def test_a_closed_input_is_told(broker: BrokerProcess) -> None:
+    said = shell("penstock send nowhere <&-", broker)
+    assert (said.returncode, "there is neither a BODY nor an input" in said.stderr) == (2, True), said.stderr
+
+
 def test_a_subscription_keeps_what_is_published_to_its_exchange(broker: BrokerProcess) -> None:
     at = ("--broker", broker.url)
     penstock("receive", "topic://news", "--subscription", "desk", "--wait", "0.1", *at)

@@ -64,6 +64,8 @@ def send(
 
     if message_id is not None and len(bodies) != 1:
         raise Misuse("--id is for a single message.", "Give one BODY, or leave out --id.")
+    if not bodies and sys.stdin is None:  # closed, as by <&-
+        raise Misuse("there is neither a BODY nor an input.", "Give a BODY, or the lines to send, such as < lines.txt.")
     applied = _pairs(properties)
     header = Header(durable=durable or None, priority=priority, ttl=None if ttl is None else round(ttl * 1000))
 
@@ -123,6 +125,8 @@ def receive(
     from penstock_cli.message_access import as_client
     from penstock_cli.received_message import read_message
 
+    if sys.stdout is None:  # closed, as by >&-
+        raise Misuse("there is no output to print messages to.", "Say where they go, such as > messages.txt.")
     link = Subscriber(address=address, subscription=subscription, selector=selector, copies=browse)
     pause = None if follow else wait
 
