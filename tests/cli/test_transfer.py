@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.broker_process import BrokerProcess
@@ -104,6 +105,25 @@ def test_letters_that_the_output_lacks_do_not_end_it(broker: BrokerProcess) -> N
     assert (said.returncode, said.stdout) == (0, "\\u20ac 7\n"), said.stderr
 
 
+@pytest.mark.parametrize(
+    "typed", ["send q $'\\xff'", "send q a --subject $'\\xff'", "receive $'\\xff'", "receive q --selector $'\\xff'"]
+)
+def test_what_is_not_text_is_wrong_usage_and_not_a_fault_of_the_broker(broker: BrokerProcess, typed: str) -> None:
+    said = shell(f"penstock {typed}", broker)
+    assert (said.returncode, said.stderr.splitlines()) == (
+        2,
+        ["penstock: a value can't be sent: '\\udcff' cannot be written as str.", "Write names and texts in UTF-8."],
+    )
+
+
+def test_a_password_that_no_login_can_have_is_told(broker: BrokerProcess, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("two\nlines\n")
+    login = ("--user", "ann", "--password-file", str(tmp_path / "password"))
+    said = penstock("send", "q", "a", *login, "--broker", broker.url)
+    assert (said.returncode, "the broker refused the login of ann" in said.stderr) == (1, True), said.stderr
+    assert "Traceback" not in said.stderr
+
+
 def test_a_closed_input_is_told(broker: BrokerProcess) -> None:
     said = shell("penstock send nowhere <&-", broker)
     assert (said.returncode, "there is neither a BODY nor an input" in said.stderr) == (2, True), said.stderr
@@ -138,6 +158,7 @@ def test_other_clients_understand_it(broker: BrokerProcess) -> None:
         (["send", "a", "b", "--property", "n"], 2, "'n' is not a property.\nWrite NAME=VALUE"),
         (["send", "a", "b", "c", "--id", "m"], 2, "--id is for a single message."),
         (["send", "a", "b", "--broker", "http://h:1"], 2, "'http://h:1' is not an address of a broker.\nWrite amqp://"),
+        (["send", "a", "b", "--ttl", "99999999"], 2, "99999999.0 is not in the range"),
         (["send", "a", "b", "--broker", "amqp://h:x"], 2, "'amqp://h:x' is not an address of a broker."),
         (
             ["send", "a", "b", "--broker", "127.0.0.1:1"],

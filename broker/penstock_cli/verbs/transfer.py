@@ -23,6 +23,8 @@ __all__ = ["receive", "send"]
 
 AHEAD: Final = 100
 """Messages that the broker may send before the next one is printed."""
+LONGEST_TTL: Final = 2**32 / 1000 - 1
+"""Seconds; a header counts in milliseconds and has 32 bits for them."""
 
 
 @click.command(short_help="Send messages to a queue or an exchange.")
@@ -32,7 +34,7 @@ AHEAD: Final = 100
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="An application property.")
 @click.option("--durable/--not-durable", default=True, help="Whether they outlive the broker. Default: durable.")
 @click.option("--priority", type=click.IntRange(0, 9), default=4, show_default=True, help="Priority of the messages.")
-@click.option("--ttl", type=click.FloatRange(min=0.001), help="Seconds after which the messages expire.")
+@click.option("--ttl", type=click.FloatRange(0.001, LONGEST_TTL), help="Seconds after which the messages expire.")
 @click.option("--id", "message_id", help="Message-id, for a single message.")
 @on_clients
 def send(
