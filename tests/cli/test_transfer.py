@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -122,6 +123,50 @@ def test_a_password_that_no_login_can_have_is_told(broker: BrokerProcess, tmp_pa
     said = penstock("send", "q", "a", *login, "--broker", broker.url)
     assert (said.returncode, "the broker refused the login of ann" in said.stderr) == (1, True), said.stderr
     assert "Traceback" not in said.stderr
+
+
+def running(broker: BrokerProcess, *arguments: str) -> subprocess.Popen[str]:
+    """The command while it runs, between pipes, as it runs in a terminal: Ctrl-C reaches it."""
+    command = [sys.executable, "-m", "penstock_cli", *arguments, "--broker", broker.url]
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+def test_send_says_after_ctrl_c_how_many_it_sent(broker: BrokerProcess) -> None:
+    with running(broker, "send", "cut-short") as sending:
+        assert sending.stdin is not None
+        sending.stdin.write("one\ntwo\n")
+        sending.stdin.flush()
+        received = penstock("receive", "cut-short", "--count", "2", "--wait", "60", "--broker", broker.url)
+        assert received.stdout == "one\ntwo\n"
+        sending.send_signal(signal.SIGINT)
+        out, complaint = sending.communicate("three\n", timeout=60)
+    assert (sending.returncode, out, complaint) == (1, "", "2 sent before this:\n\npenstock: interrupted\n")
+
+
+def test_send_says_how_many_the_broker_took_before_it_refused_one(broker: BrokerProcess) -> None:
+    made = ("declare", "queue", "small", "--max-messages", "3", "--broker", broker.management)
+    assert penstock(*made).returncode == 0
+    said = penstock("send", "small", "--broker", broker.url, typed="1\n2\n3\n4\n5\n")
+    assert (said.returncode, said.stdout, said.stderr.splitlines()[0]) == (1, "", "3 sent before this:")
+
+
+def test_ctrl_c_before_count_messages_came_is_a_failure_and_the_end_of_follow(broker: BrokerProcess) -> None:
+    for options, code in ((("--count", "2", "--wait", "60"), 1), (("--follow",), 0)):
+        penstock("send", "interrupted", "one", "--broker", broker.url)
+        with running(broker, "receive", "interrupted", *options) as receiving:
+            assert receiving.stdout is not None
+            assert receiving.stdout.readline() == "one\n"
+            receiving.send_signal(signal.SIGINT)
+            receiving.communicate(timeout=60)
+        assert receiving.returncode == code
+    assert lines_left(broker, "interrupted") == []
 
 
 def test_a_closed_input_is_told(broker: BrokerProcess) -> None:

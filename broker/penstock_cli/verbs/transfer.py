@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from penstock_amqp.types.values import Value
 
 __all__ = ["receive", "send"]
+
+T = TypeVar("T")
 
 AHEAD: Final = 100
 """Messages that the broker may send before the next one is printed."""
@@ -51,7 +53,8 @@ def send(
 ) -> int:
     """Send each BODY as a text message to ADDRESS, a queue or EXCHANGE/KEY. Without any, each line of the input is one.
 
-    The command ends once the broker has accepted all of them. Exit code 1: it did not take one.
+    The command ends once the broker has accepted all of them. Exit code 1: it did not take one; the command says how
+    many it took before.
 
     \b
     Examples:
@@ -71,17 +74,24 @@ def send(
     applied = _pairs(properties)
     header = Header(durable=durable or None, priority=priority, ttl=None if ttl is None else round(ttl * 1000))
 
-    async def work(client: MessageClient) -> int:
-        sent = 0
+    sent = 0
+
+    async def work(client: MessageClient) -> None:
+        nonlocal sent
         async for body in _typed(bodies):
             about = Properties(message_id=message_id, subject=subject)
             await client.send(
                 encode_message(Message(header=header, properties=about, application_properties=applied, body=body))
             )
             sent += 1
-        return sent
 
-    click.echo(f"{as_client(site, Sender(address), work)} sent")
+    try:
+        as_client(site, Sender(address), work)
+    except (Failure, KeyboardInterrupt):
+        if sent:
+            click.echo(f"{sent} sent before this:", err=True)
+        raise
+    click.echo(f"{sent} sent")
     return 0
 
 
@@ -151,6 +161,8 @@ def receive(
     try:
         received = as_client(site, link, work)
     except KeyboardInterrupt:
+        if count is not None:  # else Ctrl-C is how it ends
+            raise
         return 0
     if count is not None and received < count:
         raise Failure(
@@ -198,9 +210,13 @@ def _in_thread(read: Callable[[], str]) -> Awaitable[str]:
             try:
                 line = read()
             except (OSError, ValueError) as error:  # a UnicodeDecodeError is a ValueError
-                loop.call_soon_threadsafe(answer.set_exception, error)
+                loop.call_soon_threadsafe(give, answer.set_exception, error)
             else:
-                loop.call_soon_threadsafe(answer.set_result, line)
+                loop.call_soon_threadsafe(give, answer.set_result, line)
+
+    def give(settle: Callable[[T], None], outcome: T) -> None:
+        if not answer.done():  # Ctrl-C has cancelled it
+            settle(outcome)
 
     threading.Thread(target=work, daemon=True).start()
     return answer
