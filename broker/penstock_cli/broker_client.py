@@ -90,12 +90,14 @@ def told_to_a_person(site: BrokerAccess, cure: str) -> Generator[None]:
         if isinstance(error, TransportError) and error.condition is not None:
             raise Failure(f"the broker refuses: {error.reason}", f"Condition: {error.condition}") from error
         why = str(error) if not isinstance(error, OSError) or isinstance(error, TransportError) else None
+        is_distrust = isinstance(error.__cause__, ssl.SSLCertVerificationError)
         raise Failure(
-            f"the broker at {site.broker} can't be asked: {why or connection_failure(error)}.",
-            cure,
+            f"the broker at {site.broker} can't be asked: {(why or connection_failure(error)).rstrip('.')}.",
+            _TRUST_CURE if is_distrust else cure,
         ) from error
 
 
+_TRUST_CURE: Final = "Give --ca-file with the CA that has signed it, and a host in --broker for which it is made."
 _TOKEN_CURE: Final = "Check that the token is not older than it may be, and that the broker trusts who signed it."
 
 

@@ -262,6 +262,9 @@ def test_tls_wants_the_ca(closed: BrokerProcess) -> None:
     assert (sent.returncode, sent.stdout) == (0, "1 sent\n"), sent.stderr
     untrusted = penstock("send", "q2", "one", *at, *login(closed))
     assert (untrusted.returncode, "its certificate is not trusted: " in untrusted.stderr) == (1, True)
+    assert "\nGive --ca-file with the CA that has signed it, and a host" in untrusted.stderr
+    plain = penstock("send", "q2", "one", "--broker", f"amqp://localhost:{port}", *login(closed))
+    assert "before authentication was done; it may expect TLS." in plain.stderr
 
 
 def test_a_refused_link_names_the_brokers_reason(closed: BrokerProcess) -> None:
@@ -292,3 +295,18 @@ def test_input_that_is_not_text_is_refused(broker: BrokerProcess, errors: str) -
     sent = subprocess.run(command, capture_output=True, timeout=300, input=b"caf\xe9\n", env=environment)
     assert sent.returncode == 2, sent.stderr
     assert sent.stderr.decode().startswith("penstock: the input is not text in UTF-8.\n")
+
+
+def test_input_that_is_not_text_behind_what_was_sent_is_a_failure(broker: BrokerProcess) -> None:
+    with running(broker, "send", "text-first") as sending:
+        assert sending.stdin is not None
+        sending.stdin.write("tea\n")
+        sending.stdin.flush()
+        received = penstock("receive", "text-first", "--count", "1", "--wait", "60", "--broker", broker.url)
+        assert received.stdout == "tea\n"
+        sending.stdin.buffer.write(b"caf\xe9\n")
+        _, complaint = sending.communicate(timeout=60)
+    assert (sending.returncode, complaint.splitlines()[:2]) == (
+        1,
+        ["1 sent before this:", "penstock: the input is not text in UTF-8."],
+    )

@@ -87,9 +87,11 @@ def send(
 
     try:
         as_client(site, Sender(address), work)
-    except (Failure, KeyboardInterrupt):
+    except (Failure, KeyboardInterrupt) as end:
         if sent:
             click.echo(f"{sent} sent before this:", err=True)
+            if isinstance(end, Misuse):  # of a later line: something was done
+                raise Failure(end.cause, end.cure) from end
         raise
     click.echo(f"{sent} sent")
     return 0
