@@ -127,4 +127,4 @@ def read_token(path: Path | None, environment: Mapping[str, str] = os.environ) -
 
 def _check(good: bool, option: str, rule: str) -> None:
     if not good:
-        raise Misuse(f"{option} can't be used.", f"It must {rule}.")
+        raise Misuse(f"{option} can't be used.", f"{'They' if ' and ' in option else 'It'} must {rule}.")
