@@ -304,7 +304,7 @@ def test_input_that_is_not_text_behind_what_was_sent_is_a_failure(broker: Broker
         sending.stdin.flush()
         received = penstock("receive", "text-first", "--count", "1", "--wait", "60", "--broker", broker.url)
         assert received.stdout == "tea\n"
-        sending.stdin.buffer.write(b"caf\xe9\n")
+        os.write(sending.stdin.fileno(), b"caf\xe9\n")
         _, complaint = sending.communicate(timeout=60)
     assert (sending.returncode, complaint.splitlines()[:2]) == (
         1,
