@@ -169,6 +169,14 @@ def test_ctrl_c_before_count_messages_came_is_a_failure_and_the_end_of_follow(br
     assert lines_left(broker, "interrupted") == []
 
 
+def test_an_input_that_can_not_be_read_is_no_fault_of_the_broker(broker: BrokerProcess) -> None:
+    said = shell("penstock send nowhere 0> /dev/null", broker)
+    assert (said.returncode, said.stderr.splitlines()[0]) == (
+        1,
+        "penstock: the input can't be read: Bad file descriptor.",
+    )
+
+
 def test_a_closed_input_is_told(broker: BrokerProcess) -> None:
     said = shell("penstock send nowhere <&-", broker)
     assert (said.returncode, "there is neither a BODY nor an input" in said.stderr) == (2, True), said.stderr

@@ -195,6 +195,8 @@ async def _typed(bodies: Sequence[str]) -> AsyncIterator[str]:
             line.encode()  # in some locales Python lets bytes through that are not text
         except UnicodeError as error:
             raise Misuse("the input is not text in UTF-8.", "Convert it, such as with iconv.") from error
+        except OSError as error:  # else it counts as one of the connection
+            raise Failure(f"the input can't be read: {error.strerror or error}.", "Give another input.") from error
         if not line:
             return
         yield line.rstrip("\r\n")
