@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 import click
 
@@ -96,6 +96,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """Entry point of the `penstock` console command."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # None if it is closed
-        sys.stdout = StandardOutput.over(sys.stdout)
+    output: object = sys.stdout
+    if isinstance(output, io.TextIOWrapper):  # None if it is closed
+        sys.stdout = StandardOutput.over(cast("io.TextIOWrapper", output))
     sys.exit(run(sys.argv[1:]))

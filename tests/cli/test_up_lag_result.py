@@ -39,7 +39,8 @@ def test_a_result_that_nobody_serves_is_told(tmp_path: Path, monkeypatch: pytest
     said: list[str] = []
 
     async def analysed() -> None:
-        await _Up(read(EXAMPLES), Endpoints(endpoint, endpoint, None), layout, options, said.append)._analyse()
+        up = _Up(read(EXAMPLES), Endpoints(endpoint, endpoint, None), layout, options, said.append)
+        await up._analyse()  # pyright: ignore[reportPrivateUsage]
 
     asyncio.run(analysed())
     (line,) = said

@@ -32,15 +32,14 @@ def copied(
 
     Raises `ObserverError`, also if a segment is gone each time.
     """
-    for _ in range(ATTEMPTS):
+    for _ in range(ATTEMPTS - 1):
         try:
             return _copied(listed, fetch, begin_ms, end_ms, folder)
         except ObserverError as error:
             if error.status != NOT_FOUND:
                 raise
-            gone = error
         listed = listed_again()
-    raise gone
+    return _copied(listed, fetch, begin_ms, end_ms, folder)
 
 
 def _copied(
