@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from penstock_amqp.client.address import Address
 from penstock_amqp.client.errors import ManagementError, RequestRefused, TransportError
 from penstock_amqp.client.management import ManagementClient
-from penstock_amqp.errors import WireError
+from penstock_amqp.errors import EncodeError, WireError
 from penstock_amqp.sasl.client import NotAuthenticated
 from penstock_amqp.sasl.password_login import PasswordLogin
 from penstock_api.connection_failures import connection_failure
@@ -80,18 +80,24 @@ def told_to_a_person(site: BrokerAccess, cure: str) -> Generator[None]:
         ) from error
     except RequestRefused as error:
         raise Failure(
-            f"the broker did not take the message: {error.description}.", f"Condition: {error.condition}"
+            f"the broker did not take the message: {error.description.rstrip('.')}.", f"Condition: {error.condition}"
         ) from error
+    except EncodeError as error:
+        raise Misuse(f"a value can't be sent: {error}.", "Write names and texts in UTF-8.") from error
     except (OSError, WireError) as error:  # a TimeoutError is an OSError
+        if isinstance(error.__cause__, EncodeError):  # while the link was made
+            raise Misuse(f"a value can't be sent: {error.__cause__}.", "Write names and texts in UTF-8.") from error
         if isinstance(error, TransportError) and error.condition is not None:
             raise Failure(f"the broker refuses: {error.reason}", f"Condition: {error.condition}") from error
         why = str(error) if not isinstance(error, OSError) or isinstance(error, TransportError) else None
+        is_distrust = isinstance(error.__cause__, ssl.SSLCertVerificationError)
         raise Failure(
-            f"the broker at {site.broker} can't be asked: {why or connection_failure(error)}.",
-            cure,
+            f"the broker at {site.broker} can't be asked: {(why or connection_failure(error)).rstrip('.')}.",
+            _TRUST_CURE if is_distrust else cure,
         ) from error
 
 
+_TRUST_CURE: Final = "Give --ca-file with the CA that has signed it, and a host in --broker for which it is made."
 _TOKEN_CURE: Final = "Check that the token is not older than it may be, and that the broker trusts who signed it."
 
 

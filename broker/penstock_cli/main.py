@@ -6,13 +6,15 @@ The modules of the verbs define options only. Each imports the code of its proce
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 import click
 
 from penstock_api.failure import Failure
+from penstock_cli.standard_output import OutputLost, StandardOutput, forget_output
 from penstock_cli.verbs.broker import broker
 from penstock_cli.verbs.completion import completion
 from penstock_cli.verbs.declare import declare
@@ -79,6 +81,11 @@ def run(arguments: Sequence[str]) -> int:
     except click.Abort:
         click.echo("penstock: interrupted", err=True)
         return 1
+    except OutputLost as lost:
+        forget_output()
+        if not lost.is_unread:
+            click.echo(f"penstock: {lost.cause}\n{lost.cure}", err=True)
+        return lost.exit_code
     except Failure as failure:
         click.echo(f"penstock: {failure.cause}", err=True)
         if failure.cure:
@@ -89,4 +96,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """Entry point of the `penstock` console command."""
+    output: object = sys.stdout
+    if isinstance(output, io.TextIOWrapper):  # None if it is closed
+        sys.stdout = StandardOutput.over(cast("io.TextIOWrapper", output))
     sys.exit(run(sys.argv[1:]))

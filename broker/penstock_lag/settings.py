@@ -138,4 +138,4 @@ def _fits_a_header(token: str) -> bool:
 
 def _check(good: bool, option: str, rule: str) -> None:
     if not good:
-        raise Misuse(f"{option} can't be used.", f"It must {rule}.")
+        raise Misuse(f"{option} can't be used.", f"{'They' if ' and ' in option else 'It'} must {rule}.")

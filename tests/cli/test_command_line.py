@@ -41,6 +41,16 @@ def test_every_verb_is_said_in_one_line_that_is_whole() -> None:
     assert "..." not in penstock("--help").stdout.partition("Commands:\n")[2]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("verb", ["version", "--help", "completion bash"])
+def test_a_full_disk_is_told_in_one_sentence(verb: str, encoding: str) -> None:
+    command = f'PYTHONIOENCODING={encoding} "{sys.executable}" -m penstock_cli {verb} > /dev/full'
+    said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=300)
+    assert said.returncode == 1
+    cause = "penstock: the output can't be written: No space left on device.\n"
+    assert said.stderr == f"{cause}Send it to somewhere else.\n"
+
+
 def test_the_defaults_that_the_observers_help_shows_are_those_of_its_settings() -> None:
     fields = {field.name: field.default for field in dataclasses.fields(ObserverSettings)}
     shown = {option.name: option.default for option in observer.params if option.name in fields}

@@ -155,6 +155,8 @@ async def test_a_report_of_an_earlier_end_judges_then(site: Site) -> None:
             "can't be reached: nothing listens there.\nIs the observer",
         ),
         (["report", "--observer", "main:8080"], 2, "'main:8080' is not an address of an observer"),
+        (["--watch", "--observer", "http://[::1"], 2, "'http://[::1' is not an address of an observer"),
+        (["report", "--as-of", "0001-01-01T00:00Z"], 1, "has no finished segment yet"),
         (["--watch", "--interval", "0"], 2, "is not in the range"),
         (["--watch"], 1, "the broker has not answered yet"),
     ],
@@ -164,6 +166,22 @@ async def test_what_can_not_be_done_is_said(
 ) -> None:
     assert await site.penstock(*arguments) == code
     assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["report", "--watch"])
+async def test_no_observer_at_all_is_said(site: Site, capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    arguments = ["lag", verb, "--observer", ",", "--token-file", str(site.folder / "token")]
+    assert await asyncio.to_thread(run, arguments) == 2
+    assert "--observer names no observer." in capsys.readouterr().err
+
+
+async def test_days_and_times_that_no_ledger_can_have(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(site)
+    output = site.folder / "report.html"
+    assert await site.penstock("report", "--day", "9999-12-31", "--output", str(output)) == 0
+    assert "0 subscriptions" in capsys.readouterr().err
+    assert await site.penstock("report", "--as-of", "0001-01-01T00:00Z", "--output", str(output)) == 2
+    assert "--as-of is before there were ledgers." in capsys.readouterr().err
 
 
 async def test_a_file_that_can_not_be_written_is_said(site: Site, capsys: pytest.CaptureFixture[str]) -> None:

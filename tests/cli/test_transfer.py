@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.broker_process import BrokerProcess
@@ -64,6 +66,122 @@ def test_more_messages_than_are_asked_for_at_once(broker: BrokerProcess) -> None
     assert penstock("receive", "many", "--wait", "1", *at).stdout.split() == bodies
 
 
+def lines_left(broker: BrokerProcess, queue: str) -> list[str]:
+    return penstock("receive", queue, "--browse", "--wait", "0.5", "--broker", broker.url).stdout.split()
+
+
+def shell(line: str, broker: BrokerProcess) -> subprocess.CompletedProcess[str]:
+    """Run a command line with `penstock` in it, which finds the broker by itself."""
+    script = f'penstock() {{ "{sys.executable}" -m penstock_cli "$@"; }}\n{line}'
+    environment = {**os.environ, "PENSTOCK_URL": broker.url}
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=300, env=environment)
+
+
+def test_what_was_not_printed_stays_when_the_reader_ends_and_nobody_complains(broker: BrokerProcess) -> None:
+    bodies = [f"{number}{'.' * 10_000}" for number in range(50)]
+    penstock("send", "read-in-part", "--broker", broker.url, typed="\n".join(bodies))
+    said = shell("penstock receive read-in-part --follow | (read one; echo $one)", broker)
+    assert (said.stdout, said.stderr) == (f"{bodies[0]}\n", "")
+    left = lines_left(broker, "read-in-part")
+    assert left == bodies[len(bodies) - len(left) :]
+    # A pipe holds 64 KiB that its reader may leave unread.
+    assert len(left) >= 40
+
+
+def test_what_can_not_be_printed_stays(broker: BrokerProcess) -> None:
+    penstock("send", "unprinted", "one", "two", "--broker", broker.url)
+    full = shell("penstock receive unprinted > /dev/full", broker)
+    assert (full.returncode, full.stderr.splitlines()[0]) == (
+        1,
+        "penstock: the output can't be written: No space left on device.",
+    )
+    closed_output = shell("penstock receive unprinted >&-", broker)
+    assert (closed_output.returncode, "there is no output to print messages to" in closed_output.stderr) == (2, True)
+    assert lines_left(broker, "unprinted") == ["one", "two"]
+
+
+def test_letters_that_the_output_lacks_do_not_end_it(broker: BrokerProcess) -> None:
+    penstock("send", "foreign-letters", "\u20ac 7", "--broker", broker.url)
+    said = shell("PYTHONIOENCODING=latin-1 penstock receive foreign-letters --count 1", broker)
+    assert (said.returncode, said.stdout) == (0, "\\u20ac 7\n"), said.stderr
+
+
+@pytest.mark.parametrize(
+    "typed", ["send q $'\\xff'", "send q a --subject $'\\xff'", "receive $'\\xff'", "receive q --selector $'\\xff'"]
+)
+def test_what_is_not_text_is_wrong_usage_and_not_a_fault_of_the_broker(broker: BrokerProcess, typed: str) -> None:
+    said = shell(f"penstock {typed}", broker)
+    assert (said.returncode, said.stderr.splitlines()) == (
+        2,
+        ["penstock: a value can't be sent: '\\udcff' cannot be written as str.", "Write names and texts in UTF-8."],
+    )
+
+
+def test_a_password_that_no_login_can_have_is_told(broker: BrokerProcess, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("two\nlines\n")
+    login = ("--user", "ann", "--password-file", str(tmp_path / "password"))
+    said = penstock("send", "q", "a", *login, "--broker", broker.url)
+    assert (said.returncode, "the broker refused the login of ann" in said.stderr) == (1, True), said.stderr
+    assert "Traceback" not in said.stderr
+
+
+def running(broker: BrokerProcess, *arguments: str) -> subprocess.Popen[str]:
+    """The command while it runs, between pipes, as it runs in a terminal: Ctrl-C reaches it."""
+    command = [sys.executable, "-m", "penstock_cli", *arguments, "--broker", broker.url]
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+def test_send_says_after_ctrl_c_how_many_it_sent(broker: BrokerProcess) -> None:
+    with running(broker, "send", "cut-short") as sending:
+        assert sending.stdin is not None
+        sending.stdin.write("one\ntwo\n")
+        sending.stdin.flush()
+        received = penstock("receive", "cut-short", "--count", "2", "--wait", "60", "--broker", broker.url)
+        assert received.stdout == "one\ntwo\n"
+        sending.send_signal(signal.SIGINT)
+        out, complaint = sending.communicate("three\n", timeout=60)
+    assert (sending.returncode, out, complaint) == (1, "", "2 sent before this:\n\npenstock: interrupted\n")
+
+
+def test_send_says_how_many_the_broker_took_before_it_refused_one(broker: BrokerProcess) -> None:
+    made = ("declare", "queue", "small", "--max-messages", "3", "--broker", broker.management)
+    assert penstock(*made).returncode == 0
+    said = penstock("send", "small", "--broker", broker.url, typed="1\n2\n3\n4\n5\n")
+    assert (said.returncode, said.stdout, said.stderr.splitlines()[0]) == (1, "", "3 sent before this:")
+
+
+def test_ctrl_c_before_count_messages_came_is_a_failure_and_the_end_of_follow(broker: BrokerProcess) -> None:
+    for options, code in ((("--count", "2", "--wait", "60"), 1), (("--follow",), 0)):
+        penstock("send", "interrupted", "one", "--broker", broker.url)
+        with running(broker, "receive", "interrupted", *options) as receiving:
+            assert receiving.stdout is not None
+            assert receiving.stdout.readline() == "one\n"
+            receiving.send_signal(signal.SIGINT)
+            receiving.communicate(timeout=60)
+        assert receiving.returncode == code
+    assert lines_left(broker, "interrupted") == []
+
+
+def test_an_input_that_can_not_be_read_is_no_fault_of_the_broker(broker: BrokerProcess) -> None:
+    said = shell("penstock send nowhere 0> /dev/null", broker)
+    assert (said.returncode, said.stderr.splitlines()[0]) == (
+        1,
+        "penstock: the input can't be read: Bad file descriptor.",
+    )
+
+
+def test_a_closed_input_is_told(broker: BrokerProcess) -> None:
+    said = shell("penstock send nowhere <&-", broker)
+    assert (said.returncode, "there is neither a BODY nor an input" in said.stderr) == (2, True), said.stderr
+
+
 def test_a_subscription_keeps_what_is_published_to_its_exchange(broker: BrokerProcess) -> None:
     at = ("--broker", broker.url)
     penstock("receive", "topic://news", "--subscription", "desk", "--wait", "0.1", *at)
@@ -93,6 +211,7 @@ def test_other_clients_understand_it(broker: BrokerProcess) -> None:
         (["send", "a", "b", "--property", "n"], 2, "'n' is not a property.\nWrite NAME=VALUE"),
         (["send", "a", "b", "c", "--id", "m"], 2, "--id is for a single message."),
         (["send", "a", "b", "--broker", "http://h:1"], 2, "'http://h:1' is not an address of a broker.\nWrite amqp://"),
+        (["send", "a", "b", "--ttl", "99999999"], 2, "99999999.0 is not in the range"),
         (["send", "a", "b", "--broker", "amqp://h:x"], 2, "'amqp://h:x' is not an address of a broker."),
         (
             ["send", "a", "b", "--broker", "127.0.0.1:1"],
@@ -151,6 +270,9 @@ def test_tls_wants_the_ca(closed: BrokerProcess) -> None:
     assert (sent.returncode, sent.stdout) == (0, "1 sent\n"), sent.stderr
     untrusted = penstock("send", "q2", "one", *at, *login(closed))
     assert (untrusted.returncode, "its certificate is not trusted: " in untrusted.stderr) == (1, True)
+    assert "\nGive --ca-file with the CA that has signed it, and a host" in untrusted.stderr
+    plain = penstock("send", "q2", "one", "--broker", f"amqp://localhost:{port}", *login(closed))
+    assert "before authentication was done; it may expect TLS." in plain.stderr
 
 
 def test_a_refused_link_names_the_brokers_reason(closed: BrokerProcess) -> None:
@@ -181,3 +303,18 @@ def test_input_that_is_not_text_is_refused(broker: BrokerProcess, errors: str) -
     sent = subprocess.run(command, capture_output=True, timeout=300, input=b"caf\xe9\n", env=environment)
     assert sent.returncode == 2, sent.stderr
     assert sent.stderr.decode().startswith("penstock: the input is not text in UTF-8.\n")
+
+
+def test_input_that_is_not_text_behind_what_was_sent_is_a_failure(broker: BrokerProcess) -> None:
+    with running(broker, "send", "text-first") as sending:
+        assert sending.stdin is not None
+        sending.stdin.write("tea\n")
+        sending.stdin.flush()
+        received = penstock("receive", "text-first", "--count", "1", "--wait", "60", "--broker", broker.url)
+        assert received.stdout == "tea\n"
+        os.write(sending.stdin.fileno(), b"caf\xe9\n")
+        _, complaint = sending.communicate(timeout=60)
+    assert (sending.returncode, complaint.splitlines()[:2]) == (
+        1,
+        ["1 sent before this:", "penstock: the input is not text in UTF-8."],
+    )

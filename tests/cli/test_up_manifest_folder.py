@@ -103,6 +103,13 @@ def test_every_problem_is_told_at_once_with_file_line_document_and_field(tmp_pat
     assert lines[3].startswith(f"{broken} (document 1): not YAML: ")
 
 
+@pytest.mark.parametrize("text", ["spec: {since: 2024-13-45}", "spec: " + "[" * 3000])
+def test_what_yaml_can_not_hold_is_told_like_any_other_problem(tmp_path: Path, text: str) -> None:
+    file = put(tmp_path, "odd.yaml", text)
+    (line,) = problems(tmp_path)
+    assert line.startswith(f"{file} (document 1): not YAML: ")
+
+
 def test_a_missing_broker_and_two_brokers_are_refused(tmp_path: Path) -> None:
     put(tmp_path, "all.yaml", "---\n".join(GOOD.split("---\n")[1:]))
     assert any("exactly one Broker is needed, found: none" in line for line in problems(tmp_path))

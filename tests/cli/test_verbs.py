@@ -93,6 +93,7 @@ def test_what_can_not_go_back_is_told_and_exits_with_1(broker: BrokerProcess) ->
     [
         (["peek", "nowhere"], 2, "neither a queue nor a subscription 'nowhere'"),
         (["move", "graves", "nowhere"], 1, "There is no 'nowhere'"),
+        (["move", "graves", ""], 2, "destination: must have at least 1 character"),
         (["purge", "graves", "--yes", "--selector", "a ="], 1, "InvalidSelector"),
         (["peek", "graves", "--count", "0"], 2, "0 is not in the range"),
         (["purge", "graves"], 1, "Give --yes where nobody can confirm"),
@@ -106,6 +107,14 @@ def test_refusals(broker: BrokerProcess, arguments: list[str], code: int, compla
     said = penstock(broker, *arguments)
     assert (said.returncode, complaint in said.stderr) == (code, True), said.stderr
     assert "Traceback" not in said.stderr
+
+
+def test_nothing_is_purged_if_nobody_can_be_asked(broker: BrokerProcess) -> None:
+    declare(broker, "graves")
+    command = f'"{sys.executable}" -m penstock_cli purge graves --broker {broker.management} <&-'
+    said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=300)
+    assert said.returncode == 1
+    assert said.stderr.splitlines() == ["", "penstock: nothing was dropped.", "Give --yes where nobody can confirm."]
 
 
 @pytest.mark.parametrize(

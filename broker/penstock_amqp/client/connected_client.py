@@ -74,7 +74,7 @@ async def _authenticate(
         writer.write(dialogue.output())
         data = await reader.read(_READ_BYTES)
         if not data:
-            raise TransportError("the broker closed the connection before authentication was done")
+            raise TransportError("the broker closed the connection before authentication was done; it may expect TLS")
         rest = dialogue.feed(data)
         if rest is not None:
             return rest

@@ -166,9 +166,9 @@ class ClientConnection(ABC, Generic[EventT]):
         self._leave()
         return number
 
-    def _accept(self) -> None:
-        """Accept everything that has come."""
-        self._output += b"".join(self._back.settle())
+    def _accept(self, until: int | None = None) -> None:
+        """Accept everything that has come, or what had come when the link's `unsettled` was `until`."""
+        self._output += b"".join(self._back.settle(until))
 
     def _send_flow(self, handle: int | None) -> None:
         """Send our state of the session, and of one link if `handle` names one."""

@@ -25,7 +25,9 @@ class MessageClient(ConnectedClient[MessageEvent]):
     def __init__(self, socket: LoggedIn, session: MessageSession) -> None:
         self._session = session
         self._waiting: dict[int, asyncio.Future[None]] = {}
-        self._arrived: asyncio.Queue[bytes | TransportError] = asyncio.Queue()
+        self._arrived: asyncio.Queue[Arrived | TransportError] = asyncio.Queue()
+        self._received = 0
+        """Number of the last message that `receive` returned."""
         super().__init__(socket, session)
 
     @classmethod
@@ -80,11 +82,12 @@ class MessageClient(ConnectedClient[MessageEvent]):
             return None
         if isinstance(found, TransportError):
             raise found
-        return found
+        self._received = found.number
+        return found.encoded
 
     def accept(self) -> None:
-        """Accept everything that was received."""
-        self._session.accept()
+        """Accept everything that `receive` has returned; what has come besides goes back to the broker at the end."""
+        self._session.accept(self._received)
         self._flush()
 
     def _waits(self) -> Iterable[asyncio.Future[Any]]:
@@ -98,7 +101,7 @@ class MessageClient(ConnectedClient[MessageEvent]):
     def _take(self, event: MessageEvent) -> None:
         match event:
             case Arrived():
-                self._arrived.put_nowait(event.encoded)
+                self._arrived.put_nowait(event)
             case Settled():
                 self._answer(event.number, event.refusal)
             case _:

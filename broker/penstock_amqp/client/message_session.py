@@ -46,6 +46,8 @@ class Arrived:
     """A message came; `encoded` are its sections."""
 
     encoded: bytes
+    number: int
+    """For `accept`: which messages had come by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +89,17 @@ class MessageSession(ClientConnection[MessageEvent]):
             self._back.credit = messages
             self._send_flow(BACK)
 
-    def accept(self) -> None:
-        """Accept everything that has come."""
+    def accept(self, number: int) -> None:
+        """Accept the message with this number and those that came before it."""
         if not self._ended:
-            self._accept()
+            self._accept(number)
 
     def _attached(self, attach: Attach) -> None:
         if not attach.role and attach.source is not None and attach.source.address is not None:
             self.address = str(attach.source.address)
 
     def _arrived(self, encoded: bytes) -> None:
-        self._events.append(Arrived(encoded))
+        self._events.append(Arrived(encoded, self._back.unsettled))
 
     def _settled(self, numbers: Sequence[int], state: State) -> None:
         refusal = None if isinstance(state, Accepted) else refused(state)

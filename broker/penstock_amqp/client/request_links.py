@@ -128,6 +128,8 @@ class ReplyLink:
         self._delivery_id: int | None = None
         self._settled = False
         self._to_settle: list[int] = []
+        self.unsettled = 0
+        """How many deliveries have come that wait, or waited, for `settle`."""
         self.next_incoming_id = 0
         self.delivery_count = 0
         self.credit = credit
@@ -163,14 +165,18 @@ class ReplyLink:
         message = b"".join(self._parts)
         if not self._settled and not aborted and self._delivery_id is not None:
             self._to_settle.append(self._delivery_id)
+            self.unsettled += 1
         self._parts, self._size, self._delivery_id, self._settled = [], 0, None, False
         self.delivery_count = (self.delivery_count + 1) & _SERIAL
         self.credit -= 1
         return None if aborted else message
 
-    def settle(self) -> Iterator[bytes]:
-        """Yield the frames that settle the deliveries since the last call, one frame for each range of ids."""
-        ids, self._to_settle = self._to_settle, []
+    def settle(self, until: int | None = None) -> Iterator[bytes]:
+        """Yield the frames that settle the deliveries since the last call, one frame for each range of ids; with
+        `until`, an earlier value of `unsettled`, only what had come then."""
+        later = 0 if until is None else self.unsettled - until
+        at = max(len(self._to_settle) - later, 0)
+        ids, self._to_settle = self._to_settle[:at], self._to_settle[at:]
         while ids:
             first = last = ids.pop(0)
             while ids and ids[0] == last + 1:

@@ -16,8 +16,8 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from penstock_amqp.errors import SaslError
-from penstock_amqp.sasl.client import ClientMechanism, Login
-from penstock_amqp.sasl.frames import Init
+from penstock_amqp.sasl.client import ClientMechanism, Login, NotAuthenticated
+from penstock_amqp.sasl.frames import Init, SaslCode
 from penstock_amqp.types.values import Symbol
 
 __all__ = ["PasswordLogin", "ScramLogin"]
@@ -44,10 +44,16 @@ class ScramLogin:
     """One exchange of SCRAM. `nonce`: the client's part, for tests; absent: random, by the library."""
 
     def __init__(self, user: str, password: str, mechanism: str, nonce: str | None = None) -> None:
-        from scramp import ScramClient
+        """Raises `NotAuthenticated` if SCRAM can't carry the name or the password, such as one of two lines."""
+        from scramp import ScramClient, ScramException
 
         self._mechanism = mechanism
-        self._client: Any = ScramClient([mechanism], user, password, c_nonce=nonce)
+        try:
+            self._client: Any = ScramClient([mechanism], user, password, c_nonce=nonce)
+        except ScramException as error:
+            raise NotAuthenticated(
+                "the name or the password holds a character that no login has", SaslCode.AUTH
+            ) from error
         self._began = False
 
     def init(self, hostname: str | None) -> Init:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime, timedelta
+import tempfile
+from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import click
 
 from penstock_api.failure import Failure, Misuse
+from penstock_api.observer_api import SegmentList
+from penstock_cli.lag.copied_ledger import copied
 from penstock_cli.lag.past import Ledger
 from penstock_cli.lag.past import report as past_report
 from penstock_cli.lag.sources import Sources, on_observers, segment, segments
-from penstock_lag.observer_client import ObserverError
+from penstock_lag.observer_client import Observer, ObserverError
 from penstock_page import render
 
 __all__ = ["report"]
 
 DAY = click.DateTime(formats=["%Y-%m-%d"])
+DAY_MS: Final = 24 * 3600 * 1000
+FIRST_YEAR: Final = 1970
 TIME = click.DateTime(formats=["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%MZ"])
 
 
@@ -62,13 +68,16 @@ def report(
     if day is not None and (window is not None or as_of is not None):
         raise Misuse("--day can't be used together with --window or --as-of.", "Give one or the other.")
     ledgers, problems = _ledgers(sources)
-    begin_ms, end_ms = _time(ledgers, window, day, as_of)
-    try:
-        page = past_report(ledgers, begin_ms, end_ms, worst, problems)
-    except ObserverError as error:
-        raise Failure(
-            f"the ledger can't be read: {error}.", "Try again; segments past their retention vanish."
-        ) from error
+    if as_of is not None and as_of.year < FIRST_YEAR:
+        raise Misuse("--as-of is before there were ledgers.", "Give the time at which the report ends.")
+    begin_ms, end_ms = _time([listed for _, listed in ledgers], window, day, as_of)
+    with tempfile.TemporaryDirectory(prefix="penstock-report-") as copies:
+        try:
+            page = past_report(_copies(ledgers, begin_ms, end_ms, Path(copies)), begin_ms, end_ms, worst, problems)
+        except ObserverError as error:
+            raise Failure(
+                f"the ledger can't be read: {error}.", "Try again; segments past their retention vanish."
+            ) from error
     _write(output, render.report(page, version=version("penstock")))
     if output != Path("-"):
         click.echo(f"{output}: {page.total} subscriptions, {len(page.courses)} of them with plots", err=True)
@@ -77,8 +86,8 @@ def report(
     return 0
 
 
-def _ledgers(sources: Sources) -> tuple[list[Ledger], list[str]]:
-    found: list[Ledger] = []
+def _ledgers(sources: Sources) -> tuple[list[tuple[Observer, SegmentList]], list[str]]:
+    found: list[tuple[Observer, SegmentList]] = []
     problems: list[str] = []
     for observer in sources.observers:
         try:
@@ -89,18 +98,30 @@ def _ledgers(sources: Sources) -> tuple[list[Ledger], list[str]]:
         if not listed.segments:
             problems.append(f"the ledger of {observer.url} has no finished segment yet")
             continue
-        found.append(Ledger(listed, partial(segment, observer)))
+        found.append((observer, listed))
     if not found:
         raise Failure(f"{problems[0]}.", "Without a ledger there is nothing to report.")
     return found, problems
 
 
-def _time(ledgers: list[Ledger], window: int | None, day: datetime | None, as_of: datetime | None) -> tuple[int, int]:
+def _copies(ledgers: list[tuple[Observer, SegmentList]], begin_ms: int, end_ms: int, folder: Path) -> list[Ledger]:
+    found: list[Ledger] = []
+    for at, (observer, listed) in enumerate(ledgers):
+        own = folder / str(at)
+        own.mkdir()
+        again, fetch = partial(segments, observer), partial(segment, observer)
+        found.append(copied(listed, again, fetch, begin_ms, end_ms, own))
+    return found
+
+
+def _time(
+    listings: list[SegmentList], window: int | None, day: datetime | None, as_of: datetime | None
+) -> tuple[int, int]:
     """Begin and end in milliseconds since 1970. A day that is not over ends with the ledger."""
-    last_ms = max(ledger.listed.segments[-1].last_ms for ledger in ledgers)
+    last_ms = max(listed.segments[-1].last_ms for listed in listings)
     if day is not None:
         begin_ms = _milliseconds(day)
-        return begin_ms, max(min(_milliseconds(day + timedelta(days=1)) - 1, last_ms), begin_ms)
+        return begin_ms, max(min(begin_ms + DAY_MS - 1, last_ms), begin_ms)
     end_ms = last_ms if as_of is None else _milliseconds(as_of)
     return end_ms - (3600 if window is None else window) * 1000, end_ms
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import click
 from pydantic import ValidationError
@@ -63,12 +63,21 @@ def _with_observers(verb: Callable[..., int], *, required: bool) -> Callable[...
     def with_sources(*, observer: tuple[str, ...], token_file: Path | None, ca_file: Path | None, **rest: Any) -> int:
         urls = [url.strip() for given in observer for url in given.split(",") if url.strip()]
         for url in urls:
-            if not url.startswith(("http://", "https://")):
+            if not _is_address(url):
                 raise Misuse(f"{url!r} is not an address of an observer.", "It must begin with http:// or https://.")
+        if required and not urls:
+            raise Misuse("--observer names no observer.", "Give the base URL of each observer.")
         token = read_token(token_file) if urls else ""
         return verb(Sources(tuple(Observer(url, token, ca_file) for url in urls)), **rest)
 
     return with_sources
+
+
+def _is_address(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme in ("http", "https")
+    except ValueError:  # such as half an IPv6 address
+        return False
 
 
 def live_lag(observer: Observer) -> LagResult:

@@ -105,7 +105,7 @@ def _read_file(file: Path, problems: list[str]) -> Iterator[_Placed]:
             resource = _parse(construct(node), place, problems)
             if resource is not None:
                 yield _Placed(place, resource)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the latter: a date that is none, lists in lists
         problems.append(f"{file} (document {max(number, 1)}): not YAML: {' '.join(str(error).split())}")
 
 

@@ -225,7 +225,11 @@ class _Up:
         child = commands.lag_child(self._broker, self._endpoints, self._layout, run_name)
         code = await run_once(child, self._stop)
         if code == 0:
-            result = await observer_client.latest_result(self._endpoints.observer_url, self._layout.token)
-            self._say(as_table(result).rstrip())
+            try:
+                result = await observer_client.latest_result(self._endpoints.observer_url, self._layout.token)
+            except OSError as error:  # the observer has died since: its next start has the result
+                self._say(f"lag run {run_name} is done; its result can't be read from the observer: {error}.")
+            else:
+                self._say(as_table(result).rstrip())
         elif code is not None:
             self._say(f"lag run {run_name} failed with code {code}; the broker is not affected.\n{tail(child.log)}")

@@ -74,9 +74,10 @@ def declare_exchange(site: BrokerAccess, *, name: str, kind: str, durable: bool,
       penstock declare exchange orders --type Topic
     """
     from penstock_api.management import ExchangeDeclaration
+    from penstock_cli.request_bodies import request_body
 
     document = {"exchangeType": kind, "durable": durable, "unroutable": unroutable}
-    return _declare(site, f"Exchange {name}", ExchangeDeclaration.model_validate(document), name)
+    return _declare(site, f"Exchange {name}", request_body(ExchangeDeclaration, document), name)
 
 
 @declare.command("queue")
@@ -92,9 +93,10 @@ def declare_queue(site: BrokerAccess, *, name: str, durable: bool, **held: Any) 
       penstock declare queue invoices --max-bytes 16Mi --dead-letter invoices-dead --max-deliveries 5
     """
     from penstock_api.management import QueueDeclaration
+    from penstock_cli.request_bodies import request_body
 
     document = {"durable": durable, **_policies(held)}
-    return _declare(site, f"Queue {name}", QueueDeclaration.model_validate(document), name)
+    return _declare(site, f"Queue {name}", request_body(QueueDeclaration, document), name)
 
 
 @declare.command("subscription")
@@ -129,6 +131,7 @@ def declare_subscription(
       penstock declare subscription billing --exchange orders --binding-key 'eu.#' --binding-key 'uk.#'
     """
     from penstock_api.management import SubscriptionDeclaration
+    from penstock_cli.request_bodies import request_body
 
     document = {
         "subscriptionName": name,
@@ -140,14 +143,14 @@ def declare_subscription(
         "sharing": "Exclusive" if exclusive else "Shared",
         **_policies(held),
     }
-    return _declare(site, f"Subscription {name}", SubscriptionDeclaration.model_validate(document), None)
+    return _declare(site, f"Subscription {name}", request_body(SubscriptionDeclaration, document), None)
 
 
 def _policies(held: dict[str, Any]) -> dict[str, object]:
     if held["max_deliveries"] is not None and held["dead_letter"] is None:
         raise Misuse("--max-deliveries needs --dead-letter.", "Say where messages go that failed so often.")
     limits = {"maxBytes": held["max_bytes"], "maxMessages": held["max_messages"]}
-    limited = {**limits, "overflow": held["overflow"]} if any(limits.values()) else {}
+    limited = {**limits, "overflow": held["overflow"]} if any(each is not None for each in limits.values()) else {}
     delivery = {key: held[key] for key in ("max_deliveries", "dead_letter", "expiry")}
     return {"limits": limited, "delivery": delivery}
 

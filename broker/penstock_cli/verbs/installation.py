@@ -37,7 +37,7 @@ def check(namespace: str, deployment: str) -> int:
     return 0
 
 
-@installation.command(short_help="Fail while there are Brokers, Exchanges or Subscriptions.")
+@installation.command(short_help="Fail while there are resources of Penstock.")
 @click.option("--crds", type=click.Choice(["kept", "removed"]), required=True, help="What becomes of the CRDs.")
 @click.option("--release", required=True, metavar="NAME", help="The release of Helm, for the message.")
 @click.option("--namespace", required=True, metavar="NAME", help="Its namespace, for the message.")
@@ -45,7 +45,7 @@ def check(namespace: str, deployment: str) -> int:
     "--namespaces", default="", metavar="NAME[,NAME...]", help="Namespaces that the operator watches. Default: all."
 )
 def guard(crds: str, release: str, namespace: str, namespaces: str) -> int:
-    """Fail while there are Brokers, Exchanges or Subscriptions, and say what would become of them.
+    """Fail while there are Brokers, Exchanges, Subscriptions or Queues, and say what would become of them.
 
     `helm uninstall` runs it first, and stops if it fails.
 

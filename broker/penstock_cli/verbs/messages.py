@@ -77,9 +77,11 @@ def peek(
       penstock peek billing --selector "JMSPriority > 4" --count 3
     """
     from penstock_api.message_operations import PeekRequest
+    from penstock_cli.request_bodies import request_body
     from penstock_cli.tables import as_lines, as_table
 
-    wanted = PeekRequest(offset=offset, count=count, selector=selector, max_body_bytes=body_bytes)
+    document = {"offset": offset, "count": count, "selector": selector, "maxBodyBytes": body_bytes}
+    wanted = request_body(PeekRequest, document)
     answer = _asked(site, "PEEK", address, wanted)
     messages = cast(list[dict[str, object]], answer["messages"])
     click.echo(as_lines(messages) if as_json else as_table(COLUMNS, messages))
@@ -133,8 +135,10 @@ def move(
       penstock move billing parked --count 100
     """
     from penstock_api.message_operations import MessageSelection
+    from penstock_cli.request_bodies import request_body
 
-    selection = MessageSelection(count=count, selector=selector, destination=destination)
+    document = {"count": count, "selector": selector, "destination": destination}
+    selection = request_body(MessageSelection, document)
     return _handled(site, address, _Handling("MOVE", "moved", "moved", selection), progress)
 
 
@@ -158,6 +162,8 @@ def redrive(site: BrokerAccess, *, address: str, count: int | None, selector: st
 
 def _be_sure(address: str) -> None:
     try:
+        if sys.stdin is None:  # closed, as by <&-
+            raise click.Abort
         click.confirm(f"Drop messages of {address!r} for good?", abort=True, err=True)
     except click.Abort:
         click.echo(err=True)

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["receive", "send"]
 
+T = TypeVar("T")
+
 AHEAD: Final = 100
 """Messages that the broker may send before the next one is printed."""
+LONGEST_TTL: Final = 2**32 / 1000 - 1
+"""Seconds; a header counts in milliseconds and has 32 bits for them."""
 
 
 @click.command(short_help="Send messages to a queue or an exchange.")
@@ -32,7 +36,7 @@ AHEAD: Final = 100
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="An application property.")
 @click.option("--durable/--not-durable", default=True, help="Whether they outlive the broker. Default: durable.")
 @click.option("--priority", type=click.IntRange(0, 9), default=4, show_default=True, help="Priority of the messages.")
-@click.option("--ttl", type=click.FloatRange(min=0.001), help="Seconds after which the messages expire.")
+@click.option("--ttl", type=click.FloatRange(0.001, LONGEST_TTL), help="Seconds after which the messages expire.")
 @click.option("--id", "message_id", help="Message-id, for a single message.")
 @on_clients
 def send(
@@ -49,7 +53,8 @@ def send(
 ) -> int:
     """Send each BODY as a text message to ADDRESS, a queue or EXCHANGE/KEY. Without any, each line of the input is one.
 
-    The command ends once the broker has accepted all of them. Exit code 1: it did not take one.
+    The command ends once the broker has accepted all of them. Exit code 1: it did not take one; the command says how
+    many it took before.
 
     \b
     Examples:
@@ -64,20 +69,31 @@ def send(
 
     if message_id is not None and len(bodies) != 1:
         raise Misuse("--id is for a single message.", "Give one BODY, or leave out --id.")
+    if not bodies and sys.stdin is None:  # closed, as by <&-
+        raise Misuse("there is neither a BODY nor an input.", "Give a BODY, or the lines to send, such as < lines.txt.")
     applied = _pairs(properties)
     header = Header(durable=durable or None, priority=priority, ttl=None if ttl is None else round(ttl * 1000))
 
-    async def work(client: MessageClient) -> int:
-        sent = 0
+    sent = 0
+
+    async def work(client: MessageClient) -> None:
+        nonlocal sent
         async for body in _typed(bodies):
             about = Properties(message_id=message_id, subject=subject)
             await client.send(
                 encode_message(Message(header=header, properties=about, application_properties=applied, body=body))
             )
             sent += 1
-        return sent
 
-    click.echo(f"{as_client(site, Sender(address), work)} sent")
+    try:
+        as_client(site, Sender(address), work)
+    except (Failure, KeyboardInterrupt) as end:
+        if sent:
+            click.echo(f"{sent} sent before this:", err=True)
+            if isinstance(end, Misuse):  # of a later line: something was done
+                raise Failure(end.cause, end.cure) from end
+        raise
+    click.echo(f"{sent} sent")
     return 0
 
 
@@ -123,6 +139,8 @@ def receive(
     from penstock_cli.message_access import as_client
     from penstock_cli.received_message import read_message
 
+    if sys.stdout is None:  # closed, as by >&-
+        raise Misuse("there is no output to print messages to.", "Say where they go, such as > messages.txt.")
     link = Subscriber(address=address, subscription=subscription, selector=selector, copies=browse)
     pause = None if follow else wait
 
@@ -145,6 +163,8 @@ def receive(
     try:
         received = as_client(site, link, work)
     except KeyboardInterrupt:
+        if count is not None:  # else Ctrl-C is how it ends
+            raise
         return 0
     if count is not None and received < count:
         raise Failure(
@@ -175,6 +195,8 @@ async def _typed(bodies: Sequence[str]) -> AsyncIterator[str]:
             line.encode()  # in some locales Python lets bytes through that are not text
         except UnicodeError as error:
             raise Misuse("the input is not text in UTF-8.", "Convert it, such as with iconv.") from error
+        except OSError as error:  # else it counts as one of the connection
+            raise Failure(f"the input can't be read: {error.strerror or error}.", "Give another input.") from error
         if not line:
             return
         yield line.rstrip("\r\n")
@@ -192,9 +214,13 @@ def _in_thread(read: Callable[[], str]) -> Awaitable[str]:
             try:
                 line = read()
             except (OSError, ValueError) as error:  # a UnicodeDecodeError is a ValueError
-                loop.call_soon_threadsafe(answer.set_exception, error)
+                loop.call_soon_threadsafe(give, answer.set_exception, error)
             else:
-                loop.call_soon_threadsafe(answer.set_result, line)
+                loop.call_soon_threadsafe(give, answer.set_result, line)
+
+    def give(settle: Callable[[T], None], outcome: T) -> None:
+        if not answer.done():  # Ctrl-C has cancelled it
+            settle(outcome)
 
     threading.Thread(target=work, daemon=True).start()
     return answer

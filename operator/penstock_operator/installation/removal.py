@@ -52,8 +52,9 @@ def refusal_of_removal(release: Release, found: Mapping[str, Sequence[str]]) -> 
     uninstall = f"helm uninstall {release.name} --namespace {release.namespace} --no-hooks"
     if release.keeps_crds:
         return Failure(
-            f"{cause} Without the operator they would stay and brokers would go on, but no deletion of an Exchange or "
-            "a Subscription would ever end, and a Broker's pod that is lost with its settings would not be made again.",
+            f"{cause} Without the operator they would stay and brokers would go on, but no deletion of an Exchange, "
+            "a Subscription or a Queue would ever end, and a Broker's pod that is lost with its settings would not be "
+            "made again.",
             f"Delete them while the operator still runs ({_PAGE}), and uninstall again. "
             f"If they are to stay, for example for another release of the operator, run: {uninstall}",
         )

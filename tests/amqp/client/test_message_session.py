@@ -111,10 +111,33 @@ def test_nothing_comes_before_it_is_asked_for_and_nothing_is_accepted_by_itself(
         encode_frame(Transfer(handle=5, delivery_id=number, delivery_tag=b"t"), payload=payload)
         for number, payload in enumerate((b"one", b"two"))
     )
-    assert session.feed(data) == [Arrived(b"one"), Arrived(b"two")]
+    first, second = session.feed(data)
+    assert isinstance(first, Arrived)
+    assert isinstance(second, Arrived)
+    assert (first.encoded, second.encoded) == (b"one", b"two")
     assert sent(session) == []
-    session.accept()
+    session.accept(second.number)
     assert sent(session) == [Disposition(role=True, first=0, last=1, settled=True, state=Accepted())]
+
+
+def test_what_came_behind_an_accepted_message_is_not_accepted() -> None:
+    session = begun(Subscriber(address="letters"), RECEIVES)
+    settled_before = Transfer(handle=5, delivery_id=1, delivery_tag=b"t", settled=True)
+    first, settled_already, third = session.feed(
+        encode_frame(Transfer(handle=5, delivery_id=0, delivery_tag=b"t"), payload=b"one")
+        + encode_frame(settled_before, payload=b"two")
+        + encode_frame(Transfer(handle=5, delivery_id=2, delivery_tag=b"t"), payload=b"three")
+    )
+    assert isinstance(first, Arrived)
+    assert isinstance(settled_already, Arrived)
+    assert isinstance(third, Arrived)
+    sent(session)
+    session.accept(first.number)
+    assert sent(session) == [Disposition(role=True, first=0, last=0, settled=True, state=Accepted())]
+    session.accept(settled_already.number)
+    assert sent(session) == []
+    session.accept(third.number)
+    assert sent(session) == [Disposition(role=True, first=2, last=2, settled=True, state=Accepted())]
 
 
 def test_the_link_of_a_subscription_has_its_name_up_to_the_bar() -> None:

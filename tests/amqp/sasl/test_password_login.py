@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock_amqp.errors import SaslError
-from penstock_amqp.sasl.client import Login
+from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_amqp.sasl.password_login import PasswordLogin, ScramLogin
 
 
@@ -53,3 +53,9 @@ def test_the_password_goes_over_the_network_only_if_there_is_no_other_way(offere
 
 def test_plain_is_the_old_login() -> None:
     assert PasswordLogin("ann", "s").among(["PLAIN"]) == Login("ann", "s")
+
+
+@pytest.mark.parametrize(("user", "password"), [("ann", "two\nlines"), ("a\tb", "pencil"), ("ann", "\udcff")])
+def test_what_scram_can_not_carry_is_a_login_in_vain(user: str, password: str) -> None:
+    with pytest.raises(NotAuthenticated, match="holds a character that no login has"):
+        PasswordLogin(user, password).among(["SCRAM-SHA-256"])

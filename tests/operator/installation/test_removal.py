@@ -29,7 +29,7 @@ def test_a_refusal_says_how_many_there_are_what_would_happen_and_what_to_do() ->
     assert refusal.cause.startswith(
         "Release penstock is not uninstalled, because there are still 1 Broker and 2 Subscriptions "
         "(Broker shop/main). Without the operator they would stay and brokers would go on, but no deletion of an "
-        "Exchange or a Subscription would ever end"
+        "Exchange, a Subscription or a Queue would ever end"
     )
     assert "helm uninstall penstock --namespace penstock-system --no-hooks" in refusal.cure
     assert "docs/how-to/upgrade.md#uninstall" in refusal.cure
