@@ -73,6 +73,7 @@ class CountingFiles(RealFiles):
     """The real file system; counts fdatasyncs."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.syncs = 0
 
     def fdatasync(self, handle: int) -> None:
