@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 from support.broker_process import BrokerProcess
+from support.encoded_messages import described, mapping, symbol
 from support.raw_client import RawClient
 from support.transaction_client import ReceivedDelivery, TransactionClient, condition_of
 
@@ -24,6 +25,7 @@ from penstock_amqp.frames.performatives import (
 )
 from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_amqp.messages.transaction_types import Declare, Discharge, TransactionalState
+from penstock_amqp.types.composites import to_value
 from penstock_amqp.types.values import Described, Symbol, ULong
 from penstock_api.management import (
     EntityType,
@@ -403,6 +405,30 @@ def test_a_state_without_a_name_is_refused_and_harms_nobody(client: TransactionC
     assert condition_of(client.state_of(1)) == "amqp:decode-error"
     client.client.send(Disposition(role=True, first=a.delivery_id, settled=True, state=NAMELESS))
     assert client.bodies(1) == [("a", 0)]
+
+
+def test_a_message_of_delivery_annotations_alone_is_refused_and_the_commit_says_why(
+    client: TransactionClient, queue: str
+) -> None:
+    sender, txn_id = client.sender(queue), client.declare()
+    client.client.send(
+        Transfer(
+            handle=sender,
+            delivery_id=1,
+            delivery_tag=b"hop",
+            message_format=0,
+            state=TransactionalState(txn_id=txn_id),
+        ),
+        payload=described(0x71, mapping(symbol("x-opt-hop"), b"\x41")),
+    )
+    state = client.state_of(1)
+    assert isinstance(state, TransactionalState)
+    assert condition_of(state.outcome) == "amqp:decode-error"
+    client.client.send(
+        Transfer(handle=0, delivery_id=2, delivery_tag=b"end", message_format=0),
+        payload=encode_message(Message(body=to_value(Discharge(txn_id=txn_id)))),
+    )
+    assert condition_of(client.state_of(2)) == "amqp:transaction:rollback"
 
 
 # -- who leaves -----------------------------------------------------------------------------------------------------
