@@ -6,7 +6,6 @@ import errno
 import json
 import logging
 import os
-import resource
 import shutil
 import signal
 import sys
@@ -40,7 +39,7 @@ from penstock_broker.loop.start_probes import start_probes
 from penstock_broker.loop.start_progress import StartProgress
 from penstock_broker.messages import restore
 from penstock_broker.messages.pageable import PageableMessages
-from penstock_broker.settings import settings, small_memory, small_volume
+from penstock_broker.settings import process_descriptors, settings, small_memory, small_volume
 from penstock_broker.settings.process_memory import ProcessMemory, map_large_blocks, memory_limit
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.broker import Broker
@@ -99,7 +98,7 @@ def run(
 
 def serve(given: BrokerSettings, data: Path, *, ready_file: Path | None = None, files: FileLayer | None = None) -> int:
     """Run one broker on a data folder. `files` replaces the file system under the log (crash tests)."""
-    _raise_descriptor_limit()
+    process_descriptors.raise_limit()
     map_large_blocks()
     salt = _salt_key(data)
     limit = memory_limit()
@@ -135,13 +134,6 @@ def serve(given: BrokerSettings, data: Path, *, ready_file: Path | None = None, 
     if log.failed is not None:
         raise Failure(f"The log has failed: {log.failed}.", "Check the volume, then start the broker again.")
     return 0
-
-
-def _raise_descriptor_limit() -> None:
-    """Allow this process as many descriptors as it can get: each connection needs one, and the usual limit is 1024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _probe_state(broker: Broker, *, is_open: bool) -> ProbeState:
@@ -183,6 +175,7 @@ def _start(
         raise
     logger.info("Recovery took %.2f s", time.monotonic() - started)
     _tell_memory(loop.broker.memory.budget, limit)
+    _tell_descriptors(given.limits.connections)
     if penstock_native.absence:
         logger.warning(
             "Messages are carried by the engine in Python, about three times as slow as the compiled one: %s",
@@ -199,6 +192,17 @@ def _tell_memory(budget: int, limit: int) -> None:
             "memory limit; otherwise the system may end the broker",
             budget,
             limit,
+        )
+
+
+def _tell_descriptors(connections: int) -> None:
+    most = process_descriptors.for_clients()
+    if connections > most:
+        logger.warning(
+            "limits.connections (%d) is more than the process has file descriptors for (%d): further connections will "
+            "wait; lower it, or raise the limit of open files",
+            connections,
+            most,
         )
 
 

@@ -19,7 +19,7 @@ from penstock_core.binding import (
     check_binding,
 )
 from penstock_core.existing_subscription import ExistingSubscription, LiveLink, OwnerMark
-from penstock_core.identity import Identity, LinkKey
+from penstock_core.identity import LONGEST_QUEUE_NAME, Identity, LinkKey, queue_name
 from penstock_core.link_stealing import NothingLive, Steal, decide_steal
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import (
@@ -157,6 +157,12 @@ def _create(request: AttachRequest, binding: Binding, steals: bool) -> Create | 
         return Refuse(
             Reason.INVALID_NAME,
             "A subscription's name is its link's name, and this one is empty; give the link a name.",
+        )
+    if identity.durable and len(queue_name(identity)) > LONGEST_QUEUE_NAME:
+        return Refuse(
+            Reason.INVALID_NAME,
+            f"The name of the subscription's queue would take {len(queue_name(identity))} bytes, of which there are "
+            f"{LONGEST_QUEUE_NAME}; give the link, or the container, a shorter name.",
         )
     return Create(
         identity=identity,

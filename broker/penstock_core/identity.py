@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote
 
 __all__ = [
     "GLOBAL",
+    "LONGEST_QUEUE_NAME",
     "QUEUE_PREFIX",
     "Identity",
     "LinkKey",
@@ -28,6 +29,8 @@ __all__ = [
 ]
 
 QUEUE_PREFIX: Final = "psub:"
+LONGEST_QUEUE_NAME: Final = 65_535
+"""Bytes of the name of a durable subscription's queue: a record of the log can name no longer one."""
 _DURABLE: Final = "durable"
 _VOLATILE: Final = "volatile"
 

@@ -17,7 +17,7 @@ from penstock_core.attach import (
     look_up,
 )
 from penstock_core.binding import Binding, ByConnection, ByContainer, Filter, NoLocal, no_local_of
-from penstock_core.identity import Identity, LinkKey
+from penstock_core.identity import Identity, LinkKey, queue_name
 from penstock_core.reason import ErrorCondition, Reason, Refuse
 from penstock_core.terms import ClientOverrides, Exclusivity, ExpiryPolicy, Lifetime
 
@@ -61,6 +61,18 @@ def test_decision_01_a_random_name_never_meets_a_shared_name() -> None:
 
 def test_decision_01_a_subscription_needs_a_name() -> None:
     assert refused(decide(attaching("", shared=True), None, None)) == (Reason.INVALID_NAME, "amqp:invalid-field")
+
+
+def test_decision_01_a_durable_subscription_has_a_name_that_the_log_can_hold() -> None:
+    longest = "x" * (65_535 - len("psub:durable:global:"))
+    made = decide(attaching(longest, shared=True, global_=True, durability=2), None, None)
+    assert isinstance(made, Create)
+    assert len(queue_name(made.identity)) == 65_535
+    for name in (longest + "x", "\u00e9" * 11_000):
+        decision = decide(attaching(name, shared=True, global_=True, durability=2), None, None)
+        assert refused(decision) == (Reason.INVALID_NAME, "amqp:invalid-field")
+        volatile = decide(attaching(name, shared=True, global_=True, durability=0), None, None)
+        assert isinstance(volatile, Create)
 
 
 # 2. DURABLE is the terminus durability; the lifetime follows the expiry policy alone

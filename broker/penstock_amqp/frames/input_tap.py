@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_amqp.errors import DecodeError, TapError
+from penstock_amqp.errors import DecodeError, ProtocolError, TapError
 from penstock_amqp.frames.frames import AMQP_FRAME, performative_code, read_body, walk
 from penstock_amqp.frames.performatives import Attach, Begin, Detach, Flow, Open, Performative, Transfer
 from penstock_amqp.types.composites import from_value, missing_field
@@ -189,12 +189,18 @@ class InputTap:
         return self._begins.popleft()
 
     def take_attach(self, name: str) -> TappedAttach:
-        """Return the next attach of the chunk, which the engine says is that of the link `name`."""
+        """Return the next attach of the chunk, which the engine says is that of the link `name`.
+
+        Raises `ProtocolError` if the peer gave it another, of which the engine can't keep all.
+        """
         self._walk()
         if not self._attaches:
             raise TapError(f"the engine attached link {name!r}, but the input holds no such attach")
         tapped = self._attaches.popleft()
         if tapped.attach.name != name:
+            if "\0" in tapped.attach.name:
+                told = f"The link name {tapped.attach.name!r} holds a NUL, where the engine ends it; leave it out."
+                raise ProtocolError("amqp:invalid-field", told, tapped.channel)
             raise TapError(f"the engine attached link {name!r}, the input names {tapped.attach.name!r}")
         return tapped
 

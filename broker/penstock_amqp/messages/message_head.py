@@ -80,6 +80,8 @@ class Header(Composite):
     delivery_count: int | None = optional(kinds.UINT)
 
 
+_EMPTY_HEADER = b"\x00\x53\x70\x45"
+"""A message of nothing else is what is left of one that has delivery-annotations behind it."""
 _NO_HEADER = Head(False, DEFAULT_PRIORITY, None, False, 0, 0, 0)
 _memo: dict[bytes, Head] = {}
 
@@ -101,6 +103,8 @@ def read_head(data: bytes) -> Head:
             return _NO_HEADER
         return _inspect(data)
     except IndexError:
+        if data == _EMPTY_HEADER:
+            return _inspect(data)
         raise DecodeError("the message ends within its header", len(data)) from None
 
 
@@ -117,6 +121,8 @@ def _inspect(data: bytes) -> Head:
         section, at = section_at(data, start)
     if section in (Section.HEADER, Section.DELIVERY_ANNOTATIONS):
         raise DecodeError("the sections of the message are not in order", start)
+    if section is None and header_end == 0:  # what is forwarded would be no message
+        raise DecodeError("the message holds nothing but delivery-annotations", start)
     head = Head(
         bool(header.durable),
         DEFAULT_PRIORITY if header.priority is None else header.priority,

@@ -159,6 +159,7 @@ class Connection:
     __slots__ = (
         "authenticator",
         "client",
+        "dropped_ms",
         "due_ms",
         "ending",
         "endpoint",
@@ -208,6 +209,8 @@ class Connection:
         self.reading = Reading()
         self.due_ms = 0
         """When the endpoint wants its next tick, milliseconds of the monotonic clock."""
+        self.dropped_ms = 0
+        """When it is dropped if its peer has not taken our Close; 0: there is none, or it was just sent."""
         self.is_blocked = False
         """Output waits in the transport: the socket takes no more now."""
         self.is_congested = False

@@ -115,16 +115,24 @@ class Lobby:
         """Wait for other events of a connection."""
         self._epoll.modify(connection.transport.fd, mask)
 
-    def pause(self, now_ms: int) -> None:
-        """The system has no descriptor or memory left for a connection: accept none for `PAUSE_MS`."""
-        self._warnings.warn("The system has no more room for connections: new ones wait")
+    def pause(self, now_ms: int, listener: Listener) -> None:
+        """The system has no descriptor or memory left for a connection of this listener: accept none of it, and none of
+        clients, for `PAUSE_MS`.
+        """
+        if self._warnings.may_warn("room for connections"):
+            self._warnings.warn("The system has no more room for connections: new ones wait")
         self._resume_ms = now_ms + PAUSE_MS
         self._open(False)
+        if listener.role is not Role.CLIENT and listener.sock is not None:
+            self._set(listener.sock.fileno(), is_open=False)
 
     def resume(self, now_ms: int) -> None:
         """Accept connections again if the pause is over."""
         if self._resume_ms and now_ms >= self._resume_ms:
             self._resume_ms = 0
+            for fd, listener in self._listeners.items():
+                if listener.role is not Role.CLIENT:
+                    self._set(fd, is_open=True)
             if len(self._inside) < self._limits.unauthenticated:
                 self._open(True)
 

@@ -33,6 +33,8 @@ class LoginThread:
         """None ends the thread."""
         self._done: deque[Finish] = deque()
         self._thread: threading.Thread | None = None
+        self.is_ending = False
+        """Nothing more is begun."""
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         """Readable when `collect` has something to do."""
 
@@ -44,7 +46,7 @@ class LoginThread:
         self._submitted.put(work)
 
     def _run(self) -> None:
-        while (work := self._submitted.get()) is not None:
+        while (work := self._submitted.get()) is not None and not self.is_ending:
             self._done.append(work())
             os.eventfd_write(self.descriptor, 1)
 
@@ -59,7 +61,10 @@ class LoginThread:
                 logger.exception("The result of a login could not be used")
 
     def close(self) -> None:
-        """End the thread, behind the work that it has, and give the descriptor back."""
+        """End the thread, behind the work that it is at, and give the descriptor back. What else was submitted is not
+        done: there may be a password of each of a thousand users to be hashed.
+        """
+        self.is_ending = True
         if self._thread is not None:
             self._submitted.put(None)
             self._thread.join()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
@@ -28,7 +29,7 @@ from penstock_amqp.sasl.mechanisms import (
 from penstock_amqp.sasl.server import Authenticated, Refused
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.access.listeners import Listener
-from penstock_broker.access.login_thread import LoginThread
+from penstock_broker.access.login_thread import Finish, LoginThread
 from penstock_broker.access.login_throttle import LoginThrottle
 from penstock_broker.access.rejections import Rejections, reason_of_code, reason_of_error
 from penstock_broker.access.users import Absent, Proof, Signed
@@ -92,9 +93,21 @@ class Logins:
         """Questions that wait for the thread."""
 
     def preload(self, listener: Listener) -> None:
-        """Hash the passwords of a listener's users in advance."""
-        for user in listener.user_names():
-            self._submit(_SecretCheck(None, listener, LookUpKeys("SCRAM-SHA-256", user), self._clock.now_us))
+        """Hash the passwords of a listener's users in advance, one after the other, so that a client that logs in
+        meanwhile waits for one of them at most.
+        """
+        self._preload_next(listener, deque(listener.user_names()))
+
+    def _preload_next(self, listener: Listener, left: deque[str]) -> None:
+        if not left:
+            return
+        check = _SecretCheck(None, listener, LookUpKeys("SCRAM-SHA-256", left.popleft()), self._clock.now_us)
+
+        def load() -> Finish:
+            _result_of(check)
+            return partial(self._preload_next, listener, left)
+
+        self._thread.submit(load)
 
     def ask(self, connection: Connection, question: Question) -> CredentialAnswer | None:
         """Answer at once, or later through `deliver`."""

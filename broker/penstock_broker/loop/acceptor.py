@@ -17,6 +17,8 @@ from penstock_broker.access.listeners import Listener
 from penstock_broker.access.lobby import Lobby
 from penstock_broker.access.transport import Transport
 from penstock_broker.loop.connections import READ, Connections
+from penstock_broker.settings import process_descriptors
+from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
 
 __all__ = ["Acceptor"]
@@ -53,10 +55,13 @@ class Acceptor:
 
     def accept(self, listener: Listener) -> None:
         """Accept one connection of a listener, if one waits."""
+        if listener.role is Role.CLIENT and process_descriptors.are_short(self._lobby.descriptor):
+            self._lobby.pause(self._broker.clock.now_ms, listener)
+            return
         try:
             accepted = listener.accept()
         except OSError:  # no descriptor or no memory is left
-            self._lobby.pause(self._broker.clock.now_ms)
+            self._lobby.pause(self._broker.clock.now_ms, listener)
             return
         if accepted is None:
             return

@@ -93,6 +93,8 @@ class Loop:
         )
         self._acceptor = Acceptor(broker, self._epoll, self._lobby, self.connections, self._logins, clock.seconds)
         self._running = False
+        self._closes_all = False
+        """The broker stops, and what was published before is accepted."""
         self._ready = ReadyConnections()
         self._visits = QueueVisits(broker, clock.seconds)
         self._lazy_sync_ms = 0
@@ -336,6 +338,8 @@ class Loop:
         for connection in self.broker.sync.abandon():
             if connection.phase in (Phase.OPENING, Phase.OPEN):
                 connection_end.close_connection(self.broker, connection, self.broker.storage_refusal())
+        if self.broker.is_stopping and not self._closes_all:
+            self._close_all()  # which waited for the sync, too
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -356,6 +360,7 @@ class Loop:
         broker.clock.timers.at(broker.clock.now_ms + CLOSE_MS, self._end)
 
     def _close_all(self) -> None:
+        self._closes_all = True
         if self.broker.work.fan_outs:
             self.broker.clock.after(0, self._close_all)  # what is on its way into many queues is accepted before, too
             return

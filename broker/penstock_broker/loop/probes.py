@@ -17,6 +17,8 @@ logger = logging.getLogger(__name__)
 
 MAX_REQUEST: Final = 4096
 REQUEST_MS: Final = 5_000
+PAUSE_MS: Final = 100
+"""How long no request is accepted after the system had no descriptor left."""
 
 
 class ProbeState(NamedTuple):
@@ -51,18 +53,28 @@ class Probes:
         """`sock` listens and is non-blocking; `state` is asked for each request."""
         self._sock, self._watcher, self._state = sock, watcher, state
         self._requests: dict[int, tuple[socket.socket, bytes]] = {}
-        watcher.watch(sock.fileno(), self._accept)
+        self._is_closed = False
+        self._listen()
 
     def close(self) -> None:
         """Drop the requests under way. The port stays open for whoever answers next."""
+        self._is_closed = True
         self._watcher.unwatch(self._sock.fileno())
         for fd, (sock, _) in list(self._requests.items()):
             self._forget(fd, sock)
 
+    def _listen(self) -> None:
+        if not self._is_closed:
+            self._watcher.watch(self._sock.fileno(), self._accept)
+
     def _accept(self) -> None:
         try:
             sock, _ = self._sock.accept()
-        except OSError:
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError:  # no descriptor or no memory is left, and the request goes on waiting
+            self._watcher.unwatch(self._sock.fileno())
+            self._watcher.after(PAUSE_MS, self._listen)
             return
         sock.setblocking(False)
         fd = sock.fileno()

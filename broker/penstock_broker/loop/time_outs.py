@@ -1,4 +1,5 @@
-"""Time-outs of connections: heartbeats, silent peers, logins that take too long, sockets that are half closed.
+"""Time-outs of connections: heartbeats, silent peers, logins that take too long, peers that do not take our Close, and
+sockets that are half closed.
 
 A look at each connection is cheaper than a timer for each, and a connection that is gone leaves nothing behind. Source:
 docs/decisions/027-timers.md.
@@ -20,6 +21,8 @@ from penstock_broker.state.broker import Broker
 __all__ = ["SWEEP_MS", "TimeOuts"]
 
 SWEEP_MS: Final = 250
+CLOSE_MS: Final = 30_000
+"""How long a peer gets to take our Close, and what it has not read before: one that reads nothing would never do so."""
 DUE_PER_TURN: Final = 100
 """Connections that are looked at in one turn: one to two milliseconds."""
 
@@ -57,6 +60,8 @@ class TimeOuts:
             try:
                 if connection.phase in (Phase.SASL, Phase.OPENING) and connection.login.deadline_ms <= now_ms:
                     self._reject_slow(connection)
+                elif connection.phase is Phase.CLOSING:
+                    self._await_close(connection)
                 else:
                     self._tick(connection)
             except Exception:
@@ -73,6 +78,13 @@ class TimeOuts:
             self._broker.settings.limits.login_seconds,
         )
         self._connections.drop(connection)
+
+    def _await_close(self, connection: Connection) -> None:
+        now_ms = self._broker.clock.now_ms
+        if connection.dropped_ms == 0:
+            connection.dropped_ms = connection.due_ms = now_ms + CLOSE_MS
+        elif connection.dropped_ms <= now_ms:
+            self._connections.drop(connection)
 
     def _tick(self, connection: Connection) -> None:
         broker = self._broker

@@ -17,11 +17,13 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import DATA, FLAGS, AmqpError, Held, Outcome, Settled
 from penstock_amqp.endpoint.transactional_states import named_transaction
+from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.access.permissions import PermissionCheck
 from penstock_broker.log import NoRoom, RecordTooLarge
 from penstock_broker.messages import dead_letters, publish, queue_limits, settle
+from penstock_broker.messages.refuse import unreadable
 from penstock_broker.queue.consumer import SendingLink
 from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.state.broker import Broker
@@ -123,7 +125,10 @@ def _parts(
             if route is not None and route is destination.constant and route.queues and not route.rejecting:
                 parts[-1].messages.append(data)  # this route was checked with the first of them
                 continue
-            found = publish.route_message(broker, destination, data, message_head.read_head(data))
+            try:
+                found = publish.route_message(broker, destination, data, message_head.read_head(data))
+            except DecodeError as error:
+                found = unreadable(error)
             if isinstance(found, AmqpError):
                 return refuse_of(found)
             for queue in found.rejecting:

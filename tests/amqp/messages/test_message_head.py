@@ -107,6 +107,7 @@ def test_a_plain_header_is_remembered() -> None:
         pytest.param(DELIVERY_ANNOTATIONS + DURABLE + BODY, id="header-behind-annotations"),
         pytest.param(DURABLE + bytes.fromhex("005379 45"), id="unknown-section"),
         pytest.param(DURABLE + DELIVERY_ANNOTATIONS[:-1], id="annotations-cut-short"),
+        pytest.param(DELIVERY_ANNOTATIONS, id="delivery-annotations-alone"),
     ],
 )
 def test_a_malformed_head_is_a_decode_error(data: bytes) -> None:
@@ -123,6 +124,13 @@ def test_the_message_goes_on_as_it_came() -> None:
 def test_delivery_annotations_stay_here() -> None:
     data = FULL_HEADER + DELIVERY_ANNOTATIONS + BODY
     assert forwarded(data, read_head(data)) == FULL_HEADER + BODY
+
+
+@pytest.mark.parametrize("header", [DURABLE, bytes.fromhex("00537045")])
+def test_what_is_forwarded_of_a_message_without_body_can_be_read_again(header: bytes) -> None:
+    data = header + DELIVERY_ANNOTATIONS
+    head = read_head(data)
+    assert read_head(forwarded(data, head)) == head._replace(start=head.header_end)
 
 
 def test_the_delivery_count_is_rewritten_and_nothing_else() -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import resource
 import socket
+import urllib.request
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -121,6 +123,46 @@ def test_with_too_many_strangers_others_wait_until_some_have_left(tmp_path: Path
         held[0].close()
         assert waiting.recv(8) == SASL_HEADER
         assert "new ones wait" in broker.log()
+
+
+async def test_clients_leave_descriptors_to_probes_and_management(tmp_path: Path) -> None:
+    with limited(tmp_path, unauthenticatedPerPeer=None) as broker, ExitStack() as stack:
+        resource.prlimit(
+            broker.pid, resource.RLIMIT_NOFILE, (64, resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)[1])
+        )
+        held = [stack.enter_context(socket.create_connection(("127.0.0.1", broker.port), 60)) for _ in range(64)]
+        for sock in held:
+            sock.sendall(SASL_HEADER)
+        assert held[0].recv(8) == SASL_HEADER
+        found(lambda: "new ones wait" in broker.log() or None, "a pause")
+        client = await ManagementClient.connect(broker.management)
+        await client.close()
+        with urllib.request.urlopen(f"http://{broker.addresses['probes']}/livez", timeout=60) as answer:
+            assert answer.status == 200
+        for sock in held[:-1]:
+            sock.close()
+        assert held[-1].recv(8) == SASL_HEADER
+
+
+async def test_management_that_waits_for_a_descriptor_is_tried_now_and_then(tmp_path: Path) -> None:
+    with limited(tmp_path) as broker:
+        before = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
+        taken = {int(each.name) for each in Path(f"/proc/{broker.pid}/fd").iterdir()}
+        free = min(set(range(len(taken) + 1)) - taken)
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (free, before[1]))
+        with socket.socket(socket.AF_UNIX) as waiting:
+            waiting.settimeout(60)
+            waiting.connect(broker.management.removeprefix("unix:"))
+            waiting.sendall(SASL_HEADER)
+            found(lambda: "new ones wait" in broker.log() or None, "a pause")
+            resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, before)
+            assert waiting.recv(8) == SASL_HEADER
+        assert broker.log().count("new ones wait") == 1
+
+
+def test_a_start_says_that_it_has_too_few_descriptors(tmp_path: Path) -> None:
+    with limited(tmp_path, connections=2**40) as broker:
+        assert "limits.connections (1099511627776) is more than the process has file descriptors for" in broker.log()
 
 
 def test_who_does_not_log_in_in_time_is_dropped(tmp_path: Path) -> None:

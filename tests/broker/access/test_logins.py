@@ -67,6 +67,18 @@ def test_scram_lets_in_and_proves_the_broker(broker: BrokerProcess, mechanism: s
         assert login.is_proven
 
 
+def test_a_login_does_not_wait_until_the_passwords_of_all_users_are_hashed(tmp_path: Path) -> None:
+    folder = tmp_path / "users"
+    folder.mkdir()
+    for number in range(2500):
+        (folder / f"user{number}").write_text("secret")
+    settings: dict[str, object] = {"authentication": {"usersFolder": str(folder), "scramIterations": 65_536}}
+    with BrokerProcess(tmp_path / "data", dev=False, settings=settings) as process:
+        login = ScramLogin("user1234", "secret")
+        with RawClient(process.port, "c", login=login):
+            assert login.is_proven
+
+
 @pytest.mark.parametrize(("user", "password"), [("ann", "secret"), ("stored", "kept elsewhere")])
 def test_plain_lets_in_with_the_same_records(broker: BrokerProcess, user: str, password: str) -> None:
     for _ in range(2):  # the second one from memory

@@ -13,8 +13,9 @@ import pytest
 from proton import Delivery, Message
 from support.stepped_broker import Peer, SteppedBroker
 
-from penstock_broker.access.connection import HEARTBEAT, Connection
+from penstock_broker.access.connection import HEARTBEAT, Connection, Phase
 from penstock_broker.loop import connections
+from penstock_broker.loop.time_outs import CLOSE_MS
 
 BODY = "x" * 10_000
 COUNT = 200
@@ -66,6 +67,22 @@ def test_a_peer_that_reads_while_a_turn_is_under_way_gets_the_rest(timed: Steppe
         timed.broker.work.touch(slow)
         timed.loop.connections.flush()
     assert read_all(timed, consumer) == COUNT
+
+
+def test_a_peer_that_never_reads_again_is_dropped_in_the_end(timed: SteppedBroker) -> None:
+    """Its idle time-out closes the connection; the Close waits behind what its socket does not take."""
+    timed.loop.time_outs.sweep()
+    blocked(timed)
+    (hung,) = (each for each in timed.broker.clients.connections.values() if each.is_blocked)
+    phases = {hung.phase: 0}
+    for second in range(120):
+        timed.pass_ms(1000)
+        phases.setdefault(hung.phase, second)
+    assert list(phases) == [Phase.OPEN, Phase.CLOSING, Phase.GONE]
+    assert phases[Phase.GONE] - phases[Phase.CLOSING] >= CLOSE_MS // 1000
+    assert hung not in timed.broker.clients.connections.values()
+    assert hung.transport.sock.fileno() == -1
+    assert timed.queue("jobs").depth == COUNT
 
 
 class Layer:

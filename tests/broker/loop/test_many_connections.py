@@ -85,6 +85,36 @@ def test_a_broker_that_stops_closes_a_few_clients_per_turn_and_serves_the_others
         assert peer.connection.remote_condition.name == "amqp:connection:forced"
 
 
+@pytest.mark.parametrize("failed_before", [True, False])
+def test_a_broker_whose_log_has_failed_tells_its_clients_when_it_stops(
+    timed: SteppedBroker, failed_before: bool
+) -> None:
+    timed.make_queue("q")
+    publisher, peer = connected(timed, 2)
+    sender = publisher.session.sender("to q")
+    sender.target.address = "q"
+    sender.open()
+    publisher.pump()
+    timed.files.broken.add("fdatasync")
+    if not failed_before:
+        timed.loop.stop()
+    sender.delivery("1")
+    sender.send(Message("lost", durable=True).encode())
+    sender.advance()
+    publisher.flush()
+    if failed_before:
+        for _ in range(3):
+            timed.turn()
+        assert timed.log.failed is not None
+        timed.loop.stop()
+    for _ in range(3):
+        timed.turn()
+    peer.read()
+    assert peer.connection.state & Endpoint.REMOTE_CLOSED
+    assert peer.connection.remote_condition is not None
+    assert peer.connection.remote_condition.name == "amqp:connection:forced"
+
+
 def test_a_broker_that_stops_closes_no_more_clients_when_the_slice_has_taken_its_time(timed: SteppedBroker) -> None:
     """Each look at the clock takes 1.5 ms: the second is over the time, so two are closed per turn."""
     connected(timed, 5)

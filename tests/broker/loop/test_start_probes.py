@@ -15,8 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.no_descriptors import no_descriptors
+from support.waiting import until
 
 from penstock_broker.access import sockets
+from penstock_broker.loop.probes import PAUSE_MS
 from penstock_broker.loop.start_probes import start_probes
 from penstock_broker.loop.start_progress import StartProgress
 from penstock_cli.up.layout import free_endpoint
@@ -69,6 +72,30 @@ def test_a_half_sent_probe_holds_nobody_up_and_ends_with_the_start(port: socket.
             half.sendall(b"GET /livez HTT")
             assert get(address, "/livez")[0] == 200
         assert half.recv(100) == b""
+
+
+class CountedAccepts(socket.socket):
+    """A listening socket that counts how often somebody tried to accept."""
+
+    count = 0
+
+    def accept(self) -> tuple[socket.socket, object]:
+        self.count += 1
+        return super().accept()
+
+
+def test_a_probe_that_waits_for_a_descriptor_is_tried_now_and_then(port: socket.socket) -> None:
+    with CountedAccepts(fileno=port.detach()) as counted, socket.socket() as client:
+        counted.setblocking(False)
+        client.settimeout(SECONDS)
+        with start_probes(counted, StartProgress(time.monotonic)):
+            with no_descriptors():
+                began = time.monotonic()
+                client.connect(counted.getsockname())
+                client.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
+                until(lambda: counted.count >= 3, "three attempts to accept")
+                assert time.monotonic() - began >= 2 * PAUSE_MS / 1000
+            assert client.recv(100).startswith(b"HTTP/1.1 200")
 
 
 def test_the_port_stays_for_whoever_answers_next(port: socket.socket) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 from support.broker_process import BrokerProcess
+from support.encoded_messages import amqp_value, described, fields, mapping, symbol
 from support.raw_client import RawClient
 from support.transaction_client import ReceivedDelivery, TransactionClient, condition_of
 
@@ -20,10 +21,12 @@ from penstock_amqp.frames.performatives import (
     Modified,
     Rejected,
     Released,
+    Source,
     Transfer,
 )
 from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_amqp.messages.transaction_types import Declare, Discharge, TransactionalState
+from penstock_amqp.types.composites import to_value
 from penstock_amqp.types.values import Described, Symbol, ULong
 from penstock_api.management import (
     EntityType,
@@ -403,6 +406,59 @@ def test_a_state_without_a_name_is_refused_and_harms_nobody(client: TransactionC
     assert condition_of(client.state_of(1)) == "amqp:decode-error"
     client.client.send(Disposition(role=True, first=a.delivery_id, settled=True, state=NAMELESS))
     assert client.bodies(1) == [("a", 0)]
+
+
+def test_a_message_of_delivery_annotations_alone_is_refused_and_the_commit_says_why(
+    client: TransactionClient, queue: str
+) -> None:
+    sender, txn_id = client.sender(queue), client.declare()
+    client.client.send(
+        Transfer(
+            handle=sender,
+            delivery_id=1,
+            delivery_tag=b"hop",
+            message_format=0,
+            state=TransactionalState(txn_id=txn_id),
+        ),
+        payload=described(0x71, mapping(symbol("x-opt-hop"), b"\x41")),
+    )
+    state = client.state_of(1)
+    assert isinstance(state, TransactionalState)
+    assert condition_of(state.outcome) == "amqp:decode-error"
+    client.client.send(
+        Transfer(handle=0, delivery_id=2, delivery_tag=b"end", message_format=0),
+        payload=encode_message(Message(body=to_value(Discharge(txn_id=txn_id)))),
+    )
+    assert condition_of(client.state_of(2)) == "amqp:transaction:rollback"
+
+
+def test_a_message_that_can_not_be_routed_makes_the_commit_fail_and_nothing_else(
+    process: BrokerProcess, client: TransactionClient, queue: str
+) -> None:
+    """Its subject is not UTF-8, which only a topic looks at, and at the commit."""
+    (a,) = in_flight(client, queue, "a")
+    with RawClient(process.port, "reader") as reader:
+        reader.begin()
+        reader.attach_receiver("by-key", Source(address="amq.topic/a.*"))
+        sender, txn_id = client.sender("amq.topic"), client.declare()
+        client.client.send(
+            Transfer(
+                handle=sender,
+                delivery_id=2,
+                delivery_tag=b"key",
+                message_format=0,
+                state=TransactionalState(txn_id=txn_id),
+            ),
+            payload=described(0x73, fields(b"\x40", b"\x40", b"\x40", b"\xa1\x01\xff")) + amqp_value("b"),
+        )
+        assert isinstance(client.state_of(2), TransactionalState)
+        client.settle(a, Accepted(), txn_id)
+        client.client.send(
+            Transfer(handle=0, delivery_id=3, delivery_tag=b"end", message_format=0),
+            payload=encode_message(Message(body=to_value(Discharge(txn_id=txn_id)))),
+        )
+        assert condition_of(client.state_of(3)) == "amqp:transaction:rollback"
+    assert client.bodies(1) == [("a", 1)]
 
 
 # -- who leaves -----------------------------------------------------------------------------------------------------

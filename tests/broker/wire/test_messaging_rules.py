@@ -137,6 +137,17 @@ def test_delivery_annotations_are_for_the_next_hop_alone(client: RawClient) -> N
     assert client.expect_transfer()[1] == HEADER + BODY
 
 
+def test_a_message_without_body_is_delivered_again_like_others(client: RawClient) -> None:
+    """3.2.2: nothing is left of it but an empty header."""
+    put(client, "hollow", described(0x70, b"\x45") + described(0x71, mapping(symbol("x-opt-d"), b"\x54\x01")))
+    client.attach_receiver("r", queue("hollow"))
+    credit(client, 1, 2)
+    assert client.expect_transfer()[1] == described(0x70, b"\x45")
+    client.send(Disposition(role=True, first=0, settled=True, state=FAILED))
+    expected = described(0x70, fields(b"\x40", b"\x40", b"\x40", b"\x40", b"\x52\x01"))
+    assert client.expect_transfer()[1] == expected
+
+
 def test_a_failed_delivery_counts_and_is_no_first_acquisition_any_more(client: RawClient) -> None:
     """3.2.1: delivery-count, first-acquirer; durable and priority stay."""
     put(client, "again", described(0x70, fields(b"\x41", b"\x50\x09", b"\x40", b"\x41", b"\x43")) + BODY)

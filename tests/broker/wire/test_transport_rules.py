@@ -322,6 +322,13 @@ def test_a_handle_in_use_ends_the_session(client: RawClient) -> None:
     check_session_error(client, "amqp:session:handle-in-use")
 
 
+def test_a_link_name_with_a_nul_ends_the_session_and_the_error_says_so(client: RawClient) -> None:
+    """2.7.3: a name is any string, but the engine keeps those of C."""
+    client.begin()
+    client.send(Attach(name="a\0b", handle=0, role=True, source=Source(address="nul")))
+    check_session_error(client, "amqp:invalid-field")
+
+
 def test_a_handle_is_free_once_it_is_detached(client: RawClient) -> None:
     """2.6.4: also if the broker has not answered the detach yet."""
     client.begin()
