@@ -189,6 +189,8 @@ def test_records_are_listed_and_can_be_chosen(site: Site, capsys: pytest.Capture
     assert {line.partition(":")[0] for line in out.splitlines()} == {"2"}
     code, _, err = penstock(capsys, "dump", str(site.data), "--queue", "nowhere")
     assert (code, "no queue or subscription of this log has the name 'nowhere'" in err) == (2, True)
+    code, out, err = penstock(capsys, "dump", str(site.data), "--segment", "99")
+    assert (code, out, "this log has no segment 99, but has 1 to 2." in err) == (2, "", True)
 
 
 @pytest.mark.parametrize("verb", [["verify"], ["dump"], ["repair"], ["repair", "--yes"]])
