@@ -156,7 +156,9 @@ class Log:
         records[:0] = [self._numbers.reserve(), *first.acks, *first.segments]
         queues = self._usage.queues  # the caller may have ended some meanwhile
         self.delivered_up_to({incarnation: number for incarnation, number in first.delivered if incarnation in queues})
+        newest = self._usage.segments[-1].number
         self.write()
+        first.note_acks(self._usage, newest)
         self.sync()
 
     # State ------------------------------------------------------------------------------------------------------------
