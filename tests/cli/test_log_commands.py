@@ -211,6 +211,15 @@ def test_a_folder_without_log_is_wrong_usage(verb: str, tmp_path: Path, capsys: 
     assert penstock(capsys, verb, str(tmp_path / "absent"))[0] == 2
 
 
+@pytest.mark.parametrize("verb", ["verify", "dump", "repair"])
+def test_a_folder_that_the_system_does_not_let_one_see_is_told(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Here by its name; most often it belongs to somebody else, or the disk is failing."""
+    code, out, err = penstock(capsys, verb, str(tmp_path / ("n" * 300)))
+    assert (code, out, "can't be used: [Errno" in err, "Check its volume and owner." in err) == (3, "", True, True)
+
+
 def test_a_log_of_a_newer_release_is_neither_sound_nor_damaged(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     page = bytearray(encode_segment_header(SegmentHeader(1, 16384, LOG_ID, 0)))
     page[8] = 2
