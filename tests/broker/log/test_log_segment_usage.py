@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -63,7 +64,7 @@ def test_the_end_of_an_empty_queue_costs_the_same_beside_many_large_messages() -
         put(state, 1, range(1, large + 1))
         for message in range(1, large + 1):
             state.hold_body(message, (QUEUE,), Body())
-        costs.append(calls_in(lambda state=state: state.end_queue(OTHER, 5)))
+        costs.append(calls_in(partial(state.end_queue, OTHER, 5)))
         assert 1 in state.in_parts
         state.end_queue(QUEUE, 6)
         assert 1 not in state.in_parts
