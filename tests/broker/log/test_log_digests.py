@@ -17,6 +17,7 @@ from penstock_broker.log.format.blocks import BlockFlag, BlockHeader, seed_of
 from penstock_broker.log.format.record_codec import put_record
 from penstock_broker.log.recovery.digest_builder import DigestBuilder
 from penstock_broker.log.recovery.recover import recover
+from penstock_broker.log.segments import segment_digest
 from penstock_broker.log.segments.segment_digest import HEAD_BYTES, PutRun, decode_digest, digest_name
 
 LOG_ID = b"\7" * 16
@@ -205,6 +206,25 @@ def test_a_digest_of_another_segment_log_or_seal_is_not_used(written: Written, t
     assert_digests_find_the_same(written.files, written.folder, 2000)
     written.restart()
     assert first not in written.digests()
+
+
+@pytest.mark.parametrize("version", [segment_digest.DIGEST_VERSION - 1, segment_digest.DIGEST_VERSION + 1])
+def test_a_digest_of_another_release_is_not_used_but_made_again(
+    written: Written, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """An upgrade, and a rollback: what the other release wrote is whole, and has another version."""
+    paths, own = written.digests(), segment_digest.DIGEST_VERSION
+    contents = [bytes(written.files.content(path)) for path in paths]
+    monkeypatch.setattr(segment_digest, "DIGEST_VERSION", version)
+    assert [written.found(written.restart(), queue) for queue in (0, 1)] == written.bodies
+    assert written.digests() == []
+    settle(written.log)
+    assert written.digests() == paths, "the other release has written its own"
+    monkeypatch.setattr(segment_digest, "DIGEST_VERSION", own)
+    assert [written.found(written.restart(), queue) for queue in (0, 1)] == written.bodies
+    assert written.digests() == []
+    settle(written.log)
+    assert [bytes(written.files.content(path)) for path in paths] == contents
 
 
 def own_seal(digest: bytes) -> int:
