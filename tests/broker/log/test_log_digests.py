@@ -227,6 +227,36 @@ def test_a_digest_of_another_release_is_not_used_but_made_again(
     assert [bytes(written.files.content(path)) for path in paths] == contents
 
 
+@pytest.mark.parametrize("is_unreadable", [False, True])
+def test_a_body_in_parts_is_checked_although_its_segment_is_not_read(written: Written, is_unreadable: bool) -> None:
+    """Else a flipped bit reached a consumer as good data, and a page that can't be read kept the log from opening."""
+    incarnation, body = written.queues[0], bytes(range(256)) * 120
+    number = written.log.put(written.log.route_set((incarnation,)), body, 1)
+    written.bodies[0][number] = body
+    written.write(60, 300)
+    settle(written.log)
+    written.write(3, 400)
+    assert written.found(written.restart(), 0) == written.bodies[0]
+    pattern = bytes(range(256)) * 2
+    spoiled = next(each for each in written.digests() if pattern in written.files.content(_segment_of(each)))
+    at = written.files.content(_segment_of(spoiled)).index(pattern) + 300
+    if is_unreadable:
+        written.files.unreadable = {_segment_of(spoiled): (at, at + 1)}
+    else:
+        written.files.content(_segment_of(spoiled))[at] ^= 1
+    recovered = written.restart()
+    del written.bodies[0][number]
+    assert written.found(recovered, 0) == written.bodies[0]
+    assert recovered.lost == {incarnation: 1}
+    assert [each.segment for each in recovered.damage] == [int(spoiled.name[7:-4], 16)]
+    written.write(1, 500)
+    assert written.restart().lost == {}, "it is said once"
+
+
+def _segment_of(digest: Path) -> Path:
+    return digest.with_name("segment-" + digest.name.removeprefix("digest-"))
+
+
 def own_seal(digest: bytes) -> int:
     found = decode_digest(digest, SEED)
     assert found is not None

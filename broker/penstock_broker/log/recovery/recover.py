@@ -28,6 +28,7 @@ from penstock_broker.log.format.segment_states import segment_state_record
 from penstock_broker.log.recovery.advance import Advance
 from penstock_broker.log.recovery.bodies import StagedBody, fetch_bodies
 from penstock_broker.log.recovery.digest_files import DigestFiles, DigestUnusable
+from penstock_broker.log.recovery.known_bodies import check_known_bodies
 from penstock_broker.log.recovery.live_messages import (
     LiveMessage,
     PagedQueue,
@@ -148,7 +149,7 @@ def recover(
     seed = seed_of(log_id or b"")
     digests = DigestFiles(files, folder, seed)
     known = digests.known(found, advance.opened) if pageable is not None and log_id is not None else {}
-    reader, result, known = _read(found, known, digests, advance, pageable, kept_bytes)
+    reader, result, known = _read(found, known, digests, advance, pageable, kept_bytes, inline_bytes)
     if result.cut is not None:
         refuse_unreadable_end(found, result.cut)
     replay, malformed = reader.replay, reader.malformed
@@ -205,6 +206,7 @@ def _read(
     advance: Advance,
     pageable: Pageable | None,
     kept_bytes: int,
+    inline_bytes: int,
 ) -> tuple[RecordReader, ScanResult, dict[int, KnownSegment]]:
     """Read the records, of known segments by their digests, and say which are known. If anything is wrong with the log
     then all of it is read: what is lost is found out from the segments alone.
@@ -214,6 +216,10 @@ def _read(
         reader = RecordReader(data, advance.reading, pageable, kept_bytes, digests.load)
         try:
             result = scan(data, digests.seed, reader.accept)
+            if known:
+                by_number = {item.data.number: item for item in found}
+                told = (digests.files, by_number, known, digests.seed, inline_bytes, advance.step)
+                check_known_bodies(reader.replay, *told)
         except DigestUnusable as error:
             LOGGER.warning("all segments are read: %s", error)
         else:
