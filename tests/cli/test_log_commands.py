@@ -189,6 +189,8 @@ def test_records_are_listed_and_can_be_chosen(site: Site, capsys: pytest.Capture
     assert {line.partition(":")[0] for line in out.splitlines()} == {"2"}
     code, _, err = penstock(capsys, "dump", str(site.data), "--queue", "nowhere")
     assert (code, "no queue or subscription of this log has the name 'nowhere'" in err) == (2, True)
+    code, out, err = penstock(capsys, "dump", str(site.data), "--segment", "99")
+    assert (code, out, "this log has no segment 99, but has 1 to 2." in err) == (2, "", True)
 
 
 @pytest.mark.parametrize("verb", [["verify"], ["dump"], ["repair"], ["repair", "--yes"]])
@@ -207,6 +209,15 @@ def test_a_folder_without_log_is_wrong_usage(verb: str, tmp_path: Path, capsys: 
     assert (code, "holds no log" in err) == (2, True)
     assert list(tmp_path.iterdir()) == []
     assert penstock(capsys, verb, str(tmp_path / "absent"))[0] == 2
+
+
+@pytest.mark.parametrize("verb", ["verify", "dump", "repair"])
+def test_a_folder_that_the_system_does_not_let_one_see_is_told(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Here by its name; most often it belongs to somebody else, or the disk is failing."""
+    code, out, err = penstock(capsys, verb, str(tmp_path / ("n" * 300)))
+    assert (code, out, "can't be used: [Errno" in err, "Check its volume and owner." in err) == (3, "", True, True)
 
 
 def test_a_log_of_a_newer_release_is_neither_sound_nor_damaged(site: Site, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,14 @@ from penstock_broker.log.format.blocks import NewerFormat
 from penstock_broker.log.format.puts import put_at
 from penstock_broker.log.format.records import VOLATILE, Document, EndReason, Put
 from penstock_broker.log.inspection.log_inspection import Flaw, Inspection, inspect_log
-from penstock_broker.log.inspection.record_dump import ListedRecord, UnknownQueue, Value, Wanted, list_records
+from penstock_broker.log.inspection.record_dump import (
+    ListedRecord,
+    UnknownQueue,
+    UnknownSegment,
+    Value,
+    Wanted,
+    list_records,
+)
 from penstock_broker.log.inspection.repairs import NotSaved, Repair, carry_out, plan_repairs, plan_replacements
 from penstock_broker.log.log import Log
 from penstock_broker.log.options import LogOptions
@@ -67,6 +74,7 @@ __all__ = [
     "SyncChoice",
     "Syncer",
     "UnknownQueue",
+    "UnknownSegment",
     "Unreadable",
     "Usual",
     "Value",

@@ -156,7 +156,9 @@ class Log:
         records[:0] = [self._numbers.reserve(), *first.acks, *first.segments]
         queues = self._usage.queues  # the caller may have ended some meanwhile
         self.delivered_up_to({incarnation: number for incarnation, number in first.delivered if incarnation in queues})
+        newest = self._usage.segments[-1].number
         self.write()
+        first.note_acks(self._usage, newest)
         self.sync()
 
     # State ------------------------------------------------------------------------------------------------------------
@@ -305,9 +307,9 @@ class Log:
 
     # Transactions: begin_unit, any puts and acks, then end_unit; or commit at once ------------------------------------
 
-    def check_unit(self, puts: Iterable[tuple[Buffer, int]], acks: int) -> None:
+    def check_unit(self, puts: Iterable[tuple[Buffer, int]], acks: int, route_sets: Iterable[int] = ()) -> None:
         """Whether a unit of these puts and acks will be taken. Raises RecordTooLarge or NoRoom. See `Commits`."""
-        self._commits.check_unit(puts, acks)
+        self._commits.check_unit(puts, acks, route_sets)
 
     def begin_unit(self) -> None:
         """What is put and acknowledged from now on, in this turn, happens as a whole."""

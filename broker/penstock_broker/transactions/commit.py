@@ -152,8 +152,9 @@ def _check_log(broker: Broker, parts: list[_Part], settlements: list[Settlement]
             if each.end is not None and dead_letters.makes_dead_letter(each.consumer.queue, each.end):
                 puts.append((each.held[1][DATA], dead_letters.added_bytes(each.end.error)))
     acks = sum(1 for each in settlements if each.held[1][FLAGS] & LOGGED)
+    route_sets = {each for part in parts for each in (part.route.logged_set, part.route.kept_set) if each}
     try:
-        log.check_unit(puts, acks)
+        log.check_unit(puts, acks, route_sets)
     except NoRoom:
         broker.storage.refused += len(puts)
         return broker.storage_refuse()

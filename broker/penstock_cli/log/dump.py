@@ -9,7 +9,15 @@ from pathlib import Path
 import click
 
 from penstock_api.failure import Misuse
-from penstock_broker.log import ListedRecord, ReadOnlyFiles, UnknownQueue, Value, Wanted, list_records
+from penstock_broker.log import (
+    ListedRecord,
+    ReadOnlyFiles,
+    UnknownQueue,
+    UnknownSegment,
+    Value,
+    Wanted,
+    list_records,
+)
 from penstock_cli.log.folder import unused_log
 
 __all__ = ["dump_log"]
@@ -24,6 +32,8 @@ def dump_log(named: Path, *, segment: int | None, queue: str | None, messages: b
                 click.echo(shown(record))
         except UnknownQueue as error:
             raise Misuse(f"{error}.", "See the names with `penstock log verify`.") from error
+        except UnknownSegment as error:
+            raise Misuse(f"{error}.", "Name one of these, in decimal.") from error
     return 0
 
 

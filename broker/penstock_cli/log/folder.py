@@ -33,8 +33,9 @@ def unused_log(named: Path, *, is_changed: bool = False) -> Generator[Path, None
 
     `is_changed`: the block writes to it.
     """
-    folder = _folder(named)
+    folder = named
     try:
+        folder = _folder(named)
         lock = lock_folder(folder) if is_changed else watch_folder(folder)
         try:
             yield folder

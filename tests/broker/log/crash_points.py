@@ -136,6 +136,9 @@ class PointFiles:
                 self._paths[handle] = new
         self._reached(point, BEHIND)
 
+    def link(self, old: Path, new: Path) -> None:
+        self._inner.link(old, new)
+
     def unlink(self, path: Path) -> None:
         self._reached("deleted", BEFORE)
         self._inner.unlink(path)

@@ -220,6 +220,11 @@ class SimulatedFiles:
         self._names[new] = self._names.pop(old)
         self._name_changes.append(dict(self._names))
 
+    def link(self, old: Path, new: Path) -> None:
+        self._step("link")
+        self._names[new] = self._names[old]
+        self._name_changes.append(dict(self._names))
+
     def unlink(self, path: Path) -> None:
         self._step("unlink")
         del self._names[path]

@@ -345,6 +345,32 @@ def test_a_part_that_cannot_be_read_costs_its_message_and_is_said_once(tmp_path:
     log.close()
 
 
+def test_a_lost_body_is_said_once_although_the_segment_that_says_so_was_recycled(tmp_path: Path) -> None:
+    files = SimulatedFiles()
+    log, _ = opened(tmp_path, files)
+    incarnation, route = a_queue(log)
+    log.put(route, staged(log), 0)
+    kept = log.put(route, b"kept", 0)
+    log.write()
+    move_on(log)
+    log.close()
+    content = files.content(tmp_path / f"segment-{2:016x}.log")
+    content[8000] ^= 1
+    log, recovered = opened(tmp_path, files)
+    assert recovered.lost == {incarnation: 1}
+    for _ in range(4):
+        move_on(log)
+    log.close()
+    log, recovered = opened(tmp_path, files)
+    assert [message.number for message in recovered.messages[incarnation]] == [kept]
+    assert recovered.lost == {}, "it was acknowledged as dropped, and its put is still there"
+    log.ack(incarnation, kept)
+    for _ in range(4):
+        move_on(log)
+    assert log.segments <= 2
+    log.close()
+
+
 def test_a_full_disk_takes_no_bodies(tmp_path: Path) -> None:
     files = SimulatedFiles()
     files.space = 8 * 16384

@@ -316,6 +316,39 @@ def test_a_unit_is_measured_before_it_begins(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.parametrize("size", (1, 300, 9000))
+def test_the_sets_of_queues_of_a_unit_are_measured_too(tmp_path: Path, size: int) -> None:
+    """Each of them has to be defined in the segment of the record."""
+    files = SimulatedFiles()
+    log, _ = opened(tmp_path, files)
+    queues = [log.next_incarnation() for _ in range(120)]
+    for queue in queues:
+        log.topology("queue", f"{queue}", b"", queue)
+    routes = [log.route_set(tuple(queues[first : first + 100])) for first in range(20)]
+    taken = 0
+    for count in range(1, len(routes) + 1):
+        try:
+            log.check_unit([(bytes(size), 0)] * count, 0, routes[:count])
+        except RecordTooLarge as error:
+            assert "different sets of queues" in str(error)
+            break
+        log.begin_unit()
+        for route in routes[:count]:
+            log.put(route, bytes(size), 0)
+        log.end_unit()
+        log.write()
+        assert log.failed is None
+        taken += count
+    else:
+        pytest.fail("all were let pass")
+    assert count > 8
+    log.put(routes[0], b"later", 0)
+    log.close()
+    log, recovered = opened(tmp_path, files)
+    assert len(recovered.messages[queues[50]]) == taken + 1
+    log.close()
+
+
 @given(
     sizes=st.lists(st.sampled_from([0, 1, 300, 1999, 2001, 9000]), max_size=60),
     acks=st.integers(0, 150),

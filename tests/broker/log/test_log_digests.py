@@ -17,6 +17,7 @@ from penstock_broker.log.format.blocks import BlockFlag, BlockHeader, seed_of
 from penstock_broker.log.format.record_codec import put_record
 from penstock_broker.log.recovery.digest_builder import DigestBuilder
 from penstock_broker.log.recovery.recover import recover
+from penstock_broker.log.segments import segment_digest
 from penstock_broker.log.segments.segment_digest import HEAD_BYTES, PutRun, decode_digest, digest_name
 
 LOG_ID = b"\7" * 16
@@ -205,6 +206,55 @@ def test_a_digest_of_another_segment_log_or_seal_is_not_used(written: Written, t
     assert_digests_find_the_same(written.files, written.folder, 2000)
     written.restart()
     assert first not in written.digests()
+
+
+@pytest.mark.parametrize("version", [segment_digest.DIGEST_VERSION - 1, segment_digest.DIGEST_VERSION + 1])
+def test_a_digest_of_another_release_is_not_used_but_made_again(
+    written: Written, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """An upgrade, and a rollback: what the other release wrote is whole, and has another version."""
+    paths, own = written.digests(), segment_digest.DIGEST_VERSION
+    contents = [bytes(written.files.content(path)) for path in paths]
+    monkeypatch.setattr(segment_digest, "DIGEST_VERSION", version)
+    assert [written.found(written.restart(), queue) for queue in (0, 1)] == written.bodies
+    assert written.digests() == []
+    settle(written.log)
+    assert written.digests() == paths, "the other release has written its own"
+    monkeypatch.setattr(segment_digest, "DIGEST_VERSION", own)
+    assert [written.found(written.restart(), queue) for queue in (0, 1)] == written.bodies
+    assert written.digests() == []
+    settle(written.log)
+    assert [bytes(written.files.content(path)) for path in paths] == contents
+
+
+@pytest.mark.parametrize("is_unreadable", [False, True])
+def test_a_body_in_parts_is_checked_although_its_segment_is_not_read(written: Written, is_unreadable: bool) -> None:
+    """Else a flipped bit reached a consumer as good data, and a page that can't be read kept the log from opening."""
+    incarnation, body = written.queues[0], bytes(range(256)) * 120
+    number = written.log.put(written.log.route_set((incarnation,)), body, 1)
+    written.bodies[0][number] = body
+    written.write(60, 300)
+    settle(written.log)
+    written.write(3, 400)
+    assert written.found(written.restart(), 0) == written.bodies[0]
+    pattern = bytes(range(256)) * 2
+    spoiled = next(each for each in written.digests() if pattern in written.files.content(_segment_of(each)))
+    at = written.files.content(_segment_of(spoiled)).index(pattern) + 300
+    if is_unreadable:
+        written.files.unreadable = {_segment_of(spoiled): (at, at + 1)}
+    else:
+        written.files.content(_segment_of(spoiled))[at] ^= 1
+    recovered = written.restart()
+    del written.bodies[0][number]
+    assert written.found(recovered, 0) == written.bodies[0]
+    assert recovered.lost == {incarnation: 1}
+    assert [each.segment for each in recovered.damage] == [int(spoiled.name[7:-4], 16)]
+    written.write(1, 500)
+    assert written.restart().lost == {}, "it is said once"
+
+
+def _segment_of(digest: Path) -> Path:
+    return digest.with_name("segment-" + digest.name.removeprefix("digest-"))
 
 
 def own_seal(digest: bytes) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,13 @@ def test_a_repair_can_stop_at_any_step_and_be_done_again(tmp_path: Path) -> None
             files.crash(lambda length: length // 2, names_kept=steps % 4)
             in_place = {path.name for path in files.paths() if path.parent == tmp_path}
             aside = [path for path in files.paths() if path.parent == tmp_path / "damaged"]
-            original = failing.path if failing.path.name in in_place and not _is_replaced(files, failing) else None
-            assert original or any(bytes(files.content(path)) == failing.whole for path in aside), steps
+            assert failing.path.name in in_place, steps
+            original = None if _is_replaced(files, failing) else failing.path
+            kept = [path for path in aside if bytes(files.content(path)) == failing.whole]
+            assert original or kept, steps
+            files.unreadable = {original or kept[0]: (8192, 16384)}
+            carry_out(files, plan_replacements(files, tmp_path, _progress), None)
+            assert files.content(failing.path) == failing.whole[:8192] + bytes(8192), steps
             continue
         break
     assert 4 < steps < 29
@@ -78,3 +84,16 @@ def test_a_repair_can_stop_at_any_step_and_be_done_again(tmp_path: Path) -> None
 
 def _is_replaced(files: SimulatedFiles, failing: Failing) -> bool:
     return bytes(files.content(failing.path)) != failing.whole
+
+
+def test_on_a_volume_without_second_names_the_file_is_moved(tmp_path: Path) -> None:
+    failing = Failing(tmp_path)
+    files = failing.files
+
+    def refuse(old: Path, new: Path) -> None:
+        raise OSError(errno.EOPNOTSUPP, "no links here")
+
+    files.link = refuse  # type: ignore[method-assign]
+    carry_out(files, plan_replacements(files, tmp_path, _progress), None)
+    assert files.content(failing.path) == failing.whole[:8192] + bytes(8192)
+    assert failing.damaged() == {failing.path.name: len(failing.whole)}

@@ -1,8 +1,11 @@
 """Which segment is dead: the counts, and each reason to keep one."""
 
 import logging
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -29,6 +32,43 @@ def put(usage: SegmentUsage, segment: int, messages: Sequence[int], *queues: int
 def recyclable(usage: SegmentUsage, kept_from: int = ALL, synced: int = ALL) -> int | None:
     segment = usage.recyclable(kept_from, synced)
     return None if segment is None else segment.number
+
+
+def calls_in(work: Callable[[], None]) -> int:
+    """How many functions were called."""
+    called = 0
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal called
+        called += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+class Body:
+    """What a large message names."""
+
+    def __init__(self) -> None:
+        self.segments: dict[Segment, int] = {}
+
+
+def test_the_end_of_an_empty_queue_costs_the_same_beside_many_large_messages() -> None:
+    costs: list[int] = []
+    for large in (1, 1000):
+        state = usage_of(1)
+        put(state, 1, range(1, large + 1))
+        for message in range(1, large + 1):
+            state.hold_body(message, (QUEUE,), Body())
+        costs.append(calls_in(partial(state.end_queue, OTHER, 5)))
+        assert 1 in state.in_parts
+        state.end_queue(QUEUE, 6)
+        assert 1 not in state.in_parts
+    assert costs[0] == costs[1]
 
 
 def test_a_segment_is_dead_when_its_last_message_is_gone() -> None:

@@ -74,10 +74,10 @@ def test_copies_that_come_behind_higher_numbers_of_their_segment_are_found() -> 
     assert puts.take(10) == (14, (8,))
 
 
-def run(*numbers: range, expires: int = 0) -> LiveRun:
+def run(*numbers: range, expires: int = 0, arrival: int = 500) -> LiveRun:
     batch = Batch(1, BOTH, is_copied=False)
     for each in numbers:
-        batch.extend(list(each), [10] * len(each), 500, expires)
+        batch.extend(list(each), [10] * len(each), arrival, expires)
     return PagedPuts().live(batch, 7)
 
 
@@ -87,6 +87,14 @@ def test_runs_that_follow_each_other_become_one() -> None:
         chain.add(each)
     (found,) = chain.ascending()
     assert (list(found.firsts), list(found.lasts), found.messages, found.bytes) == ([1, 20], [8, 21], 10, 100)
+
+
+def test_a_run_begins_when_the_first_of_its_messages_came_although_the_clock_was_put_back() -> None:
+    """From then on the `maxTtlMs` of a queue is counted."""
+    chain = RunChain()
+    for each in (run(range(1, 5), arrival=900), run(range(5, 9), arrival=300), run(range(9, 12), arrival=400)):
+        chain.add(each)
+    assert [(each.messages, each.arrival) for each in chain.ascending()] == [(11, 300)]
 
 
 def test_runs_of_which_a_message_expires_stay_apart() -> None:

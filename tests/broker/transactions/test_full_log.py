@@ -16,6 +16,11 @@ from proton import Delivery
 from support.broker_site import BrokerSite, waiting_in
 from support.proton_transactions import ProtonTransactionClient
 
+from penstock_core.attach import Create
+from penstock_core.binding import Binding
+from penstock_core.identity import Identity, Scope
+from penstock_core.terms import Exclusivity, Lifetime
+
 QUEUES = ("a", "b")
 SEGMENT = 16_384
 
@@ -114,6 +119,41 @@ def test_a_commit_too_large_for_one_record_is_rolled_back_and_told(bench: Bench)
     assert bench.commit(txn_id) == "accepted"
     bench.kill()
     assert bench.content() == {"a": old, "b": smaller}
+
+
+def test_a_commit_whose_messages_go_to_too_many_sets_of_queues_is_rolled_back_and_told(bench: Bench) -> None:
+    """Each set of 100 queues has to be defined in the segment with the commit's record; the log goes on without it."""
+    topology, routing_keys = bench.site.broker.topology, [f"amq.topic/{first}" for first in range(20)]
+    for index in range(120):
+        keys = frozenset(str(first) for first in range(20) if first <= index < first + 100)
+        topology.create(
+            Create(
+                identity=Identity(Scope(None), f"s{index}", durable=True),
+                exclusivity=Exclusivity.SHARED,
+                lifetime=Lifetime.PERMANENT,
+                binding=Binding("amq.topic", keys),
+                owner=None,
+                user="",
+                steals=False,
+            ),
+            now_us=0,
+        )
+    bench.client.cut()
+    bench.client = ProtonTransactionClient(bench.site.connect(), (*QUEUES, *routing_keys))
+    bench.pump()
+    txn_id = bench.declare()
+    for key in routing_keys:
+        bench.post(key, txn_id)
+    assert bench.commit(txn_id) == "amqp:transaction:rollback LimitExceeded"
+    assert bench.site.log.failed is None
+    txn_id = bench.declare()
+    kept = [*bench.post(routing_keys[0], txn_id), *bench.post(routing_keys[1], txn_id)]
+    assert bench.commit(txn_id) == "accepted"
+    bench.kill()
+    queues = {each.identity.name: waiting_in(each.queue) for each in bench.site.broker.topology.subscriptions.values()}
+    assert queues == {f"s{index}": kept[index >= 100 : 1 if index < 1 else 2] for index in range(101)} | {
+        f"s{index}": [] for index in range(101, 120)
+    }
 
 
 @pytest.mark.parametrize("free", range(5))

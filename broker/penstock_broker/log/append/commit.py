@@ -11,6 +11,7 @@ from penstock_broker.log.append.appender import Appender, PendingRecords, Record
 from penstock_broker.log.append.body_writer import BodyWriter
 from penstock_broker.log.append.space import NoRoom, Space
 from penstock_broker.log.disk.files import Buffer
+from penstock_broker.log.format.blocks import BLOCK_HEADER
 from penstock_broker.log.format.record_codec import (
     PUT,
     PUT_TYPES,
@@ -18,6 +19,7 @@ from penstock_broker.log.format.record_codec import (
     ack_record,
     chunks,
     commit_record,
+    definition_bytes,
     most_entries,
     put_record,
     staged_put_record,
@@ -60,20 +62,23 @@ class Commits:
         self, appender: Appender, bodies: BodyWriter, usage: SegmentUsage, writer: SegmentWriter, space: Space
     ) -> None:
         self._appender, self._bodies, self._usage, self._space = appender, bodies, usage, space
+        self._writer = writer
         self._largest = appender.largest
         self._most = most_entries(writer.capacity)
         self._outside: PendingRecords | None = None
         """What the turn had appended before a unit began; None if there is no unit."""
 
-    def check_unit(self, puts: Iterable[tuple[Buffer, int]], acks: int) -> None:
+    def check_unit(self, puts: Iterable[tuple[Buffer, int]], acks: int, route_sets: Iterable[int] = ()) -> None:
         """Whether a unit of these puts and this number of acks will be taken, provided that it begins in this turn.
 
-        A put is a payload, and by how many bytes it may become longer. Raises RecordTooLarge, or NoRoom. A unit of acks
-        alone finds room also when the disk is full.
+        A put is a payload, and by how many bytes it may become longer. `route_sets`: those that the puts name, each of
+        which has to be defined in the segment of the record. Raises RecordTooLarge, or NoRoom. A unit of acks alone
+        finds room also when the disk is full.
         """
-        count = inline = heads = 0
+        count = inline = heads = growing = 0
         for payload, growth in puts:
             count += 1
+            growing += growth
             if isinstance(payload, LargePayload):
                 heads += len(payload.head) + growth
             else:
@@ -83,9 +88,17 @@ class Commits:
             raise RecordTooLarge(f"it takes {record} bytes of one record, of which there are {self._largest}")
         if not count:
             return
+        incarnations = self._writer.routes.incarnations
+        definitions = sum(definition_bytes(len(incarnations[each])) for each in set(route_sets))
+        is_staged = heads + inline - growing + count * PUT.size > self._largest // 2
+        if record + definitions + (0 if is_staged else inline) > self._writer.capacity - BLOCK_HEADER.size:
+            raise RecordTooLarge(
+                f"its messages go to so many different sets of queues that these take {definitions} bytes, and a log "
+                f"segment has {self._writer.capacity}"
+            )
         # The record may begin a segment, so that the rest of the one before stays empty.
         waiting = self._appender.pending.size + self._bodies.waiting_bytes
-        size = waiting + inline + count * UNIT_PUT_BYTES + 2 * record
+        size = waiting + inline + count * UNIT_PUT_BYTES + 2 * (record + definitions)
         if not self._space.accepts_publishing() or not self._space.has_room(size):
             raise NoRoom("the disk is full")
 

@@ -1,8 +1,10 @@
 """What of a log can't be read, and how it is set aside: copied, or moved as a whole, to the folder `damaged`."""
 
+import errno
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from penstock_broker.log.disk.files import FileLayer, write_all
 
@@ -10,6 +12,8 @@ LOGGER = logging.getLogger(__name__)
 
 DAMAGED = "damaged"
 """The folder, beside the segments, with what was set aside."""
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+"""Errors of file systems on which a file can't have a second name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +61,38 @@ def save_copy(files: FileLayer, folder: Path, name: str, content: bytes) -> Path
 
 def set_aside(files: FileLayer, path: Path) -> Path:
     """Move a whole file to `damaged` beside it, under a name that is free there. Raises OSError."""
+    target = _free_name(files, path)
+    files.rename(path, target)
+    files.fsync_folder(target.parent)
+    files.fsync_folder(path.parent)
+    return target
+
+
+def replace_file(files: FileLayer, path: Path, replacement: Path) -> None:
+    """Put another file in place of this one, which stays in `damaged`. Raises OSError.
+
+    At no time is there no file of this name, so that a crash in between leaves the one or the other, unless the file
+    system has no second names of files.
+    """
+    target = _free_name(files, path)
+    try:
+        files.link(path, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        set_aside(files, path)
+    else:
+        files.fsync_folder(target.parent)
+    files.rename(replacement, path)
+    files.fsync_folder(path.parent)
+    files.fsync_folder(target.parent)
+
+
+def _free_name(files: FileLayer, path: Path) -> Path:
     folder = path.parent / DAMAGED
     taken = files.names(folder)
     name, number = path.name, 1
     while name in taken:
         number += 1
         name = f"{path.name}.{number}"
-    files.rename(path, folder / name)
-    files.fsync_folder(folder)
-    files.fsync_folder(path.parent)
     return folder / name

@@ -47,6 +47,10 @@ class FileLayer(Protocol):
 
     def rename(self, old: Path, new: Path) -> None: ...
 
+    def link(self, old: Path, new: Path) -> None:
+        """Give the file a second name."""
+        ...
+
     def unlink(self, path: Path) -> None: ...
 
     def fsync_folder(self, folder: Path) -> None:
@@ -100,6 +104,9 @@ class RealFiles:
     def rename(self, old: Path, new: Path) -> None:
         os.rename(old, new)
 
+    def link(self, old: Path, new: Path) -> None:
+        os.link(old, new)
+
     def unlink(self, path: Path) -> None:
         os.unlink(path)
 
@@ -138,6 +145,9 @@ class ReadOnlyFiles(RealFiles):
         raise OSError(errno.EROFS, "only reading is allowed here")
 
     def rename(self, old: Path, new: Path) -> None:
+        raise OSError(errno.EROFS, "only reading is allowed here")
+
+    def link(self, old: Path, new: Path) -> None:
         raise OSError(errno.EROFS, "only reading is allowed here")
 
     def unlink(self, path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 from penstock_broker.log.disk.damage import DAMAGED, copy_name, missing_name
 from penstock_broker.log.disk.files import FileLayer
@@ -20,6 +21,9 @@ from penstock_broker.log.recovery.replay import Replay
 from penstock_broker.log.scan.block_scan import Cut, Hole, KnownSegment, scan
 from penstock_broker.log.scan.salvage import Salvage
 from penstock_broker.log.scan.segment_files import FoundSegment, SegmentFiles, find_segments, refuse_unreadable_end
+
+_DEAD_SIZES: Final = 10_000
+"""Messages that have died whose sizes are kept for a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,7 @@ def inspect_log(files: FileLayer, folder: Path, progress: Progress = unheard) ->
 
 @dataclass(slots=True)
 class _Contents:
-    """What the records say, without payloads. `sizes`: bytes of each message."""
+    """What the records say, without payloads. `sizes`: bytes of each live message, and of some that have died."""
 
     replay: Replay = field(default_factory=Replay)
     salvage: Salvage = field(default_factory=Salvage)
@@ -119,6 +123,8 @@ class _Contents:
         bare = [self._without_payload(record) for record in records]
         self.replay.apply(bare, segment, start)
         self.salvage.follow(bare)
+        if len(self.sizes) > 2 * len(self.replay.puts) + _DEAD_SIZES:
+            self.sizes = {message: self.sizes[message] for message in self.replay.puts}
 
     def _without_payload(self, record: Record) -> Record:
         match record:

@@ -1,6 +1,6 @@
 """The records of a log one after the other, as plain values: for `penstock log dump`. Nothing is changed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
@@ -68,11 +68,19 @@ class UnknownQueue(Exception):
     """No document in the log has this name."""
 
 
+class UnknownSegment(Exception):
+    """The log has no segment of this number."""
+
+
 def list_records(files: FileLayer, folder: Path, wanted: Wanted) -> Iterator[ListedRecord]:
-    """The records in log order. Raises UnknownQueue, NewerFormat, ForeignSegment, Unreadable, or OSError."""
+    """The records in log order. Raises UnknownQueue, UnknownSegment, NewerFormat, ForeignSegment, Unreadable, or
+    OSError.
+    """
     segments = find_segments(files, folder)
     try:
         data = {item.data.number: item.data for item in segments.found}
+        if wanted.segment is not None and wanted.segment not in data:
+            raise UnknownSegment(f"this log has no segment {wanted.segment}, but has {_spans(data)}")
         lister = _Lister(wanted)
 
         items: list[BlockHeader | Hole] = []
@@ -102,6 +110,17 @@ def list_records(files: FileLayer, folder: Path, wanted: Wanted) -> Iterator[Lis
     finally:
         for each in (*segments.found, *segments.foreign):
             files.close(each.handle)
+
+
+def _spans(numbers: Iterable[int]) -> str:
+    """Numbers, as "1 to 3, 7"; ascending."""
+    spans: list[tuple[int, int]] = []
+    for number in numbers:
+        if spans and spans[-1][1] == number - 1:
+            spans[-1] = spans[-1][0], number
+        else:
+            spans.append((number, number))
+    return ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in spans) or "none"
 
 
 class _Lister:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from penstock_broker.log.disk.damage import DAMAGED, copy_name, missing_name, save_copy, set_aside
+from penstock_broker.log.disk.damage import DAMAGED, copy_name, missing_name, replace_file, save_copy, set_aside
 from penstock_broker.log.disk.files import FileLayer, write_all
 from penstock_broker.log.disk.spare_segments import number_of
 from penstock_broker.log.format.blocks import SEGMENT_START, SegmentHeader, encode_segment_header
@@ -135,7 +135,4 @@ def _replace(files: FileLayer, step: Repair) -> None:
     name = f"{step.path.name}.readable"
     if save_copy(files, folder, name, content) is None:
         raise NotSaved(f"what can be read of {step.path} could not be copied")
-    set_aside(files, step.path)
-    files.rename(folder / name, step.path)
-    files.fsync_folder(step.path.parent)
-    files.fsync_folder(folder)
+    replace_file(files, step.path, folder / name)

@@ -175,6 +175,8 @@ class FetchedBodies(NamedTuple):
     bodies: dict[int, StagedBody]
     incomplete: dict[int, list[int]]
     """By incarnation, the messages of which not all parts can be read."""
+    put_in: set[int]
+    """Numbers of the segments with the puts of these."""
 
 
 def fetch_bodies(
@@ -194,6 +196,7 @@ def fetch_bodies(
     known: dict[int, StagedBody | None] = {}
     bodies: dict[int, StagedBody] = {}
     incomplete: dict[int, list[int]] = {}
+    put_in = set[int]()
     for number in sorted(replay.staged & replay.puts.keys()):
         live = replay.puts[number]
         lives_in = queues.intersection(live.waits_in)
@@ -212,8 +215,9 @@ def fetch_bodies(
         LOGGER.error("message %d is lost: not all parts of its body can be read", number)
         for incarnation in lives_in:
             incomplete.setdefault(incarnation, []).append(number)
+        put_in |= {live.segment, *live.older}
         del replay.puts[number]
-    return FetchedBodies(bodies, incomplete)
+    return FetchedBodies(bodies, incomplete, put_in)
 
 
 def _placed(body: StagedBody, usage: SegmentUsage, length: int, places: Iterable[PartPlace]) -> StagedBody | None:

@@ -304,7 +304,8 @@ class RunChain:
             firsts, lasts = firsts + run.firsts[1:], lasts[:-1] + run.lasts
         else:
             firsts, lasts = firsts + run.firsts, lasts + run.lasts
-        self._runs[-1] = LiveRun(firsts, lasts, last.messages + run.messages, last.bytes + run.bytes, 0, last.arrival)
+        messages, size = last.messages + run.messages, last.bytes + run.bytes
+        self._runs[-1] = LiveRun(firsts, lasts, messages, size, 0, min(last.arrival, run.arrival))
 
     def ascending(self) -> list[LiveRun]:
         """The runs by number, with those made one whose numbers lie between each other's."""

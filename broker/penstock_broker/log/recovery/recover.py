@@ -28,6 +28,7 @@ from penstock_broker.log.format.segment_states import segment_state_record
 from penstock_broker.log.recovery.advance import Advance
 from penstock_broker.log.recovery.bodies import StagedBody, fetch_bodies
 from penstock_broker.log.recovery.digest_files import DigestFiles, DigestUnusable
+from penstock_broker.log.recovery.known_bodies import check_known_bodies
 from penstock_broker.log.recovery.live_messages import (
     LiveMessage,
     PagedQueue,
@@ -82,6 +83,8 @@ class Restored:
     """None if the folder held no log."""
     incomplete: dict[int, list[int]]
     """By incarnation, the live messages whose bodies can't be read."""
+    incomplete_in: set[int]
+    """Numbers of the segments with the puts of these."""
     delivered_is_known: bool
     """Every delivered-up-to number that was written has been read."""
     lost_segments: tuple[int, ...]
@@ -99,6 +102,14 @@ class FirstRecords(NamedTuple):
     """Incarnations, and up to which message they may have delivered."""
     segments: tuple[bytes, ...] = ()
     """Of lost segments, that they are over: each is told of once."""
+    acks_into: frozenset[int] = frozenset()
+    """Numbers of the segments with the puts that the acks name."""
+
+    def note_acks(self, usage: SegmentUsage, since: int) -> None:
+        """The acks were written to segments from this number on: they stay for as long as the puts that they name."""
+        for segment in usage.segments:
+            if segment.number >= since:
+                segment.acks_into |= {number for number in self.acks_into if number < segment.number}
 
 
 def first_records(restored: Restored, most: int) -> FirstRecords:
@@ -116,7 +127,7 @@ def first_records(restored: Restored, most: int) -> FirstRecords:
         for incarnation, queue in recovered.paged.items():
             live[incarnation] = max(queue.runs[-1].lasts[-1], live.get(incarnation, 0))
     over = (segment_state_record(SegmentState(number, is_over=True)) for number in restored.lost_segments)
-    return FirstRecords(acks, list(live.items()), tuple(over))
+    return FirstRecords(acks, list(live.items()), tuple(over), frozenset(restored.incomplete_in))
 
 
 def recover(
@@ -138,7 +149,7 @@ def recover(
     seed = seed_of(log_id or b"")
     digests = DigestFiles(files, folder, seed)
     known = digests.known(found, advance.opened) if pageable is not None and log_id is not None else {}
-    reader, result, known = _read(found, known, digests, advance, pageable, kept_bytes)
+    reader, result, known = _read(found, known, digests, advance, pageable, kept_bytes, inline_bytes)
     if result.cut is not None:
         refuse_unreadable_end(found, result.cut)
     replay, malformed = reader.replay, reader.malformed
@@ -157,7 +168,9 @@ def recover(
         _add_segments(usage, kept, result, reader, known)
     digests.keep_only(known)
     _fetch_remarked(replay, files, usage, seed, advance)
-    bodies, incomplete = fetch_bodies(replay, files, usage, inline_bytes, CheckedBlocks(files, seed), advance.step)
+    bodies, incomplete, incomplete_in = fetch_bodies(
+        replay, files, usage, inline_bytes, CheckedBlocks(files, seed), advance.step
+    )
     delivered_is_known = replay.closed or replay.boot_id == files.boot_id()
     messages, without_document = live_messages(replay, delivered_is_known=delivered_is_known)
     paged, others = _count_live(usage, replay, messages, bodies, delivered_is_known=delivered_is_known)
@@ -180,7 +193,10 @@ def recover(
         damage=damage,
         lost=lost,
     )
-    return Restored(recovered, usage, replay, log_id, incomplete, delivered_is_known, lost_segments.numbers, pageable)
+    known_lost = lost_segments.numbers
+    return Restored(
+        recovered, usage, replay, log_id, incomplete, incomplete_in, delivered_is_known, known_lost, pageable
+    )
 
 
 def _read(
@@ -190,6 +206,7 @@ def _read(
     advance: Advance,
     pageable: Pageable | None,
     kept_bytes: int,
+    inline_bytes: int,
 ) -> tuple[RecordReader, ScanResult, dict[int, KnownSegment]]:
     """Read the records, of known segments by their digests, and say which are known. If anything is wrong with the log
     then all of it is read: what is lost is found out from the segments alone.
@@ -199,6 +216,10 @@ def _read(
         reader = RecordReader(data, advance.reading, pageable, kept_bytes, digests.load)
         try:
             result = scan(data, digests.seed, reader.accept)
+            if known:
+                by_number = {item.data.number: item for item in found}
+                told = (digests.files, by_number, known, digests.seed, inline_bytes, advance.step)
+                check_known_bodies(reader.replay, *told)
         except DigestUnusable as error:
             LOGGER.warning("all segments are read: %s", error)
         else:

@@ -193,7 +193,8 @@ class SegmentUsage:
         if self._pending:
             self._count(self._pending.of_queue(incarnation))
         tallies = self.queues.pop(incarnation, {})
-        self._leave(incarnation, list(self._holders), sequence)
+        if tallies:  # else it has no message: very many queues may end, beside very many large messages of others
+            self._leave(incarnation, list(self._holders), sequence)
         for number, tally in list(tallies.items()):
             self._lower(tallies, number, tally.count, tally.total, sequence)
 
