@@ -57,6 +57,17 @@ async def test_when_the_older_exchange_goes_the_subscription_is_declared() -> No
     assert ready(world, "Subscription", "tap") == ("True", "Ready")
 
 
+async def test_what_the_older_exchange_allows_is_followed_before_the_next_resync() -> None:
+    world = await begun()
+    world.api.user_applies(spying("Subscription", "tap", exchangeRef={"name": "mine"}))
+    await world.calm_down()
+    for allowed, expected in ((["spy"], ("True", "Ready")), ([], ("False", "NamespaceNotAllowed"))):
+        world.api.user_applies(resource("Exchange", "orders", allowedNamespaces=allowed))
+        world.tell(len(world.api.events))
+        await world.reconcile_next(100)
+        assert ready(world, "Subscription", "tap") == expected
+
+
 async def test_what_nobody_takes_is_not_sent_on_to_an_exchange_of_another_namespace() -> None:
     world = await begun("spy")
     to_it = {"unroutable": "Alternate", "alternateExchangeRef": {"name": "mine"}}
