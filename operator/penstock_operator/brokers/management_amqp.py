@@ -38,8 +38,8 @@ _ANSWER_SECONDS: Final = 2.0
 _ATTEMPTS: Final = 3
 """So often a list of several pages is read if the topology changes while it is read."""
 _MOST_ROWS: Final = 500_000
-"""A list of a broker has at most so many rows, and `_MOST_CHARACTERS`, or it is taken for an invalid reply: a broker may
-have an image that sends pages without an end, and all Brokers share the operator's memory.
+"""A list of a broker has at most so many rows, and `_MOST_CHARACTERS`, or it is taken for an invalid reply: the image
+of a Broker may send pages without an end, and all Brokers share the operator's memory.
 """
 _MOST_CHARACTERS: Final = 128 * 1024 * 1024
 _READ: Final = tuple(sorted({*KEPT, "revision"}))
