@@ -24,5 +24,7 @@ def is_held_elsewhere(
     if any(it.type == "Ready" and it.status == "True" for it in exchange.status.conditions):
         return False
     session = sessions.get("/".join(declaration.broker_key(exchange)))
-    owner = session and session.declared.owner_of(EntityType.EXCHANGE, declaration.exchange_name(exchange))
+    if session is None:
+        return False
+    owner = session.declared.owner_of(EntityType.EXCHANGE, declaration.exchange_name(exchange))
     return owner is not None and owner.namespace not in (namespace, exchange.metadata.namespace)
