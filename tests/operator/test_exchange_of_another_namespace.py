@@ -57,6 +57,51 @@ async def test_when_the_older_exchange_goes_the_subscription_is_declared() -> No
     assert ready(world, "Subscription", "tap") == ("True", "Ready")
 
 
+async def test_what_the_older_exchange_allows_is_followed_before_the_next_resync() -> None:
+    world = await begun()
+    world.api.user_applies(spying("Subscription", "tap", exchangeRef={"name": "mine"}))
+    await world.calm_down()
+    for allowed, expected in ((["spy"], ("True", "Ready")), ([], ("False", "NamespaceNotAllowed"))):
+        world.api.user_applies(resource("Exchange", "orders", allowedNamespaces=allowed))
+        world.tell(len(world.api.events))
+        await world.reconcile_next(100)
+        assert ready(world, "Subscription", "tap") == expected
+
+
+async def kept(*, readable: bool) -> World:
+    """An exchange of the namespace shop whose Exchange was deleted and has left it behind, or can't be read."""
+    world = World()
+    world.api.user_applies(resource("Broker", "main", allowedNamespaces=["spy"]))
+    world.api.user_applies(resource("Exchange", "orders", deletionPolicy="Retain"))
+    await world.calm_down()
+    if readable:
+        world.api.user_deletes("Exchange", "shop", "orders")
+    else:
+        world.api.user_applies(resource("Exchange", "orders", deletionPolicy="Retain", fieldOfALaterRelease="x"))
+    await world.calm_down()
+    assert set(world.broker.exchanges) == {"orders"}
+    return world
+
+
+@pytest.mark.parametrize("readable", [True, False], ids=["retained", "unreadable"])
+async def test_an_exchange_that_no_resource_seen_declares_is_not_used_from_another_namespace(readable: bool) -> None:
+    world = await kept(readable=readable)
+    world.api.user_applies(spying("Subscription", "tap", exchangeRef={"name": "mine"}))
+    world.api.user_applies(spying("Exchange", "mine", exchangeName="orders"))
+    to_it = {"unroutable": "Alternate", "alternateExchangeRef": {"name": "mine"}}
+    world.api.user_applies(spying("Exchange", "funnel", **to_it))
+    await world.calm_down()
+    assert ready(world, "Exchange", "mine") == ("False", "DuplicateSubscription")
+    assert ready(world, "Subscription", "tap") == ("False", "NamespaceNotAllowed")
+    assert ready(world, "Exchange", "funnel") == ("False", "NamespaceNotAllowed")
+    assert world.broker.subscriptions == {}
+    # When its owner has removed it, the name is free.
+    del world.broker.exchanges["orders"]
+    world.api.user_deletes("Exchange", "shop", "orders")
+    await world.calm_down()
+    assert ready(world, "Subscription", "tap") == ("True", "Ready")
+
+
 async def test_what_nobody_takes_is_not_sent_on_to_an_exchange_of_another_namespace() -> None:
     world = await begun("spy")
     to_it = {"unroutable": "Alternate", "alternateExchangeRef": {"name": "mine"}}

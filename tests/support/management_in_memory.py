@@ -41,6 +41,9 @@ class BrokerInMemory:
         body = entry.body
         if isinstance(body, ExchangeDeclaration):
             assert entry.name is not None
+            kept = self.exchanges.get(entry.name)
+            if kept is not None and _resource(kept) != _resource(body):
+                return BrokerReply(status=409, reason="DuplicateSubscription", description="Another one has it.")
             self.exchanges[entry.name] = body
             return BrokerReply(status=200, body={"outcome": "Updated"})
         if isinstance(body, QueueDeclaration):
@@ -90,7 +93,7 @@ class BrokerInMemory:
         return BrokerReply(status=204)
 
 
-def _resource(declared: SubscriptionDeclaration | QueueDeclaration) -> tuple[str, str]:
+def _resource(declared: ExchangeDeclaration | SubscriptionDeclaration | QueueDeclaration) -> tuple[str, str]:
     assert declared.owner is not None, "everything here is declared by a resource"
     return declared.owner.namespace, declared.owner.name
 
@@ -117,6 +120,16 @@ class SessionInMemory:
     async def delete(self, entry: DeleteEntity) -> BrokerReply:
         self._check()
         return self.broker.delete(entry)
+
+    @property
+    def declared(self) -> SessionInMemory:
+        """What the session knows of the broker: all that the broker has."""
+        return self
+
+    def owner_of(self, entity: EntityType, name: str) -> Owner | None:
+        assert entity is EntityType.EXCHANGE
+        found = self.broker.exchanges.get(name)
+        return None if found is None else found.owner
 
     async def marked_entities(self) -> Sequence[MarkedEntity]:
         self._check()

@@ -161,6 +161,13 @@ class DeclaredEntities:
                 changed.append(declared.owner)
         return changed
 
+    def owner_of(self, entity: EntityType, name: str) -> Owner | None:
+        """The resource that declared an entity: this session was the last to do it, or the broker has told it. None if
+        it is not known, or there is none.
+        """
+        declared, marked = self._declared.get((entity, name)), self._marked.get((entity, name))
+        return declared.owner if declared is not None else None if marked is None else marked.owner
+
     def marked(self) -> list[MarkedEntity]:
         """All entities that have an owner mark, as of `revision`."""
         return list(self._marked.values())

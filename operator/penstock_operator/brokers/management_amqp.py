@@ -37,6 +37,11 @@ _ANSWER_SECONDS: Final = 2.0
 """So long an address may neither accept nor refuse a connection (docs/decisions/107-addresses-of-deleted-pods.md)."""
 _ATTEMPTS: Final = 3
 """So often a list of several pages is read if the topology changes while it is read."""
+_MOST_ROWS: Final = 500_000
+"""A list of a broker has at most so many rows, and `_MOST_CHARACTERS`, or it is taken for an invalid reply: the image
+of a Broker may send pages without an end, and all Brokers share the operator's memory.
+"""
+_MOST_CHARACTERS: Final = 128 * 1024 * 1024
 _READ: Final = tuple(sorted({*KEPT, "revision"}))
 """What is read of the replies to declarations. The whole state of a subscription is several times as long, and to write
 and read it was half of the work of a declaration.
@@ -149,11 +154,17 @@ class AmqpManagement:
 
     async def _pages(self, entity: EntityType, attributes: Sequence[str], since: int | None) -> list[Page]:
         pages: list[Page] = []
-        rows = 0
+        rows = characters = 0
         while True:
             page = await self._client.query(entity, offset=rows, attributes=attributes, changed_since=since)
             pages.append(page)
             rows += len(page.results)
+            characters += len(str(page.results)) + len(str(page.removed))
+            if len(page.results) > MAX_COUNT or rows > _MOST_ROWS or characters > _MOST_CHARACTERS:
+                raise Unreachable(
+                    f"{self._server_name} sent an invalid reply: a list of more than {_MOST_ROWS:,} entries, of "
+                    f"{_MOST_CHARACTERS // 2**20} MiB, or of {MAX_COUNT:,} in one page"
+                )
             if len(page.results) < MAX_COUNT:
                 return pages
 

@@ -302,8 +302,12 @@ class Cache:
 
     def affected(self, key: ResourceKey) -> set[ResourceKey]:
         """The keys of the resources to reconcile when this one changes or is deleted; call it before `remove`."""
-        found = {*self.dependents(key), *self.declaring_same_entity(key)}
+        same = self.declaring_same_entity(key)
+        found = {*self.dependents(key), *same}
         entry = self._entries.get(key)
+        if key.kind == "Exchange":
+            # What refers to a younger Exchange depends on what the older one allows.
+            found.update(dependent for other in same for dependent in self.dependents(other))
         if entry is not None and key.kind == "Subscription" and entry.references.exchange is not None:
             # An Exchange that is being deleted may wait for the deletion of its last Subscription.
             exchange = self.exchange(*entry.references.exchange)

@@ -95,13 +95,13 @@ def not_visible(kind: str, key: tuple[str, str], namespace: str) -> StatusCondit
 
 
 def not_lent(name: str) -> StatusCondition:
-    """Condition Accepted=False: the Exchange of this name declares nothing, because an older one of another namespace
-    declares the same exchange, and that one must not be used from here.
+    """Condition Accepted=False: the Exchange of this name declares nothing, because a resource of another namespace has
+    declared the same exchange before, and that one must not be used from here.
     """
     return not_accepted(
         ConditionReason.NAMESPACE_NOT_ALLOWED,
-        f"Exchange {name} declares nothing: an older one of another namespace declares an exchange of the same name, "
-        "and does not let this namespace use it. Name an Exchange with another `exchangeName`.",
+        f"Exchange {name} declares nothing: an older one of another namespace has declared an exchange of the same "
+        "name, and does not let this namespace use it. Name an Exchange with another `exchangeName`.",
     )
 
 

@@ -37,6 +37,8 @@ class ExchangeView:
     """
     alternate_winner: Exchange | None = None
     """The oldest Exchange that declares the same exchange as that one, and so has it; it can be that one."""
+    is_alternate_held_elsewhere: bool = False
+    """Whether a resource of another namespace that is not seen has declared that exchange."""
     is_alternate_unreadable: bool = False
     """Whether there is such an Exchange and it can't be parsed."""
     winner: Exchange | None
@@ -102,8 +104,8 @@ def _problem_of_alternate(view: ExchangeView) -> StatusCondition | None:
         return not_accepted(
             ConditionReason.EXCHANGE_ON_OTHER_BROKER, f"Exchange {alternate.name} is on another Broker."
         )
-    winner = view.alternate_winner
-    if winner is not None and winner.metadata.namespace != view.resource.metadata.namespace:
+    winner, namespace = view.alternate_winner, view.resource.metadata.namespace
+    if view.is_alternate_held_elsewhere or (winner is not None and winner.metadata.namespace != namespace):
         return not_lent(alternate.name)
     return None
 

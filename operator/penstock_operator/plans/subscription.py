@@ -51,6 +51,8 @@ class SubscriptionView:
     """The Exchange that `exchangeRef` names, None if there is no such resource, or it can't be parsed."""
     exchange_winner: Exchange | None = None
     """The oldest Exchange that declares the same exchange as that one, and so has it; it can be that one."""
+    is_exchange_held_elsewhere: bool = False
+    """Whether a resource of another namespace that is not seen has declared that exchange."""
     is_exchange_unreadable: bool = False
     """Whether there is such an Exchange and it can't be parsed."""
     winner: Subscription | None
@@ -131,9 +133,8 @@ def _problem_of_exchange(view: SubscriptionView) -> StatusCondition | None:
             f"Exchange {name} is not on Broker {broker[1]}; `exchangeRef` must name one that is.",
         )
     winner = view.exchange_winner
-    if winner is not None and winner.key != exchange.key and not acceptance.is_allowed(namespace, winner):
-        return not_lent(name)
-    return None
+    is_anothers = winner is not None and winner.key != exchange.key and not acceptance.is_allowed(namespace, winner)
+    return not_lent(name) if is_anothers or view.is_exchange_held_elsewhere else None
 
 
 def _conclude(view: SubscriptionView, reply: BrokerReply, details: Manifest) -> Report:

@@ -49,6 +49,7 @@ _OF_CHOICES: Final = (
     ("Service", "-external"),
     ("PodDisruptionBudget", ""),
     ("NetworkPolicy", ""),
+    ("ConfigMap", "-issuer"),
 )
 """What only some choices of a spec need: kind, and name after the Broker's."""
 
@@ -108,10 +109,8 @@ async def observe_children(
     if own_certificate is not None:
         wanted.append(("Secret", own_certificate))
     wanted += [("ConfigMap", name) for name in token_keys_config_maps(broker)]
-    issuer = None
-    if cluster_issuer.is_wanted(broker):
-        wanted.append(("ConfigMap", cluster_issuer.config_map_name(broker)))
-        issuer = await facts.issuer()
+    wanted.append(("ConfigMap", cluster_issuer.config_map_name(broker)))
+    issuer = await facts.issuer() if cluster_issuer.is_wanted(broker) else None
     if spark_installed:
         wanted.append(("ScheduledSparkApplication", f"{name}-lag"))
     read = [each for each in wanted if each not in absent]
@@ -249,6 +248,20 @@ async def apply_children(
                 continue
             await kube.delete(before)
             observed.found[kind, f"{broker.metadata.name}-lag"] = None
+    await _delete_account_of_lag(kube, broker, applied, observed)
+
+
+async def _delete_account_of_lag(
+    kube: ApiServer, broker: Broker, applied: Set[ChildName], observed: ObservedChildren
+) -> None:
+    """Delete the ServiceAccount of the Broker's own lag job, once there is no such job whose run may need it."""
+    name = f"{broker.metadata.name}-lag"
+    account = observed.get("ServiceAccount", name)
+    has_schedule = any(observed.get(kind, name) is not None for kind in lag_schedules.KINDS)
+    is_wanted = ("ServiceAccount", name) in applied or has_schedule
+    if account is not None and not is_wanted and is_ours(account, broker.metadata.uid):
+        await _delete(kube, account)
+        observed.found["ServiceAccount", name] = None
 
 
 async def apply_child(

@@ -48,6 +48,7 @@ from penstock_operator.reconcile import status
 from penstock_operator.reconcile.binding_secrets import BindingSecrets
 from penstock_operator.reconcile.broker_findings import BrokerFindings
 from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
+from penstock_operator.reconcile.exchange_holders import is_held_elsewhere
 from penstock_operator.reconcile.other_operators import OtherOperators
 from penstock_operator.reconcile.paced_status import PacedStatus
 from penstock_operator.reconcile.resource_children import apply_owned
@@ -154,11 +155,14 @@ class Reconciler:
     async def _exchange(self, key: ResourceKey, manifest: Manifest, exchange: Exchange) -> Retry:
         alternate = exchange.spec.alternate_exchange_ref
         other = None if alternate is None else ResourceKey("Exchange", key.namespace, alternate.name)
+        found = None if other is None else self.cache.exchange(key.namespace, other.name)
+        winner = None if other is None else self.cache.oldest_exchange(other)
         view = ExchangeView(
             resource=exchange,
             broker=self._broker(exchange),
-            alternate=None if other is None else self.cache.exchange(key.namespace, other.name),
-            alternate_winner=None if other is None else self.cache.oldest_exchange(other),
+            alternate=found,
+            alternate_winner=winner,
+            is_alternate_held_elsewhere=is_held_elsewhere(self.sessions, found, winner, key.namespace),
             is_alternate_unreadable=other is not None and self.cache.is_unreadable(other),
             winner=self.cache.oldest_exchange(key),
             cluster_id=self.cluster_id,
@@ -169,16 +173,19 @@ class Reconciler:
         return await self._act(key, manifest, view, plan_exchange)
 
     async def _subscription(self, key: ResourceKey, manifest: Manifest, subscription: Subscription) -> Retry:
-        exchange = ResourceKey("Exchange", *declaration.exchange_key(subscription))
+        named = ResourceKey("Exchange", *declaration.exchange_key(subscription))
+        exchange = self.cache.exchange(named.namespace, named.name)
+        exchange_winner = self.cache.oldest_exchange(named)
         found = self._findings(subscription)
         view = SubscriptionView(
             resource=subscription,
             scale=found.scale,
             trusted=found.trusted,
             broker=self._broker(subscription),
-            exchange=self.cache.exchange(exchange.namespace, exchange.name),
-            exchange_winner=self.cache.oldest_exchange(exchange),
-            is_exchange_unreadable=self.cache.is_unreadable(exchange),
+            exchange=exchange,
+            exchange_winner=exchange_winner,
+            is_exchange_held_elsewhere=is_held_elsewhere(self.sessions, exchange, exchange_winner, key.namespace),
+            is_exchange_unreadable=self.cache.is_unreadable(named),
             winner=self.cache.oldest_subscription(key),
             cluster_id=self.cluster_id,
             namespace_terminating=await self._is_terminating(subscription),

@@ -224,3 +224,15 @@ def test_what_is_gone_or_in_another_life_of_the_broker_has_no_rights_that_are_kn
     deleted.forget(SUBSCRIPTION, QUEUE)
     for made in (removed, restarted, deleted):
         assert made.withdrawal_reply(ENDING) is None
+
+
+def test_whose_an_entity_is_says_the_last_declaration_before_the_broker_does() -> None:
+    other = OWNER.model_copy(update={"namespace": "spy"})
+    made = DeclaredEntities()
+    assert made.owner_of(SUBSCRIPTION, QUEUE) is None
+    made.merge(changes(there(3, other)))
+    assert made.owner_of(SUBSCRIPTION, QUEUE) == other
+    made.note(BILLING, CREATED)
+    assert made.owner_of(SUBSCRIPTION, QUEUE) == BILLING.body.owner
+    made.merge(changes(there(8, other)))
+    assert made.owner_of(SUBSCRIPTION, QUEUE) == other

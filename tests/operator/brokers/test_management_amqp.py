@@ -92,6 +92,30 @@ async def test_a_row_without_a_name_is_an_invalid_reply(
     await management.close()
 
 
+@pytest.mark.parametrize(
+    ("size", "name", "most"), [(1000, "x", 501), (1000, "x" * 100_000, 2), (1001, "x", 1)], ids=["rows", "text", "page"]
+)
+async def test_a_list_without_an_end_is_an_invalid_reply(
+    access: ManagementAccess, monkeypatch: pytest.MonkeyPatch, size: int, name: str, most: int
+) -> None:
+    """The image of a Broker is its owner's choice, and all Brokers share the operator's memory."""
+    management = await connect(access)
+    asked: list[int] = []
+
+    async def query(*_: object, offset: int, **__: object) -> Page:
+        asked.append(offset)
+        assert len(asked) <= most, "it asks for ever"
+        return Page([{"name": name, "boundSubscriptions": 1}] * size, size, 1)
+
+    monkeypatch.setattr(ManagementClient, "query", query)
+    with pytest.raises(Unreachable, match="sent an invalid reply: a list of more than 500,000 entries"):
+        await management.bound_subscriptions()
+    asked.clear()
+    with pytest.raises(Unreachable, match="sent an invalid reply: a list of more than 500,000 entries"):
+        await management.changes(None)
+    await management.close()
+
+
 async def test_declare_query_and_remove(access: ManagementAccess) -> None:
     management = await connect(access)
     state = await management.state()

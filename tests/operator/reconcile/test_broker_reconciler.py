@@ -314,6 +314,13 @@ async def test_whoever_does_not_want_the_cluster_s_tokens_does_not_ask(place: Pl
     assert ("ConfigMap", "shop", "main-issuer") not in place.api.objects
 
 
+async def test_the_cluster_s_keys_go_when_nobody_wants_its_tokens_any_more(place: Place) -> None:
+    place.api.documents = {DISCOVERY: {"issuer": "https://cluster"}, KEYS: {"keys": [{"kid": "a"}]}}
+    await place.run(broker(authentication=TOKENS))
+    await place.run(broker())
+    assert ("ConfigMap", "shop", "main-issuer") not in place.api.objects
+
+
 async def test_an_operator_that_has_just_started_keeps_what_is_shown_of_the_lag_job(place: Place) -> None:
     """It has not read a result yet, and perhaps can't: that is no reason to remove what was known."""
     shown = {"lastRunName": "main-lag-17", "windowEnd": "2026-03-01T12:00:00Z", "brokersReporting": "1/1"}
@@ -379,8 +386,11 @@ async def test_the_schedule_of_a_broker_that_relied_on_the_default_goes_after_it
         "status": {"applicationState": {"state": state}},
     }
     await place.report(broker())
+    account = ("ServiceAccount", "shop", "main-lag")
     assert (at in place.api.objects) is (state == "RUNNING")
+    assert (account in place.api.objects) is (state == "RUNNING"), "the run needs its account"
     assert at not in place.api.objects or place.api.objects[at]["spec"]["suspend"] is True, "no other run may begin"
     place.api.objects["SparkApplication", "shop", "main-lag-1"]["status"]["applicationState"]["state"] = "FAILED"
     await place.report(broker())
     assert at not in place.api.objects
+    assert account not in place.api.objects
