@@ -41,6 +41,8 @@ _MOST_ATTACHES: Final = 8
 """Most attaches that the engine is given at once, so that their cost is counted before more are handled."""
 _MARK: Final = bytes((0x00, _SMALL_ULONG, Disposition.CODE))
 """How the body of a disposition begins."""
+_LONG_FRAME: Final = 4096
+"""Bytes; to search in longer frames costs more than to go from one to the next."""
 WIDE_COST: Final = 2048
 """A wide disposition costs as much as so many inspected frames."""
 _SECOND: Final = "\x1f"
@@ -98,6 +100,8 @@ class InputGate:
             return len(data), None
         first = missing + _CODE_AT
         if first < len(data) and data[first] in _OFTEN and data[first - 1] == _SMALL_ULONG and not self.is_unusual:
+            if data[first] != Disposition.CODE and int.from_bytes(data[missing : missing + 4]) >= piece:
+                return len(data), None  # all that would be inspected is of one frame
             return self._up_to_wide(data, missing, bytes(data[: missing + piece])), None
         return (missing, None) if missing else self._look(data, bytes(data[:piece]))
 
@@ -105,8 +109,8 @@ class InputGate:
         """How many bytes of `data`, in which a frame begins at `at`, come before a wide disposition; if it is the first
         frame, this frame alone. `part`: the beginning of `data`.
         """
-        if _MARK not in part:
-            return len(data)
+        if int.from_bytes(part[at : at + 4]) < _LONG_FRAME and part.find(_MARK, at) < 0:
+            return len(data)  # frames one by one cost more than one search, if they are short
         while at < len(part):
             try:
                 end, _, _, body = _extent(part, at)

@@ -68,10 +68,12 @@ class OptionsByListener(schema.Spec):
 
 
 _SOMEWHERE: Final = schema.cel(
-    "self.amqps || self.amqp || self.webSocket",
+    "!has(self.amqps) || self.amqps || self.amqp || self.webSocket",
     "nobody could connect: turn on one of `listeners.amqps`, `listeners.amqp` and `listeners.webSocket`",
 )
-"""Without a port the API server takes none of the Services for clients."""
+"""Without a port the API server takes none of the Services for clients. A default is asked as it stands, so that of
+`listeners` has no field; every other object has all of them.
+"""
 _ARE_ON: Final = schema.cel(
     "!has(self.options) || ((!has(self.options.amqps) || self.amqps) && (!has(self.options.amqp) || self.amqp) "
     "&& (!has(self.options.webSocket) || self.webSocket))",
