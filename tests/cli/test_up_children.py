@@ -69,6 +69,22 @@ async def test_what_goes_wrong_after_a_start_ends_the_child_and_comes_through(tm
     assert not is_alive(pids[0])
 
 
+async def test_a_child_that_dies_while_it_is_told_what_to_do_starts_again(tmp_path: Path) -> None:
+    """Whoever tells it sees its connection end before the system says that the child has."""
+    stop = asyncio.Event()
+    pids: list[int] = []
+
+    async def started(pid: int) -> None:
+        pids.append(pid)
+        if len(pids) == 1:
+            os.kill(pid, signal.SIGKILL)
+            raise Failure("the broker was lost while topology was declared")
+        stop.set()
+
+    await keep_running(python(tmp_path, "import time; time.sleep(600)"), stop, lambda _: None, started)
+    assert len(pids) == 2
+
+
 async def test_run_once_returns_the_exit_code_and_keeps_the_output(tmp_path: Path) -> None:
     child = python(tmp_path, "print('done'); raise SystemExit(7)")
     assert await run_once(child, asyncio.Event()) == 7

@@ -52,6 +52,8 @@ class Backoff:
 
 GRACE_SECONDS: Final = 20.0
 """Time between SIGTERM and SIGKILL."""
+DEATH_SECONDS: Final = 2.0
+"""A process that is dying has died by then."""
 HOPELESS: Final = frozenset({2, 3})
 """Exit codes of `penstock` after which another start would fail too: wrong settings, or a need of the machine."""
 TAIL_LINES: Final = 15
@@ -128,13 +130,18 @@ async def _run_until(child: ChildProcess, stop: asyncio.Event, started: Callable
 
 
 async def _first(ended: asyncio.Task[int], stopping: asyncio.Task[bool], starting: asyncio.Future[None]) -> None:
-    """Wait for the end of the process or of the command; an exception of `started` is raised at once."""
+    """Wait for the end of the process or of the command; an exception of `started` is raised unless the process dies,
+    because its death is then the reason: `started` sees it first, by a connection that ends.
+    """
     waiting: set[asyncio.Future[Any]] = {ended, stopping, starting}
     while not ended.done() and not stopping.done():
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if starting in waiting and starting.done():
             waiting.remove(starting)
-            starting.result()
+            if starting.exception() is not None:
+                await asyncio.wait({ended, stopping}, timeout=DEATH_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                if not ended.done() and not stopping.done():
+                    starting.result()
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
