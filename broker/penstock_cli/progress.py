@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import click
 
-__all__ = ["Progress", "followed", "shown_on_terminal", "with_progress"]
+__all__ = ["Progress", "followed", "shown_on_terminal", "try_to_show", "with_progress"]
 
 LOOK_SECONDS: Final = 1.0
 
@@ -59,9 +59,21 @@ async def followed(
             done, _ = await asyncio.wait({working}, timeout=seconds)
             if done:
                 return working.result()
-            show(await look())
+            await try_to_show(look, show)
     finally:
         working.cancel()
+
+
+async def try_to_show(look: Callable[[], Awaitable[Progress]], show: Callable[[Progress], None]) -> None:
+    """`show` what `look` finds. The work goes on without it: the broker may answer late, or the queue may be gone."""
+    from penstock_amqp.client.errors import ManagementError, RequestRefused
+    from penstock_amqp.errors import WireError
+
+    try:
+        found = await look()
+    except (ManagementError, RequestRefused, OSError, WireError):
+        return
+    show(found)
 
 
 def with_progress(verb: Callable[..., int]) -> Callable[..., int]:

@@ -11,6 +11,8 @@ import pytest
 from support.broker_process import BrokerProcess
 from support.proton_client import connected, publish
 
+from penstock_amqp.client.errors import ManagementError, RequestRefused, TransportError
+from penstock_amqp.errors import WireError
 from penstock_cli.progress import Progress, followed
 
 
@@ -56,6 +58,33 @@ async def test_a_failure_of_the_work_is_its_own() -> None:
 
     with pytest.raises(ConnectionError, match="lost"):
         await followed(work(), look, lambda _: None, seconds=10)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        TimeoutError(),
+        TransportError("the connection to the broker broke"),
+        ManagementError(404, "no queue", condition=None, reason=None),
+        RequestRefused("amqp:resource-limit-exceeded", "the broker is full"),
+        WireError("not a frame"),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+async def test_a_look_that_fails_does_not_end_the_work(failure: Exception) -> None:
+    done = asyncio.Event()
+
+    async def look() -> Progress:
+        done.set()
+        raise failure
+
+    async def work() -> str:
+        await done.wait()
+        return "done"
+
+    told: list[Progress] = []
+    assert await followed(work(), look, told.append, seconds=0.001) == "done"
+    assert told == []
 
 
 def test_a_purge_tells_what_it_has_done(tmp_path: Path) -> None:
