@@ -13,7 +13,7 @@ from support.proton_client import connected, publish
 
 from penstock_amqp.client.errors import ManagementError, RequestRefused, TransportError
 from penstock_amqp.errors import WireError
-from penstock_cli.progress import Progress, followed
+from penstock_cli.progress import Progress, ProgressLine, followed, in_terminal
 
 
 @pytest.mark.parametrize(
@@ -97,3 +97,11 @@ def test_a_purge_tells_what_it_has_done(tmp_path: Path) -> None:
         told = subprocess.run([*command, "--progress"], capture_output=True, text=True, timeout=300)
         assert (told.returncode, told.stdout) == (0, "20 purged\n")
         assert told.stderr.splitlines()[-1] == "20 of 20 purged (100 %)"
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_what_is_asked_beside_nothing_is_told_in_a_terminal_alone(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    assert isinstance(in_terminal("judging"), ProgressLine) is is_terminal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import io
 import os
 import sys
 from collections.abc import Generator
@@ -21,7 +22,7 @@ PAGE_BYTES = 4096
 @contextmanager
 def output_to(file: int, monkeypatch: pytest.MonkeyPatch, encoding: str) -> Generator[None]:
     """Standard output is this file, which is closed at the end."""
-    output = StandardOutput(open(file, "wb"), encoding=encoding, errors="backslashreplace")
+    output = StandardOutput(io.BufferedWriter(io.FileIO(file, "wb")), encoding=encoding, errors="backslashreplace")
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", output)
         yield
