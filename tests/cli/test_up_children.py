@@ -91,6 +91,20 @@ async def test_run_once_returns_the_exit_code_and_keeps_the_output(tmp_path: Pat
     assert child.log.read_text() == "done\n"
 
 
+async def test_a_long_log_is_set_aside_at_a_start_and_one_of_them_is_kept(tmp_path: Path) -> None:
+    child = python(tmp_path, "print('again')")
+    older = tmp_path / "child.log.1"
+    for letter in ("a", "b"):
+        with child.log.open("w") as log:
+            log.write(letter)
+            log.truncate(16 * 1024 * 1024 + 1)
+        assert await run_once(child, asyncio.Event()) == 0
+        assert child.log.read_text() == "again\n"
+        assert older.read_bytes()[:1] == letter.encode()
+    assert await run_once(child, asyncio.Event()) == 0
+    assert child.log.read_text() == "again\nagain\n"
+
+
 PARENT = """
 import asyncio, sys
 from pathlib import Path

@@ -57,6 +57,7 @@ DEATH_SECONDS: Final = 2.0
 HOPELESS: Final = frozenset({2, 3})
 """Exit codes of `penstock` after which another start would fail too: wrong settings, or a need of the machine."""
 TAIL_LINES: Final = 15
+LONGEST_LOG_BYTES: Final = 16 * 1024 * 1024
 _SETPRIV: Final = shutil.which("setpriv")
 _TIED: Final = (_SETPRIV, "--pdeathsig", "TERM", "--") if _SETPRIV else ()
 """Put before a command, so that the kernel sends SIGTERM to the child if this process is killed."""
@@ -69,7 +70,7 @@ class ChildProcess:
     name: str
     command: tuple[str, ...]
     log: Path
-    """File to which its output is appended."""
+    """File to which its output is appended; at a start, one that has grown long becomes NAME.1."""
 
 
 async def keep_running(
@@ -107,6 +108,7 @@ async def run_once(child: ChildProcess, stop: asyncio.Event) -> int | None:
 
 
 async def _run_until(child: ChildProcess, stop: asyncio.Event, started: Callable[[int], Awaitable[None]]) -> int | None:
+    _set_aside(child.log)
     with child.log.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             *_TIED,
@@ -127,6 +129,12 @@ async def _run_until(child: ChildProcess, stop: asyncio.Event, started: Callable
         starting.cancel()
         await _end(process)
         await asyncio.wait({ended, starting, stopping})
+
+
+def _set_aside(log: Path) -> None:
+    """Begin a new file if this one is long: a job that runs every few minutes adds to it for weeks."""
+    if log.exists() and log.stat().st_size > LONGEST_LOG_BYTES:
+        log.replace(log.with_name(f"{log.name}.1"))
 
 
 async def _first(ended: asyncio.Task[int], stopping: asyncio.Task[bool], starting: asyncio.Future[None]) -> None:
