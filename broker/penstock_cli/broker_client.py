@@ -20,12 +20,13 @@ from penstock_amqp.sasl.client import NotAuthenticated
 from penstock_amqp.sasl.password_login import PasswordLogin
 from penstock_api.connection_failures import connection_failure
 from penstock_api.failure import Failure, Misuse
-from penstock_api.management import EntityType
+from penstock_api.management import EntityType, Operation
 from penstock_cli.broker_options import BrokerAccess
 
 __all__ = ["ask", "ask_beside", "find", "login_of", "tls_of", "told_to_a_person"]
 
 T = TypeVar("T")
+NOT_FOUND: Final = 404
 _Connect: TypeAlias = Callable[[], Awaitable[ManagementClient]]
 
 
@@ -155,9 +156,12 @@ async def find(client: ManagementClient, name: str) -> tuple[EntityType, str]:
 
     Raises `Misuse` if the broker has nothing of this name, or several subscriptions.
     """
-    queues = await client.query_all(EntityType.QUEUE, attributes=("name",))
-    if any(each["name"] == name for each in queues):
-        return EntityType.QUEUE, name
+    # Asked by name first: a list of several pages may lack what is there, because others are deleted meanwhile.
+    for kind in (EntityType.QUEUE, EntityType.SUBSCRIPTION):
+        reply = await client.request(Operation.READ, kind, name)
+        if reply.status != NOT_FOUND:
+            reply.check()
+            return kind, name
     columns = ("queueName", "subscriptionName")
     there = await client.query_all(EntityType.SUBSCRIPTION, attributes=columns)
     found = [str(each["queueName"]) for each in there if name in (each["queueName"], each["subscriptionName"])]

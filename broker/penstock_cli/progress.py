@@ -1,4 +1,4 @@
-"""How far a long operation on messages is: asked beside it on a second connection, and told on standard error.
+"""How far a long operation is, told on standard error. One on messages is asked beside it, on a second connection.
 
 The broker answers PURGE, MOVE and REDRIVE only when all is done and synced. Meanwhile the totals of the queue tell how
 many messages have left it (docs/reference/management.md).
@@ -7,17 +7,30 @@ many messages have left it (docs/reference/management.md).
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import click
 
-__all__ = ["Progress", "followed", "shown_on_terminal", "with_progress"]
+__all__ = [
+    "Follow",
+    "Progress",
+    "ProgressLine",
+    "followed",
+    "in_terminal",
+    "shown_on_terminal",
+    "silent",
+    "try_to_show",
+    "with_progress",
+]
 
 LOOK_SECONDS: Final = 1.0
 
 T = TypeVar("T")
+Follow: TypeAlias = Callable[[str], Callable[[int, int], None]]
+"""Called with what is about to be done; what it returns is called with how much is done, and of how much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +72,21 @@ async def followed(
             done, _ = await asyncio.wait({working}, timeout=seconds)
             if done:
                 return working.result()
-            show(await look())
+            await try_to_show(look, show)
     finally:
         working.cancel()
+
+
+async def try_to_show(look: Callable[[], Awaitable[Progress]], show: Callable[[Progress], None]) -> None:
+    """`show` what `look` finds. The work goes on without it: the broker may answer late, or the queue may be gone."""
+    from penstock_amqp.client.errors import ManagementError, RequestRefused
+    from penstock_amqp.errors import WireError
+
+    try:
+        found = await look()
+    except (ManagementError, RequestRefused, OSError, WireError):
+        return
+    show(found)
 
 
 def with_progress(verb: Callable[..., int]) -> Callable[..., int]:
@@ -87,3 +112,31 @@ def shown_on_terminal(verb: str) -> Callable[[Progress], None]:
 def _number(state: Mapping[str, object], key: str) -> int:
     value = state.get(key)
     return value if isinstance(value, int) else 0
+
+
+class ProgressLine:
+    """How far a long reading has come, on standard error: the first line after two seconds, then one every two."""
+
+    EVERY_SECONDS: Final = 2.0
+
+    def __init__(self, doing: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """`doing`: what is done, as in "reading the log". `clock`: seconds."""
+        self._doing, self._clock = doing, clock
+        self._next = clock() + self.EVERY_SECONDS
+
+    def __call__(self, done: int, total: int) -> None:
+        """`done` of `total` is done; the unit does not matter."""
+        now = self._clock()
+        if now >= self._next and total:
+            self._next = now + self.EVERY_SECONDS
+            click.echo(f"{self._doing}: {100 * done // total} %", err=True)
+
+
+def silent(_doing: str) -> Callable[[int, int], None]:
+    """Tells nothing."""
+    return lambda _done, _total: None
+
+
+def in_terminal(doing: str) -> Callable[[int, int], None]:
+    """Tells how far it is, as `ProgressLine` does, where standard error is a terminal."""
+    return ProgressLine(doing) if sys.stderr.isatty() else silent(doing)

@@ -16,6 +16,7 @@ ABSENT: Final = "–"
 MINUTE: Final = 60
 HOUR: Final = 3600
 DAY: Final = 86400
+YEAR_10000_MS: Final = 253_402_300_800_000
 
 
 def count(value: int | None) -> str:
@@ -64,7 +65,9 @@ def clock(milliseconds: int) -> str:
 
 
 def day_and_clock(milliseconds: int) -> str:
-    """Day and time in UTC of a time since 1970."""
+    """Day and time in UTC of a time since 1970; a client can choose one that no calendar has."""
+    if milliseconds >= YEAR_10000_MS:
+        return "after the year 9999"
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

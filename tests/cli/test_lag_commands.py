@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -132,6 +132,21 @@ async def test_a_report_of_a_day_ends_with_the_ledger(site: Site) -> None:
     assert "From 2023-11-14 00:00:00 UTC to 2023-11-14 22:28:00 UTC." in output.read_text()
     assert await site.penstock("report", "--day", "2023-11-13", "--output", str(output)) == 0
     assert "The ledger has no subscription in this time." in output.read_text()
+
+
+async def test_a_long_report_tells_how_far_it_is(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(site)
+    told: dict[str, list[tuple[int, int]]] = {}
+
+    def follow(doing: str) -> Callable[[int, int], None]:
+        return lambda done, total: told.setdefault(doing, []).append((done, total))
+
+    monkeypatch.setattr("penstock_cli.lag.report.in_terminal", follow)
+    assert await site.penstock("report", "--output", str(site.folder / "report.html")) == 0
+    assert list(told) == ["copying the ledger", "judging", "reading the courses"]
+    assert told["copying the ledger"] == told["reading the courses"]
+    done, total = told["judging"][-1]
+    assert done == total > 0
 
 
 async def test_a_report_of_an_earlier_end_judges_then(site: Site) -> None:

@@ -11,7 +11,7 @@ import pytest
 from penstock_broker.log import Log, LogOptions, SyncChoice
 from penstock_broker.log.format.blocks import SegmentHeader, encode_segment_header
 from penstock_cli import main
-from penstock_cli.log.folder import ProgressLine
+from penstock_cli.progress import ProgressLine
 
 SMALL = LogOptions(segment_bytes=16384, sync=SyncChoice.INLINE)
 LOG_ID = b"\7" * 16

@@ -11,7 +11,9 @@ import pytest
 from support.broker_process import BrokerProcess
 from support.proton_client import connected, publish
 
-from penstock_cli.progress import Progress, followed
+from penstock_amqp.client.errors import ManagementError, RequestRefused, TransportError
+from penstock_amqp.errors import WireError
+from penstock_cli.progress import Progress, ProgressLine, followed, in_terminal
 
 
 @pytest.mark.parametrize(
@@ -58,6 +60,33 @@ async def test_a_failure_of_the_work_is_its_own() -> None:
         await followed(work(), look, lambda _: None, seconds=10)
 
 
+@pytest.mark.parametrize(
+    "failure",
+    [
+        TimeoutError(),
+        TransportError("the connection to the broker broke"),
+        ManagementError(404, "no queue", condition=None, reason=None),
+        RequestRefused("amqp:resource-limit-exceeded", "the broker is full"),
+        WireError("not a frame"),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+async def test_a_look_that_fails_does_not_end_the_work(failure: Exception) -> None:
+    done = asyncio.Event()
+
+    async def look() -> Progress:
+        done.set()
+        raise failure
+
+    async def work() -> str:
+        await done.wait()
+        return "done"
+
+    told: list[Progress] = []
+    assert await followed(work(), look, told.append, seconds=0.001) == "done"
+    assert told == []
+
+
 def test_a_purge_tells_what_it_has_done(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         with connected(broker.url) as connection:
@@ -68,3 +97,11 @@ def test_a_purge_tells_what_it_has_done(tmp_path: Path) -> None:
         told = subprocess.run([*command, "--progress"], capture_output=True, text=True, timeout=300)
         assert (told.returncode, told.stdout) == (0, "20 purged\n")
         assert told.stderr.splitlines()[-1] == "20 of 20 purged (100 %)"
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_what_is_asked_beside_nothing_is_told_in_a_terminal_alone(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    assert isinstance(in_terminal("judging"), ProgressLine) is is_terminal

@@ -17,6 +17,9 @@ from support.proton_client import connected, publish, take
 
 from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_cli.received_message import read_message
+from penstock_cli.verbs.transfer import ahead_of
+
+MEBI = 1024 * 1024
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +197,26 @@ def test_a_long_message_goes_in_parts(broker: BrokerProcess) -> None:
     text = "x" * 300_000
     assert penstock("send", "long", "--broker", broker.url, typed=text).returncode == 0
     assert penstock("receive", "long", "--count", "1", "--broker", broker.url).stdout == f"{text}\n"
+
+
+@pytest.mark.parametrize(
+    ("longest", "wanted"), [(0, 1), (1, 100), (100 * 1024, 100), (MEBI, 16), (9 * MEBI, 1), (100 * MEBI, 1)]
+)
+def test_few_long_messages_are_on_their_way_at_once(longest: int, wanted: int) -> None:
+    assert ahead_of(longest) == wanted
+
+
+def test_a_single_message_comes_until_it_is_known_how_long_they_are(broker: BrokerProcess) -> None:
+    """Nobody reads what is printed, so the first message is the only one that ever comes."""
+    typed = f"{'x' * MEBI}\n" * 3
+    assert penstock("send", "huge", "--broker", broker.url, typed=typed).stdout == "3 sent\n"
+    with running(broker, "receive", "huge", "--follow") as receiving:
+        assert receiving.stdout is not None
+        assert receiving.stdout.read(1) == "x"
+        listed = penstock("queues", "--json", "--broker", broker.management).stdout.splitlines()
+        (huge,) = [each for each in map(json.loads, listed) if each["name"] == "huge"]
+        assert huge["inFlight"] == 1
+        receiving.kill()
 
 
 def test_other_clients_understand_it(broker: BrokerProcess) -> None:

@@ -69,10 +69,40 @@ async def test_what_goes_wrong_after_a_start_ends_the_child_and_comes_through(tm
     assert not is_alive(pids[0])
 
 
+async def test_a_child_that_dies_while_it_is_told_what_to_do_starts_again(tmp_path: Path) -> None:
+    """Whoever tells it sees its connection end before the system says that the child has."""
+    stop = asyncio.Event()
+    pids: list[int] = []
+
+    async def started(pid: int) -> None:
+        pids.append(pid)
+        if len(pids) == 1:
+            os.kill(pid, signal.SIGKILL)
+            raise Failure("the broker was lost while topology was declared")
+        stop.set()
+
+    await keep_running(python(tmp_path, "import time; time.sleep(600)"), stop, lambda _: None, started)
+    assert len(pids) == 2
+
+
 async def test_run_once_returns_the_exit_code_and_keeps_the_output(tmp_path: Path) -> None:
     child = python(tmp_path, "print('done'); raise SystemExit(7)")
     assert await run_once(child, asyncio.Event()) == 7
     assert child.log.read_text() == "done\n"
+
+
+async def test_a_long_log_is_set_aside_at_a_start_and_one_of_them_is_kept(tmp_path: Path) -> None:
+    child = python(tmp_path, "print('again')")
+    older = tmp_path / "child.log.1"
+    for letter in ("a", "b"):
+        with child.log.open("w") as log:
+            log.write(letter)
+            log.truncate(16 * 1024 * 1024 + 1)
+        assert await run_once(child, asyncio.Event()) == 0
+        assert child.log.read_text() == "again\n"
+        assert older.read_bytes()[:1] == letter.encode()
+    assert await run_once(child, asyncio.Event()) == 0
+    assert child.log.read_text() == "again\nagain\n"
 
 
 PARENT = """

@@ -85,6 +85,10 @@ def test_a_change_reaches_the_broker_and_a_mistake_does_not(tmp_path: Path) -> N
         (folder / "billing.yaml").write_text("kind: Subscription\napiVersion: penstock.dev/v1alpha1\n")
         until(lambda: said("The broker keeps what it has."), "the mistake to be told", 60)
         assert keys() == [["uk.#"]]
+        (folder / "billing.yaml").write_text(BILLING.replace("KEY", "uk.#"))
+        (folder / "broker.yaml").write_text(BROKER.replace("name: main}}", "name: main}, type: Fanout}"))
+        until(lambda: said("are declared, but 1 of them was refused"), "the refusal to be counted", 60)
+        assert said("Exchange default/orders: Refused: ")
         (folder / "billing.yaml").unlink()
         (folder / "broker.yaml").write_text(BROKER.replace("anonymous: true}", "anonymous: true}, maxMessageSize: 2Mi"))
         until(lambda: said("Broker default/main has changed: end this command"), "the Broker's change to be told", 60)

@@ -7,17 +7,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from support.broker_process import BrokerProcess
 
+from penstock_amqp.client.management import ListedEntity, ManagementClient, Page
 from penstock_api.management import (
+    MAX_COUNT,
     DeliveryPolicy,
     EntityType,
     ExchangeDeclaration,
     QueueDeclaration,
     SubscriptionDeclaration,
 )
+from penstock_cli.broker_client import find
 from penstock_cli.broker_options import BrokerAccess
 from penstock_cli.tables import as_table
 
@@ -78,6 +83,27 @@ def test_peek_move_and_purge(broker: BrokerProcess) -> None:
     purged = penstock(broker, "purge", "from", typed="y\n")
     assert (purged.returncode, purged.stdout) == (0, "2 purged\n")
     assert (penstock(broker, "purge", "to", "--yes").stdout) == "1 purged\n"
+
+
+class Crowded(ManagementClient):
+    """Behind its back a queue is deleted, after each first page of a list."""
+
+    async def query(self, type: EntityType, *, offset: int = 0, **rest: Any) -> Page:
+        page = await super().query(type, offset=offset, **rest)
+        if offset == 0 and page.results:
+            await self.delete(type, str(page.results[0]["name"]))
+        return page
+
+
+async def test_a_queue_is_found_while_others_are_deleted(tmp_path: Path) -> None:
+    """Beyond the first page of the list, where a deletion makes all that follow move up."""
+    with BrokerProcess(tmp_path / "data") as broker:
+        client = await Crowded.connect(broker.management)
+        names = [*(f"queue-{number:04}" for number in range(MAX_COUNT)), "wanted"]
+        made = await client.create_all([ListedEntity(EntityType.QUEUE, name, QueueDeclaration()) for name in names])
+        assert all(reply.is_success for reply in made)
+        assert await find(client, "wanted") == (EntityType.QUEUE, "wanted")
+        await client.close()
 
 
 def test_what_can_not_go_back_is_told_and_exits_with_1(broker: BrokerProcess) -> None:

@@ -6,12 +6,18 @@ and ends it.
 
 from __future__ import annotations
 
+import sys
 from importlib import metadata
 from pathlib import Path
 
 import pytest
-from clients.example_clients import EXAMPLES, Client, finished, next_line
+from clients.example_clients import EXAMPLES, SECONDS, Client, declare_examples, finished, next_line
 from support.broker_process import BrokerProcess
+from support.proton_client import Subscribed, connected
+
+from penstock_amqp.client.management import ManagementClient
+from penstock_api.management import EntityType
+from penstock_cli.up.layout import free_endpoint
 
 pytestmark = pytest.mark.clients
 
@@ -111,3 +117,33 @@ def test_a_login_that_is_refused_is_told_in_a_sentence_and_by_the_exit_code(
         assert run.returncode == 1
     assert len(lines) == 1
     assert lines[0].startswith("refused: ")
+
+
+PYTHON = Client((sys.executable, "-u"), ".py", EXAMPLES / "python", tells=True)
+
+
+async def test_the_python_publisher_loses_nothing_where_the_broker_is_killed_and_comes_back(tmp_path: Path) -> None:
+    """What had no answer is sent again; it waited for ever for an answer, and the messages were lost."""
+    count = 20_000
+    with BrokerProcess(tmp_path / "data", listen=[free_endpoint("127.0.0.1", 0)]) as broker:
+        await declare_examples(broker)
+        with PYTHON.start("publish", url(broker), str(count)) as publishing:
+            with connected(broker.url) as connection:
+                connection.create_receiver("orders", name="billing", credit=1, options=Subscribed()).receive(SECONDS)
+            broker.kill()
+            broker.start()
+            assert finished(publishing) == [f"{count} accepted"]
+            assert publishing.returncode == 0
+        client = await ManagementClient.connect(broker.management)
+        state = await client.read(EntityType.SUBSCRIPTION, "psub:durable:global:billing")
+        await client.close()
+        assert int(str(state["depth"])) >= count
+
+
+async def test_a_python_command_that_is_refused_says_so_by_its_exit_code(tmp_path: Path) -> None:
+    users: dict[str, object] = {"authentication": {"users": {"guest": "guest"}}}
+    with BrokerProcess(tmp_path / "data", dev=False, settings=users, listen=["127.0.0.1:0"]) as broker:
+        for name in ("publish", "consume"):
+            with PYTHON.start(name, url(broker), "1") as run:
+                (line,) = finished(run)
+                assert (run.returncode, line.startswith("refused: ")) == (1, True), line

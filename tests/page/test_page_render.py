@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -240,15 +240,15 @@ def test_what_expires_before_its_turn_is_shown_where_it_is_known() -> None:
     assert "Expire before" not in a_page()
 
 
-def messages_page(hostile: str) -> str:
+def messages_page(hostile: str, state: Literal["Ready", "Scheduled"] = "Ready", available_ms: int = NOON_MS) -> str:
     """One message that a client chose."""
     message = PeekedMessage(
         number=1,
-        state="Ready",
+        state=state,
         durable=True,
         priority=4,
         size_bytes=10,
-        available_ms=NOON_MS,
+        available_ms=available_ms,
         message_id=hostile,
         subject=hostile,
         annotations={hostile: hostile},
@@ -266,6 +266,14 @@ def messages_page(hostile: str) -> str:
         messages=[shown_message(message)],
     )
     return render.messages(page, can_log_out=True)
+
+
+def test_a_message_that_is_not_due_yet_waits_since_no_time() -> None:
+    """One whose delay is near the highest number is due never."""
+    ready, later = messages_page("a"), messages_page("a", "Scheduled", (2**63 - 1) // 1000)
+    assert ("Waits since" in text_of(ready, "dt"), "Due" in text_of(ready, "dt")) == (True, False)
+    figures = dict(zip(text_of(later, "dt"), text_of(later, "dd"), strict=True))
+    assert (figures["Due"], "Waits since" in figures) == ("after the year 9999", False)
 
 
 def test_dead_letters_are_linked_for_those_who_may_see_them() -> None:

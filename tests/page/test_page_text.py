@@ -35,6 +35,13 @@ def test_counts_sizes_and_times() -> None:
     assert text.clock(1_767_268_801_999) == "12:00:01"
 
 
+def test_a_time_that_no_calendar_has_is_said_in_words() -> None:
+    """Clients choose when a message is due."""
+    assert text.day_and_clock(253_402_300_799_999) == "9999-12-31 23:59:59 UTC"
+    assert text.day_and_clock(253_402_300_800_000) == "after the year 9999"
+    assert text.day_and_clock((2**63 - 1) // 1000) == "after the year 9999"
+
+
 def test_what_cannot_be_printed_is_replaced() -> None:
     """A name that reverses the direction of writing would look like another one."""
     assert text.printable("ord\u202eers\x00\x1b[2J\n") == "ord�ers��[2J�"

@@ -18,6 +18,7 @@ from penstock_api.ledger_format import RowKind
 from penstock_api.management import Owner
 from penstock_api.observer_api import SegmentInfo, SegmentList
 from penstock_api.state_documents import BrokerState, RepeatedMessage, SubscriptionState
+from penstock_cli.progress import Follow, silent
 from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.live_lag import LiveLag
 from penstock_observer.rows import Poll
@@ -47,10 +48,21 @@ class Ledger:
         return [each for each in self.listed.segments if each.last_ms >= begin_ms and each.first_ms <= end_ms]
 
 
-def report(ledgers: Sequence[Ledger], begin_ms: int, end_ms: int, worst: int, problems: Sequence[str] = ()) -> Report:
-    """The report from `begin_ms` to `end_ms`, with plots of the `worst` subscriptions. There is at least one ledger."""
+def report(
+    ledgers: Sequence[Ledger],
+    begin_ms: int,
+    end_ms: int,
+    worst: int,
+    problems: Sequence[str] = (),
+    *,
+    follow: Follow = silent,
+) -> Report:
+    """The report from `begin_ms` to `end_ms`, with plots of the `worst` subscriptions. There is at least one ledger.
+
+    `follow` is told how far it is; it takes minutes if there are thousands of subscriptions.
+    """
     told = list(problems)
-    found = [(ledger, lag) for ledger in ledgers for lag in _judged(ledger, end_ms, told)]
+    found = [(ledger, lag) for ledger in ledgers for lag in _judged(ledger, end_ms, told, follow("judging"))]
     ranked = sorted_by_trouble(lag for _, lag in found)
     chosen = {lag.queue_name for lag in ranked[:worst]}
     courses: dict[str, Course] = {}
@@ -58,7 +70,7 @@ def report(ledgers: Sequence[Ledger], begin_ms: int, end_ms: int, worst: int, pr
         names = {lag.queue_name for of, lag in found if of is ledger} & chosen
         if not names:
             continue
-        courses |= _courses(ledger, names, begin_ms, end_ms, told)
+        courses |= _courses(ledger, names, begin_ms, end_ms, told, follow("reading the courses"))
     first = ledgers[0].listed
     return Report(
         place=BrokerPlace(first.broker, first.namespace, first.ordinal),
@@ -72,7 +84,9 @@ def report(ledgers: Sequence[Ledger], begin_ms: int, end_ms: int, worst: int, pr
     )
 
 
-def _judged(ledger: Ledger, end_ms: int, told: list[str]) -> Iterable[SubscriptionLag]:
+def _judged(
+    ledger: Ledger, end_ms: int, told: list[str], done: Callable[[int, int], None]
+) -> Iterable[SubscriptionLag]:
     begin_ms = end_ms - JUDGED_MS
     rows: list[Mapping[str, Any]] = []
     for info in ledger.between(begin_ms, end_ms):
@@ -83,8 +97,11 @@ def _judged(ledger: Ledger, end_ms: int, told: list[str]) -> Iterable[Subscripti
     # A segment has its rows by subscription; polls are judged in their order.
     rows.sort(key=lambda row: int(row["seq"]))
     live: LiveLag | None = None
+    judged = 0
     for _, grouped in groupby(rows, key=lambda row: row["poll"]):
         poll_rows = list(grouped)
+        judged += len(poll_rows)
+        done(judged, len(rows))
         if poll_rows[-1]["kind"] != RowKind.BROKER.value:
             continue  # the row that closes a poll is lost
         live = live or LiveLag(ledger.listed.ordinal, poll_rows[-1]["interval_ms"], Thresholds(), JUDGED_MS)
@@ -92,9 +109,18 @@ def _judged(ledger: Ledger, end_ms: int, told: list[str]) -> Iterable[Subscripti
     return () if live is None else live.lags()
 
 
-def _courses(ledger: Ledger, names: set[str], begin_ms: int, end_ms: int, told: list[str]) -> dict[str, Course]:
+def _courses(
+    ledger: Ledger,
+    names: set[str],
+    begin_ms: int,
+    end_ms: int,
+    told: list[str],
+    done: Callable[[int, int], None],
+) -> dict[str, Course]:
     builders: dict[str, CourseBuilder] = {}
-    for info in ledger.between(begin_ms, end_ms):
+    needed = ledger.between(begin_ms, end_ms)
+    for number, info in enumerate(needed):
+        done(number, len(needed))
         try:
             content = ledger.fetch(info)
             if not builders:

@@ -18,6 +18,7 @@ from penstock_cli.lag.copied_ledger import copied
 from penstock_cli.lag.past import Ledger
 from penstock_cli.lag.past import report as past_report
 from penstock_cli.lag.sources import Sources, on_observers, segment, segments
+from penstock_cli.progress import in_terminal
 from penstock_lag.observer_client import Observer, ObserverError
 from penstock_page import render
 
@@ -73,7 +74,8 @@ def report(
     begin_ms, end_ms = _time([listed for _, listed in ledgers], window, day, as_of)
     with tempfile.TemporaryDirectory(prefix="penstock-report-") as copies:
         try:
-            page = past_report(_copies(ledgers, begin_ms, end_ms, Path(copies)), begin_ms, end_ms, worst, problems)
+            copied_ledgers = _copies(ledgers, begin_ms, end_ms, Path(copies))
+            page = past_report(copied_ledgers, begin_ms, end_ms, worst, problems, follow=in_terminal)
         except ObserverError as error:
             raise Failure(
                 f"the ledger can't be read: {error}.", "Try again; segments past their retention vanish."
@@ -110,7 +112,7 @@ def _copies(ledgers: list[tuple[Observer, SegmentList]], begin_ms: int, end_ms: 
         own = folder / str(at)
         own.mkdir()
         again, fetch = partial(segments, observer), partial(segment, observer)
-        found.append(copied(listed, again, fetch, begin_ms, end_ms, own))
+        found.append(copied(listed, again, fetch, begin_ms, end_ms, own, in_terminal))
     return found
 
 

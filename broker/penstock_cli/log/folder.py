@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
-
-import click
 
 from penstock_api.failure import CannotRun, Failure, Misuse
 from penstock_broker.log import (
@@ -22,7 +19,7 @@ from penstock_broker.log import (
     watch_folder,
 )
 
-__all__ = ["ProgressLine", "unused_log"]
+__all__ = ["unused_log"]
 
 CURE: Final = "See docs/how-to/damaged-log.md."
 
@@ -57,21 +54,3 @@ def _folder(named: Path) -> Path:
         if folder.is_dir() and any(each.name.startswith("segment-") for each in folder.iterdir()):
             return folder
     raise Misuse(f"{named} holds no log.", "Name the data folder of a broker, or the folder log in it.")
-
-
-class ProgressLine:
-    """How far a long reading has come, on standard error: the first line after two seconds, then one every two."""
-
-    EVERY_SECONDS: Final = 2.0
-
-    def __init__(self, doing: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """`doing`: what is done, as in "reading the log". `clock`: seconds."""
-        self._doing, self._clock = doing, clock
-        self._next = clock() + self.EVERY_SECONDS
-
-    def __call__(self, done: int, total: int) -> None:
-        """`done` of `total` is done; the unit does not matter."""
-        now = self._clock()
-        if now >= self._next and total:
-            self._next = now + self.EVERY_SECONDS
-            click.echo(f"{self._doing}: {100 * done // total} %", err=True)

@@ -17,8 +17,9 @@ from penstock_broker.log import (
     plan_repairs,
     plan_replacements,
 )
-from penstock_cli.log.folder import ProgressLine, unused_log
+from penstock_cli.log.folder import unused_log
 from penstock_cli.log.verify import loss_lines, place_of
+from penstock_cli.progress import ProgressLine
 
 __all__ = ["mend_log"]
 

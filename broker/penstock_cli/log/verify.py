@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from penstock_broker.log import Flaw, Inspection, ReadOnlyFiles, Repair, inspect_log
-from penstock_cli.log.folder import ProgressLine, unused_log
+from penstock_cli.log.folder import unused_log
+from penstock_cli.progress import ProgressLine
 from penstock_cli.tables import as_table
 
 __all__ = ["loss_lines", "place_of", "verify_log"]

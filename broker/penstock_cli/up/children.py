@@ -52,9 +52,12 @@ class Backoff:
 
 GRACE_SECONDS: Final = 20.0
 """Time between SIGTERM and SIGKILL."""
+DEATH_SECONDS: Final = 2.0
+"""A process that is dying has died by then."""
 HOPELESS: Final = frozenset({2, 3})
 """Exit codes of `penstock` after which another start would fail too: wrong settings, or a need of the machine."""
 TAIL_LINES: Final = 15
+LONGEST_LOG_BYTES: Final = 16 * 1024 * 1024
 _SETPRIV: Final = shutil.which("setpriv")
 _TIED: Final = (_SETPRIV, "--pdeathsig", "TERM", "--") if _SETPRIV else ()
 """Put before a command, so that the kernel sends SIGTERM to the child if this process is killed."""
@@ -67,7 +70,7 @@ class ChildProcess:
     name: str
     command: tuple[str, ...]
     log: Path
-    """File to which its output is appended."""
+    """File to which its output is appended; at a start, one that has grown long becomes NAME.1."""
 
 
 async def keep_running(
@@ -105,6 +108,7 @@ async def run_once(child: ChildProcess, stop: asyncio.Event) -> int | None:
 
 
 async def _run_until(child: ChildProcess, stop: asyncio.Event, started: Callable[[int], Awaitable[None]]) -> int | None:
+    _set_aside(child.log)
     with child.log.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             *_TIED,
@@ -127,14 +131,25 @@ async def _run_until(child: ChildProcess, stop: asyncio.Event, started: Callable
         await asyncio.wait({ended, starting, stopping})
 
 
+def _set_aside(log: Path) -> None:
+    """Begin a new file if this one is long: a job that runs every few minutes adds to it for weeks."""
+    if log.exists() and log.stat().st_size > LONGEST_LOG_BYTES:
+        log.replace(log.with_name(f"{log.name}.1"))
+
+
 async def _first(ended: asyncio.Task[int], stopping: asyncio.Task[bool], starting: asyncio.Future[None]) -> None:
-    """Wait for the end of the process or of the command; an exception of `started` is raised at once."""
+    """Wait for the end of the process or of the command; an exception of `started` is raised unless the process dies,
+    because its death is then the reason: `started` sees it first, by a connection that ends.
+    """
     waiting: set[asyncio.Future[Any]] = {ended, stopping, starting}
     while not ended.done() and not stopping.done():
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if starting in waiting and starting.done():
             waiting.remove(starting)
-            starting.result()
+            if starting.exception() is not None:
+                await asyncio.wait({ended, stopping}, timeout=DEATH_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                if not ended.done() and not stopping.done():
+                    starting.result()
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

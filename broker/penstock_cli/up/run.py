@@ -150,14 +150,15 @@ class _Up:
             self._told = True
             self._tell_clients()
 
-    async def _declare(self) -> None:
-        """Declare what the manifests say now; tell what is new."""
+    async def _declare(self) -> int:
+        """Declare what the manifests say now; tell what is new, and return how many declarations were refused."""
         topology = declared(self._manifests)
         prune = self._options.prune
         outcomes = await declarations.declare(self._layout.management, topology, READY_SECONDS, prune=prune)
         for outcome in outcomes:
             if outcome.is_news or not self._told:
                 self._say(str(outcome))
+        return sum(isinstance(each, declarations.Declaration) and not each.answer.is_success for each in outcomes)
 
     async def _follow(self, first: Look) -> None:
         """Declare again whenever the manifests have changed; what is wrong in them changes nothing."""
@@ -172,11 +173,12 @@ class _Up:
                 self._say(f"Broker {self._broker.key} has changed: end this command and start it again to apply that.")
             self._manifests = replace(manifests, broker=self._broker)
             try:
-                await self._declare()
+                refused = await self._declare()
             except Failure as failure:  # the broker has died: its next start declares them
                 self._say(str(failure))
             else:
-                self._say("the manifests have changed and are declared")
+                but = f", but {refused} of them {'was' if refused == 1 else 'were'} refused" if refused else ""
+                self._say(f"the manifests have changed and are declared{but}")
 
     def _tell_clients(self) -> None:
         who = "guest/guest, or without a name" if is_open(self._broker) else "as spec.authentication says"

@@ -188,7 +188,7 @@ def _handled(site: BrokerAccess, address: str, wanted: _Handling, progress: bool
     from penstock_api.management import Operation
     from penstock_api.message_operations import HandledMessages
     from penstock_cli.broker_client import ask_beside, find
-    from penstock_cli.progress import Progress, followed, shown_on_terminal
+    from penstock_cli.progress import Progress, followed, shown_on_terminal, try_to_show
 
     shows = sys.stderr.isatty() if progress is None else progress
     show = shown_on_terminal(wanted.verb)
@@ -211,7 +211,7 @@ def _handled(site: BrokerAccess, address: str, wanted: _Handling, progress: bool
         if not shows:
             return await work()
         handled = await followed(work(), look, show)
-        show(await look())
+        await try_to_show(look, show)
         return handled
 
     handled = ask_beside(site, question)

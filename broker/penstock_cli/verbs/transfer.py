@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from penstock_api.failure import Failure, Misuse
 from penstock_cli.broker_options import BrokerAccess, on_clients
 from penstock_cli.output import with_output
+from penstock_cli.slow_streams import next_line, printed
 
 if TYPE_CHECKING:
     from penstock_amqp.client.message_client import MessageClient
     from penstock_amqp.types.values import Value
 
-__all__ = ["receive", "send"]
-
-T = TypeVar("T")
+__all__ = ["ahead_of", "receive", "send"]
 
 AHEAD: Final = 100
-"""Messages that the broker may send before the next one is printed."""
+"""Messages that the broker may send before the next one is printed, if they are short."""
+AHEAD_BYTES: Final = 16 * 1024 * 1024
+"""Bytes that they may have together, if none is longer than the longest that came before."""
 LONGEST_TTL: Final = 2**32 / 1000 - 1
 """Seconds; a header counts in milliseconds and has 32 bits for them."""
 
@@ -145,17 +144,17 @@ def receive(
     pause = None if follow else wait
 
     async def work(client: MessageClient) -> int:
-        received = 0
-        ahead = 0
+        received = ahead = longest = 0
         while count is None or received < count:
             if ahead == 0:
-                ahead = AHEAD if count is None else min(AHEAD, count - received)
+                ahead = ahead_of(longest) if count is None else min(ahead_of(longest), count - received)
                 client.ask_for(ahead)
             encoded = await client.receive(pause)
             if encoded is None:
                 break
+            longest = max(longest, len(encoded))
             found = read_message(encoded)
-            click.echo(json.dumps(found.document(), ensure_ascii=False) if as_json else found.line())
+            await printed(json.dumps(found.document(), ensure_ascii=False) if as_json else found.line())
             client.accept()
             received, ahead = received + 1, ahead - 1
         return received
@@ -171,6 +170,11 @@ def receive(
             f"{received} of {count} messages came within {wait:g} s of each other.", "Wait for longer with --wait."
         )
     return 0
+
+
+def ahead_of(longest: int) -> int:
+    """How many messages to ask for, given the bytes of the longest that has come; 0: none has."""
+    return max(min(AHEAD, AHEAD_BYTES // longest), 1) if longest else 1
 
 
 def _pairs(texts: Iterable[str]) -> dict[str, Value]:
@@ -191,7 +195,7 @@ async def _typed(bodies: Sequence[str]) -> AsyncIterator[str]:
         yield body
     while not bodies:
         try:
-            line = await _in_thread(sys.stdin.readline)
+            line = await next_line()
             line.encode()  # in some locales Python lets bytes through that are not text
         except UnicodeError as error:
             raise Misuse("the input is not text in UTF-8.", "Convert it, such as with iconv.") from error
@@ -200,27 +204,3 @@ async def _typed(bodies: Sequence[str]) -> AsyncIterator[str]:
         if not line:
             return
         yield line.rstrip("\r\n")
-
-
-def _in_thread(read: Callable[[], str]) -> Awaitable[str]:
-    """The result of a call that blocks. Its thread doesn't hold up the end of the program, unlike those of asyncio."""
-    import asyncio
-
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[str] = loop.create_future()
-
-    def work() -> None:
-        with suppress(RuntimeError):  # the loop has ended
-            try:
-                line = read()
-            except (OSError, ValueError) as error:  # a UnicodeDecodeError is a ValueError
-                loop.call_soon_threadsafe(give, answer.set_exception, error)
-            else:
-                loop.call_soon_threadsafe(give, answer.set_result, line)
-
-    def give(settle: Callable[[T], None], outcome: T) -> None:
-        if not answer.done():  # Ctrl-C has cancelled it
-            settle(outcome)
-
-    threading.Thread(target=work, daemon=True).start()
-    return answer

@@ -9,11 +9,9 @@ export const EXCHANGE = "orders";
  * takes over TLS, and reconnects by itself if the connection breaks.
  */
 export function connect(url) {
-  rhea.on("connection_error", ({ error }) => {
-    refused(error); // a wrong password, for one
-    process.exitCode = 1;
-  });
-  const { protocol, hostname: host, port, username, password } = new URL(url);
+  rhea.on("connection_error", ({ error }) => refused(error)); // a wrong password, for one
+  const { protocol, hostname: host, port, username: user, password: secret } = new URL(url);
+  const [username, password] = [user, secret].map(decodeURIComponent); // a password with @ is written with %40
   if (protocol === "ws:" || protocol === "wss:") {
     const webSocket = rhea.websocket_connect(WebSocket);
     return rhea.connect({ connection_details: webSocket(`${protocol}//${host}:${port}/`, ["amqp"]), host, username, password });
@@ -35,7 +33,8 @@ export function sharedDurable(subscription, suffix) {
   };
 }
 
-/** Tells what the broker said, or rhea about it. */
+/** Tells what the broker said, or rhea about it; the exit code will be 1. */
 export function refused(error) {
-  console.log(`refused: ${error.description}`);
+  console.log(`refused: ${error?.description ?? "without a reason"}`);
+  process.exitCode = 1;
 }

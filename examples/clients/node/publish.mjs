@@ -1,6 +1,6 @@
 // Publishes durable messages to the exchange "orders" and counts what the broker has accepted.
 // Usage: node publish.mjs amqp://USER:PASSWORD@HOST:PORT HOW_MANY [KEY]     KEY is the routing key, such as eu.fr.paris
-import { EXCHANGE, connect } from "./broker.mjs";
+import { EXCHANGE, connect, refused } from "./broker.mjs";
 
 const [url, count, key] = process.argv.slice(2);
 const connection = connect(url);
@@ -22,7 +22,13 @@ sender.on("accepted", () => {
     connection.close();
   }
 });
-sender.on("rejected", ({ delivery }) => {
-  console.log("rejected:", delivery.remote_state.error?.description);
+for (const outcome of ["rejected", "released"]) {
+  sender.on(outcome, ({ delivery }) => {
+    refused(delivery.remote_state?.error);
+    connection.close();
+  });
+}
+sender.on("sender_error", () => {
+  refused(sender.error);
   connection.close();
 });

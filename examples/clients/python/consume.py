@@ -22,10 +22,6 @@ class Consumer(Command):
         connection = event.container.connect(self.url, allow_insecure_mechs=True)
         event.container.create_receiver(connection, EXCHANGE, name=f"{SUBSCRIPTION}|1", options=SharedDurable())
 
-    def on_link_error(self, event: Event) -> None:
-        print(f"refused: {event.link.remote_condition}")
-        event.connection.close()
-
     def on_message(self, event: Event) -> None:
         if self.left == 0:
             return  # came while we were leaving; without an outcome it goes to another consumer

@@ -5,18 +5,22 @@ KEY is the routing key, such as eu.fr.paris.
 """
 
 import sys
+from collections import deque
 
 from proton import Event, Message
 from subscription import EXCHANGE, Command
 
 
 class Publisher(Command):
-    """Sends as fast as the broker gives credit; an accepted message is on its disk."""
+    """Sends as fast as the broker gives credit; an accepted message is on its disk. What has no answer when a connection
+    is lost is sent again on the next one, so it may be there twice.
+    """
 
     def __init__(self, url: str, count: int, key: str | None) -> None:
         super().__init__()
         self.url, self.count, self.key = url, count, key
-        self.sent = self.accepted = 0
+        self.left = deque(range(count))
+        self.waiting: dict[str, int] = {}
 
     def on_start(self, event: Event) -> None:
         connection = event.container.connect(self.url, allow_insecure_mechs=True)
@@ -24,19 +28,26 @@ class Publisher(Command):
         event.container.create_sender(connection, f"topic://{EXCHANGE}")
 
     def on_sendable(self, event: Event) -> None:
-        while event.sender.credit and self.sent < self.count:
-            event.sender.send(Message(body=f"order {self.sent}", subject=self.key, durable=True))
-            self.sent += 1
+        while event.sender.credit and self.left:
+            number = self.left.popleft()
+            sent = event.sender.send(Message(body=f"order {number}", subject=self.key, durable=True))
+            self.waiting[sent.tag] = number
 
     def on_accepted(self, event: Event) -> None:
-        self.accepted += 1
-        if self.accepted == self.count:
-            print(f"{self.accepted} accepted")
+        self.waiting.pop(event.delivery.tag, None)
+        if not self.left and not self.waiting:
+            print(f"{self.count} accepted")
             event.connection.close()
 
     def on_rejected(self, event: Event) -> None:
-        print(f"rejected: {event.delivery.remote.condition}")
-        event.connection.close()
+        self.refuse(event, f"rejected: {event.delivery.remote.condition}")
+
+    def on_released(self, event: Event) -> None:
+        self.refuse(event, "not taken, without a reason")
+
+    def on_disconnected(self, event: Event) -> None:
+        self.left.extendleft(sorted(self.waiting.values(), reverse=True))
+        self.waiting.clear()
 
 
 if __name__ == "__main__":

@@ -31,10 +31,6 @@ class Sharing(Command):
         if self.waiting == 0:
             print("ready", flush=True)
 
-    def on_link_error(self, event: Event) -> None:
-        print(f"refused: {event.link.remote_condition}")
-        event.connection.close()
-
     def on_message(self, event: Event) -> None:
         if self.left == 0:
             return  # came while we were leaving; without an outcome it goes to another consumer

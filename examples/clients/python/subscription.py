@@ -12,7 +12,7 @@ EXCHANGE = "orders"
 
 
 class Command(MessagingHandler):
-    """A command says in a sentence if the broker does not let it in, and ends with exit code 1."""
+    """A command says in a sentence if the broker does not let it in, or refuses what it asks, and ends with exit code 1."""
 
     failed = False
 
@@ -21,7 +21,14 @@ class Command(MessagingHandler):
         if condition is None or condition.name != "amqp:unauthorized-access":
             super().on_transport_error(event)  # proton connects again
             return
-        print(f"refused: {condition.description}", flush=True)
+        self.refuse(event, f"refused: {condition.description}")
+
+    def on_link_error(self, event: Event) -> None:
+        self.refuse(event, f"refused: {event.link.remote_condition}")
+
+    def refuse(self, event: Event, why: str) -> None:
+        """Say why, and end with exit code 1."""
+        print(why, flush=True)
         self.failed = True
         event.connection.close()
 

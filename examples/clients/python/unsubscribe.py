@@ -32,8 +32,7 @@ class Unsubscribing(Command):
             event.connection.close()
 
     def on_link_error(self, event: Event) -> None:
-        print(f"refused: {event.link.remote_condition.description}")
-        event.connection.close()
+        self.refuse(event, f"refused: {event.link.remote_condition.description}")
 
 
 if __name__ == "__main__":
