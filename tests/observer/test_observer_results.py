@@ -184,8 +184,12 @@ def test_results_that_come_at_once_are_stored_one_after_another(tmp_path: Path) 
     """Two requests are two threads. With room for one, each removes what came before it, and nothing twice."""
     store = ResultStore(tmp_path, PLACE, keep=1)
     bodies = {f"run-{number}": a_result(f"run-{number}", minutes(0)) for number in range(200)}
+
+    def put(name: str) -> bool:
+        return store.put(name, bodies[name], NOW)
+
     with ThreadPoolExecutor(8) as pool:
-        stored = list(pool.map(lambda name: store.put(name, bodies[name], NOW), bodies))
+        stored = list(pool.map(put, bodies))
     assert all(stored)
     (kept,) = [path.stem for path in tmp_path.iterdir()]
     assert store.get(kept) == bodies[kept]

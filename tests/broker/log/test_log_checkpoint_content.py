@@ -1,5 +1,7 @@
 """What a checkpoint says of deliveries: of messages that are there, and of queues that are."""
 
+# pyright: reportPrivateUsage=false
+
 from pathlib import Path
 
 from broker.log.log_steps import a_queue

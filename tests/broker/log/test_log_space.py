@@ -1,5 +1,7 @@
 """Room in the log: what is recycled, and what a full disk refuses and still takes."""
 
+# pyright: reportPrivateUsage=false
+
 import errno
 import itertools
 import tempfile

@@ -89,10 +89,10 @@ def test_delayed_messages_that_several_queues_hold_lie_in_memory_once() -> None:
     queues = [a_queue() for _ in range(10)]
     messages = entries(1000)
     for queue in queues:
-        for entry in messages:
-            queue.hold_back(entry)
+        for number in range(len(messages)):
+            queue.hold_back(messages[number])
         queue.depth_bytes += COUNT * 1000
-    del messages, entry
+    del messages
     assert sum(map(memory_of, queues)) == pytest.approx(COUNT * (1000 + 176), rel=0.02)
 
 
