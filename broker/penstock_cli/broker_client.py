@@ -20,13 +20,12 @@ from penstock_amqp.sasl.client import NotAuthenticated
 from penstock_amqp.sasl.password_login import PasswordLogin
 from penstock_api.connection_failures import connection_failure
 from penstock_api.failure import Failure, Misuse
-from penstock_api.management import EntityType, Operation
+from penstock_api.management import EntityType, Operation, StatusCode
 from penstock_cli.broker_options import BrokerAccess
 
 __all__ = ["ask", "ask_beside", "find", "login_of", "tls_of", "told_to_a_person"]
 
 T = TypeVar("T")
-NOT_FOUND: Final = 404
 _Connect: TypeAlias = Callable[[], Awaitable[ManagementClient]]
 
 
@@ -159,7 +158,7 @@ async def find(client: ManagementClient, name: str) -> tuple[EntityType, str]:
     # Asked by name first: a list of several pages may lack what is there, because others are deleted meanwhile.
     for kind in (EntityType.QUEUE, EntityType.SUBSCRIPTION):
         reply = await client.request(Operation.READ, kind, name)
-        if reply.status != NOT_FOUND:
+        if reply.status != StatusCode.NOT_FOUND:
             reply.check()
             return kind, name
     columns = ("queueName", "subscriptionName")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,6 @@ from penstock_lag.observer_client import ObserverError
 __all__ = ["copied"]
 
 ATTEMPTS: Final = 5
-NOT_FOUND: Final = 404
 
 
 def copied(
@@ -38,7 +38,7 @@ def copied(
         try:
             return _copied(listed, fetch, begin_ms, end_ms, folder, follow)
         except ObserverError as error:
-            if error.status != NOT_FOUND:
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise
         listed = listed_again()
     return _copied(listed, fetch, begin_ms, end_ms, folder, follow)
