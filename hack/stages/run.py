@@ -1,4 +1,4 @@
-"""Runs stages, one after the other or two side by side, and stops one that hangs.
+"""Runs stages, side by side as far as there are processors for them, and stops one that hangs.
 
 A slow stage is never stopped: the only limit is on the time in which no test ends and nothing is printed.
 """
@@ -21,7 +21,7 @@ from stages.excerpt import excerpt
 from stages.progress import VARIABLE, read_progress
 from stages.table import Stage, obstacle
 
-__all__ = ["Outcome", "run_group"]
+__all__ = ["Outcome", "run_stages"]
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.1
@@ -29,6 +29,8 @@ END_SECONDS = 30.0
 """How long a process may take to end after it was asked to."""
 LEFT_SECONDS = 10.0
 """How long a process that a command started may outlive it."""
+SAY_SECONDS = 300.0
+"""How often it is said what runs, while several stages do."""
 STOPPED = 124
 """Exit code of a command that was stopped, as that of timeout(1)."""
 
@@ -166,6 +168,10 @@ class Run:
         self._codes.append(code)
         self._process = None
 
+    def described(self) -> str:
+        """The stage and for how long it has run."""
+        return f"{self.stage.name} ({(self._clock() - self._started) / 60:.0f} min)"
+
     def cancel(self) -> None:
         """The user has interrupted the command."""
         if self._process is not None:
@@ -188,21 +194,23 @@ class Run:
         return Outcome(self.stage.name, "passed", seconds, passed or len(self._codes), 0)
 
 
-def run_group(
-    stages: list[Stage], logs: Path, *, side_by_side: int = 1, clock: Callable[[], float] = time.monotonic
+def run_stages(
+    stages: list[Stage], logs: Path, *, cores: float = 1.0, clock: Callable[[], float] = time.monotonic
 ) -> list[Outcome]:
-    """Run stages, `side_by_side` at a time. Returns their outcomes, in the order in which they ended.
+    """Run stages, side by side as far as they need no more processors than `cores`; one alone may need more.
 
-    The output of one that runs alone is printed as it comes, otherwise when its stage ends, as a whole.
+    Returns their outcomes, in the order in which they ended. The output of a single stage is printed as it comes, that
+    of several when each ends, as a whole; meanwhile a line every few minutes names those that run.
     `clock`: seconds, by which stages are found to hang.
     """
-    is_shown = side_by_side == 1 or len(stages) == 1
+    is_shown = len(stages) == 1
     waiting, running, outcomes = list(stages), list[Run](), list[Outcome]()
+    said = clock()
     try:
         while waiting or running:
-            while len(running) < side_by_side and (stage := next_of(waiting, running)) is not None:
+            while (stage := next_of(waiting, [run.stage for run in running], cores)) is not None:
                 waiting.remove(stage)
-                note = "" if is_shown else " (side by side: its output follows when it has ended)"
+                note = "" if is_shown else " (its output follows when it has ended)"
                 print(f"\n== {stage.name}: {stage.about}{note}", flush=True)
                 if reason := obstacle(stage):
                     outcomes.append(Outcome(stage.name, "NOT RUN", 0.0, 0, 1, reason))
@@ -215,6 +223,9 @@ def run_group(
                     print(f"\n== {run.stage.name} has ended: {outcomes[-1].verdict}", flush=True)
                     sys.stdout.write(run.log.read_text(errors="replace"))
                     sys.stdout.flush()
+            if not is_shown and clock() - said > SAY_SECONDS:
+                said = clock()
+                print("== running:", ", ".join(run.described() for run in running), flush=True)
             time.sleep(POLL_SECONDS)
     except BaseException:
         for run in running:
@@ -230,10 +241,20 @@ def environment_of_stage(progress: Path) -> dict[str, str]:
     return {**inherited, VARIABLE: str(progress)}
 
 
-def next_of(waiting: list[Stage], running: list[Run]) -> Stage | None:
-    """The first stage that may start beside those that run, None if there is none."""
-    maven_runs = any(run.stage.maven for run in running)
-    return next((stage for stage in waiting if not (stage.maven and maven_runs)), None)
+def next_of(waiting: list[Stage], running: list[Stage], cores: float) -> Stage | None:
+    """The first stage that may start beside those that run, None if there is none.
+
+    A stage that needs more processors than there are starts when nothing else runs.
+    """
+    free = cores - sum(stage.cores for stage in running)
+    maven_runs = any(stage.maven for stage in running)
+    cluster_waits = any(stage.cluster for stage in running)
+    for stage in waiting:
+        is_barred = (stage.maven and maven_runs) or (stage.cluster and cluster_waits)
+        if not is_barred and (stage.cores <= free or not running):
+            return stage
+        cluster_waits |= stage.cluster
+    return None
 
 
 def counted(text: str) -> tuple[int, int]:

@@ -7,7 +7,7 @@ import shlex
 import shutil
 from dataclasses import dataclass
 
-__all__ = ["PACKAGES", "STAGES", "TOO_OLD_IN_DEBIAN", "Stage", "in_groups", "obstacle"]
+__all__ = ["PACKAGES", "STAGES", "TOO_OLD_IN_DEBIAN", "Stage", "obstacle"]
 
 PYTEST = ".venv/bin/python -m pytest -q -p no:cacheprovider"
 _COMMANDS = ("bench", "charts", "cluster", "crds", "demo", "images", "pictures", "release", "rules", "states", "test")
@@ -47,6 +47,8 @@ PACKAGES = {  # program -> Debian package
     "npm": "npm",
     "valgrind": "valgrind",
 }
+ALL_CORES = float("inf")
+"""Of a stage that runs alone."""
 TOO_OLD_IN_DEBIAN = {"cargo": "Rust 1.85 or newer, by rustup", "go": "Go 1.26 or newer"}
 """What the packages of Debian 12 are too old for: program -> what a person has to install."""
 
@@ -64,12 +66,13 @@ class Stage:
     """The stage is stopped as hanging when no test has ended and nothing was printed for this time. It must be longer
     than the longest silent step on a slow machine, since a stage that is merely slow has to pass, and than the limit
     of one test (in pyproject.toml and tests/conftest.py), so that a test that hangs is ended alone."""
-    beside: bool = False
-    """It needs about one core, so it may run beside a neighbour in the table that may, too."""
+    cores: float = ALL_CORES
+    """How many processors it keeps busy, on average. Stages run side by side while these add up to what is there."""
     maven: bool = False
-    """It builds tests/jms with Maven. Two such stages never run at the same time: they write the same folder."""
+    """It runs the tests of tests/joram by Maven. Two such stages never run at the same time: they write one folder."""
     cluster: bool = False
-    """It needs a Kubernetes node of hack/cluster, and so root; its last command takes the node down."""
+    """It needs a Kubernetes node of hack/cluster, and so root; its last command takes the node down. Such stages run
+    one after the other, in their order."""
     whole: bool = False
     """`--fast` leaves it out although it needs no cluster."""
 
@@ -86,110 +89,7 @@ class Stage:
 STAGES = (
     # pip writes to a file of its own, and downloads more than a gigabyte when its cache is empty.
     Stage("env", "locked dependencies in .venv", "hack/env", quiet_minutes=30),
-    Stage(
-        "style",
-        "ruff, import contracts, generated files",
-        f"""
-        .venv/bin/ruff format --check {CODE}
-        .venv/bin/ruff check {CODE}
-        .venv/bin/lint-imports
-        .venv/bin/python hack/crds --check
-        .venv/bin/python hack/rules --check
-        .venv/bin/python hack/charts --check
-        """,
-        beside=True,
-    ),
-    Stage(
-        "rules",
-        "every line of the rules, reached from their own tests",
-        """
-        .venv/bin/coverage run --data-file=build/coverage --source=penstock_core -m pytest -q tests/core
-        .venv/bin/coverage report --data-file=build/coverage --fail-under=100 --skip-covered
-        """,
-        beside=True,
-    ),
-    Stage(
-        "fast",
-        "wire, log, broker, observer, operator",
-        f"{PYTEST} -n 2 --dist worksteal -m '{FAST}' --ignore=tests/core tests",
-    ),
-    # Neither checker prints anything before it has finished; here something runs beside them all the time.
-    Stage(
-        "types",
-        "mypy strict and pyright strict, tests included",
-        """
-        .venv/bin/mypy broker operator tests
-        .venv/bin/pyright
-        """,
-        quiet_minutes=20,
-        beside=True,
-    ),
-    Stage(
-        "jms",
-        "JORAM's conformance tests and our own with Qpid JMS",
-        f"{PYTEST} -s -m 'jms and not cluster' tests",
-        JAVA,
-        quiet_minutes=20,  # Maven downloads in silence; then each Java class that ends is progress
-        beside=True,
-        maven=True,
-    ),
-    Stage(
-        "count", "instructions per message against the baseline", "hack/bench count", ("valgrind", "cc"), beside=True
-    ),
-    Stage(
-        "fuzz",
-        "input from unknown clients, seeded: two minutes of hack/soak/fuzz; the C under sanitizers",
-        f"{PYTEST} -m fuzz tests/fuzz tests/native",
-        ("cc",),
-        quiet_minutes=25,  # one test is one target with all its inputs
-        beside=True,
-    ),
-    # The engine in Python, which serves where there is no compiler, passes what the compiled one passes.
-    Stage(
-        "python-engine",
-        "the wire, conversations and kills once more with PENSTOCK_ENGINE=python",
-        f"""
-        env PENSTOCK_ENGINE=python {PYTEST} -m '{FAST}' {ON_THE_WIRE}
-        env PENSTOCK_ENGINE=python {PYTEST} -m fuzz -k conversation tests/fuzz
-        env PENSTOCK_ENGINE=python {PYTEST} -m crash -k loses_nothing tests/crash/test_crash.py
-        """,
-        quiet_minutes=25,
-        beside=True,
-    ),
-    Stage(
-        "python-jms",
-        "JORAM's conformance tests once more with PENSTOCK_ENGINE=python",
-        f"env PENSTOCK_ENGINE=python {PYTEST} -s -m 'jms and not cluster' tests/jms_suite/test_joram.py",
-        JAVA,
-        quiet_minutes=20,
-        beside=True,
-        maven=True,
-    ),
-    Stage(
-        "crash",
-        "kill -9 under load, on every form of file layer",
-        f"{PYTEST} -m crash tests",
-        quiet_minutes=20,
-        beside=True,
-    ),
-    Stage(
-        "spark",
-        "the lag job on a real Spark",
-        f"{PYTEST} -m spark tests",
-        ("java",),
-        quiet_minutes=20,
-        beside=True,
-    ),
-    Stage(
-        "clients",
-        "the examples in Python, Node, Go, Java and Rust against a broker; the page in a browser",
-        f"{PYTEST} -m 'clients or browser' tests",
-        ("node", "npm", "go", "cargo", "chromium", *JAVA),
-        quiet_minutes=20,  # npm, Go, Cargo and Maven download in silence
-        beside=True,
-        whole=True,
-    ),
-    Stage("demo", "hack/demo, as a new user runs it", "hack/demo", JAVA, 20, beside=True, maven=True),
+    # The longest way through the stages comes first: the cluster can only run when its images are there.
     Stage(
         "images",
         "Kubernetes and its Spark operator from their Go modules, our images",
@@ -199,6 +99,7 @@ STAGES = (
         """,
         ("go",),
         quiet_minutes=40,  # a compiler is silent, and Kubernetes is large
+        cores=1.5,
         cluster=True,
     ),
     Stage(
@@ -211,20 +112,113 @@ STAGES = (
         """,
         ("go", *JAVA),
         quiet_minutes=45,  # not shorter than the limit of one test, whose end the stage waits for
+        cores=1,
         cluster=True,
     ),
+    Stage(
+        "style",
+        "ruff, import contracts, generated files",
+        f"""
+        .venv/bin/ruff format --check {CODE}
+        .venv/bin/ruff check {CODE}
+        .venv/bin/lint-imports
+        .venv/bin/python hack/crds --check
+        .venv/bin/python hack/rules --check
+        .venv/bin/python hack/charts --check
+        """,
+        cores=1,
+    ),
+    Stage(
+        "rules",
+        "every line of the rules, reached from their own tests",
+        """
+        .venv/bin/coverage run --data-file=build/coverage --source=penstock_core -m pytest -q tests/core
+        .venv/bin/coverage report --data-file=build/coverage --fail-under=100 --skip-covered
+        """,
+        cores=1,
+    ),
+    Stage(
+        "fast",
+        "wire, log, broker, observer, operator",
+        f"{PYTEST} -n 2 --dist worksteal -m '{FAST}' --ignore=tests/core tests",
+        cores=1.5,
+    ),
+    # Neither checker prints anything before it has finished.
+    Stage(
+        "types",
+        "mypy strict and pyright strict, tests included",
+        """
+        .venv/bin/mypy broker operator tests
+        .venv/bin/pyright
+        """,
+        quiet_minutes=30,
+        cores=1,
+    ),
+    Stage(
+        "jms",
+        "JORAM's conformance tests and our own with Qpid JMS",
+        f"{PYTEST} -s -m 'jms and not cluster' tests",
+        JAVA,
+        quiet_minutes=20,  # Maven downloads in silence; then each Java class that ends is progress
+        cores=0.5,  # it waits for messages that must not come
+        maven=True,
+    ),
+    Stage("count", "instructions per message against the baseline", "hack/bench count", ("valgrind", "cc"), cores=1),
+    Stage(
+        "fuzz",
+        "input from unknown clients, seeded: two minutes of hack/soak/fuzz; the C under sanitizers",
+        f"{PYTEST} -m fuzz tests/fuzz tests/native",
+        ("cc",),
+        quiet_minutes=25,  # one test is one target with all its inputs
+        cores=1,
+    ),
+    # The engine in Python, which serves where there is no compiler, passes what the compiled one passes.
+    Stage(
+        "python-engine",
+        "the wire, conversations and kills once more with PENSTOCK_ENGINE=python",
+        f"""
+        env PENSTOCK_ENGINE=python {PYTEST} -m '{FAST}' {ON_THE_WIRE}
+        env PENSTOCK_ENGINE=python {PYTEST} -m fuzz -k conversation tests/fuzz
+        env PENSTOCK_ENGINE=python {PYTEST} -m crash -k loses_nothing tests/crash/test_crash.py
+        """,
+        quiet_minutes=25,
+        cores=1,
+    ),
+    Stage(
+        "python-jms",
+        "JORAM's conformance tests once more with PENSTOCK_ENGINE=python",
+        f"env PENSTOCK_ENGINE=python {PYTEST} -s -m 'jms and not cluster' tests/jms_suite/test_joram.py",
+        JAVA,
+        quiet_minutes=20,
+        cores=0.5,
+        maven=True,
+    ),
+    Stage(
+        "crash",
+        "kill -9 under load, on every form of file layer",
+        f"{PYTEST} -m crash tests",
+        quiet_minutes=20,
+        cores=1,
+    ),
+    Stage(
+        "spark",
+        "the lag job on a real Spark",
+        f"{PYTEST} -m spark tests",
+        ("java",),
+        quiet_minutes=20,
+        cores=1,
+    ),
+    Stage(
+        "clients",
+        "the examples in Python, Node, Go, Java and Rust against a broker; the page in a browser",
+        f"{PYTEST} -m 'clients or browser' tests",
+        ("node", "npm", "go", "cargo", "chromium", *JAVA),
+        quiet_minutes=20,  # npm, Go, Cargo and Maven download in silence
+        cores=1,
+        whole=True,
+    ),
+    Stage("demo", "hack/demo, as a new user runs it", "hack/demo", JAVA, quiet_minutes=20, cores=1),
 )
-
-
-def in_groups(stages: list[Stage]) -> list[list[Stage]]:
-    """The stages in their order: those that stand in a row and may run side by side, together; each other one alone."""
-    groups: list[list[Stage]] = []
-    for stage in stages:
-        if groups and stage.beside and groups[-1][-1].beside:
-            groups[-1].append(stage)
-        else:
-            groups.append([stage])
-    return groups
 
 
 def obstacle(stage: Stage) -> str:

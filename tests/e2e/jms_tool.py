@@ -6,6 +6,7 @@ looks at the tally every few hundredths of a second: conditions over whole sets 
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import subprocess
 import threading
@@ -19,6 +20,8 @@ from support.waiting import found
 __all__ = ["Board", "Client", "build", "consume", "java", "publish"]
 
 PROJECT: Final = Path(__file__).resolve().parent.parent / "jms"
+BUILD: Final = PROJECT.parent.parent / "build" / "jms_clients"
+"""Not the folder of the project's tests, which may run at the same time."""
 CLASSES: Final = "dev.penstock.jms.tool"
 PATIENCE_SECONDS: Final = 600.0
 LOOK_SECONDS: Final = 0.05
@@ -28,17 +31,20 @@ def build(run: Callable[[Sequence[str], Path], None]) -> None:
     """Compile the clients and fetch what they need, unless that is done; `run` executes a command in a folder."""
     sources = sorted([PROJECT / "pom.xml", *PROJECT.glob("src/main/**/*.*")])
     want = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
-    stamp = PROJECT / "target" / "tool.stamp"
-    if stamp.exists() and stamp.read_text() == want:
-        return
-    goals = ("compile", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=target/lib")
-    run(["mvn", "-q", "-B", *goals], PROJECT)
-    stamp.write_text(want)
+    BUILD.mkdir(parents=True, exist_ok=True)
+    stamp = BUILD / "tool.stamp"
+    with (BUILD / "lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # stages of hack/test that run side by side share the clients
+        if stamp.exists() and stamp.read_text() == want:
+            return
+        goals = ("compile", "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={BUILD}/lib")
+        run(["mvn", "-q", "-B", f"-Dpenstock.build={BUILD}", *goals], PROJECT)
+        stamp.write_text(want)
 
 
 def java(main: str, arguments: Sequence[str]) -> list[str]:
     """The command that runs one of the clients."""
-    classpath = f"{PROJECT / 'target' / 'classes'}:{PROJECT / 'target' / 'lib'}/*"
+    classpath = f"{BUILD / 'classes'}:{BUILD / 'lib'}/*"
     return ["java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", classpath, f"{CLASSES}.{main}", *arguments]
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from stages.excerpt import excerpt
 from stages.progress import Progress, read_progress
-from stages.run import counted, run_group
-from stages.table import PACKAGES, STAGES, TOO_OLD_IN_DEBIAN, Stage, in_groups, obstacle
+from stages.run import counted, next_of, run_stages
+from stages.table import PACKAGES, STAGES, TOO_OLD_IN_DEBIAN, Stage, obstacle
 
 PYTEST = f"{sys.executable} -m pytest -q -p no:cacheprovider -c /dev/null -p support.progress_plugin"
 QUIET_MINUTES = 10.0
@@ -33,10 +33,10 @@ def of_tests(folder: Path, source: str, options: str = "") -> Stage:
 
 
 def of_python(folder: Path, name: str, code: str) -> Stage:
-    """A stage that runs a program in Python; it may run beside others."""
+    """A stage that runs a program in Python and needs one processor."""
     file = folder / f"{name}.py"
     file.write_text(code)
-    return Stage(name, "made by a test", f"{sys.executable} -u {file}", quiet_minutes=QUIET_MINUTES, beside=True)
+    return Stage(name, "made by a test", f"{sys.executable} -u {file}", quiet_minutes=QUIET_MINUTES, cores=1)
 
 
 def clock_of(folder: Path, minutes: Callable[[int], float]) -> Callable[[], float]:
@@ -50,7 +50,7 @@ def test_a_stage_that_hangs_is_stopped_and_names_its_last_test(tmp_path: Path, o
     stage = of_tests(tmp_path, "def test_ends(): pass\ndef test_hangs(): time.sleep(600)\n", options)
     clock = clock_of(tmp_path, lambda ended: 0 if not ended else next(later))
     later = iter(range(1, 10_000, 9))
-    (outcome,) = run_group([stage], tmp_path, clock=clock)
+    (outcome,) = run_stages([stage], tmp_path, clock=clock)
     assert (outcome.verdict, outcome.failed) == ("FAILED", 1)
     assert "nothing moved for 10 minutes" in outcome.reason
     assert "the last test that ended is test_made.py::test_ends; still running: test_made.py::test_hangs" in (
@@ -61,14 +61,14 @@ def test_a_stage_that_hangs_is_stopped_and_names_its_last_test(tmp_path: Path, o
 def test_a_slow_stage_that_makes_progress_is_not_stopped(tmp_path: Path) -> None:
     tests = "@pytest.mark.parametrize('number', range(30))\ndef test_slow(number): pass\n"
     stage = of_tests(tmp_path, tests)
-    (outcome,) = run_group([stage], tmp_path, clock=clock_of(tmp_path, lambda ended: 0.3 * QUIET_MINUTES * ended))
+    (outcome,) = run_stages([stage], tmp_path, clock=clock_of(tmp_path, lambda ended: 0.3 * QUIET_MINUTES * ended))
     assert (outcome.verdict, outcome.passed, outcome.reason) == ("passed", 30, "")
     assert outcome.seconds == 60 * 9 * QUIET_MINUTES
 
 
 def test_what_a_test_with_a_limit_of_its_own_exceeds_does_not_stop_the_others(tmp_path: Path) -> None:
     tests = "@pytest.mark.timeout(0.2)\ndef test_hangs(): time.sleep(600)\ndef test_next(): pass\n"
-    (outcome,) = run_group([of_tests(tmp_path, tests)], tmp_path)
+    (outcome,) = run_stages([of_tests(tmp_path, tests)], tmp_path)
     assert (outcome.verdict, outcome.passed, outcome.failed) == ("FAILED", 1, 1)
 
 
@@ -82,7 +82,7 @@ for each in range(30):
     while log.read_text().count(chr(10)) < each + 2:
         time.sleep(0.01)
 """
-    (outcome,) = run_group([of_python(tmp_path, "printing", code)], tmp_path, clock=clock_of_lines(log))
+    (outcome,) = run_stages([of_python(tmp_path, "printing", code)], tmp_path, clock=clock_of_lines(log))
     assert (outcome.verdict, outcome.reason) == ("passed", "")
 
 
@@ -93,10 +93,10 @@ def clock_of_lines(log: Path) -> Callable[[], float]:
 
 def test_a_failed_stage_hands_on_the_end_of_its_output_and_the_names_of_its_failed_tests(tmp_path: Path) -> None:
     tests = "def test_first(): assert 0, 'the reason'\ndef test_second(): pass\n"
-    (outcome,) = run_group([of_tests(tmp_path, tests)], tmp_path)
+    (outcome,) = run_stages([of_tests(tmp_path, tests)], tmp_path)
     assert "E   AssertionError: the reason" in outcome.excerpt
     assert outcome.excerpt[-1].startswith("1 failed, 1 passed in")
-    (outcome,) = run_group([of_tests(tmp_path, "def test_passes(): pass\n")], tmp_path)
+    (outcome,) = run_stages([of_tests(tmp_path, "def test_passes(): pass\n")], tmp_path)
     assert outcome.excerpt == ()
 
 
@@ -118,7 +118,7 @@ def test_an_excerpt_is_the_last_forty_lines_behind_the_failed_tests_that_stand_b
 def test_a_process_that_is_left_behind_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stages.run.LEFT_SECONDS", 0.0)
     stage = Stage("made", "", 'sh -c "sleep 600 & echo $!"')
-    (outcome,) = run_group([stage], tmp_path)
+    (outcome,) = run_stages([stage], tmp_path)
     log = (tmp_path / "made.log").read_text()
     left = int(log.splitlines()[1])
     try:
@@ -130,9 +130,9 @@ def test_a_process_that_is_left_behind_is_a_failure(tmp_path: Path, monkeypatch:
 
 def test_commands_run_up_to_the_first_that_fails_and_a_cluster_goes_down(tmp_path: Path) -> None:
     commands = "false\necho not this\necho down"
-    (outcome,) = run_group([Stage("made", "", commands)], tmp_path)
+    (outcome,) = run_stages([Stage("made", "", commands)], tmp_path)
     assert (outcome.verdict, (tmp_path / "made.log").read_text()) == ("FAILED", "$ false\n")
-    (outcome,) = run_group([Stage("made", "", "false\ntrue\necho down", cluster=True)], tmp_path)
+    (outcome,) = run_stages([Stage("made", "", "false\ntrue\necho down", cluster=True)], tmp_path)
     if os.geteuid() != 0:
         assert (outcome.verdict, outcome.reason.startswith("needs root")) == ("NOT RUN", True)
     else:
@@ -150,7 +150,7 @@ def test_two_stages_run_side_by_side_and_print_one_after_the_other(
         of_python(tmp_path, "a", wait.format(one, two, "said by a")),
         of_python(tmp_path, "b", wait.format(two, one, "said by b")),
     ]
-    outcomes = run_group(stages, tmp_path, side_by_side=2)
+    outcomes = run_stages(stages, tmp_path, cores=2)
     assert {outcome.stage: outcome.verdict for outcome in outcomes} == {"a": "passed", "b": "passed"}
     lines = [line for line in capfd.readouterr().out.splitlines() if line.startswith("said")]
     assert lines in (["said by a"] * 2 + ["said by b"] * 2, ["said by b"] * 2 + ["said by a"] * 2)
@@ -158,15 +158,53 @@ def test_two_stages_run_side_by_side_and_print_one_after_the_other(
 
 def test_two_builds_by_maven_never_run_side_by_side(tmp_path: Path) -> None:
     make = f"test ! -e {tmp_path}/lock\ntouch {tmp_path}/lock\nsleep 0.2\nrm {tmp_path}/lock"
-    stages = [Stage(name, "", make, beside=True, maven=True) for name in ("a", "b")]
-    assert [outcome.verdict for outcome in run_group(stages, tmp_path, side_by_side=2)] == ["passed", "passed"]
+    stages = [Stage(name, "", make, cores=1, maven=True) for name in ("a", "b")]
+    assert [outcome.verdict for outcome in run_stages(stages, tmp_path, cores=2)] == ["passed", "passed"]
 
 
-def test_groups_keep_the_order_and_env_comes_alone_before_all() -> None:
-    groups = [[stage.name for stage in group] for group in in_groups(list(STAGES))]
-    assert groups[0] == ["env"]
-    assert [name for group in groups for name in group] == [stage.name for stage in STAGES]
-    assert ["fast"] in groups and ["cluster"] in groups
+NEEDS = {
+    "none": Stage("none", "", "true"),
+    "one": Stage("one", "", "true", cores=1),
+    "half": Stage("half", "", "true", cores=0.5),
+    "two": Stage("two", "", "true", cores=2),
+    "maven": Stage("maven", "", "true", cores=0.5, maven=True),
+    "images": Stage("images", "", "true", cores=1, cluster=True),
+    "cluster": Stage("cluster", "", "true", cores=0.5, cluster=True),
+}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "running", "first"),
+    [
+        ("", "one", None),
+        ("one", "", "one"),
+        ("one", "one", "one"),
+        ("one", "one half", "one"),
+        ("one", "one one", None),
+        ("two half", "one", "half"),
+        ("two", "half", "two"),
+        ("two", "one", None),
+        ("none", "", "none"),
+        ("none", "half", None),
+        ("one", "none", None),
+        ("maven one", "maven", "one"),
+        ("maven", "maven", None),
+        ("images cluster", "", "images"),
+        ("cluster one", "images", "one"),
+        ("images cluster half", "one one", "half"),  # the cluster waits for its images, which do not fit yet
+        ("images cluster", "one one", None),
+    ],
+)
+def test_which_stage_starts_next_on_two_and_a_half_processors(waiting: str, running: str, first: str | None) -> None:
+    stage = next_of([NEEDS[name] for name in waiting.split()], [NEEDS[name] for name in running.split()], 2.5)
+    assert (stage and stage.name) == first
+
+
+def test_env_comes_first_and_images_before_the_cluster() -> None:
+    names = [stage.name for stage in STAGES]
+    assert names[0] == "env"
+    assert names.index("images") < names.index("cluster")
+    assert {stage.name for stage in STAGES if stage.cluster} == {"images", "cluster"}
 
 
 def test_what_the_progress_file_tells(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_the_java_example_consumes_what_waits_for_its_subscription(broker: Broke
         publish(url, 1)
     publish(url, 3)
     source = EXAMPLES.parent / "java" / "Consumer.java"
-    command = ["java", "-cp", f"{jms_tool.PROJECT}/target/lib/*", str(source), broker.url]
+    command = ["java", "-cp", f"{jms_tool.BUILD}/lib/*", str(source), broker.url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as java:
         assert java.stdout is not None
         try:
