@@ -117,7 +117,8 @@ class DigestWriter:
                 return
             self._awaited = builder.seal_sequence
             yield
-            yield from self._write(segment, builder)
+            if self._is_there(segment):  # else nobody would delete the file before the next start
+                yield from self._write(segment, builder)
         except TooLarge as error:
             LOGGER.debug("segment %d has no digest: %s", segment.number, error)
         except (Malformed, StructError, ValueError) as error:
