@@ -74,7 +74,7 @@ class Log:
             usage,
             self._spares,
             CheckpointSchedule(kept_from, since_checkpoint, options.segment_bytes),
-            RouteSets(replay.highest_route + 1),
+            RouteSets(replay.highest_route + 1, usage.defined_route_sets),
             log_id=restored.log_id or entropy(16),
             segment_bytes=options.segment_bytes,
             reserve=options.reserve,

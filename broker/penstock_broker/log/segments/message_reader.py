@@ -72,7 +72,8 @@ class MessageReader:
         self._epoch = epoch
         self._files, self._usage, self._seed, self._routes = files, usage, seed, routes
         self._clock = clock
-        self._former: dict[int, tuple[int, ...]] = {}
+        self._former: dict[tuple[int, int], tuple[int, ...]] = {}
+        """By segment and route set, because numbers begin anew some day."""
         self._kept: OrderedDict[tuple[int, int], tuple[PutBlock, int]] = OrderedDict()
         self._kept_bytes = 0
         self._chunk: tuple[int, int, bytes] = (-1, 0, b"")
@@ -134,12 +135,13 @@ class MessageReader:
         return again.puts() or [] if again is not None else []
 
     def _is_for(self, incarnation: int, route_set: int, segment: Segment) -> bool:
-        queues = self._routes.incarnations.get(route_set) or self._former.get(route_set)
+        key = segment.number, route_set
+        queues = self._routes.incarnations.get(route_set) or self._former.get(key)
         if queues is None:
             queues = self._defined(route_set, segment)
             if len(self._former) >= KEPT_ROUTES:
                 self._former.clear()
-            self._former[route_set] = queues
+            self._former[key] = queues
         return incarnation in queues
 
     def _defined(self, route_set: int, segment: Segment) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ puts for very many queues, their updates are spread over the next turns (`Pendin
 """
 
 import logging
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -183,6 +183,11 @@ class SegmentUsage:
     def segment_of(self, message: int) -> Segment:
         """The segment in which the message lies, if it is live. Copies that compaction makes change it."""
         return self.places[message]
+
+    def defined_route_sets(self) -> Iterator[int]:
+        """The numbers of all route sets that segments define."""
+        for segment in self.segments:
+            yield from segment.definitions
 
     def begin_queue(self, incarnation: int) -> None:
         """A queue exists from now on; a second call changes nothing."""
