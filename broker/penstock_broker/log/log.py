@@ -105,7 +105,7 @@ class Log:
         self.longest_volatile = self._appender.longest_volatile  # bytes of a payload that `put_volatile` takes
         # Messages may be put into queues that a document holds, or that end with the process and were named to the log.
         self.holds, self.hold_volatile = usage.queues.__contains__, usage.begin_queue
-        self.end_volatile = self._appender.end_volatile
+        self.end_volatile, self.takes_route_set = self._appender.end_volatile, self._commits.takes_route_set
         self.ack, self.ack_many = self._appender.ack, self._appender.ack_many
         self.accepts_publishing, self.makes_room = self._space.accepts_publishing, self._space.makes_room
         self.maintenance_ms = self._space.share_ms  # of a turn that has taken so many milliseconds
