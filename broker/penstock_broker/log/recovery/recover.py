@@ -45,8 +45,9 @@ from penstock_broker.log.recovery.replay import Replay
 from penstock_broker.log.scan.block_scan import Cut, Hole, KnownSegment, ScanResult, scan
 from penstock_broker.log.scan.segment_files import FoundSegment, find_segments, refuse_unreadable_end
 from penstock_broker.log.segments.checked_blocks import CheckedBlocks
+from penstock_broker.log.segments.segment import Segment
 from penstock_broker.log.segments.segment_reader import find_put
-from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
+from penstock_broker.log.segments.segment_usage import SegmentUsage
 
 LOGGER = logging.getLogger(__name__)
 

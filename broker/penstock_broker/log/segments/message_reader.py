@@ -28,8 +28,9 @@ from penstock_broker.log.format.records import Put, Record, RouteDifference, Rou
 from penstock_broker.log.format.route_sets import KnownRouteSets, RouteSets
 from penstock_broker.log.segments.block_index import Start
 from penstock_broker.log.segments.put_block import Gathering, PutBlock, Reading
+from penstock_broker.log.segments.segment import Segment
 from penstock_broker.log.segments.segment_digest import PlacedRecords, decode_digest, digest_name
-from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
+from penstock_broker.log.segments.segment_usage import SegmentUsage
 
 __all__ = ["MessageReader"]
 
