@@ -16,7 +16,8 @@ from benching.wide_turns import Turns
 
 def log_turns() -> None:
     """Print how long the longest turn of each kind was."""
-    from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
+    from penstock_broker.log.segments.segment import Segment
+    from penstock_broker.log.segments.segment_usage import SegmentUsage
 
     usage = SegmentUsage()
     for number in range(1, 20_001):

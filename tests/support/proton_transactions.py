@@ -26,6 +26,7 @@ __all__ = ["ProtonTransactionClient"]
 
 DECLARE, DISCHARGE, TRANSACTIONAL = 0x31, 0x32, 0x34
 ACCEPTED = Described(ulong(0x24), [])
+REJECTED = Described(ulong(0x25), [])
 
 
 class ProtonTransactionClient:
@@ -90,6 +91,14 @@ class ProtonTransactionClient:
     def post(self, queue: str, body: str, txn_id: bytes | None) -> Delivery:
         """Send a durable message, in a transaction if one is named."""
         return self._send(self._senders[queue], Message(body=body, durable=True), txn_id)
+
+    def reject(self, body: str, txn_id: bytes) -> None:
+        """Reject a delivery in a transaction, and settle it."""
+        delivery = self.held.pop(body)
+        disposition: Any = delivery.local
+        disposition.data = [txn_id, REJECTED]
+        delivery.update(TRANSACTIONAL)
+        delivery.settle()
 
     def accept(self, body: str, txn_id: bytes | None, *, settled: bool) -> None:
         """Accept a delivery, in a transaction if one is named."""

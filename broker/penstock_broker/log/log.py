@@ -74,7 +74,7 @@ class Log:
             usage,
             self._spares,
             CheckpointSchedule(kept_from, since_checkpoint, options.segment_bytes),
-            RouteSets(replay.highest_route + 1),
+            RouteSets(replay.highest_route + 1, usage.defined_route_sets),
             log_id=restored.log_id or entropy(16),
             segment_bytes=options.segment_bytes,
             reserve=options.reserve,
@@ -105,7 +105,7 @@ class Log:
         self.longest_volatile = self._appender.longest_volatile  # bytes of a payload that `put_volatile` takes
         # Messages may be put into queues that a document holds, or that end with the process and were named to the log.
         self.holds, self.hold_volatile = usage.queues.__contains__, usage.begin_queue
-        self.end_volatile = self._appender.end_volatile
+        self.end_volatile, self.takes_route_set = self._appender.end_volatile, self._commits.takes_route_set
         self.ack, self.ack_many = self._appender.ack, self._appender.ack_many
         self.accepts_publishing, self.makes_room = self._space.accepts_publishing, self._space.makes_room
         self.maintenance_ms = self._space.share_ms  # of a turn that has taken so many milliseconds

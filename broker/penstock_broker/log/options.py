@@ -5,10 +5,14 @@ from dataclasses import dataclass
 from penstock_broker.log.disk.syncers import SyncChoice
 from penstock_broker.log.recovery.record_reader import KEPT_BYTES
 
-__all__ = ["SMALLEST_SEGMENT", "LogOptions"]
+__all__ = ["LARGEST_SEGMENT", "SEGMENT_UNIT", "SMALLEST_SEGMENT", "LogOptions"]
 
 SMALLEST_SEGMENT = 16 * 1024
 """Bytes."""
+LARGEST_SEGMENT = 4 * 1024 * 1024 * 1024
+"""Bytes. The header of a block says in 32 bits where in its segment it begins."""
+SEGMENT_UNIT = 4096
+"""Segments are a multiple of so many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,8 @@ class LogOptions:
     """A segment that is needed so long after it was sealed gets a digest, so that a start need not read it."""
 
     def __post_init__(self) -> None:
-        if self.segment_bytes < SMALLEST_SEGMENT or self.segment_bytes % 4096:
+        if not SMALLEST_SEGMENT <= self.segment_bytes <= LARGEST_SEGMENT or self.segment_bytes % SEGMENT_UNIT:
             raise ValueError(
-                f"segment_bytes is a multiple of 4096 from {SMALLEST_SEGMENT} on, not {self.segment_bytes}"
+                f"segment_bytes is a multiple of {SEGMENT_UNIT} from {SMALLEST_SEGMENT} to {LARGEST_SEGMENT}, not "
+                f"{self.segment_bytes}"
             )

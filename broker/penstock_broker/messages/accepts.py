@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeAlias
 
 from penstock_amqp.endpoint.buffers import Ptr
+from penstock_broker.access.connection import Phase
 from penstock_broker.messages.refuse import top_up
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.fan_outs import FanOut
@@ -40,7 +41,10 @@ def accept_stored(broker: Broker, unsynced: Sequence[Unanswered], unlogged: Sequ
 def _accept(broker: Broker, answered: Sequence[Unanswered], fan_out: FanOut | None) -> None:
     """Accept deliveries, once `fan_out` is over. What goes wrong with those of one producer costs its connection."""
     if fan_out is not None and not fan_out.is_over:
-        fan_out.after.append(partial(_accept, broker, answered, None))
+        fan_out.after.append(partial(_accept, broker, answered, fan_out))
+        return
+    if fan_out is not None and fan_out.failure is not None:
+        _close_senders(broker, answered, fan_out.failure)
         return
     work = broker.work
     for producer, deliveries in answered:
@@ -58,3 +62,16 @@ def _accept(broker: Broker, answered: Sequence[Unanswered], fan_out: FanOut | No
         if not connection.is_dirty:
             connection.is_dirty = True
             work.dirty.append(connection)
+
+
+def _close_senders(broker: Broker, answered: Sequence[Unanswered], failure: Exception) -> None:
+    """Messages did not come into all of their queues, and nobody was told that they are accepted: it costs the
+    connections that sent them, so that their clients send them again.
+    """
+    for connection in dict.fromkeys(producer.connection for producer, _ in answered):
+        if connection.phase is Phase.GONE:
+            continue  # because of another of these messages
+        try:
+            raise failure
+        except Exception:
+            broker.fail_connection(connection)

@@ -51,6 +51,11 @@ def deposit(
     route = store.admitted_route(broker, route, data, head, connection)
     if not route.queues:
         return amqp_error(Refuse(Reason.ADDRESS_NOT_FOUND, "No queue takes the message; bind one."))
+    if not all(broker.log.takes_route_set(each) for each in (route.logged_set, route.kept_set) if each):
+        description = (
+            "The transaction goes to so many different sets of queues that the log can't take this one with it."
+        )
+        return amqp_error(Refuse(Reason.LIMIT_EXCEEDED, description))
     if isinstance(destination, ExchangeTarget):
         destination.exchange.received_bytes += len(data)
     store.put(broker, route, (message_head.forwarded(data, head),), keep=keep)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
 from operator import itemgetter
 from typing import Final
 
@@ -31,8 +30,6 @@ logger = logging.getLogger(__name__)
 
 TOLD_MESSAGES: Final = 16_384
 """How far the start is, is told again after so many messages of one queue."""
-SEEN_ONE_BY_ONE: Final = 65_536
-"""So many messages of a queue that may have been delivered are noted by number; of more, the highest number is."""
 
 
 def restore(
@@ -207,10 +204,8 @@ def _note_delivered(queue: Queue, paged: PagedQueue) -> None:
     if not seen:
         return
     queue.delivered_up_to = max(queue.delivered_up_to, seen[-1][1])
-    if sum(last - first + 1 for first, last in seen) <= SEEN_ONE_BY_ONE:
-        queue.redelivery.seen.note_all(chain.from_iterable(range(first, last + 1) for first, last in seen))
-    else:
-        queue.redelivery.seen.note_up_to(seen[-1][1])
+    for first, last in seen:
+        queue.redelivery.seen.note_stretch(first, last)
 
 
 def _in_order(due: list[Entry]) -> list[Entry]:

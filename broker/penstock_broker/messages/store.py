@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from functools import partial
+from operator import length_hint
 from typing import Final
 
 from penstock_amqp.endpoint.events import DATA, EXPIRES, Entry
@@ -104,29 +105,28 @@ def put_numbered(
     fan_outs = broker.work.fan_outs
     if fan_outs or len(route.queues) > MOST_QUEUES_PER_TURN:
         messages = RoutedMessages(route, entries, delayed, size, first_expiry, ordered, keep)
-        fan_outs.append(FanOut(messages))
+        fan_outs.append(FanOut(messages, broker.clock.turns))
         return
     _put_into(broker, route.queues, route, entries, delayed, size, first_expiry, ordered=ordered, keep=keep)
 
 
 def advance_fan_outs(broker: Broker) -> None:
-    """Put messages that are for very many queues into the next of them, in the order in which they came."""
+    """Put messages that are for very many queues into the next of them, in the order in which they came.
+
+    A queue that fails keeps no other from them; those who sent them get no accept, and are closed.
+    """
     fan_outs, left = broker.work.fan_outs, MOST_QUEUES_PER_TURN
     while fan_outs and left > 0:
         fan_out = fan_outs[0]
-        try:
-            left -= _advance(broker, fan_out, left)
-            if fan_out.is_over:
-                fan_outs.popleft()
-                for action in fan_out.after:
-                    action()
-        except Exception:
-            logger.exception(
-                "Messages did not come into all of their queues; those that are in the log come at a restart"
-            )
-            if fan_outs and fan_outs[0] is fan_out:
-                fan_outs.popleft()
-            return
+        left -= _advance(broker, fan_out, left)
+        if not fan_out.is_over:
+            continue
+        fan_outs.popleft()
+        for action in fan_out.after:
+            try:
+                action()
+            except Exception:
+                logger.exception("What waited for a message to be in all of its queues has failed")
 
 
 def finish_fan_outs(broker: Broker) -> None:
@@ -140,18 +140,37 @@ def _advance(broker: Broker, fan_out: FanOut, most: int) -> int:
     messages = fan_out.messages
     part = messages.route.queues[fan_out.reached : fan_out.reached + most]
     fan_out.reached += len(part)
-    _put_into(
-        broker,
-        [queue for queue in part if broker.topology.is_current(queue)],
-        messages.route,
-        messages.entries,
-        messages.delayed,
-        messages.size,
-        messages.first_expiry,
-        ordered=messages.ordered,
-        keep=messages.keep,
-    )
+    current = [queue for queue in part if broker.topology.is_current(queue)]
+    queues, left = iter(current), -1
+    while left != (left := length_hint(queues)):  # else it fails before any queue
+        try:
+            _put_into(
+                broker,
+                queues,
+                messages.route,
+                messages.entries,
+                messages.delayed,
+                messages.size,
+                messages.first_expiry,
+                ordered=messages.ordered,
+                keep=messages.keep,
+            )
+        except Exception as error:
+            at = len(current) - length_hint(queues) - 1
+            _note_failure(broker, fan_out, current[at : at + 1], error)
+        else:
+            break
     return max(len(part), 1)
+
+
+def _note_failure(broker: Broker, fan_out: FanOut, queues: list[Queue], error: Exception) -> None:
+    """An exception is being handled: messages did not come into these queues, or did in part."""
+    broker.loose_ends.doubtful.update(dict.fromkeys(queues))
+    if fan_out.failure is None:  # told once, however many queues fail
+        logger.exception("Messages did not come into all of their queues; those that are in the log come at a restart")
+    for each in broker.work.fan_outs:
+        if each.turn == fan_out.turn:
+            each.failure = each.failure or error
 
 
 def _put_into(

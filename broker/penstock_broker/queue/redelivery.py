@@ -107,7 +107,7 @@ class Redelivery:
 
     def take_all(self) -> list[Pile]:
         """Hand over what is known; nothing is known any more. Who is kept from a message stays, for the backlog."""
-        piles: list[Pile] = [*self.seen.values(), self.attempts]
+        piles: list[Pile] = [self.seen, self.attempts]
         self.seen, self.attempts = SeenNumbers(), {}
         self.repeated = RepeatedMessages(self.attempts)
         return piles

@@ -1,6 +1,7 @@
-"""Message numbers that a consumer may have seen, in tables that stay small.
+"""Message numbers that a consumer may have seen, a bit for each, in pieces that stay small.
 
-One set of a million numbers is copied as a whole whenever it grows: a turn of 20 ms. Must not know queues or the log.
+After a crash of the machine they may be all messages of a deep backlog: ten million take 2 MB. One set of a million
+numbers is copied as a whole whenever it grows: a turn of 20 ms. Must not know queues or the log.
 Source: docs/decisions/087-departures.md.
 """
 
@@ -9,54 +10,55 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["TABLE_BITS", "SeenNumbers"]
+__all__ = ["PIECE_BITS", "SeenNumbers"]
 
-TABLE_BITS: Final = 12
-"""A table holds at most so many numbers, as a power of two: those of which all higher bits are the same."""
+PIECE_BITS: Final = 10
+"""A piece is for so many numbers, as a power of two: those of which all higher bits are the same."""
 
-_ALL_BELOW: Final = -1
-"""The key of the table that is there, and empty, once `note_up_to` was called."""
+_LOW: Final = (1 << PIECE_BITS) - 1
+_ALL: Final = (1 << (1 << PIECE_BITS)) - 1
+"""The piece in which every number is; all such pieces are this one."""
 
 
-class SeenNumbers(dict[int, set[int]]):
-    """Tables by their higher bits; true while there is any number. The forwarding path asks for nothing else."""
+class SeenNumbers(dict[int, int]):
+    """Pieces by their higher bits; true while there is any number. The forwarding path asks for nothing else."""
 
-    __slots__ = ("_up_to",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._up_to = -1
-        """All numbers up to this one are in, and stay in; -1: none."""
+    __slots__ = ()
 
     def note(self, number: int) -> None:
         """The number is in from now on."""
-        table = self.get(number >> TABLE_BITS)
-        if table is None:
-            table = self[number >> TABLE_BITS] = set()
-        table.add(number)
+        at = number >> PIECE_BITS
+        self[at] = self.get(at, 0) | 1 << (number & _LOW)
 
     def note_all(self, numbers: Iterable[int]) -> None:
         """They are in from now on."""
         for number in numbers:
             self.note(number)
 
-    def note_up_to(self, last: int) -> None:
-        """All numbers up to this one are in from now on, and stay in."""
-        self._up_to = last
-        self[_ALL_BELOW] = set()
+    def note_stretch(self, first: int, last: int) -> None:
+        """All numbers from `first` to `last` are in from now on."""
+        for at in range(first >> PIECE_BITS, (last >> PIECE_BITS) + 1):
+            low, high = max(first, at << PIECE_BITS), min(last, (at << PIECE_BITS) + _LOW)
+            if high - low == _LOW:
+                self[at] = _ALL
+            else:
+                self[at] = self.get(at, 0) | ((1 << high - low + 1) - 1) << (low & _LOW)
 
     def holds(self, number: int) -> bool:
         """Whether the number is in."""
-        return number <= self._up_to or number in self.get(number >> TABLE_BITS, ())
+        return bool(self.get(number >> PIECE_BITS, 0) >> (number & _LOW) & 1)
 
     def forget(self, number: int) -> None:
-        """The number is in no longer, unless it is one of `note_up_to`."""
-        table = self.get(number >> TABLE_BITS)
-        if table is not None:
-            table.discard(number)
-            if not table:
-                del self[number >> TABLE_BITS]
+        """The number is in no longer."""
+        at = number >> PIECE_BITS
+        piece = self.get(at)
+        if piece is not None:
+            left = piece & ~(1 << (number & _LOW))
+            if left:
+                self[at] = left
+            else:
+                del self[at]
 
     def count(self) -> int:
-        """How many are in, without those of `note_up_to`."""
-        return sum(map(len, self.values()))
+        """How many are in."""
+        return sum(map(int.bit_count, self.values()))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
 import yaml
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from penstock_amqp.transports.origins import normal_origin
 from penstock_amqp.types.values import Symbol, Value
@@ -135,9 +135,15 @@ class DeliverySettings(DeliveryPolicy):
 class LogSettings(Spec):
     """The log's files."""
 
-    segment_bytes: SizeBytes = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
+    segment_bytes: SizeBytes = Field(default=64 * 1024 * 1024, ge=1024 * 1024, le=4 * 1024**3)
     max_unsynced_bytes: SizeBytes = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
     """While more bytes of large messages than this are written and not synced, nothing is read from their senders."""
+
+    @field_validator("segment_bytes", mode="after")
+    @classmethod
+    def _in_whole_pages(cls, given: int) -> int:
+        """`100M` is no multiple of 4096, as the log's files have to be: it stands for the next lower one."""
+        return given // 4096 * 4096
 
 
 class BrokerSettings(Spec):

@@ -39,10 +39,14 @@ class FanOut:
     """Messages, and how far they have come."""
 
     messages: RoutedMessages
+    turn: int
+    """In which they came: what came in one turn is answered together."""
     reached: int = 0
     """So many of the route's queues were served."""
     after: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
-    """What is to be done once they are in every queue."""
+    """What is to be done once every queue was served."""
+    failure: Exception | None = None
+    """Why they, or others of the same turn, did not come into all of their queues: they must not be accepted."""
 
     @property
     def is_over(self) -> bool:

@@ -14,8 +14,6 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from broker.log.simulated_files import PowerCut
-
 from penstock_broker.log import CommitAck, CommitPut, FileLayer, Log, LogOptions, Recovered, SyncChoice
 from penstock_broker.log.disk.files import Buffer
 from penstock_broker.log.format.blocks import BLOCK_HEADER, BLOCK_MAGIC, SEGMENT_MAGIC, BlockFlag
@@ -216,10 +214,12 @@ def work(folder: Path, files: FileLayer, tell: Tell) -> None:
 
 @contextmanager
 def _given_back(log: Log) -> Generator[None, None, None]:
-    """After a power failure in the block another log can be opened in the folder, as after the end of the process."""
+    """After a power failure or an error in the block another log can be opened in the folder, as after the end of the
+    process.
+    """
     try:
         yield
-    except PowerCut:
+    except BaseException:
         log.crash()
         raise
 

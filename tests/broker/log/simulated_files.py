@@ -108,9 +108,13 @@ class SimulatedFiles:
         """A sync of each file has failed, and then the process ends: what was unsynced can be read until the power
         fails.
         """
+        self.forget_unsynced()
+        self.kill()
+
+    def forget_unsynced(self) -> None:
+        """A sync of each file has failed: what was unsynced is not written any more."""
         for inode in self._all_inodes():
             inode.unsynced.clear()
-        self.kill()
 
     def content(self, path: Path) -> bytearray:
         """The bytes of a file, to be looked at or damaged in place (as if synced so)."""

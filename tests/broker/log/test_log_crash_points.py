@@ -5,10 +5,12 @@ The same with a whole broker under load is tests/crash.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +18,7 @@ import pytest
 from broker.log.crash_points import BEFORE, BEHIND, WITHIN, Books, PointFiles, Step, live, opened, work
 from broker.log.simulated_files import PowerCut, SimulatedFiles
 
-from penstock_broker.log import ReadOnlyFiles, RealFiles, inspect_log
+from penstock_broker.log import NoRoom, ReadOnlyFiles, RealFiles, inspect_log
 
 WRITES: Final = (
     *("ack", "checkpoint", "closed", "commit", "copy", "epoch", "moved part", "part", "put", "seal"),
@@ -155,6 +157,33 @@ def test_power_failure_at_this_point(point: str, when: str, noted: Noted, tmp_pa
             log, again = opened(tmp_path, files)
             log.close()
             assert live(again) == live(recovered)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize(("point", "when"), [each for each in POINTS if each[1] != BEHIND])
+def test_one_error_at_this_point(point: str, when: str, number: int, noted: Noted, tmp_path: Path) -> None:
+    """Every later call succeeds, as on a volume that recovers: the log must not go on as if nothing had happened."""
+    for visit in visits(noted.times[point, when]):
+        files, books = SimulatedFiles(), Books()
+
+        def tell(step: Step | None, books: Books = books) -> None:
+            if step is None:
+                books.promised = len(books.steps)
+            else:
+                books.steps.append(step)
+
+        def fail(files: SimulatedFiles = files) -> None:
+            if point in ("synced", "spare synced"):
+                files.forget_unsynced()
+            raise OSError(number, "only once")
+
+        with suppress(AssertionError, NoRoom, OSError):  # a promise is not kept, or the log takes nothing more
+            work(tmp_path, PointFiles(files, At(point, when, visit, fail)), tell)
+        files.crash(lambda length: 0, 0)
+        log, recovered = opened(tmp_path, files)
+        log.close()
+        assert recovered.damage == ()
+        assert books.is_explained(live(recovered)), (visit, live(recovered))
 
 
 def test_without_its_syncs_the_log_is_caught(tmp_path: Path) -> None:

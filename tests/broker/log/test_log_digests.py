@@ -389,6 +389,32 @@ def test_no_digest_is_written_before_its_segment_is_synced(tmp_path: Path) -> No
     log.crash()
 
 
+def test_a_segment_that_is_recycled_while_its_digest_is_made_leaves_no_digest(tmp_path: Path) -> None:
+    for steps in itertools.count():
+        written = Written(tmp_path, 0)
+        log, queue = written.log, written.queues[0]
+        numbers: list[int] = []
+        while log.segments < 3:
+            numbers += [log.put(log.route_set((queue,)), b"h" * 700, at + 1) for at in range(10)]
+            log.write()
+        log.sync()
+        for _ in range(steps):
+            log.maintain(0)  # one step of whatever there is to do
+        made = written.digests()
+        for number in numbers:
+            log.ack(queue, number)
+        log.write()
+        log.sync()
+        while log.wants_maintenance:  # what is recycled comes before digests
+            log.maintain(0)
+            log.sync()
+            log.collect()
+        assert [path.name for path in written.digests()] == [digest_name(number) for number in written.sealed()]
+        log.crash()
+        if made:
+            break
+
+
 def test_a_digest_that_can_not_be_written_does_not_fail_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

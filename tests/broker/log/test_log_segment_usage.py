@@ -9,7 +9,8 @@ from types import FrameType
 
 import pytest
 
-from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
+from penstock_broker.log.segments.segment import Segment
+from penstock_broker.log.segments.segment_usage import SegmentUsage
 
 QUEUE, OTHER = 11, 12
 ALL = 1 << 60  # every block is synced, every topology restated later

@@ -4,14 +4,15 @@ import ctypes
 import errno
 import os
 import select
+import threading
 from pathlib import Path
 
 import pytest
 from broker.log.log_steps import a_queue
 from broker.log.simulated_files import SimulatedFiles
 
-from penstock_broker.log import Log, LogOptions, RealFiles, SyncChoice
-from penstock_broker.log.disk.syncers import AioSyncer
+from penstock_broker.log import Log, LogOptions, RealFiles, SyncChoice, lock_folder
+from penstock_broker.log.disk.syncers import AioSyncer, InlineSyncer, ThreadSyncer
 
 SMALL = LogOptions(segment_bytes=16384, sync=SyncChoice.INLINE)
 
@@ -110,3 +111,54 @@ def test_an_asynchronous_fdatasync_that_fails_says_so(tmp_path: Path) -> None:
     syncer.close()
     os.close(reader)
     os.close(writer)
+
+
+@pytest.mark.parametrize("make", [AioSyncer, ThreadSyncer, InlineSyncer])
+def test_whatever_goes_wrong_in_a_sync_its_end_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: type[AioSyncer | ThreadSyncer | InlineSyncer]
+) -> None:
+    files = SimulatedFiles()
+    syncer = make(files)
+
+    def fails(folder: Path) -> None:
+        raise ValueError("a mistake")
+
+    monkeypatch.setattr(files, "fsync_folder", fails)
+    syncer.submit_folder(-2, tmp_path)
+    [(token, error)] = syncer.wait()
+    assert token == -2
+    assert str(error) == "[Errno 5] a sync could not be done: ValueError('a mistake')"
+    syncer.close()
+
+
+def test_names_are_synced_in_place_if_no_thread_can_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = SimulatedFiles()
+    syncer = AioSyncer(files)
+    files.open(tmp_path / "a", create=True)
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    syncer.submit_folder(-2, tmp_path)
+    monkeypatch.undo()
+    assert syncer.wait() == [(-2, None)]
+    files.crash(lambda length: 0, 0)
+    assert files.paths() == [tmp_path / "a"]
+    syncer.close()
+
+
+def test_the_name_of_a_new_folder_is_synced_in_the_one_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    os.close(lock_folder(tmp_path / "data" / "log"))
+    assert synced == [str(tmp_path), str(tmp_path / "data")]
+    synced.clear()
+    os.close(lock_folder(tmp_path / "data" / "log"))
+    assert synced == []

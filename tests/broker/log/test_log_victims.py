@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_broker.log.compaction.victims import Look
-from penstock_broker.log.segments.segment_usage import Segment
+from penstock_broker.log.segments.segment import Segment
 
 SIZE = 1000
 SHARES = st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10)), min_size=1, max_size=40)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from penstock_broker.log.segments import segment_usage
 from penstock_broker.log.segments.pending_tallies import PendingTallies, Share
-from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage, Tally
+from penstock_broker.log.segments.segment import Segment, Tally
+from penstock_broker.log.segments.segment_usage import SegmentUsage
 
 QUEUES = (11, 12, 13, 14, 15)
 ALL = 1 << 60

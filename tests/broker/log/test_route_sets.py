@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest import mock
 
+from broker.log.log_steps import settle
 from broker.log.simulated_files import SimulatedFiles
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_broker.log import Log, LogOptions, SyncChoice
+from penstock_broker.log.format import route_sets
 from penstock_broker.log.format.record_codec import decode_records
 from penstock_broker.log.format.records import RouteDifference, RouteSet
 from penstock_broker.log.format.route_sets import HIGHEST, KnownRouteSets, RouteSets, SegmentRoutes
@@ -78,6 +81,83 @@ def test_numbers_begin_anew_behind_the_highest() -> None:
     assert sets.number((2,)) == 1
     sets._next = HIGHEST  # pyright: ignore[reportPrivateUsage]  # four thousand million sets later
     assert sets.number((3,)) == 2  # the highest and the lowest are in use
+
+
+def test_numbers_that_begin_anew_leave_out_what_segments_define_and_what_was_in_use_then() -> None:
+    defined = [1, 3]
+    sets = RouteSets(HIGHEST - 1, lambda: defined)
+    used, last = sets.number((1,)), sets.number((2,))
+    assert (used, last) == (HIGHEST - 1, HIGHEST)
+    assert [sets.fresh(), sets.fresh()] == [2, 4]
+    defined.append(used)  # its first put comes now, when numbers have begun anew already
+    sets.release(used)
+    sets.forget_released()
+    sets._next = used  # pyright: ignore[reportPrivateUsage]  # four thousand million sets later
+    assert sets.fresh() == 2
+
+
+def test_messages_keep_their_queues_when_numbers_begin_anew(tmp_path: Path) -> None:
+    files, options = SimulatedFiles(), LogOptions(segment_bytes=16 * 1024, sync=SyncChoice.INLINE)
+    with mock.patch.object(route_sets, "HIGHEST", 6):
+        log, _ = Log.open(tmp_path, files=files, options=options)
+        queues = [log.next_incarnation() for _ in range(4)]
+        for queue in queues:
+            log.topology("queue", str(queue), b"", queue)
+        expected: dict[int, list[int]] = {queue: [] for queue in queues}
+
+        def put(*targets: int) -> int:
+            number = log.route_set(targets)
+            message = log.put(number, bytes(300), 0)
+            for target in targets:
+                expected[target].append(message)
+            log.release_route_set(number)
+            log.write()
+            return number
+
+        assert [put(queues[0]), put(queues[1]), put(queues[2])] == [1, 2, 3]
+        for queue in queues:  # for consumers that leave before a message comes
+            log.release_route_set(log.route_set((queue, queues[0])))
+            log.write()
+        assert [put(queues[3]), put(queues[3], queues[0])] == [5, 6]
+        log.release_route_set(log.route_set((queues[2],)))
+        log.write()
+        log.sync()
+        for queue in queues:
+            found = log.read(queue, 1, 1 << 40, 100, 1 << 30).puts
+            assert [each.message for each in found] == expected[queue]
+        log.crash()
+        log, recovered = Log.open(tmp_path, files=files, options=options)
+        for queue in queues:
+            assert [each.number for each in recovered.messages[queue]] == expected[queue]
+        log.crash()
+
+
+def test_a_number_that_comes_again_is_read_as_its_segment_defines_it(tmp_path: Path) -> None:
+    files, options = SimulatedFiles(), LogOptions(segment_bytes=16 * 1024, sync=SyncChoice.INLINE)
+    with mock.patch.object(route_sets, "HIGHEST", 4):
+        log, _ = Log.open(tmp_path, files=files, options=options)
+        queues = [log.next_incarnation() for _ in range(3)]
+        for queue in queues:
+            log.topology("queue", str(queue), b"", queue)
+        first, held = log.route_set((queues[0],)), log.route_set((queues[1],))
+        message = log.put(first, b"old", 0)
+        log.release_route_set(first)
+        log.write()
+        assert [each.message for each in log.read(queues[0], 1, 1 << 40, 100, 1 << 30).puts] == [message]
+        log.ack(queues[0], message)
+        while log.segments < 4:
+            log.ack(queues[1], log.put(held, bytes(2000), 0))
+            log.write()
+        settle(log)
+        assert log.segments == 1, "nothing is left of the segment in which the first set was defined"
+        while (again := log.route_set((queues[2],))) != first:
+            log.release_route_set(again)
+            log.write()
+        number = log.put(again, b"new", 0)
+        log.release_route_set(again)
+        log.write()
+        assert [each.message for each in log.read(queues[2], 1, 1 << 40, 100, 1 << 30).puts] == [number]
+        log.crash()
 
 
 @given(st.lists(st.tuples(st.frozensets(st.integers(1, 30), min_size=1), st.booleans()), max_size=30))

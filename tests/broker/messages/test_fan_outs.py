@@ -13,8 +13,9 @@ from penstock_broker.access.connection import Connection
 from penstock_broker.attach import severance
 from penstock_broker.management import declare
 from penstock_broker.management.responses import to_value
-from penstock_broker.messages import store
+from penstock_broker.messages import queue_limits, store
 from penstock_broker.queue.queue import Queue
+from penstock_broker.state.broker import Broker
 
 QUEUES = 7
 
@@ -130,3 +131,34 @@ def test_what_is_on_its_way_survives_that_another_connection_is_taken_apart(
     assert [each.queue.depth for each in durable] == [1] * (QUEUES - 1)
     site.restart()
     assert depths(site) == [1] * (QUEUES - 1)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_queue_that_fails_keeps_no_other_from_a_message_which_is_not_accepted_then(
+    site: SteppedBroker, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    peer, other = site.connect("publisher"), site.connect("other")
+    deliveries = send(site, peer, "amq.fanout", "one", "two", durable=durable)
+    site.turn()
+    failing = queues(site)[4]
+    failing.policy.max_messages = 100
+
+    def fails(broker: Broker, queue: Queue, count: int, size: int) -> None:
+        assert queue is failing
+        queue.depth_bytes += 1000
+        raise RuntimeError("a mistake in the code")
+
+    monkeypatch.setattr(queue_limits, "enforce", fails)
+    while site.broker.work.fan_outs:
+        site.turn()
+    monkeypatch.undo()
+    peer.pump()
+    assert depths(site) == [2] * QUEUES
+    assert len({each.depth_bytes for each in queues(site)}) == 1, "the queue was counted anew"
+    assert [each.remote_state for each in deliveries] == [0, 0], "they are not accepted"
+    assert peer.connection.remote_condition is not None
+    assert peer.connection.remote_condition.name == "amqp:internal-error"
+    (behind,) = send(site, other, "amq.fanout", "behind", durable=durable)
+    other.pump()
+    assert behind.remote_state == Delivery.ACCEPTED
+    assert depths(site) == [3] * QUEUES

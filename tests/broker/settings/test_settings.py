@@ -8,6 +8,7 @@ import pytest
 
 from penstock_amqp.transports.certificate_names import NamePart
 from penstock_api.failure import Misuse
+from penstock_broker.log import LogOptions
 from penstock_broker.settings.security import ClientCertificates
 from penstock_broker.settings.settings import BrokerSettings, ListenerKind, ListenerSettings, load
 from penstock_core.permissions import Action, Grant
@@ -71,6 +72,22 @@ def test_sizes_may_have_units(tmp_path: Path) -> None:
     assert (found.max_message_bytes, found.queue_max_bytes, found.memory.max_bytes) == (8388608, 10**9, 67108864)
     assert (found.log.segment_bytes, found.transactions.max_bytes) == (33554432, 1048576)
     assert found.listeners[0].max_message_bytes == 4096
+
+
+@pytest.mark.parametrize(("given", "taken"), [("100M", 99_999_744), ("1048577", 1_048_576), ("4Gi", 4_294_967_296)])
+def test_a_segment_has_the_next_lower_size_that_the_log_takes(tmp_path: Path, given: str, taken: int) -> None:
+    found = load(write(tmp_path, f"{{listeners: [], log: {{segmentBytes: {given}}}}}"))
+    assert found.log.segment_bytes == taken
+    assert LogOptions(segment_bytes=taken).segment_bytes == taken
+
+
+@pytest.mark.parametrize("given", ["4294971392", "1048575", "8Gi"])
+def test_a_segment_that_no_log_takes_is_refused(tmp_path: Path, given: str) -> None:
+    """A block says in 32 bits where in its segment it begins."""
+    with pytest.raises(Misuse, match="segmentBytes"):
+        load(write(tmp_path, f"{{listeners: [], log: {{segmentBytes: {given}}}}}"))
+    with pytest.raises(ValueError, match="from 16384 to 4294967296"):
+        LogOptions(segment_bytes=4_294_971_392)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from proton import Delivery
 from support.broker_site import BrokerSite, waiting_in
 from support.proton_transactions import ProtonTransactionClient
 
+from penstock_api.management import DeliveryPolicy
 from penstock_core.attach import Create
 from penstock_core.binding import Binding
 from penstock_core.identity import Identity, Scope
@@ -121,12 +122,11 @@ def test_a_commit_too_large_for_one_record_is_rolled_back_and_told(bench: Bench)
     assert bench.content() == {"a": old, "b": smaller}
 
 
-def test_a_commit_whose_messages_go_to_too_many_sets_of_queues_is_rolled_back_and_told(bench: Bench) -> None:
-    """Each set of 100 queues has to be defined in the segment with the commit's record; the log goes on without it."""
-    topology, routing_keys = bench.site.broker.topology, [f"amq.topic/{first}" for first in range(20)]
+def subscribe_widely(bench: Bench) -> list[str]:
+    """120 subscriptions; the addresses of twenty keys of amq.topic, each of which reaches another hundred of them."""
     for index in range(120):
         keys = frozenset(str(first) for first in range(20) if first <= index < first + 100)
-        topology.create(
+        bench.site.broker.topology.create(
             Create(
                 identity=Identity(Scope(None), f"s{index}", durable=True),
                 exclusivity=Exclusivity.SHARED,
@@ -138,6 +138,12 @@ def test_a_commit_whose_messages_go_to_too_many_sets_of_queues_is_rolled_back_an
             ),
             now_us=0,
         )
+    return [f"amq.topic/{first}" for first in range(20)]
+
+
+def test_a_commit_whose_messages_go_to_too_many_sets_of_queues_is_rolled_back_and_told(bench: Bench) -> None:
+    """Each set of 100 queues has to be defined in the segment with the commit's record; the log goes on without it."""
+    routing_keys = subscribe_widely(bench)
     bench.client.cut()
     bench.client = ProtonTransactionClient(bench.site.connect(), (*QUEUES, *routing_keys))
     bench.pump()
@@ -154,6 +160,40 @@ def test_a_commit_whose_messages_go_to_too_many_sets_of_queues_is_rolled_back_an
     assert queues == {f"s{index}": kept[index >= 100 : 1 if index < 1 else 2] for index in range(101)} | {
         f"s{index}": [] for index in range(101, 120)
     }
+
+
+def test_dead_letters_of_a_commit_that_go_to_too_many_sets_of_queues_wait_in_their_queue(bench: Bench) -> None:
+    """The log goes on, and they follow by themselves a second later."""
+    topology, routing_keys = bench.site.broker.topology, subscribe_widely(bench)
+    queues = [f"q{first}" for first in range(20)]
+    for queue, key in zip(queues, routing_keys, strict=True):
+        node = topology.make_queue(queue, durable=True, now_us=0)
+        node.delivery = DeliveryPolicy(dead_letter=key)
+        topology.put_queue(node)
+    bench.client.cut()
+    bench.client = ProtonTransactionClient(bench.site.connect(), (*QUEUES, *queues))
+    bench.pump()
+    bodies = [f"{queue} {'long ' * 80}" for queue in queues]  # they are written as bodies before the record
+    for queue, body in zip(queues, bodies, strict=True):
+        bench.client.post(queue, body, None)
+        bench.client.attach(queue)
+    bench.pump()
+    txn_id = bench.declare()
+    for body in bodies:
+        bench.client.reject(body, txn_id)
+    bench.pump()
+    assert bench.commit(txn_id) == "accepted"
+    assert bench.site.log.failed is None
+    nodes = [topology.queues[queue].queue for queue in queues]
+    left = sum(each.depth for each in nodes)
+    assert 0 < left < 20
+    assert sum(each.totals.dead_lettered for each in nodes) == 20 - left
+    bench.site.now_ms += 1000
+    bench.pump()
+    assert [each.depth for each in nodes] == [0] * 20
+    bench.kill()
+    received = sum(each.queue.depth for each in bench.site.broker.topology.subscriptions.values())
+    assert received == 20 * 100
 
 
 @pytest.mark.parametrize("free", range(5))

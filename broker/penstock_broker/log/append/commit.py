@@ -67,6 +67,10 @@ class Commits:
         self._most = most_entries(writer.capacity)
         self._outside: PendingRecords | None = None
         """What the turn had appended before a unit began; None if there is no unit."""
+        self._told_of: set[int] = set()
+        """The route sets of which `check_unit` was told, or `takes_route_set`."""
+        self._definition_bytes = 0
+        """How many bytes further route sets of the unit may take where they are defined."""
 
     def check_unit(self, puts: Iterable[tuple[Buffer, int]], acks: int, route_sets: Iterable[int] = ()) -> None:
         """Whether a unit of these puts and this number of acks will be taken, provided that it begins in this turn.
@@ -88,10 +92,12 @@ class Commits:
             raise RecordTooLarge(f"it takes {record} bytes of one record, of which there are {self._largest}")
         if not count:
             return
-        incarnations = self._writer.routes.incarnations
-        definitions = sum(definition_bytes(len(incarnations[each])) for each in set(route_sets))
+        self._told_of = set(route_sets)
+        definitions = sum(map(self._definition, self._told_of))
         is_staged = heads + inline - growing + count * PUT.size > self._largest // 2
-        if record + definitions + (0 if is_staged else inline) > self._writer.capacity - BLOCK_HEADER.size:
+        left = self._writer.capacity - BLOCK_HEADER.size - record - definitions - (0 if is_staged else inline)
+        self._definition_bytes = left
+        if left < 0:
             raise RecordTooLarge(
                 f"its messages go to so many different sets of queues that these take {definitions} bytes, and a log "
                 f"segment has {self._writer.capacity}"
@@ -101,6 +107,22 @@ class Commits:
         size = waiting + inline + count * UNIT_PUT_BYTES + 2 * (record + definitions)
         if not self._space.accepts_publishing() or not self._space.has_room(size):
             raise NoRoom("the disk is full")
+
+    def takes_route_set(self, number: int) -> bool:
+        """Whether the unit that has begun may have a put for this route set, of which `check_unit` was not told: the
+        set has to be defined in the segment of the unit's record. True if none has begun.
+        """
+        if self._outside is None or number in self._told_of:
+            return True
+        size = self._definition(number)
+        if size > self._definition_bytes:
+            return False
+        self._definition_bytes -= size
+        self._told_of.add(number)
+        return True
+
+    def _definition(self, number: int) -> int:
+        return definition_bytes(len(self._writer.routes.incarnations[number]))
 
     def begin_unit(self) -> None:
         """What is put and acknowledged from now on happens as a whole. One unit at a time, which ends in its turn.

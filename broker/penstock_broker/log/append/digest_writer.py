@@ -16,9 +16,9 @@ from penstock_broker.log.disk.files import FileLayer, write_all
 from penstock_broker.log.format.record_codec import Malformed
 from penstock_broker.log.recovery.digest_builder import DigestBuilder, TooLarge
 from penstock_broker.log.recovery.live_puts import Pageable
+from penstock_broker.log.segments.segment import Segment
 from penstock_broker.log.segments.segment_digest import digest_name
 from penstock_broker.log.segments.segment_reader import sound_blocks
-from penstock_broker.log.segments.segment_usage import Segment
 from penstock_broker.log.write.writer import SegmentWriter
 
 __all__ = ["DigestWriter"]
@@ -117,7 +117,8 @@ class DigestWriter:
                 return
             self._awaited = builder.seal_sequence
             yield
-            yield from self._write(segment, builder)
+            if self._is_there(segment):  # else nobody would delete the file before the next start
+                yield from self._write(segment, builder)
         except TooLarge as error:
             LOGGER.debug("segment %d has no digest: %s", segment.number, error)
         except (Malformed, StructError, ValueError) as error:

@@ -14,7 +14,7 @@ from penstock_broker.log.disk.spare_segments import SpareSegments
 from penstock_broker.log.format.blocks import BLOCK_HEADER, padded
 from penstock_broker.log.format.records import SegmentState
 from penstock_broker.log.format.segment_states import segment_state_record
-from penstock_broker.log.segments.segment_usage import Segment
+from penstock_broker.log.segments.segment import Segment
 from penstock_broker.log.write.sync import Sync
 from penstock_broker.log.write.writer import SegmentWriter
 

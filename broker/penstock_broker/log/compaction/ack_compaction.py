@@ -22,8 +22,9 @@ from penstock_broker.log.compaction.gathered_acks import GatheredAcks
 from penstock_broker.log.disk.files import Buffer, FileLayer
 from penstock_broker.log.format.record_codec import Malformed, acks_in, split
 from penstock_broker.log.format.records import Ack
+from penstock_broker.log.segments.segment import Segment
 from penstock_broker.log.segments.segment_reader import sound_blocks
-from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
+from penstock_broker.log.segments.segment_usage import SegmentUsage
 from penstock_broker.log.write.writer import SegmentWriter
 
 LOGGER = logging.getLogger(__name__)

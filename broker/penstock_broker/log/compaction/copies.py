@@ -12,7 +12,8 @@ from penstock_broker.log.disk.files import Buffer
 from penstock_broker.log.format.blocks import BLOCK_HEADER, padded
 from penstock_broker.log.format.record_codec import PART, moved_part, redirected, route_record
 from penstock_broker.log.recovery.bodies import Extent, StagedBody
-from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage, Tally
+from penstock_broker.log.segments.segment import Segment, Tally
+from penstock_broker.log.segments.segment_usage import SegmentUsage
 from penstock_broker.log.write.writer import HEADER_SPACE, SegmentWriter
 
 MOST_ROUTES = 1000

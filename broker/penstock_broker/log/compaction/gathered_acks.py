@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from penstock_broker.log.format.record_codec import ack_record
 from penstock_broker.log.format.records import Ack, EndReason
-from penstock_broker.log.segments.segment_usage import Segment, Span
+from penstock_broker.log.segments.segment import Segment, Span
 
 __all__ = ["GatheredAcks"]
 

@@ -25,8 +25,9 @@ from penstock_broker.log.compaction.victims import Look, largest_share
 from penstock_broker.log.disk.files import FileLayer
 from penstock_broker.log.format.record_codec import Malformed, acks_in, split
 from penstock_broker.log.format.records import Ack
+from penstock_broker.log.segments.segment import Segment, Tally
 from penstock_broker.log.segments.segment_reader import Block, sound_block, sound_blocks
-from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage, Tally
+from penstock_broker.log.segments.segment_usage import SegmentUsage
 from penstock_broker.log.write.writer import SegmentWriter
 
 LOGGER = logging.getLogger(__name__)

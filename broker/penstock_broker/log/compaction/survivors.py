@@ -21,7 +21,7 @@ from penstock_broker.log.format.record_codec import PART, PREFIX, Malformed, Rec
 from penstock_broker.log.format.records import Ack
 from penstock_broker.log.format.route_sets import KnownRouteSets
 from penstock_broker.log.segments.places import Places
-from penstock_broker.log.segments.segment_usage import Segment, Tally
+from penstock_broker.log.segments.segment import Segment, Tally
 
 MOST_FLAGS = 64 * 1024 * 1024
 """Messages times queues of one segment that are looked at together."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from heapq import nlargest, nsmallest
 
 from penstock_broker.log.format.blocks import SEGMENT_START
-from penstock_broker.log.segments.segment_usage import Segment
+from penstock_broker.log.segments.segment import Segment
 
 LARGEST_SHARE = 4 / 7
 """Of a segment that is rewritten, the share that is alive is smaller."""

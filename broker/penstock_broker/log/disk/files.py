@@ -8,6 +8,7 @@ import errno
 import fcntl
 import os
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -203,13 +204,26 @@ def lock_folder(folder: Path) -> int:
 
     The returned descriptor holds the lock (`flock`) until it is closed, and at the latest until the process ends.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    _make_folder(folder)
     path = folder / "lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     _take_lock(folder, descriptor, fcntl.LOCK_EX)
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
     return descriptor
+
+
+def _make_folder(folder: Path) -> None:
+    """Create the folder and those above it that are missing, each with a name that survives a crash of the machine."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in reversed(missing):
+        with suppress(PermissionError):  # who may write in a folder need not be allowed to open it
+            above = os.open(each.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(above)
+            finally:
+                os.close(above)
 
 
 def _take_lock(folder: Path, descriptor: int, how: int) -> None:

@@ -234,8 +234,12 @@ class AioSyncer:
         thread = threading.Thread(
             target=self._sync_folder, args=(token, folder), name="penstock-log-names", daemon=True
         )
-        self._folder_threads.append(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # the machine, or the container, has no thread left for us
+            self._sync_folder(token, folder)
+        else:
+            self._folder_threads.append(thread)
 
     def _sync_folder(self, token: int, folder: Path) -> None:
         self._folders.put((token, _sync_folder(self._files, folder)))
@@ -315,19 +319,26 @@ def _automatic(files: FileLayer, probe: int) -> Syncer:
 
 
 def _sync(files: FileLayer, handles: Sequence[int]) -> OSError | None:
-    try:
-        for handle in handles:
-            files.fdatasync(handle)
-    except OSError as error:
-        return error
-    return None
+    return _outcome(partial(_sync_all, files, handles))
+
+
+def _sync_all(files: FileLayer, handles: Sequence[int]) -> None:
+    for handle in handles:
+        files.fdatasync(handle)
 
 
 def _sync_folder(files: FileLayer, folder: Path) -> OSError | None:
+    return _outcome(partial(files.fsync_folder, folder))
+
+
+def _outcome(sync: Callable[[], None]) -> OSError | None:
+    """What became of a sync. Whatever it raises is a failure: who waits for a sync that never ends waits for ever."""
     try:
-        files.fsync_folder(folder)
+        sync()
     except OSError as error:
         return error
+    except Exception as error:
+        return OSError(errno.EIO, f"a sync could not be done: {error!r}")
     return None
 
 

@@ -10,6 +10,7 @@ Source: docs/decisions/079-route-sets.md; docs/reference/log-format.md, "Records
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -79,9 +80,16 @@ class SegmentRoutes:
 class RouteSets:
     """The sets in use. Whoever asks for a number gives it back when no put will name it any more."""
 
-    __slots__ = ("_next", "_numbers", "_released", "_uses", "incarnations")
+    __slots__ = ("_defined", "_next", "_numbers", "_released", "_taken", "_uses", "incarnations")
 
-    def __init__(self, next_number: int) -> None:
+    def __init__(self, next_number: int, defined: Callable[[], Iterable[int]] = tuple) -> None:
+        """`next_number`: higher than all numbers that segments define. `defined`: gives these; it is asked each time
+        when numbers begin anew.
+        """
+        self._defined = defined
+        self._taken: frozenset[int] = frozenset()
+        """Numbers that segments defined, or that were in use, when numbers began anew: who reads those segments must
+        find the old sets."""
         self.incarnations: dict[int, tuple[int, ...]] = {}
         """By number. A set that was given back stays until `forget_released`: a put may still name it."""
         self._numbers: dict[tuple[int, ...], int] = {}
@@ -118,10 +126,13 @@ class RouteSets:
         self._released.clear()
 
     def _unused(self) -> int:
-        """Numbers begin anew behind the highest: by then no segment that is being written has the low ones."""
-        number = self._next if self._next <= HIGHEST else 1
-        while number in self.incarnations:
-            number = number + 1 if number < HIGHEST else 1
+        """A number that is not in use, nor defined by any segment: those given since numbers began anew are lower than
+        the next one, and the others are known."""
+        number = self._next
+        while number > HIGHEST or number in self.incarnations or number in self._taken:
+            number += 1
+            if number > HIGHEST:
+                number, self._taken = 1, frozenset((*self._defined(), *self.incarnations))
         self._next = number + 1
         return number
 

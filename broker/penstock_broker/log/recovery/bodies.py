@@ -18,7 +18,8 @@ from penstock_broker.log.disk.files import FileLayer
 from penstock_broker.log.format.blocks import BLOCK_HEADER
 from penstock_broker.log.recovery.replay import PartPlace, Replay
 from penstock_broker.log.segments.checked_blocks import CheckedBlocks
-from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
+from penstock_broker.log.segments.segment import Segment
+from penstock_broker.log.segments.segment_usage import SegmentUsage
 
 LOGGER = logging.getLogger(__name__)
 

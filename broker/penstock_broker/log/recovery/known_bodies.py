@@ -12,8 +12,8 @@ from penstock_broker.log.format.record_codec import Malformed
 from penstock_broker.log.recovery.digest_files import DigestUnusable
 from penstock_broker.log.recovery.replay import Replay
 from penstock_broker.log.scan.segment_files import FoundSegment
+from penstock_broker.log.segments.segment import Segment
 from penstock_broker.log.segments.segment_reader import sound_block
-from penstock_broker.log.segments.segment_usage import Segment
 
 __all__ = ["check_known_bodies"]
 

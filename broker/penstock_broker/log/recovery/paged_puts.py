@@ -108,7 +108,7 @@ class Batch:
         first, last = self.firsts[0], self.lasts[-1]
         if self.moved is not None:
             gone = NumberRanges()
-            for span in chain(acked, self.moved):
+            for span in chain(acked.within(first, last), self.moved):
                 gone.add(*span)
             acked = gone
         if not acked.touches(first, last):
@@ -327,8 +327,7 @@ def _merged(one: LiveRun, other: LiveRun) -> LiveRun:
     for span in sorted((*zip(one.firsts, one.lasts, strict=True), *zip(other.firsts, other.lasts, strict=True))):
         ranges.add(*span)
     return LiveRun(
-        ranges.firsts,
-        ranges.lasts,
+        *ranges.ends(),
         one.messages + other.messages,
         one.bytes + other.bytes,
         min((each for each in (one.expires, other.expires) if each), default=0),

@@ -25,7 +25,6 @@ from penstock_broker.log.format.blocks import (
 from penstock_broker.log.format.record_codec import PUT, ack_record, chunks
 from penstock_broker.log.format.records import Document, EndReason, SegmentState
 from penstock_broker.log.format.segment_states import segment_state_record
-from penstock_broker.log.recovery.advance import Advance
 from penstock_broker.log.recovery.bodies import StagedBody, fetch_bodies
 from penstock_broker.log.recovery.digest_files import DigestFiles, DigestUnusable
 from penstock_broker.log.recovery.known_bodies import check_known_bodies
@@ -41,12 +40,14 @@ from penstock_broker.log.recovery.lost_segments import find_lost, log_lost
 from penstock_broker.log.recovery.paged_puts import Batch, LiveRun
 from penstock_broker.log.recovery.record_reader import KEPT_BYTES, Progress, RecordReader, unheard
 from penstock_broker.log.recovery.recovered_places import located
+from penstock_broker.log.recovery.recovery_progress import RecoveryProgress
 from penstock_broker.log.recovery.replay import Replay
 from penstock_broker.log.scan.block_scan import Cut, Hole, KnownSegment, ScanResult, scan
 from penstock_broker.log.scan.segment_files import FoundSegment, find_segments, refuse_unreadable_end
 from penstock_broker.log.segments.checked_blocks import CheckedBlocks
+from penstock_broker.log.segments.segment import Segment
 from penstock_broker.log.segments.segment_reader import find_put
-from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
+from penstock_broker.log.segments.segment_usage import SegmentUsage
 
 LOGGER = logging.getLogger(__name__)
 
@@ -143,18 +144,18 @@ def recover(
     `pageable`: which other payloads may stay there, if all that are alive take more than `kept_bytes`. Raises
     NewerFormat, ForeignSegment or Unreadable, which leave the folder unchanged, or OSError.
     """
-    advance = Advance(progress)
-    segments = find_segments(files, folder, advance.opened)
+    tracker = RecoveryProgress(progress)
+    segments = find_segments(files, folder, tracker.opened)
     found, log_id = segments.found, segments.log_id
     seed = seed_of(log_id or b"")
     digests = DigestFiles(files, folder, seed)
-    known = digests.known(found, advance.opened) if pageable is not None and log_id is not None else {}
-    reader, result, known = _read(found, known, digests, advance, pageable, kept_bytes, inline_bytes)
+    known = digests.known(found, tracker.opened) if pageable is not None and log_id is not None else {}
+    reader, result, known = _read(found, known, digests, tracker, pageable, kept_bytes, inline_bytes)
     if result.cut is not None:
         refuse_unreadable_end(found, result.cut)
     replay, malformed = reader.replay, reader.malformed
     usage = SegmentUsage()
-    damage = _copy_damaged(files, folder, found, [*_holes(result), *malformed], advance)
+    damage = _copy_damaged(files, folder, found, [*_holes(result), *malformed], tracker)
     damage += tuple(_set_aside_foreign(files, item) for item in segments.foreign)
     lost_segments = find_lost(replay, result, [item.data for item in found], seed)
     log_lost(lost_segments, replay)
@@ -164,12 +165,12 @@ def recover(
         if number not in {item.data.number for item in segments.foreign}
     )
     if result.cut is not None:
-        kept = _make_durable(files, folder, found, result, result.cut, log_id, advance)
+        kept = _make_durable(files, folder, found, result, result.cut, log_id, tracker)
         _add_segments(usage, kept, result, reader, known)
     digests.keep_only(known)
-    _fetch_remarked(replay, files, usage, seed, advance)
+    _fetch_remarked(replay, files, usage, seed, tracker)
     bodies, incomplete, incomplete_in = fetch_bodies(
-        replay, files, usage, inline_bytes, CheckedBlocks(files, seed), advance.step
+        replay, files, usage, inline_bytes, CheckedBlocks(files, seed), tracker.step
     )
     delivered_is_known = replay.closed or replay.boot_id == files.boot_id()
     messages, without_document = live_messages(replay, delivered_is_known=delivered_is_known)
@@ -182,7 +183,7 @@ def recover(
     for incarnation, count in (lost_segments.counts or {}).items():
         if incarnation in usage.queues:
             lost[incarnation] = lost.get(incarnation, 0) + count
-    advance.end(reader.total)
+    tracker.end(reader.total)
     recovered = Recovered(
         documents=tuple(replay.documents.values()),
         messages=messages,
@@ -203,7 +204,7 @@ def _read(
     found: Sequence[FoundSegment],
     known: dict[int, KnownSegment],
     digests: DigestFiles,
-    advance: Advance,
+    tracker: RecoveryProgress,
     pageable: Pageable | None,
     kept_bytes: int,
     inline_bytes: int,
@@ -213,12 +214,12 @@ def _read(
     """
     while True:
         data = [replace(item.data, known=known.get(item.data.number)) for item in found]
-        reader = RecordReader(data, advance.reading, pageable, kept_bytes, digests.load)
+        reader = RecordReader(data, tracker.reading, pageable, kept_bytes, digests.load)
         try:
             result = scan(data, digests.seed, reader.accept)
             if known:
                 by_number = {item.data.number: item for item in found}
-                told = (digests.files, by_number, known, digests.seed, inline_bytes, advance.step)
+                told = (digests.files, by_number, known, digests.seed, inline_bytes, tracker.step)
                 check_known_bodies(reader.replay, *told)
         except DigestUnusable as error:
             LOGGER.warning("all segments are read: %s", error)
@@ -226,7 +227,7 @@ def _read(
             if not known or (result.is_in_order and not result.holes and not reader.malformed):
                 return reader, result, known
         known = {}
-        advance.again()
+        tracker.again()
 
 
 def _holes(result: ScanResult) -> list[tuple[Hole, str]]:
@@ -238,7 +239,7 @@ def _copy_damaged(
     folder: Path,
     found: Sequence[FoundSegment],
     holes: Sequence[tuple[Hole, str]],
-    advance: Advance,
+    tracker: RecoveryProgress,
 ) -> tuple[Damage, ...]:
     damage: list[Damage] = []
     by_number = {item.data.number: item for item in found}
@@ -246,7 +247,7 @@ def _copy_damaged(
         content = by_number[hole.segment].data.data[hole.start : hole.end]
         copy = save_copy(files, folder / DAMAGED, copy_name(hole.segment, hole.start, hole.end), content)
         damage.append(Damage(hole.segment, hole.start, hole.end, reason, copy))
-        advance.step()
+        tracker.step()
         LOGGER.error("the log is damaged: %s, bytes %d to %d: %s; copy: %s", by_number[hole.segment].path, hole.start,
                      hole.end, reason, copy or "none, the disk is full")  # fmt: skip
     return tuple(damage)
@@ -267,7 +268,7 @@ def _make_durable(
     result: ScanResult,
     cut: Cut,
     log_id: bytes | None,
-    advance: Advance,
+    tracker: RecoveryProgress,
 ) -> list[FoundSegment]:
     """Wipe what was not promised, rewrite what may be in memory only, and sync all. Returns the segments that stay.
 
@@ -295,7 +296,7 @@ def _make_durable(
         write_all(files, item.handle, item.data.data[block.offset : block.end], block.offset)
     for item in kept:
         files.fdatasync(item.handle)
-        advance.step()
+        tracker.step()
     files.fsync_folder(folder)
     return kept
 
@@ -364,7 +365,9 @@ def _note_bytes(usage: SegmentUsage, replay: Replay) -> None:
         by_number[live.segment].put_bytes += PUT.size if number in staged else PUT.size + len(live.put.payload)
 
 
-def _fetch_remarked(replay: Replay, files: FileLayer, usage: SegmentUsage, seed: int, advance: Advance) -> None:
+def _fetch_remarked(
+    replay: Replay, files: FileLayer, usage: SegmentUsage, seed: int, tracker: RecoveryProgress
+) -> None:
     """Read those paged messages of which a queue has changed a part: queues keep them in memory."""
     paged = replay.paged
     for incarnation, number in replay.remarks if paged is not None else ():
@@ -372,7 +375,7 @@ def _fetch_remarked(replay: Replay, files: FileLayer, usage: SegmentUsage, seed:
             continue
         segment = usage.by_number.get(paged.segment_of(number))
         put = find_put(files, segment, number, seed) if segment is not None else None
-        advance.step()
+        tracker.step()
         if put is None:
             LOGGER.error("the log is damaged: message %d can't be read again; what was noted of it is lost", number)
         else:

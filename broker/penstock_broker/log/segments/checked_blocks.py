@@ -11,8 +11,8 @@ from collections import OrderedDict
 from penstock_broker.log.disk.files import FileLayer
 from penstock_broker.log.format.blocks import BLOCK_HEADER
 from penstock_broker.log.format.record_codec import Malformed
+from penstock_broker.log.segments.segment import Segment
 from penstock_broker.log.segments.segment_reader import sound_block
-from penstock_broker.log.segments.segment_usage import Segment
 
 LOGGER = logging.getLogger(__name__)
 

@@ -7,7 +7,8 @@ from itertools import islice
 
 from penstock_broker.log.format.records import SegmentState
 from penstock_broker.log.format.segment_states import segment_state_record
-from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
+from penstock_broker.log.segments.segment import Segment
+from penstock_broker.log.segments.segment_usage import SegmentUsage
 
 MOST_PAIRS = 4096
 """Of queues and segments, whose messages one checkpoint counts; fewer if segments are small."""

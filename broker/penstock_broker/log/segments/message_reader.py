@@ -28,8 +28,9 @@ from penstock_broker.log.format.records import Put, Record, RouteDifference, Rou
 from penstock_broker.log.format.route_sets import KnownRouteSets, RouteSets
 from penstock_broker.log.segments.block_index import Start
 from penstock_broker.log.segments.put_block import Gathering, PutBlock, Reading
+from penstock_broker.log.segments.segment import Segment
 from penstock_broker.log.segments.segment_digest import PlacedRecords, decode_digest, digest_name
-from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
+from penstock_broker.log.segments.segment_usage import SegmentUsage
 
 __all__ = ["MessageReader"]
 
@@ -72,7 +73,8 @@ class MessageReader:
         self._epoch = epoch
         self._files, self._usage, self._seed, self._routes = files, usage, seed, routes
         self._clock = clock
-        self._former: dict[int, tuple[int, ...]] = {}
+        self._former: dict[tuple[int, int], tuple[int, ...]] = {}
+        """By segment and route set, because numbers begin anew some day."""
         self._kept: OrderedDict[tuple[int, int], tuple[PutBlock, int]] = OrderedDict()
         self._kept_bytes = 0
         self._chunk: tuple[int, int, bytes] = (-1, 0, b"")
@@ -134,12 +136,13 @@ class MessageReader:
         return again.puts() or [] if again is not None else []
 
     def _is_for(self, incarnation: int, route_set: int, segment: Segment) -> bool:
-        queues = self._routes.incarnations.get(route_set) or self._former.get(route_set)
+        key = segment.number, route_set
+        queues = self._routes.incarnations.get(route_set) or self._former.get(key)
         if queues is None:
             queues = self._defined(route_set, segment)
             if len(self._former) >= KEPT_ROUTES:
                 self._former.clear()
-            self._former[route_set] = queues
+            self._former[key] = queues
         return incarnation in queues
 
     def _defined(self, route_set: int, segment: Segment) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from penstock_broker.log.format.puts import put_stretch, puts_in
 from penstock_broker.log.format.records import Put
-from penstock_broker.log.segments.segment_usage import Segment
+from penstock_broker.log.segments.segment import Segment
 
 __all__ = ["Gathering", "PutBlock", "Reading"]
 

@@ -8,7 +8,7 @@ from penstock_broker.log.format.blocks import BLOCK_HEADER, SEGMENT_START, Block
 from penstock_broker.log.format.puts import puts_in
 from penstock_broker.log.format.record_codec import Malformed
 from penstock_broker.log.format.records import Put
-from penstock_broker.log.segments.segment_usage import Segment
+from penstock_broker.log.segments.segment import Segment
 
 PIECE = 256 * 1024
 """Bytes that are read at a time."""

@@ -6,118 +6,26 @@ two disagree. Such a segment is not recycled in this run (the next start counts 
 message.
 
 Cost: one update per queue and block of puts or acks, and two bisections and one sum for acks of other messages than
-those of the queue before. Where a block has
-puts for very many queues, their updates are spread over the next turns (`PendingTallies`).
+those of the queue before. Where a block has puts for very many queues, their updates are spread over the next turns
+(`PendingTallies`).
 """
 
 import logging
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from penstock_broker.log.format.blocks import BLOCK_HEADER
-from penstock_broker.log.segments.block_index import BlockIndex
 from penstock_broker.log.segments.pending_tallies import PendingTallies, Share
 from penstock_broker.log.segments.places import Places
+from penstock_broker.log.segments.segment import Segment, Span, Tally
 
 LOGGER = logging.getLogger(__name__)
 
-Span = tuple[int, int]  # first and last message
 MOST_AT_ONCE = 1000
 """Queues whose tallies are updated in one turn: about half a millisecond."""
 _NEVER = 1 << 64
 """More than the sequence of any block."""
-
-
-@dataclass(slots=True, eq=False)
-class Segment:
-    """One file of the log, and what is needed of it."""
-
-    number: int
-    path: Path
-    handle: int
-    size: int
-    end: int
-    """Where the next block goes, in bytes from the start of the file."""
-    first_message: int
-    """No put in here has a lower number, except for copies that compaction made."""
-    live: int = 0
-    """Live messages, counted per queue, and bodies with parts in here that something holds."""
-    released_by: int = 0
-    """The sequence of the last block that lowered `live`."""
-    miscounted: bool = False
-    """A count and the sum beside it disagree."""
-    last_message: int = 0
-    """No put in here has a higher number."""
-    acks_into: set[int] = field(default_factory=set[int])
-    """Older segments with puts that acks in here name."""
-    bodies: int = 0
-    """Of `live`, the bodies."""
-    body_bytes: int = 0
-    """Bytes of their parts in here."""
-    put_bytes: int = 0
-    """Bytes that were written for `put_places` live messages, counted per queue. Both only ever grow, until compaction
-    has looked into the segment: then they say what was found."""
-    put_places: int = 0
-    largest_put: int = 0
-    """No message that is counted in `put_bytes` takes more bytes."""
-    sizes: tuple[tuple[int, int], ...] = ()
-    """Of the messages in `put_bytes`, if compaction has looked: bytes at most, and how many; the longest first."""
-    copied: list[Span] = field(default_factory=list[Span])
-    """Among the numbers in these spans are the copies that compaction wrote in here."""
-    copied_from: set[int] = field(default_factory=set[int])
-    """Segments in which older puts of the copies in here may be left."""
-    is_fixed: bool = False
-    """Compaction can't move what is alive in here; the next start tries it again."""
-    definitions: dict[int, int] = field(default_factory=dict[int, int])
-    """By route set that is defined in here, where the block begins that does so."""
-    blocks: BlockIndex = field(default_factory=BlockIndex)
-    """Where its blocks with messages begin."""
-    has_digest: bool = False
-    """A file says what is in here; it goes with the segment."""
-
-    @property
-    def room(self) -> int:
-        """Bytes of records that one more block can hold, with room for the seal behind it."""
-        return self.size - self.end - 2 * BLOCK_HEADER.size
-
-    @property
-    def alive_bytes(self) -> float:
-        """About how many bytes the live messages in here take, by their number; of bodies exactly."""
-        alive = self.put_bytes * (self.live - self.bodies) / self.put_places if self.put_places else 0
-        return min(alive + self.body_bytes, self.size)
-
-    @property
-    def least_alive_bytes(self) -> int:
-        """How many bytes are alive at least: those that have left may have been the longest. The same as `alive_bytes`
-        if none has left since compaction looked into the segment."""
-        died = self.put_places - (self.live - self.bodies)
-        gone = 0
-        for size, count in self.sizes or ((self.largest_put, died),):
-            gone += size * min(count, died)
-            died -= count
-            if died <= 0:
-                break
-        return max(self.put_bytes - gone, 0) + self.body_bytes
-
-    def fits(self, length: int, seal: int) -> bool:
-        """Whether a block of `length` bytes fits, with `seal` bytes behind it."""
-        return self.end + length + seal <= self.size
-
-
-@dataclass(slots=True)
-class Tally:
-    """How many messages of one queue live in one segment, and the sum of their numbers."""
-
-    count: int = 0
-    total: int = 0
-
-    def add(self, count: int, total: int) -> None:
-        """So many messages more, with this sum of their numbers."""
-        self.count += count
-        self.total += total
 
 
 class Body(Protocol):
@@ -183,6 +91,11 @@ class SegmentUsage:
     def segment_of(self, message: int) -> Segment:
         """The segment in which the message lies, if it is live. Copies that compaction makes change it."""
         return self.places[message]
+
+    def defined_route_sets(self) -> Iterator[int]:
+        """The numbers of all route sets that segments define."""
+        for segment in self.segments:
+            yield from segment.definitions
 
     def begin_queue(self, incarnation: int) -> None:
         """A queue exists from now on; a second call changes nothing."""

@@ -32,7 +32,8 @@ from penstock_broker.log.format.record_codec import (
 )
 from penstock_broker.log.format.records import Ack, Commit, Put
 from penstock_broker.log.format.route_sets import RouteSets, SegmentRoutes
-from penstock_broker.log.segments.segment_usage import Segment, SegmentUsage
+from penstock_broker.log.segments.segment import Segment
+from penstock_broker.log.segments.segment_usage import SegmentUsage
 from penstock_broker.log.write.checkpoint import CheckpointSchedule
 
 LOGGER = logging.getLogger(__name__)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from penstock_broker.log.recovery.record_reader import Progress
 
-__all__ = ["Advance"]
+__all__ = ["RecoveryProgress"]
 
 
-class Advance:
+class RecoveryProgress:
     """Tells `progress` what has been done, of how much in all."""
 
     def __init__(self, progress: Progress) -> None:
