@@ -139,7 +139,7 @@ class Endpoint:
             state=self._state,
             attachments=attachments,
             flows=self.flows,
-            incoming=IncomingMessages(engine, tap, attachments),
+            incoming=IncomingMessages(engine, tap, attachments, self.streams),
             settlement=self._settlement,
         )
         # What runs once per read or message is called on its part at once, without a method of this class between them.
