@@ -101,6 +101,14 @@ class IncomingMessages:
         else:
             out.append((EventKind.MESSAGES, link, [(received, data, is_settled(received))]))
 
+    def posted_in_part(self, txn_id: bytes) -> bool:
+        """Whether a message that names the transaction has begun to come and is not whole."""
+        return self._attachments.holds_parts() and any(
+            named_transaction(link.partial.delivery) == txn_id
+            for link in self._engine.receivers.values()
+            if link.partial.delivery is not None
+        )
+
     def check_astray(self, delivery: Ptr) -> None:
         """Something came of a delivery of a link on which we send, and it is none that was sent as a whole. Raises
         `ProtocolError` if it is a transfer: the engine would keep what the peer sends there, and send it back.
