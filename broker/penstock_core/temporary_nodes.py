@@ -3,7 +3,8 @@
 A dynamic node has a generated, unguessable name, and anybody who learns it may send there. If the capabilities of its
 terminus call it temporary (``temporary-queue``, ``temporary-topic``), only the connection that made it may consume, as
 JMS says; otherwise anybody may who learns the name and has the permission. It is deleted as its lifetime policy says,
-and at the latest with that connection. It must not know links or queues: the caller counts them.
+and at the latest with that connection; the link whose end it follows exists until its terminus expires. It must not
+know links or queues: the caller counts them.
 
 Source: AMQP 1.0 part 3, sections 3.5.9 (``dynamic``, node properties) and 3.5.10 to 3.5.13 (lifetime policies); the JMS
 mapping "Temporary Queues/Topics".
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from penstock_core.reason import Reason, Refuse
-from penstock_core.terms import NodeKind
+from penstock_core.terms import ExpiryPolicy, NodeKind
 
 __all__ = [
     "EXCLUSIVE",
@@ -29,6 +30,7 @@ __all__ = [
     "decide_dynamic",
     "is_exclusive",
     "is_over",
+    "may_come_back",
     "temporary_name",
 ]
 
@@ -64,7 +66,7 @@ class Use:
     """Who uses a temporary node now."""
 
     has_creator: bool
-    """The link whose attach made it is still attached."""
+    """The link whose attach made it is attached, or may come back."""
     links: int
     """Links that have it as source or target, that one included."""
     messages: int
@@ -129,6 +131,15 @@ def check_consumer(
             f"{name!r} is temporary and a durable subscription would outlive it; subscribe without durability.",
         )
     return None
+
+
+def may_come_back(expiry: ExpiryPolicy, *, session_ended: bool) -> bool:
+    """True if a link goes on to exist that was detached and not closed, or whose session ended: its client may attach
+    it again (3.5.6). ``expiry`` is that of its dynamic terminus.
+    """
+    if session_ended:
+        return expiry in (ExpiryPolicy.CONNECTION_CLOSE, ExpiryPolicy.NEVER)
+    return expiry is not ExpiryPolicy.LINK_DETACH
 
 
 def is_over(policy: LifetimePolicy, use: Use) -> bool:

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from penstock_core.reason import Reason, Refuse
 
 __all__ = [
+    "IN_PART",
     "UNKNOWN",
     "BeginTransaction",
     "CommitTransaction",
@@ -121,6 +122,12 @@ class RollBackTransaction:
 
 
 Discharge: TypeAlias = CommitTransaction | RollBackTransaction | Refuse
+
+IN_PART: Final = Refuse(
+    Reason.INVALID_REQUEST,
+    "A message of it had come in part only; send all of a message before the discharge of its transaction.",
+)
+"""4.4.1: the control link is closed."""
 
 UNKNOWN: Final = Refuse(
     Reason.TRANSACTION_UNKNOWN,

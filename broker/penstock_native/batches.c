@@ -14,7 +14,7 @@
 enum { ACCEPTED = 0x24 }; /* AMQP 1.0 part 3, 3.4.2 */
 
 /* What `drain` found, where it is no event of proton's: see proton.pyi. */
-enum { ARRIVAL = -1, OUTCOME = -2, STATE = -3, ASIDE = -4 };
+enum { ARRIVAL = -1, OUTCOME = -2, STATE = -3, ASIDE = -4, ASTRAY = -5 };
 
 enum { ENTRY_DATA = 1, HELD_LINK = 0, EVENT_KIND = 0, EVENT_LINK = 1, EVENT_BATCH = 2 };
 
@@ -379,6 +379,10 @@ drain(struct reading *reading)
         }
         if (done == ELSE) {
             done = look_aside(delivery, key, reading->aside, reading->unconfirmed, &told);
+            if (done == PLAIN && proton.pn_link_is_sender(link) &&
+                (proton.pn_delivery_pending(delivery) || proton.pn_link_current(link) == delivery)) {
+                done = show(&told, ASTRAY, delivery, NULL);
+            }
         }
         Py_DECREF(key);
         if (done != PLAIN) {

@@ -41,6 +41,7 @@ typedef struct {
     X(void *, pn_connection_properties, (void *)) \
     X(void *, pn_incref, (void *)) \
     X(void *, pn_link_session, (void *)) \
+    X(void *, pn_link_current, (void *)) \
     X(void *, pn_link_condition, (void *)) \
     X(void *, pn_link_remote_condition, (void *)) \
     X(void *, pn_link_source, (void *)) \
@@ -94,6 +95,7 @@ typedef struct {
     X(int, pn_link_unsettled, (void *)) \
     X(int, pn_link_drained, (void *)) \
     X(uint64_t, pn_delivery_remote_state, (void *)) \
+    X(size_t, pn_delivery_pending, (void *)) \
     X(int, pn_event_type, (void *)) \
     X(ssize_t, pn_data_encoded_size, (void *))
 
@@ -168,9 +170,7 @@ typedef struct {
     X(int, pn_transport_bind, (void *, void *)) \
     X(void, pn_connection_set_container, (void *, const char *)) \
     X(void *, pn_delivery, (void *, proton_bytes)) \
-    X(proton_bytes, pn_delivery_tag, (void *)) \
-    X(size_t, pn_delivery_pending, (void *)) \
-    X(void *, pn_link_current, (void *))
+    X(proton_bytes, pn_delivery_tag, (void *))
 
 #define PROTON_ALL(X) \
     PROTON_MAKERS(X) PROTON_PARTS(X) PROTON_ACTS(X) PROTON_RELEASES(X) PROTON_NUMBERS(X) PROTON_TRUTHS(X) \

@@ -15,9 +15,10 @@ from penstock_core.temporary_nodes import (
     decide_dynamic,
     is_exclusive,
     is_over,
+    may_come_back,
     temporary_name,
 )
-from penstock_core.terms import ExchangeType
+from penstock_core.terms import ExchangeType, ExpiryPolicy
 
 ON_CLOSE = LifetimePolicy.DELETE_ON_CLOSE
 
@@ -105,6 +106,21 @@ def test_a_durable_subscription_would_outlive_it() -> None:
 )
 def test_when_a_node_goes(use: Use, gone: tuple[bool, bool, bool, bool]) -> None:
     assert tuple(is_over(policy, use) for policy in LifetimePolicy) == gone
+
+
+@pytest.mark.parametrize(
+    ("expiry", "after_detach", "after_session"),
+    [
+        (ExpiryPolicy.LINK_DETACH, False, False),
+        (ExpiryPolicy.SESSION_END, True, False),
+        (ExpiryPolicy.CONNECTION_CLOSE, True, True),
+        (ExpiryPolicy.NEVER, True, True),
+    ],
+)
+def test_when_a_link_may_come_back(expiry: ExpiryPolicy, after_detach: bool, after_session: bool) -> None:
+    """3.5.6"""
+    assert may_come_back(expiry, session_ended=False) is after_detach
+    assert may_come_back(expiry, session_ended=True) is after_session
 
 
 @pytest.mark.parametrize("kind", list(NodeKind))

@@ -308,6 +308,14 @@ def test_the_same_bytes_are_the_same_events(program: list[Step], cuts: list[int]
             at, piece = at + size, piece + 1
 
 
+@pytest.mark.parametrize("size", [0, 3, 20_000])
+def test_a_transfer_from_a_receiver_ends_the_connection(size: int) -> None:
+    with all_ends() as ends:
+        peer = warmed(ends)
+        agree(ends, peer.transfer(RECEIVERS[0], size))
+        assert ends[0].has_broken_off
+
+
 @pytest.mark.parametrize("credit", [1, 20, 90, 200])
 def test_messages_wait_while_the_window_of_their_session_is_shut(credit: int) -> None:
     """What the two engines write is the same, also of messages of which proton has no byte."""

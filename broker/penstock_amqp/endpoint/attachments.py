@@ -179,6 +179,10 @@ class Attachments:
         """Every link that is attached."""
         return tuple(self._links.values())
 
+    def holds_parts(self) -> bool:
+        """Whether some message is coming in parts."""
+        return self._memory.bytes > 0
+
     def clear(self) -> None:
         """The connection is freed: drop the `context` of each link and session, and every pointer."""
         for link in self._links.values():

@@ -93,6 +93,7 @@ class Endpoint:
         "input",
         "needs_rewriting",
         "output",
+        "posted_in_part",
         "receive",
         "sockets",
         "streams",
@@ -132,6 +133,8 @@ class Endpoint:
         self.streams: Mapping[OutLink, Stream] = self._outgoing.by_link
         """Messages that links are sending in pieces: call `advance_streams` while there are any."""
         self.flows = FlowAnswers(engine, tap, attachments, self._outgoing)
+        incoming_messages = IncomingMessages(engine, tap, attachments, self.streams)
+        self.posted_in_part = incoming_messages.posted_in_part
         self.input = Input(
             engine,
             gate,
@@ -139,7 +142,7 @@ class Endpoint:
             state=self._state,
             attachments=attachments,
             flows=self.flows,
-            incoming=IncomingMessages(engine, tap, attachments),
+            incoming=incoming_messages,
             settlement=self._settlement,
         )
         # What runs once per read or message is called on its part at once, without a method of this class between them.
@@ -222,7 +225,7 @@ class Endpoint:
         self.engine.free()
         self.engine = self._settlement = self._replies = self._outgoing = self.flows = self.input = _NO_PART
         self._withdrawals = self.sockets = _NO_PART
-        self.receive = self.accept = self.output = self.needs_rewriting = _FREED
+        self.receive = self.accept = self.output = self.needs_rewriting = self.posted_in_part = _FREED
         release = self._connection.let_go()
         if later is not None and (takes_long or always):
             later(release)

@@ -64,6 +64,9 @@ class NoticeKind(enum.Enum):
     `Engine.unsettled`, from which the delivery has been taken out."""
     STATE = enum.auto()
     """The peer may have settled a delivery that is in `Engine.unconfirmed` (delivery)."""
+    ASTRAY = enum.auto()
+    """Something came of a delivery of a link on which we send, which was not sent as a whole (delivery): the peer may
+    have sent it."""
     FLOW = enum.auto()
     """A flow came for a link (link)."""
     LINK_OPENED = enum.auto()
@@ -86,6 +89,7 @@ class NoticeKind(enum.Enum):
 
 BareKind: TypeAlias = Literal[
     NoticeKind.STATE,
+    NoticeKind.ASTRAY,
     NoticeKind.FLOW,
     NoticeKind.LINK_OPENED,
     NoticeKind.LINK_DETACHED,

@@ -7,6 +7,7 @@ are dropped. This module must not know where sinks store. Source: AMQP 1.0 part 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from penstock_amqp.endpoint.attachments import Attachments
@@ -14,7 +15,8 @@ from penstock_amqp.endpoint.buffers import MESSAGE_BYTES, Ptr
 from penstock_amqp.endpoint.conditions import AmqpError
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import Event, EventKind, MessageAfterDetach, TooLarge, Unstored
-from penstock_amqp.endpoint.links import GATHERED_BYTES, InLink, PartialMemory, PartialMessage
+from penstock_amqp.endpoint.links import GATHERED_BYTES, InLink, OutLink, PartialMemory, PartialMessage
+from penstock_amqp.endpoint.outgoing_streams import Stream
 from penstock_amqp.endpoint.proton.deliveries import (
     RELEASED,
     advance,
@@ -28,8 +30,9 @@ from penstock_amqp.endpoint.proton.deliveries import (
     tag_of,
     update,
 )
+from penstock_amqp.endpoint.proton.links import current_of, session_of, unread_bytes
 from penstock_amqp.endpoint.transactional_states import named_transaction
-from penstock_amqp.errors import DecodeError
+from penstock_amqp.errors import DecodeError, ProtocolError
 from penstock_amqp.frames import protocol_checks
 from penstock_amqp.frames.input_tap import InputTap
 from penstock_amqp.messages.message_head import is_streamed
@@ -56,12 +59,16 @@ EARLY_BYTES: Final = 4 * 1024
 class IncomingMessages:
     """Reads the messages of one connection that the engine does not hand out by itself."""
 
-    __slots__ = ("_attachments", "_engine", "_tap", "parts")
+    __slots__ = ("_attachments", "_engine", "_streams", "_tap", "parts")
 
-    def __init__(self, engine: Engine, tap: InputTap, attachments: Attachments) -> None:
+    def __init__(
+        self, engine: Engine, tap: InputTap, attachments: Attachments, streams: Mapping[OutLink, Stream]
+    ) -> None:
+        """`streams`: the messages that links are sending in pieces."""
         self._engine = engine
         self._tap = tap
         self._attachments = attachments
+        self._streams = streams
         self.parts = 0
         """Number of parts of messages since they were last weighed; whoever weighs them sets it to 0."""
 
@@ -93,6 +100,27 @@ class IncomingMessages:
             last[2].append((received, data, is_settled(received)))
         else:
             out.append((EventKind.MESSAGES, link, [(received, data, is_settled(received))]))
+
+    def posted_in_part(self, txn_id: bytes) -> bool:
+        """Whether a message that names the transaction has begun to come and is not whole."""
+        return self._attachments.holds_parts() and any(
+            named_transaction(link.partial.delivery) == txn_id
+            for link in self._engine.receivers.values()
+            if link.partial.delivery is not None
+        )
+
+    def check_astray(self, delivery: Ptr) -> None:
+        """Something came of a delivery of a link on which we send, and it is none that was sent as a whole. Raises
+        `ProtocolError` if it is a transfer: the engine would keep what the peer sends there, and send it back.
+        """
+        ptr = link_of(delivery)
+        link = self._attachments.at(ptr)
+        stream = self._streams.get(link) if isinstance(link, OutLink) else None
+        if stream is not None and stream.delivery == delivery:
+            return  # a disposition, before the peer has all of it
+        if current_of(ptr) == delivery or unread_bytes(session_of(ptr)):
+            told = "A transfer came on a link on which you receive; attach a link on which you send."
+            raise ProtocolError("amqp:not-allowed", told, link.session.channel if link is not None else None)
 
     def _check_transfers(self) -> None:
         """Check the transfers of new links in the current chunk. Raises `WireError`."""

@@ -1,7 +1,7 @@
 """Checks for frames that AMQP does not allow but the engine accepts. The frames were decoded by the input tap.
 
 Each function raises `ProtocolError`, which names the condition for the close. Must not know the engine. Source: AMQP
-1.0 part 2, 2.4.1, 2.7.1, 2.7.2, 2.7.3 and 2.7.5.
+1.0 part 2, 2.4.1, 2.7.1, 2.7.2, 2.7.3, 2.7.5, 2.8.2 and 2.8.3.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ LONGEST_TAG: Final = 32
 """Bytes of a delivery-tag (2.8.7)."""
 
 _SECOND: Final = 1
+_SENDER_MODES: Final = (None, 0, 1, 2)
+_RECEIVER_MODES: Final = (None, 0, 1)
+"""What AMQP knows (2.8.2, 2.8.3)."""
 _INVALID: Final = "amqp:invalid-field"
 
 
@@ -57,10 +60,16 @@ def check_begin(channel: int, in_use: Collection[int], *, is_open: bool) -> None
 
 
 def check_attach(channel: int, attach: Attach, *, handle_in_use: bool) -> None:
-    """A link is attached to a handle that is free."""
+    """A link is attached to a handle that is free, with settle modes that exist."""
     if handle_in_use:
         told = f"Handle {attach.handle} is that of another link of the session; detach it first."
         raise ProtocolError("amqp:session:handle-in-use", told, channel)
+    if attach.snd_settle_mode not in _SENDER_MODES:
+        told = f"There is no snd-settle-mode {attach.snd_settle_mode}; use 0 (unsettled), 1 (settled) or 2 (mixed)."
+        raise ProtocolError(_INVALID, told, channel)
+    if attach.rcv_settle_mode not in _RECEIVER_MODES:
+        told = f"There is no rcv-settle-mode {attach.rcv_settle_mode}; use 0 (first) or 1 (second)."
+        raise ProtocolError(_INVALID, told, channel)
 
 
 def check_handle_left(channel: int, links: int, handle_max: int | None) -> None:

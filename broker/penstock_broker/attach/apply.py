@@ -13,6 +13,7 @@ from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_broker.access.connection import Connection
 from penstock_broker.attach import close, steal, temporary
 from penstock_broker.attach.queue_source import BrowsePlan, ConsumePlan
+from penstock_broker.attach.session_keys import session_of
 from penstock_broker.attach.target import ProducePlan
 from penstock_broker.attach.topic_source import LookUpPlan, SubscribePlan
 from penstock_broker.state.broker import Broker
@@ -21,7 +22,6 @@ from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import Subscription
 from penstock_broker.topology.store import Topology
 from penstock_core.attach import Create, Join, Rebind
-from penstock_core.subscription_lifetime import SessionKey
 
 __all__ = ["add_browser", "add_lookup", "add_producer", "consume", "subscribe"]
 
@@ -45,7 +45,7 @@ def subscribe(broker: Broker, connection: Connection, link: OutLink, plan: Subsc
         durability=plan.request.durability,
     )
     _add_consumer(broker, consumer, plan)
-    subscription.users = subscription.users.attached(_session_of(connection, link))
+    subscription.users = subscription.users.attached(session_of(connection, link))
     connection.subscriptions.add(subscription.identity)
     if stolen is not None and stolen.identity is not None:
         close.end_if_over(broker, stolen.identity)  # a not-shared volatile one lived as long as its link
@@ -135,12 +135,3 @@ def _add_consumer(broker: Broker, consumer: Consumer, plan: SubscribePlan | Cons
     link.context = consumer
     consumer.queue.join(consumer)
     broker.clients.live_links[consumer.key] = consumer
-
-
-def _session_of(connection: Connection, link: OutLink) -> SessionKey:
-    """The session of a link, as the rules know it: sessions of a connection get numbers when they are first used."""
-    session = link.session
-    if not isinstance(session.context, int):
-        connection.sessions += 1
-        session.context = connection.sessions
-    return SessionKey(connection.number, session.context)

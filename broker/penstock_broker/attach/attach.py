@@ -84,6 +84,8 @@ def _decide_source(
 ) -> SubscribePlan | ConsumePlan | BrowsePlan | LookUpPlan | ManagementAddress | Refuse:
     if request.is_null:
         return decide_lookup(broker, connection, request)
+    if request.frame.incomplete_unsettled:  # then nothing may be sent to it but deliveries that are resumed (2.7.3)
+        return Refuse(Reason.NOT_IMPLEMENTED, "Deliveries are not resumed; attach without incomplete-unsettled.")
     found = find_source(broker, connection, request)
     if isinstance(found, Refuse):
         return found

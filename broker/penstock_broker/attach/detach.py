@@ -15,11 +15,12 @@ from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_broker.access.connection import Connection
 from penstock_broker.attach import close, temporary
 from penstock_broker.attach.connection_end import held_by_link, held_of
+from penstock_broker.attach.session_keys import session_of
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import departures
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer, SubscriptionLookup
-from penstock_broker.topology.records import Subscription
+from penstock_broker.topology.records import DetachedLink, Subscription
 from penstock_core.detach import DetachOnly, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
 from penstock_core.existing_subscription import ExistingSubscription
 from penstock_core.identity import Identity
@@ -45,8 +46,9 @@ def detached(broker: Broker, connection: Connection, event: Detached) -> None:
     elif isinstance(context, SubscriptionLookup):
         _detach_lookup(broker, context, event.closed)
     else:
+        ended = _detached_link(connection, link)
         close.remove_link(broker, link, close.held_by(connection, link), orderly=True)
-        temporary.links_ended(broker, (context,))
+        _end_node(broker, context, ended, event.closed)
         departures.when_back((link,), lambda: _reply(broker, connection, link, None, event.closed))
     broker.work.touch(connection)
 
@@ -64,7 +66,18 @@ def _detach_consumer(broker: Broker, consumer: Consumer, identity: Identity, clo
     decision = decide_detach(request, _existing(broker, consumer), others)
     close.remove_link(broker, link, close.held_by(connection, link), orderly=True)
     _apply(broker, connection, link, identity, decision, closed)
-    temporary.links_ended(broker, (consumer,))
+    _end_node(broker, consumer, _detached_link(connection, link), closed)
+
+
+def _detached_link(connection: Connection, link: InLink | OutLink) -> DetachedLink:
+    return DetachedLink(link.name, isinstance(link, OutLink), session_of(connection, link))
+
+
+def _end_node(broker: Broker, context: object, link: DetachedLink, closed: bool) -> None:
+    if closed:
+        temporary.links_ended(broker, (context,))
+    else:
+        temporary.link_detached(broker, context, link)
 
 
 def _detach_lookup(broker: Broker, lookup: SubscriptionLookup, closed: bool) -> None:
@@ -130,19 +143,19 @@ def _reply(
 def session_ended(broker: Broker, connection: Connection, event: SessionEnded) -> None:
     """The peer ended a session: its links end with it."""
     held = held_by_link(connection)
-    contexts = [link.context for link in event.session.links]
+    contexts = [(link.context, _detached_link(connection, link)) for link in event.session.links]
     for link in event.session.links:
         close.remove_link(broker, link, held_of(held, link), orderly=True)
     departures.when_back(event.session.links, lambda: _end_session(broker, connection, event.session))
     number = event.session.context
-    if isinstance(number, int):
+    if isinstance(number, int):  # else it never had a link
         session = SessionKey(connection.number, number)
         for identity in list(connection.subscriptions):
             subscription = broker.topology.subscriptions.get(identity)
             if subscription is not None:
                 subscription.users = subscription.users.session_ended(session)
                 close.end_if_over(broker, identity)
-    temporary.links_ended(broker, contexts)
+        temporary.session_ended(broker, connection, session, contexts)
     broker.work.touch(connection)
 
 

@@ -11,7 +11,9 @@ import secrets
 from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
+from penstock_amqp.frames.performatives import Attach
 from penstock_broker.access.connection import Connection
+from penstock_broker.attach import temporary
 from penstock_broker.attach.request import DynamicNode, SourceRequest, TargetRequest
 from penstock_broker.messages import addresses
 from penstock_broker.queue.queue import Queue
@@ -36,7 +38,7 @@ class TopicNode:
     key: str | None
     """The binding or routing key in the address; None if it names the exchange alone."""
     is_new: bool = False
-    """It is dynamic, and made when the attach is applied."""
+    """It is dynamic, and made when the attach is applied, unless it waits for the link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class QueueNode:
 
     node: PointToPointQueue
     is_new: bool = False
-    """It is dynamic, and made when the attach is applied."""
+    """It is dynamic, and made when the attach is applied, unless it waits for the link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ TargetNode: TypeAlias = (
 def find_source(broker: Broker, connection: Connection, request: SourceRequest) -> SourceNode | Refuse:
     """The node of a source that isn't null."""
     if request.dynamic is not None:
-        new = _describe(broker, connection, request.dynamic)
+        new = _describe(broker, connection, request.dynamic, request.frame)
         return new if isinstance(new, Refuse) else SourceNode(new, _name_of(new), request.priority)
     name, priority = request.address, request.priority
     option = request.address_option
@@ -94,7 +96,7 @@ def find_target(broker: Broker, connection: Connection, request: TargetRequest) 
     if request.target is None:
         return Refuse(Reason.INVALID_ADDRESS, "The link has no target; name an exchange or a queue.")
     if request.dynamic is not None:
-        return _describe(broker, connection, request.dynamic)
+        return _describe(broker, connection, request.dynamic, request.frame)
     found = addresses.target_named(broker, connection, request.address, request.capabilities)
     match found:
         case address.ExchangeAddress():
@@ -110,10 +112,19 @@ def _is_node(broker: Broker, name: str) -> bool:
     return broker.topology.has_queue(name) or broker.topology.exchange_type(name) is not None
 
 
-def _describe(broker: Broker, connection: Connection, dynamic: DynamicNode | Refuse) -> TopicNode | QueueNode | Refuse:
-    """The record of the temporary node that a dynamic terminus asks for."""
+def _describe(
+    broker: Broker, connection: Connection, dynamic: DynamicNode | Refuse, frame: Attach
+) -> TopicNode | QueueNode | Refuse:
+    """The record of the temporary node that a dynamic terminus asks for: a new one, unless the link made one before it
+    was detached.
+    """
     if isinstance(dynamic, Refuse):
         return dynamic
+    awaiting = temporary.awaiting(broker, connection, frame.name, receives=frame.role)
+    if isinstance(awaiting, PointToPointQueue) and NodeKind.TOPIC not in dynamic.kinds:
+        return QueueNode(awaiting, is_new=True)
+    if isinstance(awaiting, Exchange) and NodeKind.TOPIC in dynamic.kinds:
+        return TopicNode(awaiting, None, is_new=True)
     decision = decide_dynamic(
         dynamic.address,
         dynamic.kinds,
@@ -124,15 +135,15 @@ def _describe(broker: Broker, connection: Connection, dynamic: DynamicNode | Ref
     )
     if isinstance(decision, Refuse):
         return decision
-    temporary = Temporary(connection.number, decision.policy, dynamic.is_exclusive)
+    record = Temporary(connection.number, decision.policy, dynamic.is_exclusive, expiry=dynamic.expiry)
     if decision.kind is NodeKind.QUEUE:
         incarnation = broker.topology.next_incarnation()
         queue = Queue(decision.name, incarnation, is_logged=False, now_us=broker.clock.now_us)
         return QueueNode(
-            PointToPointQueue(name=decision.name, durable=False, queue=queue, temporary=temporary), is_new=True
+            PointToPointQueue(name=decision.name, durable=False, queue=queue, temporary=record), is_new=True
         )
     kind = ExchangeType.FANOUT  # whatever the subject of a message is: who subscribes gets every message
-    exchange = Exchange(name=decision.name, type=kind, durable=False, router=new_router(kind), temporary=temporary)
+    exchange = Exchange(name=decision.name, type=kind, durable=False, router=new_router(kind), temporary=record)
     return TopicNode(exchange, None, is_new=True)
 
 

@@ -73,6 +73,8 @@ class DynamicNode:
     """None if the client names none."""
     is_exclusive: bool
     """Only the connection that makes it may consume."""
+    expiry: ExpiryPolicy
+    """Of the terminus: how long the link exists that makes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +214,8 @@ def _dynamic_node(terminus: Source | Target) -> DynamicNode | Refuse:
     if not all(isinstance(item, Symbol) for item in items):
         return Refuse(Reason.INVALID_REQUEST, "supported-dist-modes holds something else than symbols; leave it out.")
     capabilities = frozenset(terminus.capabilities or ())
-    return DynamicNode(terminus.address, kinds_of(capabilities), policy, is_exclusive(capabilities))
+    expiry = _member(ExpiryPolicy, terminus.expiry_policy) or ExpiryPolicy.SESSION_END
+    return DynamicNode(terminus.address, kinds_of(capabilities), policy, is_exclusive(capabilities), expiry)
 
 
 def _lifetime_policy(properties: Mapping[Symbol, Value]) -> LifetimePolicy | None:

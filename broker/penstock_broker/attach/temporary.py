@@ -14,12 +14,24 @@ from penstock_broker.access.connection import Connection
 from penstock_broker.attach import close
 from penstock_broker.queue.consumer import Link
 from penstock_broker.state.broker import Broker
-from penstock_broker.topology.records import Exchange, PointToPointQueue, Temporary
+from penstock_broker.topology.records import DetachedLink, Exchange, PointToPointQueue, Temporary
 from penstock_core.permissions import Action
 from penstock_core.reason import Reason, Refuse
-from penstock_core.temporary_nodes import LifetimePolicy, Use, check_consumer, is_over
+from penstock_core.subscription_lifetime import SessionKey
+from penstock_core.temporary_nodes import LifetimePolicy, Use, check_consumer, is_over, may_come_back
 
-__all__ = ["check_use", "connection_ended", "delete", "end_one_of", "links_ended", "make", "node_named"]
+__all__ = [
+    "awaiting",
+    "check_use",
+    "connection_ended",
+    "delete",
+    "end_one_of",
+    "link_detached",
+    "links_ended",
+    "make",
+    "node_named",
+    "session_ended",
+]
 
 REVIEW_MS: Final = 1000
 """Between two reviews of the nodes whose policy depends on links or messages."""
@@ -30,8 +42,12 @@ Node: TypeAlias = Exchange | PointToPointQueue
 
 
 def make(broker: Broker, connection: Connection, node: Node) -> None:
-    """Make the node that a dynamic source or target asks for."""
+    """Make the node that a dynamic source or target asks for; if it waits for its link, that link has come back."""
     assert node.temporary is not None
+    if node.temporary.awaits is not None:
+        node.temporary.awaits = None
+        broker.temporary.awaiting.discard(node.name)
+        return
     if isinstance(node, PointToPointQueue):
         broker.topology.put_queue(node)
     else:
@@ -77,6 +93,56 @@ def links_ended(broker: Broker, contexts: Iterable[object]) -> None:
         _review(broker)
 
 
+def link_detached(broker: Broker, context: object, link: DetachedLink) -> None:
+    """The client has detached a link and not closed it: if the link may come back, the node that it made waits."""
+    node = node_named(broker, context.creates) if isinstance(context, Link) and context.creates is not None else None
+    if node is None or node.temporary is None or not _wait(broker, node, node.temporary, link, session_ended=False):
+        links_ended(broker, (context,))
+    else:
+        links_ended(broker, ())
+
+
+def session_ended(
+    broker: Broker, connection: Connection, session: SessionKey, contexts: Iterable[tuple[object, DetachedLink]]
+) -> None:
+    """A session has ended with its links, and so have the links that were detached in it, unless their termini stay."""
+    ended: list[object] = []
+    for context, link in contexts:
+        node = node_named(broker, context.creates) if isinstance(context, Link) and context.creates else None
+        if node is None or node.temporary is None or not _wait(broker, node, node.temporary, link, session_ended=True):
+            ended.append(context)
+    if broker.temporary.awaiting:
+        for name in connection.temporary & broker.temporary.awaiting:
+            node = node_named(broker, name)
+            temporary = node.temporary if node is not None else None
+            if node is None or temporary is None or temporary.awaits is None or temporary.awaits.session != session:
+                continue
+            if not may_come_back(temporary.expiry, session_ended=True):
+                temporary.awaits, temporary.has_creator = None, False
+                broker.temporary.awaiting.discard(name)
+                _delete_if_over(broker, node, temporary)
+    links_ended(broker, ended)
+
+
+def awaiting(broker: Broker, connection: Connection, name: str, *, receives: bool) -> Node | None:
+    """The node that waits for this link of the connection."""
+    for each in connection.temporary & broker.temporary.awaiting if broker.temporary.awaiting else ():
+        node = node_named(broker, each)
+        link = node.temporary.awaits if node is not None and node.temporary is not None else None
+        if link is not None and (link.name, link.receives) == (name, receives):
+            return node
+    return None
+
+
+def _wait(broker: Broker, node: Node, temporary: Temporary, link: DetachedLink, *, session_ended: bool) -> bool:
+    """Let a node wait for its link; False if the link does not come back."""
+    if not may_come_back(temporary.expiry, session_ended=session_ended):
+        return False
+    temporary.awaits = link
+    broker.temporary.awaiting.add(node.name)
+    return True
+
+
 def connection_ended(broker: Broker, connection: Connection) -> None:
     """Delete the temporary nodes of a connection, whatever their policy."""
     while connection.temporary:
@@ -98,6 +164,7 @@ def delete(broker: Broker, node: Node) -> None:
     else:
         close.end_exchange(broker, node, refuse)
     broker.temporary.lingering.discard(node.name)
+    broker.temporary.awaiting.discard(node.name)
     assert node.temporary is not None
     owner = broker.clients.connections.get(node.temporary.connection)
     if owner is not None:

@@ -190,11 +190,13 @@ class PendingWork:
 class TemporaryNodes:
     """Temporary queues and topics whose end does not depend on the link that made them alone."""
 
-    __slots__ = ("asks_for_review", "is_under_review", "lingering", "to_review")
+    __slots__ = ("asks_for_review", "awaiting", "is_under_review", "lingering", "to_review")
 
     def __init__(self) -> None:
         self.lingering: set[str] = set()
         """Their names."""
+        self.awaiting: set[str] = set()
+        """Names of those, of any policy, that wait for the link that made them to come back."""
         self.is_under_review = False
         """A timer is set to look at them again."""
         self.to_review: deque[str] = deque()

@@ -16,16 +16,27 @@ from penstock_core.header_routing import HeadersRouter
 from penstock_core.identity import Identity, LinkKey, queue_name
 from penstock_core.permissions import Action, TargetKind
 from penstock_core.routing import Router
-from penstock_core.subscription_lifetime import AttachedSessions, outlives_process
+from penstock_core.subscription_lifetime import AttachedSessions, SessionKey, outlives_process
 from penstock_core.temporary_nodes import LifetimePolicy
-from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
+from penstock_core.terms import ExchangeType, Exclusivity, ExpiryPolicy, Lifetime, Persistence, Unroutable
 
-__all__ = ["Exchange", "KeptEncoding", "PointToPointQueue", "Subscription", "Temporary", "new_router"]
+__all__ = ["DetachedLink", "Exchange", "KeptEncoding", "PointToPointQueue", "Subscription", "Temporary", "new_router"]
 
 
 def new_router(kind: ExchangeType) -> Router[Queue] | HeadersRouter[Queue]:
     """What routes for an exchange of this type."""
     return HeadersRouter() if kind is ExchangeType.HEADERS else Router(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class DetachedLink:
+    """A link that its client may attach again."""
+
+    name: str
+    receives: bool
+    """The client receives on it."""
+    session: SessionKey
+    """The last one that it was attached in."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +49,11 @@ class Temporary:
     is_exclusive: bool
     """That connection alone may consume."""
     has_creator: bool = True
-    """The link whose attach made it is still attached."""
+    """The link whose attach made it is attached, or may come back."""
+    expiry: ExpiryPolicy = ExpiryPolicy.SESSION_END
+    """Of that link's terminus."""
+    awaits: DetachedLink | None = None
+    """That link, while it is detached and may come back."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -110,6 +110,9 @@ def _discharge(
             refuse = decision
         case rules.CommitTransaction():
             assert transaction is not None
+            if coordinator.connection.endpoint.posted_in_part(transaction.id):
+                _close(broker, coordinator, amqp_error(rules.failed_commit(rules.IN_PART)))
+                return
             result = commit.commit(broker, ledger, transaction)
             if isinstance(result, Refuse):
                 refuse = result
@@ -141,13 +144,17 @@ def _accept(broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled:
 
 
 def _refuse(broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled: bool, error: AmqpError) -> None:
-    endpoint = coordinator.connection.endpoint
     if is_settled or not coordinator.can_reject:
-        coordinator.link.context = None
-        commit.roll_back_coordinator(broker, coordinator)
-        endpoint.detach(coordinator.link, closed=True, error=error)
+        _close(broker, coordinator, error)
     else:
-        endpoint.reject([delivery], error)
+        coordinator.connection.endpoint.reject([delivery], error)
+
+
+def _close(broker: Broker, coordinator: Coordinator, error: AmqpError) -> None:
+    """Close the link; its transactions are rolled back."""
+    coordinator.link.context = None
+    commit.roll_back_coordinator(broker, coordinator)
+    coordinator.connection.endpoint.detach(coordinator.link, closed=True, error=error)
 
 
 def _ledger(coordinator: Coordinator) -> ConnectionTransactions:

@@ -17,7 +17,7 @@ from support.transaction_client import TransactionClient, condition_of
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import Accepted, Rejected, Source, Target
 from penstock_amqp.messages.message_codec import Message, encode_message
-from penstock_amqp.messages.transaction_types import TransactionalState
+from penstock_amqp.messages.transaction_types import Discharge, TransactionalState
 from penstock_amqp.types.values import Symbol
 from penstock_api.management import EntityType, QueueDeclaration
 
@@ -35,6 +35,12 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
 @pytest.fixture
 def client(process: BrokerProcess) -> Iterator[TransactionClient]:
     with RawClient(process.port, "mine") as raw:
+        yield TransactionClient(raw)
+
+
+@pytest.fixture
+def other(process: BrokerProcess) -> Iterator[TransactionClient]:
+    with RawClient(process.port, "another") as raw:
         yield TransactionClient(raw)
 
 
@@ -171,6 +177,39 @@ def test_one_whose_queue_goes_while_it_comes(process: BrokerProcess, client: Tra
     error = client.detached().error
     assert error is not None and error.condition == "amqp:resource-deleted"
     assert told(client, txn_id) == "NodeDeleted"
+
+
+@pytest.mark.parametrize("can_reject", [True, False])
+@pytest.mark.parametrize("settled", [True, False])
+def test_one_that_has_come_in_part_ends_the_coordinator_link(
+    client: TransactionClient, other: TransactionClient, queue: str, can_reject: bool, settled: bool
+) -> None:
+    """4.4.1: it is an error to discharge the transaction. What else belongs to it is rolled back."""
+    control = client.attach_coordinator("control 2", outcomes=None if can_reject else ("amqp:accepted:list",))
+    sender, writer, txn_id = client.sender(queue), client.sender(queue, "second"), client.declare(handle=control)
+    client.state_of(client.post(writer, "whole", txn_id))
+    client.post_parts(sender, [PART] * 3, txn_id, ends=False, settled=settled)
+    client.request(Discharge(txn_id=txn_id), handle=control)
+    closed = client.detached()
+    assert closed.closed is True
+    assert closed.error is not None
+    assert closed.error.condition == "amqp:transaction:rollback"
+    assert closed.error.info == {"penstock:reason": "TransactionRolledBack", "penstock:cause": "InvalidRequest"}
+    other.receiver(queue)
+    assert other.nothing_came()
+
+
+def test_the_part_of_a_message_outside_does_not_hinder_a_commit(
+    client: TransactionClient, other: TransactionClient, queue: str
+) -> None:
+    sender, writer = client.sender(queue), client.sender(queue, "second")
+    txn_id, later = client.declare(), client.declare()
+    client.post_parts(sender, [PART] * 3, later, ends=False)
+    client.post_parts(client.sender(queue, "third"), [PART] * 3, None, ends=False)
+    client.state_of(client.post(writer, "whole", txn_id))
+    client.commit(txn_id)
+    other.receiver(queue)
+    assert other.bodies(1) == [("whole", 0)]
 
 
 def test_one_that_its_sender_aborts_is_none(client: TransactionClient, queue: str) -> None:

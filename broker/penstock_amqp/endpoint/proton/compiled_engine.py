@@ -27,6 +27,7 @@ _PLAIN_TYPES: Final = 64
 _MESSAGE: Final = -1
 _ENDED: Final = -2
 _ASIDE: Final = -4
+_ASTRAY: Final = -5
 
 # The fields of the list of bodies, and the numbers that are tags: see penstock_native/output.c.
 _FIRST_TAG: Final = 0
@@ -107,7 +108,9 @@ class CompiledEngine(ProtonEngine):
             return notice[0], notice[1](pointer), None
         if kind == _MESSAGE:
             return NoticeKind.ARRIVAL, pointer, 0
-        return (NoticeKind.OUTCOME, pointer, detail) if kind == _ENDED else (NoticeKind.STATE, pointer, None)
+        if kind == _ENDED:
+            return NoticeKind.OUTCOME, pointer, detail
+        return NoticeKind.ASTRAY if kind == _ASTRAY else NoticeKind.STATE, pointer, None
 
     def push_plain(self, start: int, size: int, tap: InputTap, out: list[Event]) -> Pushed | None:
         """See `Engine.push_plain`."""

@@ -29,6 +29,7 @@ from penstock_amqp.endpoint.proton.ffi import (
     delivery,
     delivery_link,
     delivery_partial,
+    delivery_pending,
     delivery_readable,
     delivery_remote_state,
     delivery_settle,
@@ -37,6 +38,8 @@ from penstock_amqp.endpoint.proton.ffi import (
     event_delivery,
     event_type,
     link_advance,
+    link_current,
+    link_is_sender,
     link_recv,
     link_send,
     transport_peek,
@@ -201,6 +204,11 @@ class ProtonEngine:
             elif self.unconfirmed and received in self.unconfirmed:
                 self._has_notice = True
                 return NoticeKind.STATE, received, None
+            elif link_is_sender(to := delivery_link(received)) and (
+                delivery_pending(received) or link_current(to) == received
+            ):
+                self._has_notice = True
+                return NoticeKind.ASTRAY, received, None
             collector_pop(collector)
         return None
 

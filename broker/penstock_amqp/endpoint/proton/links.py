@@ -13,6 +13,7 @@ from penstock_amqp.frames.performatives import Coordinator, Source, Target
 __all__ = [
     "close_session",
     "credit_of",
+    "current_of",
     "drained",
     "end_link",
     "free_link",
@@ -36,6 +37,7 @@ __all__ = [
 session_of = ffi.link_session
 is_sender = ffi.link_is_sender  # we send on it
 credit_of = ffi.link_credit
+current_of = ffi.link_current  # the delivery that is being sent, or read
 peer_drains = ffi.link_get_drain
 drained = ffi.link_drained
 queued = ffi.link_queued  # messages that were sent on a link and wait for the peer's window
