@@ -127,7 +127,7 @@ def check_consumer(
         )
     if durable:
         return Refuse(
-            Reason.INVALID_REQUEST,
+            Reason.OTHER_KIND_OF_NODE,  # as not-found it becomes the exception that JMS wants for an invalid topic
             f"{name!r} is temporary and a durable subscription would outlive it; subscribe without durability.",
         )
     return None

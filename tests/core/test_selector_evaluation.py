@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fractions
 import math
 from typing import assert_never
 
@@ -122,6 +123,17 @@ TRUE = [
     "half / 0 > max",
     "-half / 0.0 < min",
     "NOT zero / 0.0 = zero",
+    "7 % 2 = 1",
+    "-7 % 4 = -3",
+    "7 % -4 = 3",
+    "5.5 % 2 = 1.5",
+    "-half % 2 < 0",
+    "min % -1 = 0",
+    "half % (1 / 0.0) = half",
+    "2 * five % 4 = 2",
+    "five + 7 % 4 = 8",
+    "NOT half % 0 = half",
+    "NOT 1 / 0.0 % 2 = half",
     "max = 9223372036854775808.0",
     "missing = 1 OR yes",
     "NOT (missing = 1 AND no)",
@@ -173,6 +185,10 @@ NOT_TRUE = [
     "missing + 1 = 1",
     "five / 0 = 0",
     "NOT (five / 0 = 0)",
+    "five % 0 = 0",
+    "NOT (five % 0 = 0)",
+    "red % 2 = 1",
+    "NOT (red % 2 = 1)",
     "red + 1 = 2",
     "NOT (red + 1 = 2)",
     "-red = 1",
@@ -384,12 +400,27 @@ def naive_arithmetic(op: ArithmeticOp, left: object, right: object) -> object:
         if isinstance(left, int) and isinstance(right, int):
             return java_long(int(math.copysign(1, left) * math.copysign(1, right)) * (abs(left) // abs(right)))
         return float(left) / float(right)
+    if op is ArithmeticOp.REMAINDER:
+        return naive_remainder(left, right)
     if isinstance(left, float) or isinstance(right, float):
         left, right = float(left), float(right)
     result = {ArithmeticOp.ADD: left + right, ArithmeticOp.SUBTRACT: left - right, ArithmeticOp.MULTIPLY: left * right}[
         op
     ]
     return result if isinstance(result, float) else java_long(result)
+
+
+def naive_remainder(left: float, right: float) -> object:
+    """Of Java: what is left of the dividend after the whole quotient, rounded towards zero, was taken away."""
+    if isinstance(left, int) and isinstance(right, int):
+        quotient = naive_arithmetic(ArithmeticOp.DIVIDE, left, right)
+        return None if quotient is None else java_long(left - int(str(quotient)) * right)
+    if right == 0 or math.isinf(left) or math.isnan(left) or math.isnan(right):
+        return math.nan
+    if math.isinf(right):
+        return float(left)
+    whole = fractions.Fraction(left) / fractions.Fraction(right)
+    return float(fractions.Fraction(left) - math.trunc(whole) * fractions.Fraction(right))
 
 
 def java_long(value: int) -> int:

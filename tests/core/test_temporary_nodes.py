@@ -89,7 +89,7 @@ def test_anybody_consumes_from_a_node_that_is_not_exclusive() -> None:
 def test_a_durable_subscription_would_outlive_it() -> None:
     refused = check_consumer("temporary-topic:a", 7, 7, durable=True)
     assert refused is not None
-    assert refused.reason is Reason.INVALID_REQUEST
+    assert refused.reason is Reason.OTHER_KIND_OF_NODE
 
 
 # creator attached, links, messages -> gone by: close, no links, no messages, no links or messages

@@ -55,6 +55,7 @@ _COMPUTE: Final = {
     ArithmeticOp.SUBTRACT: "subtract",
     ArithmeticOp.MULTIPLY: "multiply",
     ArithmeticOp.DIVIDE: "divide",
+    ArithmeticOp.REMAINDER: "remainder",
 }
 _PYTHON: Final = {ComparisonOp.EQUAL: "==", ComparisonOp.NOT_EQUAL: "!="}
 

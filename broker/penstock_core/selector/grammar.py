@@ -1,7 +1,7 @@
 """The grammar of selectors, for lark's LALR parser; and what is wrong with a text that does not fit it.
 
 Words and numbers become tokens here; ``parser`` makes the tree. Identifiers are those of Java, also with dots between
-them. A name that isn't one can stand in double quotes, as in Broker-J.
+them. A name that isn't one can stand in double quotes, and ``%`` is the remainder, as in Broker-J.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _GRAMMAR: Final = r"""
     | sum IS NULL                                      -> is_null
     | sum IS NOT NULL                                  -> is_not_null
 ?sum: product ((PLUS | MINUS) product)*
-?product: unary ((TIMES | DIVIDE) unary)*
+?product: unary ((TIMES | DIVIDE | REMAINDER) unary)*
 ?unary: (PLUS | MINUS) unary                           -> sign
     | atom
 ?atom: "(" or_ ")"
@@ -48,6 +48,7 @@ PLUS: "+"
 MINUS: "-"
 TIMES: "*"
 DIVIDE: "/"
+REMAINDER: "%"
 STRING: /'(?:[^']|'')*'/
 QUOTED: /"(?:[^"]|"")+"/
 APPROXIMATE.2: /(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?|[0-9]+(?:[eE][+-]?[0-9]+[fFdD]?|[fFdD])/
@@ -64,6 +65,7 @@ _WORDS: Final = {
     "MINUS": "-",
     "TIMES": "*",
     "DIVIDE": "/",
+    "REMAINDER": "%",
     "STRING": "a string in '...'",
     "APPROXIMATE": "a number",
     "EXACT": "a number",

@@ -31,6 +31,7 @@ __all__ = ["former_text", "normal_text"]
 
 _NAME: Final = re.compile(r"(?:[^\W\d]|\$)[\w$]*(?:\.(?:[^\W\d]|\$)[\w$]*)*")
 _SUM: Final = (ArithmeticOp.ADD, ArithmeticOp.SUBTRACT)
+_PRODUCT: Final = (ArithmeticOp.MULTIPLY, ArithmeticOp.DIVIDE, ArithmeticOp.REMAINDER)
 
 
 def normal_text(node: Node) -> str:
@@ -103,8 +104,8 @@ def _joined(node: Node, op: JunctionOp) -> str:
 
 def _arithmetic(node: Arithmetic) -> str:
     sums = node.op in _SUM
-    left = _operand(node.left, tuple(ArithmeticOp) if sums else (ArithmeticOp.MULTIPLY, ArithmeticOp.DIVIDE))
-    right = _operand(node.right, (ArithmeticOp.MULTIPLY, ArithmeticOp.DIVIDE) if sums else ())
+    left = _operand(node.left, tuple(ArithmeticOp) if sums else _PRODUCT)
+    right = _operand(node.right, _PRODUCT if sums else ())
     return f"{left} {node.op.value} {right}"
 
 

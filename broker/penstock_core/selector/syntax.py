@@ -51,6 +51,7 @@ class ArithmeticOp(enum.Enum):
     SUBTRACT = "-"
     MULTIPLY = "*"
     DIVIDE = "/"
+    REMAINDER = "%"
 
 
 class JunctionOp(enum.Enum):

@@ -29,7 +29,7 @@ MAX_WORDS: Final = 1024
 
 KEYWORDS: Final = frozenset({"AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"})
 
-_WORD: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[\w$.]+|<>|<=|>=|[-+*/=<>()]""")
+_WORD: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[\w$.]+|<>|<=|>=|[-+*/%=<>()]""")
 
 
 def check_words(text: str) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "negate",
     "not_equal",
     "number",
+    "remainder",
     "subtract",
     "wrap",
 ]
@@ -136,6 +137,22 @@ def divide(left: object, right: object) -> Number | None:
     if dividend == 0 or math.isnan(dividend):
         return math.nan
     return math.copysign(math.inf, dividend) * math.copysign(1.0, divisor)
+
+
+def remainder(left: object, right: object) -> Number | None:
+    """``%``: has the sign of ``left``. By zero, exact numbers are null and approximate ones NaN."""
+    pair = _promoted(left, right)
+    if pair is None:
+        return None
+    dividend, divisor = pair
+    if isinstance(dividend, int) and isinstance(divisor, int):
+        if divisor == 0:
+            return None
+        rest = abs(dividend) % abs(divisor)
+        return rest if dividend > 0 else -rest
+    if divisor == 0 or math.isinf(dividend):
+        return math.nan
+    return math.fmod(dividend, divisor)
 
 
 def negate(value: object) -> Number | None:

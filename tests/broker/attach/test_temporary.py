@@ -162,7 +162,7 @@ def test_no_durable_subscription_on_a_temporary_topic(connect: Connections) -> N
     owner = connect("c1")
     address = make(owner, "t", "temporary-topic")
     reply = owner.attach_receiver("sub", topic("shared", durable=2, expiry=Symbol("never"), address=address))
-    check_refusal(owner, reply, condition="amqp:invalid-field", reason="InvalidRequest")
+    check_refusal(owner, reply, condition="amqp:not-found", reason="OtherKindOfNode")
 
 
 @pytest.mark.parametrize("capability", ["temporary-queue", "temporary-topic"])

@@ -116,6 +116,19 @@ class TemporaryTest extends OwnBrokerCase {
     }
 
     @Test
+    @DisplayName("A durable subscription, shared or not, is refused on a temporary topic: to JMS it is an invalid destination")
+    void notDurable() throws Exception {
+        startBroker();
+        Session session = session(open(failover("jms.clientID=billing")));
+        TemporaryTopic topic = session.createTemporaryTopic();
+        assertRefused(InvalidDestinationException.class, NOT_FOUND, () -> session.createDurableConsumer(topic, "s"));
+        assertRefused(InvalidDestinationException.class, NOT_FOUND, () -> session.createSharedDurableConsumer(topic, "s"));
+        MessageConsumer consumer = session.createConsumer(topic);
+        publish(session, topic, "still there");
+        assertEquals("still there", text(consumer));
+    }
+
+    @Test
     @DisplayName("A producer without a destination sends to queues and topics, and is told where nothing is")
     void anonymousProducer() throws Exception {
         startBroker(false, ONLY_WHAT_IS_DECLARED);
