@@ -296,6 +296,35 @@ def test_a_durability_that_amqp_does_not_have_is_not_in_the_reply(client: RawCli
     assert not reply.source.durable
 
 
+def test_an_echo_tells_how_many_messages_wait(client: RawClient) -> None:
+    """2.6.7 (available): what waits behind the messages that the credit of the asking flow brought."""
+    put(client, "available", BODY)
+    for number in range(1, 5):
+        client.send(Transfer(handle=0, delivery_id=number, delivery_tag=b"t", settled=True), payload=BODY)
+    client.attach_receiver("r", queue("available"))
+    client.flow(client.last_handle, credit=0, echo=True)
+    assert client.expect(Flow).available == 5
+    client.flow(client.last_handle, credit=2, echo=True)
+    assert [client.expect_transfer()[0].delivery_id for _ in range(2)] == [0, 1]
+    assert client.expect(Flow).available == 3
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        Source(address="unsaid", capabilities=QUEUE, filter={Symbol("s"): Described(ULong(0x468C00000004), "a = 1")}),
+        Source(address="unsaid", capabilities=QUEUE, distribution_mode=Symbol("copy")),
+    ],
+    ids=["selector", "browser"],
+)
+def test_an_echo_leaves_out_what_it_would_have_to_search_for(client: RawClient, source: Source) -> None:
+    """2.6.7: available may be null."""
+    put(client, "unsaid", BODY)
+    client.attach_receiver("r", source)
+    client.flow(client.last_handle, credit=0, echo=True)
+    assert client.expect(Flow).available is None
+
+
 def test_filters_that_nobody_knows_are_not_in_the_reply(client: RawClient) -> None:
     """3.5.8: the reply has the filters in place, and the receiver looks at it."""
     asked: dict[Symbol, Value] = {
