@@ -114,6 +114,8 @@ TargetAddress = SourceAddress | AnonymousRelay
 _PREFIXES: Final = {"topic://": NodeKind.TOPIC, "queue://": NodeKind.QUEUE}
 RESERVED_PREFIXES: Final = ("$", QUEUE_PREFIX, *TEMPORARY_PREFIXES, *_PREFIXES)
 """No queue or exchange that is declared may have a name that begins with one of these."""
+_WILDCARDS: Final = frozenset("*#")
+_WILDCARD_HINT: Final = " * and # stand for words of a key only, as in 'orders/eu.*': the exchange, a slash, the key."
 _CAPABILITIES: Final = {
     "topic": NodeKind.TOPIC,
     "temporary-topic": NodeKind.TOPIC,
@@ -220,25 +222,34 @@ def _missing(name: str, kind: NodeKind | None, directory: Directory, auto_create
             f"There is no {name[:80]!r} any more: a temporary node ends with the connection that made it, or before.",
         )
     exchange, _ = _split(name)
-    if kind is not NodeKind.TOPIC and auto_create.allows(NodeKind.QUEUE, name):
+    if kind is not NodeKind.TOPIC and auto_create.allows(NodeKind.QUEUE, name) and not _has_wildcard(name):
         return check_queue_name(name) or _topic_instead(name, directory) or CreateNode(NodeKind.QUEUE, name)
-    if kind is not NodeKind.QUEUE and auto_create.allows(NodeKind.TOPIC, exchange):
+    if kind is not NodeKind.QUEUE and auto_create.allows(NodeKind.TOPIC, exchange) and not _has_wildcard(exchange):
         return (
             check_exchange_name(exchange)
             or _queue_instead(name, exchange, directory)
             or CreateNode(NodeKind.TOPIC, exchange)
         )
+    hint = _WILDCARD_HINT if _has_wildcard(name if kind is NodeKind.QUEUE else exchange) else ""
     if kind is NodeKind.QUEUE:
-        return Refuse(Reason.QUEUE_NOT_FOUND, f"There is no queue {name!r}; declare it, or check the name.")
+        return Refuse(Reason.QUEUE_NOT_FOUND, f"There is no queue {name!r}; declare it, or check the name.{hint}")
     if kind is NodeKind.TOPIC:
         return Refuse(
             Reason.EXCHANGE_NOT_FOUND,
-            f"There is no exchange {exchange!r}; declare it (kind Exchange), or check the name.",
+            f"There is no exchange {exchange!r}; declare it (kind Exchange), or check the name.{hint}",
         )
     return Refuse(
         Reason.ADDRESS_NOT_FOUND,
-        f"There is neither a queue {name!r} nor an exchange {exchange!r}; declare one, or check the name.",
+        f"There is neither a queue {name!r} nor an exchange {exchange!r}; declare one, or check the name.{hint}",
     )
+
+
+def _has_wildcard(name: str) -> bool:
+    """True if a word of it is a wildcard: who names it means other nodes, and one of that very name would get nothing.
+
+    Source: docs/decisions/019-auto-creation.md.
+    """
+    return not _WILDCARDS.isdisjoint(name.replace("/", ".").split("."))
 
 
 def _topic_instead(name: str, directory: Directory) -> Refuse | None:

@@ -175,6 +175,43 @@ def test_decision_78_without_auto_creation_the_name_is_just_not_there() -> None:
     assert reason(source("o", "queue")) is Reason.QUEUE_NOT_FOUND
 
 
+@pytest.mark.parametrize(
+    ("address", "capabilities", "why"),
+    [
+        ("topic://PRICE.STOCK.NYSE.*", (), Reason.EXCHANGE_NOT_FOUND),
+        ("PRICE.#", ("topic",), Reason.EXCHANGE_NOT_FOUND),
+        ("*", (), Reason.ADDRESS_NOT_FOUND),
+        ("new.#/a", (), Reason.ADDRESS_NOT_FOUND),
+        ("new/*/a", ("queue",), Reason.QUEUE_NOT_FOUND),
+    ],
+)
+@pytest.mark.parametrize("auto_create", [True, False])
+def test_decision_19_no_name_with_a_wildcard_is_made(
+    address: str, capabilities: tuple[str, ...], why: Reason, auto_create: bool
+) -> None:
+    found = source(address, *capabilities, auto_create=auto_create)
+    assert isinstance(found, Refuse)
+    assert (found.reason, "'orders/eu.*'" in found.description) == (why, True)
+
+
+@pytest.mark.parametrize(
+    ("address", "made"),
+    [
+        ("new/eu.*", CreateNode(NodeKind.TOPIC, "new")),
+        ("topic://new/#", CreateNode(NodeKind.TOPIC, "new")),
+        ("a*b.#c", CreateNode(NodeKind.QUEUE, "a*b.#c")),
+    ],
+)
+def test_decision_19_wildcards_are_words_of_a_key(address: str, made: CreateNode) -> None:
+    assert source(address, auto_create=True) == made
+
+
+def test_what_is_missing_without_a_wildcard_gets_no_hint_on_them() -> None:
+    found = source("new/eu.*")
+    assert isinstance(found, Refuse)
+    assert "orders/eu" not in found.description
+
+
 def test_nothing_is_created_unless_that_is_on() -> None:
     assert reason(parse_source("new", (), NAMES)) is Reason.ADDRESS_NOT_FOUND
     assert reason(parse_target("new", (), NAMES)) is Reason.ADDRESS_NOT_FOUND

@@ -13,7 +13,7 @@ from penstock_amqp.endpoint.attachments import Attachments
 from penstock_amqp.endpoint.buffers import OUTPUT_VIEW, Ptr
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import AcquisitionRequested, Event, EventKind, Flowed
-from penstock_amqp.endpoint.links import InLink, OutLink, Session
+from penstock_amqp.endpoint.links import AvailableCount, InLink, OutLink, Session
 from penstock_amqp.endpoint.outgoing_streams import OutgoingStreams
 from penstock_amqp.endpoint.proton import links
 from penstock_amqp.endpoint.session_window import kept_back
@@ -135,7 +135,8 @@ class FlowAnswers:
             self.owed.append(tapped)
             return b""
         told = self._session_state(session)
-        state = flow_echo.LinkCredit(link.local[1], isinstance(link, OutLink), link.credit)
+        waiting = link.context.available() if isinstance(link.context, AvailableCount) else None
+        state = flow_echo.LinkCredit(link.local[1], isinstance(link, OutLink), link.credit, waiting)
         return b"" if told is None else flow_echo.echo_frame(flow, session.local_channel, told, state)
 
     def _session_state(self, session: Session) -> Flow | None:

@@ -7,7 +7,7 @@ collected in the broker.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.conditions import AmqpError
@@ -19,6 +19,7 @@ from penstock_amqp.types.values import Described
 __all__ = [
     "GATHERED_BYTES",
     "UNPROVEN_MESSAGES",
+    "AvailableCount",
     "InLink",
     "OutLink",
     "PartialMemory",
@@ -200,6 +201,15 @@ class InLink:
         self.second: SecondSettlement | None = None
         """Set if we settle what we answered only after the peer has settled it."""
         self.context: object = None
+
+
+@runtime_checkable
+class AvailableCount(Protocol):
+    """A context of an `OutLink` that can say what `available` of its flows is. Source: AMQP 1.0 part 2, 2.6.7."""
+
+    def available(self) -> int | None:
+        """The messages that wait for credit on the link; None if that isn't known."""
+        ...
 
 
 class OutLink:

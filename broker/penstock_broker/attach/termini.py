@@ -34,6 +34,7 @@ from penstock_broker.topology.records import Exchange, PointToPointQueue
 from penstock_core.binding import Filter
 from penstock_core.header_bindings import HeaderBinding
 from penstock_core.reason import Refuse
+from penstock_core.selector import Selector
 from penstock_core.source_reply import SourceReply
 from penstock_core.terms import DistributionMode, ExchangeType
 
@@ -142,12 +143,18 @@ def _filters(request: SourceRequest, in_place: Filter) -> Mapping[Symbol, Value]
     if in_place.selector is not None:
         asked = Described(ULong(0x0000_468C_0000_0004), "")
         name, asked = _as_asked(request, SELECTOR_FILTER) or (Symbol("jms-selector"), asked)
-        filters[name] = Described(asked.descriptor, in_place.selector)
+        filters[name] = asked if _asks_for(request, asked, in_place) else Described(asked.descriptor, in_place.selector)
     if in_place.no_local:
         asked = Described(ULong(0x0000_468C_0000_0003), "NoLocalFilter{}")
         name, asked = _as_asked(request, NO_LOCAL_FILTER) or (Symbol("no-local"), asked)
         filters[name] = asked
     return filters
+
+
+def _asks_for(request: SourceRequest, asked: Described, in_place: Filter) -> bool:
+    """True if the selector of the filter is in place: the client gets its own spelling back, which it may compare."""
+    selector = request.selector
+    return isinstance(selector, Selector) and isinstance(asked.value, str) and selector.text == in_place.selector
 
 
 def _as_asked(request: SourceRequest, descriptors: frozenset[int | str]) -> tuple[Symbol, Described] | None:

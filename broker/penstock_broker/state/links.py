@@ -56,6 +56,16 @@ class Consumer(ReceivingLink):
         self.durability = durability
         """The durability that the attach asked for."""
 
+    def available(self) -> int | None:
+        """Messages that wait for its credit; None if a selector chooses among them, which are counted only in passing.
+
+        What waits for another consumer, because its group does, counts too: nobody could say it without a search.
+        """
+        if self.cursor is not None:
+            return None
+        active = self.queue.links.active
+        return self.queue.waiting if active is None or active is self else 0
+
 
 class SubscriptionLookup(Link):
     """A link with a null source, which looks a subscription up: it never receives a message."""

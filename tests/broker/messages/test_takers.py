@@ -22,6 +22,7 @@ from penstock_api.management import DeliveryPolicy, EntityType
 from penstock_broker.management import declare
 from penstock_broker.management.entity_states import queue_state
 from penstock_broker.messages import takers
+from penstock_broker.state.links import Consumer
 
 NAMES = count(1)
 FORGOTTEN = 1_000_000
@@ -91,6 +92,16 @@ def test_a_standby_of_an_exclusive_consumer_can_take_nothing(timed: SteppedBroke
     forget(timed, Message("m"))
     state = queue_state(timed.broker.topology.queues["jobs"], {})
     assert (state["usableConsumers"], state["usableCredit"], state["credit"]) == (1, 0, 5)
+
+
+def test_a_standby_of_an_exclusive_consumer_is_told_that_nothing_waits(timed: SteppedBroker) -> None:
+    """AMQP 1.0 part 2, 2.6.7: `available` is what waits for the credit of this link."""
+    timed.make_queue("jobs", DeliveryPolicy(exclusive_consumer=True))
+    attach(timed, 0)
+    attach(timed, 5)
+    forget(timed, Message("m"))
+    consumers = timed.queue("jobs").links.consumers
+    assert [each.available() for each in consumers if isinstance(each, Consumer)] == [1, 0]
 
 
 def test_a_link_whose_selector_does_not_match_can_not_take_it(timed: SteppedBroker) -> None:

@@ -74,7 +74,7 @@ def test_the_reply_names_the_selector_in_place_and_a_bad_one_is_refused(broker_p
         echoed = red.link.remote_source.filter
         assert echoed.next() is not None
         filters = echoed.get_object()
-        assert filters == {symbol("jms-selector"): Described(0x0000_468C_0000_0004, RED)}
+        assert filters == {symbol("jms-selector"): Described(0x0000_468C_0000_0004, "colour='red'")}
         asked: tuple[list[LinkOption], ...] = ([SelectedBy("colour =")], [SelectedBy("colour ="), Browsing()])
         for options in asked:
             with pytest.raises(LinkDetached) as refused:

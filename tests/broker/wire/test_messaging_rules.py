@@ -5,6 +5,7 @@ names the section of the specification.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from support.broker_process import BrokerProcess
@@ -296,6 +297,35 @@ def test_a_durability_that_amqp_does_not_have_is_not_in_the_reply(client: RawCli
     assert not reply.source.durable
 
 
+def test_an_echo_tells_how_many_messages_wait(client: RawClient) -> None:
+    """2.6.7 (available): what waits behind the messages that the credit of the asking flow brought."""
+    put(client, "available", BODY)
+    for number in range(1, 5):
+        client.send(Transfer(handle=0, delivery_id=number, delivery_tag=b"t", settled=True), payload=BODY)
+    client.attach_receiver("r", queue("available"))
+    client.flow(client.last_handle, credit=0, echo=True)
+    assert client.expect(Flow).available == 5
+    client.flow(client.last_handle, credit=2, echo=True)
+    assert [client.expect_transfer()[0].delivery_id for _ in range(2)] == [0, 1]
+    assert client.expect(Flow).available == 3
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        Source(address="unsaid", capabilities=QUEUE, filter={Symbol("s"): Described(ULong(0x468C00000004), "a = 1")}),
+        Source(address="unsaid", capabilities=QUEUE, distribution_mode=Symbol("copy")),
+    ],
+    ids=["selector", "browser"],
+)
+def test_an_echo_leaves_out_what_it_would_have_to_search_for(client: RawClient, source: Source) -> None:
+    """2.6.7: available may be null."""
+    put(client, "unsaid", BODY)
+    client.attach_receiver("r", source)
+    client.flow(client.last_handle, credit=0, echo=True)
+    assert client.expect(Flow).available is None
+
+
 def test_filters_that_nobody_knows_are_not_in_the_reply(client: RawClient) -> None:
     """3.5.8: the reply has the filters in place, and the receiver looks at it."""
     asked: dict[Symbol, Value] = {
@@ -305,6 +335,34 @@ def test_filters_that_nobody_knows_are_not_in_the_reply(client: RawClient) -> No
     reply = client.attach_receiver("r", Source(address="filtered", capabilities=QUEUE, filter=asked))
     assert reply.source is not None
     assert list(reply.source.filter or {}) == ["mine"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(Source(address="spelled", capabilities=QUEUE), id="queue"),
+        pytest.param(Source(address="amq.topic", durable=2, expiry_policy=Symbol("never")), id="subscription"),
+    ],
+)
+def test_a_selector_comes_back_as_the_client_spells_it(client: RawClient, source: Source) -> None:
+    """3.5.8: a client may compare what is in place with what it asked for."""
+    for name, text in (("a", "colour='red' and size>3"), ("b", "colour = 'red'  AND (size > 3)")):
+        asked: dict[Symbol, Value] = {Symbol(name): Described(Symbol("apache.org:selector-filter:string"), text)}
+        shared = symbols("shared") if source.durable else ()
+        capabilities = (*(source.capabilities or ()), *shared)
+        reply = client.attach_receiver(f"s|{name}", replace(source, filter=asked, capabilities=capabilities))
+        assert reply.source is not None
+        assert reply.source.filter == asked
+
+
+def test_a_selector_that_is_not_in_place_does_not_come_back(client: RawClient) -> None:
+    """3.5.8 and the attach table: a lookup tells what is there."""
+    there: dict[Symbol, Value] = {Symbol("mine"): Described(ULong(0x468C00000004), "a=1")}
+    source = Source(address="amq.topic", durable=2, expiry_policy=Symbol("never"), capabilities=symbols("shared"))
+    client.attach_receiver("looked-up|1", replace(source, filter=there))
+    reply = client.attach_receiver("looked-up", None)
+    assert reply.source is not None
+    assert reply.source.filter == {Symbol("jms-selector"): Described(ULong(0x468C00000004), "a = 1")}
 
 
 # -- 4: transactions ------------------------------------------------------------------------------------------------
