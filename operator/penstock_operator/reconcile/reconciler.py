@@ -157,12 +157,13 @@ class Reconciler:
         other = None if alternate is None else ResourceKey("Exchange", key.namespace, alternate.name)
         found = None if other is None else self.cache.exchange(key.namespace, other.name)
         winner = None if other is None else self.cache.oldest_exchange(other)
+        is_held = await is_held_elsewhere(self.sessions, found, winner, key.namespace)
         view = ExchangeView(
             resource=exchange,
             broker=self.views.of(exchange),
             alternate=found,
             alternate_winner=winner,
-            is_alternate_held_elsewhere=is_held_elsewhere(self.sessions, found, winner, key.namespace),
+            is_alternate_held_elsewhere=is_held,
             is_alternate_unreadable=other is not None and self.cache.is_unreadable(other),
             winner=self.cache.oldest_exchange(key),
             cluster_id=self.cluster_id,
@@ -176,6 +177,7 @@ class Reconciler:
         named = ResourceKey("Exchange", *declaration.exchange_key(subscription))
         exchange = self.cache.exchange(named.namespace, named.name)
         exchange_winner = self.cache.oldest_exchange(named)
+        is_held = await is_held_elsewhere(self.sessions, exchange, exchange_winner, key.namespace)
         found = self.views.findings_of(subscription)
         view = SubscriptionView(
             resource=subscription,
@@ -184,7 +186,7 @@ class Reconciler:
             broker=self.views.of(subscription),
             exchange=exchange,
             exchange_winner=exchange_winner,
-            is_exchange_held_elsewhere=is_held_elsewhere(self.sessions, exchange, exchange_winner, key.namespace),
+            is_exchange_held_elsewhere=is_held,
             is_exchange_unreadable=self.cache.is_unreadable(named),
             winner=self.cache.oldest_subscription(key),
             cluster_id=self.cluster_id,
