@@ -1,4 +1,5 @@
-"""The conditions of all resources as metrics: how many there are of each, and which resources are in trouble.
+"""The conditions of all resources as metrics: how many there are of each, which resources are in trouble, and since
+when results of the lag job are to be expected for a Broker.
 
 A series for each condition of each resource would be 60,000 at 10,000 Subscriptions, nearly all of which say that all
 is well. So every condition is counted, and only those that mean trouble name their resource, at most `NAMED` of one
@@ -11,15 +12,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.cluster.cache import Cache, KindName, ResourceKey
 from penstock_operator.manifest import Manifest, items_of, text_at
 
-__all__ = ["NAMED", "ConditionCollector", "ConditionCount", "TroubledResource", "conditions_of", "is_trouble"]
+__all__ = [
+    "NAMED",
+    "ConditionCollector",
+    "ConditionCount",
+    "TroubledResource",
+    "conditions_of",
+    "is_trouble",
+    "lag_analysis_since",
+]
 
 NAMED: Final = 500
 """Resources of one kind that are named for one type of condition, the first by namespace and name."""
@@ -85,6 +95,16 @@ def conditions_of(
     return {ConditionCount(*counted): number for counted, number in counts.items()}, first
 
 
+def lag_analysis_since(manifest: Manifest) -> float | None:
+    """Since when a Broker is to be analysed, in seconds since the epoch; None if it is not, as its spec or that of the
+    operator's job asks.
+    """
+    for condition in items_of(manifest, "status", "conditions"):
+        if condition.get("type") == "LagAnalysisScheduled" and condition.get("reason") not in AS_WANTED:
+            return datetime.fromisoformat(text_at(condition, "lastTransitionTime") or "").timestamp()
+    return None
+
+
 class ConditionCollector(Collector):
     """Reads the cache at each scrape. An operator that waits until it leads counts nothing, and none counts what it
     leaves to another one: else a sum over all operators would count a resource twice.
@@ -102,7 +122,7 @@ class ConditionCollector(Collector):
         self._left = left
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Both families, without samples while there are no resources."""
+        """The families, without samples while there are no resources."""
         counts, troubled = conditions_of(self._manifests())
         counted = GaugeMetricFamily(
             "penstock_resource_conditions",
@@ -120,16 +140,30 @@ class ConditionCollector(Collector):
         for resource in troubled:
             named.add_metric(resource, 1)
         yield named
+        yield self._analysed()
+
+    def _analysed(self) -> GaugeMetricFamily:
+        analysed = GaugeMetricFamily(
+            "penstock_lag_analysis_since_timestamp_seconds",
+            "Since when results of the lag job are to be expected for a Broker.",
+            labels=("broker_namespace", "broker"),
+        )
+        for manifest in self._manifests("Broker"):
+            since = lag_analysis_since(manifest)
+            if since is not None:
+                name = (text_at(manifest, "metadata", "namespace") or "", text_at(manifest, "metadata", "name") or "")
+                analysed.add_metric(name, since)
+        return analysed
 
     def describe(self) -> list[GaugeMetricFamily]:
         """Nothing: registering must not read the cache."""
         return []
 
-    def _manifests(self) -> Iterator[Manifest]:
+    def _manifests(self, kind: KindName | None = None) -> Iterator[Manifest]:
         left = set(self._left())
         for broker in tuple(left):
             left.update(self._cache.dependents(broker))
-        for key in self._cache.all() if self._leads() else ():
+        for key in self._cache.all(kind) if self._leads() else ():
             entry = self._cache.get(key)
             if entry is not None and key not in left:
                 yield entry.manifest

@@ -79,13 +79,18 @@ class OperatorSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """The settings in environment variables such as `PENSTOCK_OPERATOR_BROKER_IMAGE`.
+        """The settings in environment variables such as `PENSTOCK_OPERATOR_BROKER_IMAGE`. An empty one, which is what a
+        chart makes of a value that somebody has removed, counts as missing.
 
         Raises:
             Misuse: a variable is missing or has an invalid value.
         """
         source = os.environ if environment is None else environment
-        values = {key.removeprefix(_PREFIX).lower(): value for key, value in source.items() if key.startswith(_PREFIX)}
+        values = {
+            key.removeprefix(_PREFIX).lower(): value
+            for key, value in source.items()
+            if key.startswith(_PREFIX) and value
+        }
         try:
             return cls(
                 broker_image=values.get("broker_image", ""),

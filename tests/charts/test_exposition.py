@@ -93,11 +93,13 @@ def of_the_observer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[st
 
 @pytest.fixture
 async def of_the_operator() -> set[str]:
-    """What the operator exposes with one Subscription that is not Ready, after one pass."""
+    """What the operator exposes with a Subscription that is not Ready and a Broker that is analysed, after one pass."""
     metrics = Metrics()
     controller = Controller(Cache(), metrics, lambda: 0.0)
     conditions = [{"type": "Ready", "status": "False", "reason": "R", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
     controller.cache.put(manifest_of("Subscription", {}, {"conditions": conditions}, {}))
+    scheduled = {**conditions[0], "type": "LagAnalysisScheduled", "status": "True"}
+    controller.cache.put(manifest_of("Broker", {}, {"conditions": [scheduled]}, {}))
     settings = OperatorSettings(broker_image="b", lag_image="l", liveness_host="127.0.0.1", liveness_port=0)
     runner = await health.serve(settings, controller, metrics, lambda: 0.0)
     try:

@@ -12,7 +12,13 @@ from support.resources import manifest_of
 from penstock_operator import health
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.cluster.controller import Controller
-from penstock_operator.condition_metrics import WARNINGS, TroubledResource, conditions_of, is_trouble
+from penstock_operator.condition_metrics import (
+    WARNINGS,
+    TroubledResource,
+    conditions_of,
+    is_trouble,
+    lag_analysis_since,
+)
 from penstock_operator.metrics import Metrics
 from penstock_operator.settings import OperatorSettings
 
@@ -50,6 +56,23 @@ def resource(kind: str, name: str, **conditions: str) -> Any:
 )
 def test_what_means_trouble(type_: str, status: str, reason: str, trouble: bool) -> None:
     assert is_trouble(type_, status, reason) is trouble
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "since"),
+    [
+        ("True", "Scheduled", 1767225600.0),
+        ("Unknown", "Pending", 1767225600.0),
+        ("False", "RunOverdue", 1767225600.0),
+        ("False", "Suspended", None),
+        ("False", "Disabled", None),
+        ("False", "ScaledToZero", None),
+    ],
+)
+def test_since_when_results_of_the_lag_job_are_expected(status: str, reason: str, since: float | None) -> None:
+    scheduled = {**NOT_READY, "type": "LagAnalysisScheduled", "status": status, "reason": reason}
+    assert lag_analysis_since(manifest_of("Broker", {}, {"conditions": [NOT_READY, scheduled]}, {})) == since
+    assert lag_analysis_since(manifest_of("Broker", {}, {"conditions": [NOT_READY]}, {})) is None
 
 
 def test_all_are_counted_and_those_in_trouble_are_named() -> None:
@@ -99,6 +122,7 @@ async def test_the_operator_exposes_them() -> None:
     runner = await health.serve(settings, made, metrics, lambda: 0.0)
     try:
         made.cache.put(resource("Subscription", "billing", Ready="False", LagFresh="True"))
+        made.cache.put(resource("Broker", "main", LagAnalysisScheduled="True"))
         async with (
             aiohttp.ClientSession(f"http://127.0.0.1:{runner.addresses[0][1]}") as client,
             client.get("/metrics") as answer,
@@ -118,7 +142,9 @@ async def test_the_operator_exposes_them() -> None:
         (each.labels["type"], each.labels["status"]): each.value
         for each in families["penstock_resource_conditions"].samples
     }
-    assert counts == {("Ready", "False"): 1, ("LagFresh", "True"): 1}
+    assert counts == {("Ready", "False"): 1, ("LagFresh", "True"): 1, ("LagAnalysisScheduled", "True"): 1}
+    (analysed,) = families["penstock_lag_analysis_since_timestamp_seconds"].samples
+    assert (analysed.labels, analysed.value) == ({"broker_namespace": "shop", "broker": "main"}, 1767225600.0)
 
 
 async def test_what_another_operator_manages_is_counted_by_that_one() -> None:

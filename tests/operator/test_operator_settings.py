@@ -41,6 +41,15 @@ def test_the_chart_s_environment() -> None:
     )
 
 
+def test_an_empty_variable_is_none() -> None:
+    # What the chart makes of a value that somebody has set to null, or that old values of `--reuse-values` lack.
+    names = ("LEASE_SECONDS", "LOG_FORMAT", "LOG_LEVEL", "PASS_SECONDS", "POLL_SECONDS", "RESYNC_SECONDS", "WORKERS")
+    empty = {f"PENSTOCK_OPERATOR_{name}": "" for name in (*names, "CLUSTER_DOMAIN", "LIVENESS_PORT")}
+    assert OperatorSettings.from_environment({**IMAGES, **empty}) == OperatorSettings(
+        broker_image="b:1", lag_image="l:1"
+    )
+
+
 def test_the_lag_job_as_the_chart_gives_it() -> None:
     text = (
         '{"backend":"Auto","deployment":"penstock-penstock-operator","executors":{"cores":1,"instances":2,"memory":"1g"},'

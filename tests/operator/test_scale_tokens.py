@@ -1,4 +1,4 @@
-"""The operator, with an API server in memory: a Subscription that asks for its token gets it in a Secret."""
+"""The operator, with an API server in memory: a resource that asks for its token has it in a Secret while it asks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import base64
 from datetime import UTC, datetime
 from typing import Any, cast
 
+import pytest
 from support.api_server_in_memory import ApiServerInMemory
 from support.management_in_memory import BrokerInMemory, SessionsInMemory
+from support.operator_in_memory import World, resource
 from support.resources import GOOD
 
 from penstock_api.observer_tokens import scale_token
@@ -72,3 +74,81 @@ async def test_the_token_follows_the_key_and_is_written_only_once_the_observer_k
     before = value(secret, "token")
     del stored["data"]["scale.key"]
     assert value(await everything(), "token") != before
+
+
+ASKS = {"penstock.dev/scale-token": "true"}
+
+
+async def world_with(kind: str, name: str, secret: tuple[str, str, str]) -> World:
+    """The resource `name` has asked for its Secret and got it."""
+    world = World()
+    for manifest in (resource("Broker", "main"), resource("Exchange", "orders"), resource(kind, name)):
+        world.api.user_applies(manifest)
+    world.api.user_annotates(kind, "shop", name, ASKS)
+    await world.calm_down()
+    world.know_scopes()
+    await world.calm_down()
+    assert secret in world.api.objects
+    return world
+
+
+def shown(world: World, kind: str, name: str) -> tuple[str, str] | None:
+    found = world.api.objects[kind, "shop", name]["status"]["conditions"]
+    return next(((it["status"], it["reason"]) for it in found if it["type"] == "ScaleToken"), None)
+
+
+KINDS = pytest.mark.parametrize(
+    ("kind", "name", "secret"),
+    [
+        ("Subscription", "billing", ("Secret", "shop", "billing-scale")),
+        ("Queue", "invoices", ("Secret", "shop", "invoices-queue-scale")),
+    ],
+)
+
+
+@KINDS
+async def test_the_secret_goes_with_its_annotation_and_comes_again_with_it(
+    kind: str, name: str, secret: tuple[str, str, str]
+) -> None:
+    world = await world_with(kind, name, secret)
+    world.api.user_annotates(kind, "shop", name, {})
+    await world.calm_down()
+    assert secret not in world.api.objects
+    assert shown(world, kind, name) is None
+    world.api.user_annotates(kind, "shop", name, ASKS)
+    await world.calm_down()
+    assert secret in world.api.objects
+    assert shown(world, kind, name) == ("True", "Written")
+
+
+@KINDS
+async def test_an_annotation_that_is_taken_away_while_the_broker_is_away_is_not_forgotten(
+    kind: str, name: str, secret: tuple[str, str, str]
+) -> None:
+    world = await world_with(kind, name, secret)
+    world.broker.is_up = False
+    for _ in range(5):
+        await world.controller.list_all(cast(Any, world.api), ())
+        world.tell(len(world.api.events))
+        for key in world.controller.cache.all():
+            world.controller.enqueue(key)
+        await world.reconcile_next(1000)
+        world.now += 60
+    ready = next(it for it in world.api.objects[kind, "shop", name]["status"]["conditions"] if it["type"] == "Ready")
+    assert ready["reason"] == "BrokerUnreachable"
+    assert shown(world, kind, name) == ("True", "Written"), "the Secret is still there"
+    world.api.user_annotates(kind, "shop", name, {})
+    await world.calm_down()
+    assert secret not in world.api.objects
+    assert shown(world, kind, name) is None
+
+
+@KINDS
+async def test_a_secret_of_somebody_else_stays(kind: str, name: str, secret: tuple[str, str, str]) -> None:
+    world = await world_with(kind, name, secret)
+    del world.api.objects[secret]["metadata"]["ownerReferences"]
+    world.api.objects[secret]["metadata"]["labels"] = {}
+    world.api.user_annotates(kind, "shop", name, {})
+    await world.calm_down()
+    assert secret in world.api.objects
+    assert shown(world, kind, name) is None

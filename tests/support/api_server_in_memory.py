@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -173,6 +173,12 @@ class ApiServerInMemory:
             return
         made["metadata"].update({"uid": f"uid-{self._version}", "generation": 1, "creationTimestamp": SINCE})
         self._put(made)
+
+    def user_annotates(self, kind: str, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
+        """kubectl annotate: these are then the annotations."""
+        there = self.objects[kind, namespace, name]
+        there["metadata"]["annotations"] = dict(annotations)
+        self._touch(there)
 
     def user_deletes(self, kind: str, namespace: str, name: str) -> None:
         """kubectl delete --wait=false."""

@@ -14,7 +14,7 @@ from penstock_api.state_documents import BrokerState
 from penstock_core import identity
 from penstock_operator.brokers.contacts import BrokerContacts
 from penstock_operator.brokers.management import EntityChanges, EntityVersion, ManagementAccess, Unreachable
-from penstock_operator.brokers.sessions import SessionChange
+from penstock_operator.brokers.session_change import SessionChange
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
 from penstock_operator.plans.orphans import MarkedEntity
@@ -108,6 +108,8 @@ class SessionInMemory:
     has_tried: bool = True
     hurried: int = 0
     """How often it was told to connect without waiting."""
+    is_listed: bool = False
+    """Whether the broker has told what it has."""
 
     @property
     def reach(self) -> Reach:
@@ -123,16 +125,20 @@ class SessionInMemory:
 
     @property
     def declared(self) -> SessionInMemory:
-        """What the session knows of the broker: all that the broker has."""
+        """What the session knows of the broker: all that the broker has, once that has told it."""
         return self
+
+    async def know_entities(self) -> None:
+        self._check()
+        self.is_listed = True
 
     def owner_of(self, entity: EntityType, name: str) -> Owner | None:
         assert entity is EntityType.EXCHANGE
-        found = self.broker.exchanges.get(name)
+        found = self.broker.exchanges.get(name) if self.is_listed else None
         return None if found is None else found.owner
 
     async def marked_entities(self) -> Sequence[MarkedEntity]:
-        self._check()
+        await self.know_entities()
         broker = self.broker
         declared: tuple[tuple[str, ExchangeDeclaration | SubscriptionDeclaration | QueueDeclaration], ...] = (
             *broker.exchanges.items(),

@@ -3,9 +3,9 @@
 {{- end -}}
 
 {{- define "penstock-broker.labels" -}}
-app.kubernetes.io/part-of: {{ include "penstock-broker.name" . }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+app.kubernetes.io/part-of: {{ include "penstock-broker.name" . | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
 {{- end -}}
 
 {{/* What no one may delete while the annotation is there: a policy of the chart penstock-operator refuses it. */}}

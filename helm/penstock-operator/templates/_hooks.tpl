@@ -5,7 +5,7 @@ The pod of a hook, which runs `penstock` from the operator's image with the oper
 {{- define "penstock-operator.hookPod" -}}
 {{- $top := .top -}}
 restartPolicy: Never
-serviceAccountName: {{ include "penstock-operator.serviceAccount" $top }}
+serviceAccountName: {{ include "penstock-operator.serviceAccount" $top | quote }}
 automountServiceAccountToken: true
 enableServiceLinks: false
 {{- with $top.Values.imagePullSecrets }}
@@ -16,9 +16,9 @@ securityContext:
   seccompProfile:
     type: RuntimeDefault
 containers:
-  - name: {{ .name }}
-    image: {{ include "penstock-operator.image" (list $top $top.Values.image "operator") }}
-    imagePullPolicy: {{ $top.Values.image.pullPolicy }}
+  - name: {{ .name | quote }}
+    image: {{ include "penstock-operator.image" (list $top $top.Values.image "operator") | quote }}
+    imagePullPolicy: {{ $top.Values.image.pullPolicy | quote }}
     args: {{- toYaml .arguments | nindent 6 }}
     resources:
       requests:

@@ -63,6 +63,8 @@ class DeclaredEntities:
 
     revision: int | None = None
     """Up to this revision of the broker's topology its changes are known; None: nothing is known."""
+    is_listed: bool = False
+    """Whether the broker has told all that it has, so that what is not known here is not there."""
     _declared: dict[_Key, _Declared] = field(default_factory=dict[_Key, _Declared])
     _marked: dict[_Key, MarkedEntity] = field(default_factory=dict[_Key, MarkedEntity])
     _withdrawn: dict[_Key, _Withdrawn] = field(default_factory=dict[_Key, _Withdrawn])
@@ -72,6 +74,7 @@ class DeclaredEntities:
     def clear(self) -> None:
         """The broker was restarted, or has lost its volume."""
         self.revision = None
+        self.is_listed = False
         self._declared.clear()
         self._marked.clear()
         self._withdrawn.clear()
@@ -147,6 +150,7 @@ class DeclaredEntities:
         elif nodes := {name for entity, name in gone if entity is not EntityType.SUBSCRIPTION}:
             self._drop_sending_to(lambda name: name in nodes, drifted)
         self.revision = changes.revision
+        self.is_listed = self.is_listed or changes.is_whole
         return drifted
 
     def merge_bound(self, bound: Mapping[str, int]) -> list[Owner]:

@@ -23,7 +23,7 @@ from penstock_operator.plans.conditions import ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import BrokerReply, BrokerView, ChildState, Decision
 from penstock_operator.plans.declaration_step import declaration_report, declaration_step, declared_as
 from penstock_operator.plans.refusals import Refusal
-from penstock_operator.plans.scale_token import with_scale_token
+from penstock_operator.plans.scale_token import with_known_scale_token, with_scale_token
 
 __all__ = ["QueueView", "plan_queue"]
 
@@ -54,10 +54,10 @@ def plan_queue(view: QueueView) -> Decision:
     name, details = declaration.queue_name(view.resource), _details(view)
     step = acceptance_step(view, EntityType.QUEUE, name, details)
     if step is not None:
-        return step
+        return with_known_scale_token(view.resource, step)
     taken = declaration_step(view, "Declared", EntityType.QUEUE, name, details, lambda: wanted(view))
     if not isinstance(taken, BrokerReply):
-        return taken
+        return with_known_scale_token(view.resource, taken)
     declared = StatusCondition("Declared", ConditionStatus.TRUE, declared_as(taken), "The broker has the queue.")
     return with_scale_token(view, declaration_report((ACCEPTED, declared), details))
 

@@ -1,20 +1,28 @@
 """The Secret with a token for an autoscaler, which a Subscription or a Queue asks for by an annotation.
 
-Ready does not depend on it. Source: docs/decisions/070-observer-tokens.md, docs/how-to/autoscaling.md.
+Ready does not depend on it. That the status has the condition ScaleToken is how the operator knows that there may be a
+Secret, when the annotation is gone: it never lists Secrets. So the condition stays while nothing can be found out.
+Source: docs/decisions/070-observer-tokens.md, docs/how-to/autoscaling.md.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import replace
+from typing import Final, Protocol, TypeVar
 
-from penstock_api.resources import Holding
+from penstock_api.resources import Condition, Holding
 from penstock_operator.children import scale_secret
 from penstock_operator.children.scale_secret import ScaleAccess
-from penstock_operator.plans.decisions import ApplyChild, BrokerView, ChildState, Report
+from penstock_operator.plans.conditions import ConditionStatus, StatusCondition
+from penstock_operator.plans.decisions import ApplyChild, BrokerView, ChildState, Decision, DeleteChild, Report
 from penstock_operator.plans.refusals import Refusal
 from penstock_operator.plans.wanted_secret import secret_condition, with_secret_condition
 
-__all__ = ["ScaleTokenView", "with_scale_token"]
+__all__ = ["ScaleTokenView", "with_known_scale_token", "with_scale_token"]
+
+_CONDITION: Final = "ScaleToken"
+
+DecisionT = TypeVar("DecisionT", bound=Decision)
 
 
 class ScaleTokenView(Protocol):
@@ -46,18 +54,40 @@ class ScaleTokenView(Protocol):
         ...
 
 
-def with_scale_token(view: ScaleTokenView, report: Report) -> ApplyChild | Report:
+def with_scale_token(view: ScaleTokenView, report: Report) -> ApplyChild | DeleteChild | Report:
     """What to do after a declaration that has succeeded, with this report: write the Secret first if it is asked for,
-    then report it, too.
+    or delete it if it is not any more, then report it, too.
     """
+    name = scale_secret.secret_name(view.resource)
     if not scale_secret.is_wanted(view.resource):
-        return report
+        if view.scale_secret is ChildState.UNKNOWN and _shown(view.resource) is not None:
+            return DeleteChild("Secret", name)
+        # A Secret whose deletion was refused still has a token that is good.
+        return with_secret_condition(report, _found(view, name)) if view.scale_secret is ChildState.REFUSED else report
     if view.scale is not None and view.scale_secret is ChildState.UNKNOWN:
         assert view.broker.broker is not None
         return ApplyChild(scale_secret.manifest(view.broker.broker, view.resource, view.scale))
-    name = scale_secret.secret_name(view.resource)
-    found = secret_condition(
-        "ScaleToken",
+    return with_secret_condition(report, _found(view, name))
+
+
+def with_known_scale_token(resource: Holding, decision: DecisionT) -> DecisionT | Report:
+    """What was decided before a declaration has succeeded; a report says of the Secret what the status does."""
+    if not isinstance(decision, Report):
+        return decision
+    shown = _shown(resource)
+    if shown is None or any(condition.type == _CONDITION for condition in decision.conditions):
+        return decision
+    kept = StatusCondition(_CONDITION, ConditionStatus(shown.status), shown.reason, shown.message)
+    return replace(decision, conditions=(*decision.conditions, kept))
+
+
+def _shown(resource: Holding) -> Condition | None:
+    return next((each for each in resource.status.conditions if each.type == _CONDITION), None)
+
+
+def _found(view: ScaleTokenView, name: str) -> StatusCondition:
+    return secret_condition(
+        _CONDITION,
         name,
         view.resource.kind,
         view.scale_secret,
@@ -68,4 +98,3 @@ def with_scale_token(view: ScaleTokenView, report: Report) -> ApplyChild | Repor
             "earlier release does not: set `spec.image` of the Broker to a newer image."
         ),
     )
-    return with_secret_condition(report, found)

@@ -35,7 +35,7 @@ from penstock_operator.plans.decisions import (
 )
 from penstock_operator.plans.declaration_step import declaration_report, declaration_step, declared_as
 from penstock_operator.plans.refusals import Refusal
-from penstock_operator.plans.scale_token import with_scale_token
+from penstock_operator.plans.scale_token import with_known_scale_token, with_scale_token
 from penstock_operator.plans.wanted_secret import with_secret_condition
 
 __all__ = ["SubscriptionView", "plan_subscription"]
@@ -82,12 +82,12 @@ def plan_subscription(view: SubscriptionView) -> Decision:
     name = declaration.queue_name(view.resource)
     step = acceptance_step(view, EntityType.SUBSCRIPTION, name, details, lambda: _problem_of_exchange(view))
     if step is not None:
-        return step
+        return with_known_scale_token(view.resource, step)
     taken = declaration_step(view, "Bound", EntityType.SUBSCRIPTION, None, details, lambda: wanted(view))
     if not isinstance(taken, BrokerReply):
-        return taken
+        return with_known_scale_token(view.resource, taken)
     decision = with_scale_token(view, _conclude(view, taken, details))
-    return decision if isinstance(decision, ApplyChild) else _with_binding(view, decision)
+    return _with_binding(view, decision) if isinstance(decision, Report) else decision
 
 
 def _with_binding(view: SubscriptionView, report: Report) -> ApplyChild | DeleteChild | Report:

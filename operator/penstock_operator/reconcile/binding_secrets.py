@@ -22,7 +22,7 @@ from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.cluster.child_versions import ChildVersions
 from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans.decisions import ChildState
-from penstock_operator.reconcile.resource_children import apply_owned
+from penstock_operator.reconcile.resource_children import apply_owned, delete_owned
 from penstock_operator.reconcile.write_pace import WritePace
 
 __all__ = ["BindingSecrets"]
@@ -71,9 +71,7 @@ class BindingSecrets:
     async def remove(self, key: ResourceKey, subscription: Subscription, name: str) -> ChildState:
         """Delete the Secret of a Subscription that does not want it any more. Raises KubeError."""
         self.forget(key)
-        observed = await self.kube.get(API_RESOURCES["Secret"], key.namespace, name)
-        if observed is not None and is_ours(observed, subscription.metadata.uid):
-            await self.kube.delete(observed)
+        if await delete_owned(self.kube, "Secret", key.namespace, name, subscription.metadata.uid):
             self.versions.forget(key)
         return ChildState.GONE
 

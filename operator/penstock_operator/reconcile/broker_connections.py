@@ -17,7 +17,8 @@ from penstock_operator import names
 from penstock_operator.brokers.accepted_tokens import AcceptedTokens
 from penstock_operator.brokers.management import ManagementAccess
 from penstock_operator.brokers.observer_client import ObserverAccess
-from penstock_operator.brokers.sessions import BrokerSessions, SessionChange
+from penstock_operator.brokers.session_change import SessionChange
+from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.children import credentials
 from penstock_operator.children.credentials import Credentials
 from penstock_operator.children.scale_secret import ScaleAccess

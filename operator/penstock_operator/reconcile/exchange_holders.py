@@ -1,6 +1,8 @@
 """Whether the exchange that an Exchange names is another namespace's on the broker, although no Exchange is seen there
-that has declared it: it was kept by `deletionPolicy: Retain`, or its Exchange can't be parsed. Source:
-docs/decisions/052-namespaces-and-duplicates.md, docs/decisions/102-adoption.md.
+that has declared it: it was kept by `deletionPolicy: Retain`, or its Exchange can't be parsed.
+
+A session hears at its first poll, seconds after it has connected, what its broker has. Whoever asks here before that
+has it told at once. Source: docs/decisions/052-namespaces-and-duplicates.md, docs/decisions/102-adoption.md.
 """
 
 from __future__ import annotations
@@ -8,12 +10,13 @@ from __future__ import annotations
 from penstock_api import declaration
 from penstock_api.management import EntityType
 from penstock_api.resources import Exchange
+from penstock_operator.brokers.management import Unreachable
 from penstock_operator.brokers.sessions import BrokerSessions
 
 __all__ = ["is_held_elsewhere"]
 
 
-def is_held_elsewhere(
+async def is_held_elsewhere(
     sessions: BrokerSessions, exchange: Exchange | None, winner: Exchange | None, namespace: str
 ) -> bool:
     """Whether resources of `namespace` must not use the exchange, because a resource of another namespace has declared
@@ -26,5 +29,10 @@ def is_held_elsewhere(
     session = sessions.get("/".join(declaration.broker_key(exchange)))
     if session is None:
         return False
+    if not session.declared.is_listed:
+        try:
+            await session.know_entities()
+        except Unreachable:
+            return False  # Nothing is declared on a broker that does not answer.
     owner = session.declared.owner_of(EntityType.EXCHANGE, declaration.exchange_name(exchange))
     return owner is not None and owner.namespace not in (namespace, exchange.metadata.namespace)

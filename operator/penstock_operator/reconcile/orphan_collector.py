@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock_operator.brokers.management import Unreachable
-from penstock_operator.brokers.sessions import BrokerSession, BrokerSessions
+from penstock_operator.brokers.session import BrokerSession
+from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.cluster.cache import Cache, ResourceKey, key_of
 from penstock_operator.plans import rights
 from penstock_operator.plans.decisions import Reach

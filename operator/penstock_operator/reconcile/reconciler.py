@@ -10,14 +10,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeVar, assert_never, cast
+from typing import assert_never, cast
 
 from penstock_api import declaration
 from penstock_api.resources import AnyResource, Broker, Declaring, Exchange, Queue, Subscription, parse
 from penstock_operator import names
 from penstock_operator.brokers.management import Unreachable
 from penstock_operator.brokers.sessions import BrokerSessions
-from penstock_operator.children import binding_secret
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Conflict, KubeError
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
 from penstock_operator.manifest import Manifest, dig
@@ -28,7 +27,6 @@ from penstock_operator.plans.decisions import (
     ApplyChild,
     BrokerReply,
     BrokerView,
-    ChildState,
     Decision,
     DeclareEntity,
     DeleteChild,
@@ -48,17 +46,16 @@ from penstock_operator.reconcile import status
 from penstock_operator.reconcile.binding_secrets import BindingSecrets
 from penstock_operator.reconcile.broker_findings import BrokerFindings
 from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
+from penstock_operator.reconcile.broker_views import BrokerViews
+from penstock_operator.reconcile.children_of_views import ChildrenOfViews, ViewT
 from penstock_operator.reconcile.exchange_holders import is_held_elsewhere
 from penstock_operator.reconcile.other_operators import OtherOperators
 from penstock_operator.reconcile.paced_status import PacedStatus
-from penstock_operator.reconcile.resource_children import apply_owned
 from penstock_operator.settings import OperatorSettings
 
 __all__ = ["Reconciler"]
 
 logger = logging.getLogger(__name__)
-
-ViewT = TypeVar("ViewT", ExchangeView, SubscriptionView, QueueView)
 
 
 @dataclass(slots=True)
@@ -74,18 +71,21 @@ class Reconciler:
     clock: Callable[[], datetime]
     enqueue: Callable[[ResourceKey], None]
     """Put another resource into the work queue."""
-    _unreadable_since: dict[ResourceKey, datetime] = field(default_factory=dict[ResourceKey, datetime])
-    """Since when this operator can't parse the specs of these Brokers."""
     paced: PacedStatus = field(init=False)
     """Writes what changes in all resources of a Broker at the same time."""
     bindings: BindingSecrets = field(init=False)
     """Writes the Secrets of `spec.binding`."""
+    children: ChildrenOfViews = field(init=False)
+    views: BrokerViews = field(init=False)
     others: OtherOperators = field(init=False)
     """What is known of other operators that manage Brokers."""
 
     def __post_init__(self) -> None:
         """Make the writers."""
-        self.bindings = BindingSecrets(self.kube, self.cache, self.brokers.children, self.clock, self.enqueue)
+        versions = self.brokers.children
+        self.bindings = BindingSecrets(self.kube, self.cache, versions, self.clock, self.enqueue)
+        self.children = ChildrenOfViews(self.kube, versions, self.bindings, self.clock)
+        self.views = BrokerViews(self.cache, self.sessions, self.brokers.findings, self.clock)
         self.paced = PacedStatus(self.kube, self.cache, self.clock, self.enqueue, self.sessions.is_declaring)
         me = custody.name_of(self.settings.own_namespace, self.settings.lease)
         self.others = OtherOperators(self.kube, self.cache, me, self.clock, self.enqueue)
@@ -124,7 +124,7 @@ class Reconciler:
         # Should it come back to this one, the time in which others asked the broker does not count as its silence.
         await self.sessions.forget(f"{key.namespace}/{key.name}")
         self.brokers.forget(key)
-        self._unreadable_since.pop(key, None)
+        self.views.forget(key)
         return False
 
     async def _reconcile(self, key: ResourceKey, entry: CachedResource | None) -> Retry:
@@ -134,7 +134,7 @@ class Reconciler:
             if key.kind == "Broker":
                 await self.sessions.forget(f"{key.namespace}/{key.name}")
                 self.brokers.forget(key)
-                self._unreadable_since.pop(key, None)
+                self.views.forget(key)
             return Retry.RESYNC
         match entry.resource:
             case None:
@@ -157,12 +157,13 @@ class Reconciler:
         other = None if alternate is None else ResourceKey("Exchange", key.namespace, alternate.name)
         found = None if other is None else self.cache.exchange(key.namespace, other.name)
         winner = None if other is None else self.cache.oldest_exchange(other)
+        is_held = await is_held_elsewhere(self.sessions, found, winner, key.namespace)
         view = ExchangeView(
             resource=exchange,
-            broker=self._broker(exchange),
+            broker=self.views.of(exchange),
             alternate=found,
             alternate_winner=winner,
-            is_alternate_held_elsewhere=is_held_elsewhere(self.sessions, found, winner, key.namespace),
+            is_alternate_held_elsewhere=is_held,
             is_alternate_unreadable=other is not None and self.cache.is_unreadable(other),
             winner=self.cache.oldest_exchange(key),
             cluster_id=self.cluster_id,
@@ -176,15 +177,16 @@ class Reconciler:
         named = ResourceKey("Exchange", *declaration.exchange_key(subscription))
         exchange = self.cache.exchange(named.namespace, named.name)
         exchange_winner = self.cache.oldest_exchange(named)
-        found = self._findings(subscription)
+        is_held = await is_held_elsewhere(self.sessions, exchange, exchange_winner, key.namespace)
+        found = self.views.findings_of(subscription)
         view = SubscriptionView(
             resource=subscription,
             scale=found.scale,
             trusted=found.trusted,
-            broker=self._broker(subscription),
+            broker=self.views.of(subscription),
             exchange=exchange,
             exchange_winner=exchange_winner,
-            is_exchange_held_elsewhere=is_held_elsewhere(self.sessions, exchange, exchange_winner, key.namespace),
+            is_exchange_held_elsewhere=is_held,
             is_exchange_unreadable=self.cache.is_unreadable(named),
             winner=self.cache.oldest_subscription(key),
             cluster_id=self.cluster_id,
@@ -196,18 +198,14 @@ class Reconciler:
     async def _queue(self, key: ResourceKey, manifest: Manifest, queue: Queue) -> Retry:
         view = QueueView(
             resource=queue,
-            scale=self._findings(queue).scale,
-            broker=self._broker(queue),
+            scale=self.views.findings_of(queue).scale,
+            broker=self.views.of(queue),
             winner=self.cache.oldest_queue(key),
             cluster_id=self.cluster_id,
             namespace_terminating=await self._is_terminating(queue),
             now=self.clock(),
         )
         return await self._act(key, manifest, view, plan_queue)
-
-    def _findings(self, resource: Declaring) -> BrokerFindings:
-        """What was found out about the Broker that a resource names."""
-        return self.brokers.findings.get(ResourceKey("Broker", *declaration.broker_key(resource)), BrokerFindings())
 
     async def _act(
         self, key: ResourceKey, manifest: Manifest, view: ViewT, decide: Callable[[ViewT], Decision]
@@ -224,9 +222,9 @@ class Reconciler:
                     manifest = await self._add_finalizer(manifest)
                     view = _renewed(view, manifest)
                 case ApplyChild():
-                    view = await self._with_child(key, view, decision.manifest)
+                    view = await self.children.with_child(key, view, decision.manifest)
                 case DeleteChild():
-                    view = await self._without_child(key, view, decision)
+                    view = await self.children.without_child(key, view, decision)
                 case DeclareEntity() | DeleteEntity():
                     reply = await self._ask(view.broker, decision)
                     view = replace(view, reply=reply) if isinstance(reply, BrokerReply) else replace(view, broker=reply)
@@ -258,44 +256,6 @@ class Reconciler:
         is_deleting = dig(entry.manifest, "metadata", "deletionTimestamp") is not None
         return (generation is not None and generation > metadata.generation) or is_deleting
 
-    def _broker(self, resource: Declaring) -> BrokerView:
-        namespace, name = declaration.broker_key(resource)
-        key, broker = ResourceKey("Broker", namespace, name), self.cache.broker(namespace, name)
-        if broker is None:
-            if not self.cache.is_unreadable(key):
-                return BrokerView(reach=Reach.ABSENT)
-            return BrokerView(
-                reach=Reach.UNREADABLE,
-                problem="This operator can't parse the Broker's spec.",
-                unreachable_since=self._unreadable_since.setdefault(key, self.clock()),
-            )
-        self._unreadable_since.pop(key, None)
-        if broker.metadata.deletion_timestamp is not None:
-            return BrokerView(reach=Reach.DELETING, broker=broker, problem="The Broker is being deleted.")
-        if broker.spec.replicas == 0:
-            return BrokerView(reach=Reach.STOPPED, broker=broker)
-        session = self.sessions.get(broker.key)
-        found = self._findings(resource)
-        if session is None:
-            problem = f"The Broker {name} is not running yet."
-            return BrokerView(
-                reach=Reach.UNREACHABLE,
-                broker=broker,
-                problem=problem,
-                is_out=found.is_out,
-                unreachable_since=self.sessions.contacts.of(broker.key).unasked_since,
-            )
-        state = session.state
-        return BrokerView(
-            reach=session.reach,
-            broker=broker,
-            problem=session.problem_sentence,
-            is_out=found.is_out,
-            unreachable_since=self.sessions.contacts.of(broker.key).unasked_since,
-            version="" if state is None else state.version,
-            understands=None if state is None or state.understands is None else frozenset(state.understands),
-        )
-
     def _note_pending_removal(self, resource: Declaring) -> None:
         """Remember that the broker still has the entity. This must happen before the finalizer is removed: afterwards
         nothing else refers to the entity.
@@ -320,34 +280,6 @@ class Reconciler:
             return False
         namespace = await self.kube.get(API_RESOURCES["Namespace"], None, resource.metadata.namespace)
         return namespace is None or dig(namespace, "metadata", "deletionTimestamp") is not None
-
-    async def _with_child(self, key: ResourceKey, view: ViewT, manifest: Manifest) -> ViewT:
-        """The view with what became of the child. An Exchange needs its Service, so its refusal ends the pass; a
-        Subscription or a Queue works without its Secrets.
-        """
-        uid = view.resource.metadata.uid
-        if isinstance(view, ExchangeView):
-            return replace(view, service=await self._apply(manifest, uid))
-        if isinstance(view, SubscriptionView) and manifest.get("type") == binding_secret.TYPE:
-            try:
-                return replace(view, binding_secret=await self.bindings.write(key, manifest, uid))
-            except KubeError as error:
-                if error.refusal is None:
-                    raise
-                return replace(view, binding_secret=ChildState.REFUSED, binding_refusal=error.refusal)
-        try:
-            return replace(view, scale_secret=await self._apply(manifest, uid))
-        except KubeError as error:
-            if error.refusal is None:
-                raise
-            return replace(view, scale_secret=ChildState.REFUSED, scale_refusal=error.refusal)
-
-    async def _without_child(self, key: ResourceKey, view: ViewT, unwanted: DeleteChild) -> ViewT:
-        assert isinstance(view, SubscriptionView)
-        return replace(view, binding_secret=await self.bindings.remove(key, view.resource, unwanted.name))
-
-    async def _apply(self, manifest: Manifest, uid: str) -> ChildState:
-        return await apply_owned(self.kube, self.brokers.children, manifest, uid, self.clock().timestamp())
 
     async def _add_finalizer(self, manifest: Manifest) -> Manifest:
         updated = await self.kube.set_finalizers(manifest, [*_finalizers(manifest), names.FINALIZER])

@@ -1,4 +1,5 @@
-"""Applies one child of an Exchange or a Subscription, unless it is somebody else's or is as it should be.
+"""Applies and deletes one child of an Exchange, a Subscription or a Queue, unless it is somebody else's or is as it
+should be.
 
 Source: docs/decisions/050-names-of-children.md, docs/decisions/099-unchanged-costs-nothing.md.
 """
@@ -6,12 +7,12 @@ Source: docs/decisions/050-names-of-children.md, docs/decisions/099-unchanged-co
 from __future__ import annotations
 
 from penstock_operator.children.metadata import belongs_to_predecessor, is_ours
-from penstock_operator.cluster.api_server import ApiServer, api_resource_of
+from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, api_resource_of
 from penstock_operator.cluster.child_versions import ChildVersions
 from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans.decisions import ChildState
 
-__all__ = ["apply_owned"]
+__all__ = ["apply_owned", "delete_owned"]
 
 
 async def apply_owned(kube: ApiServer, versions: ChildVersions, manifest: Manifest, uid: str, now: float) -> ChildState:
@@ -29,3 +30,16 @@ async def apply_owned(kube: ApiServer, versions: ChildVersions, manifest: Manife
     if observed is None or not versions.confirm(manifest, observed, now):
         versions.note_applied(manifest, await kube.apply(manifest), now)
     return ChildState.APPLIED
+
+
+async def delete_owned(kube: ApiServer, kind: str, namespace: str, name: str, uid: str) -> bool:
+    """Delete a child of the resource `uid`. Whether there was one; what is somebody else's stays.
+
+    Raises:
+        KubeError: the API server refused.
+    """
+    observed = await kube.get(API_RESOURCES[kind], namespace, name)
+    if observed is None or not is_ours(observed, uid):
+        return False
+    await kube.delete(observed)
+    return True

@@ -25,7 +25,9 @@ from penstock_operator.brokers.management import (
     ManagementAccess,
     Unreachable,
 )
-from penstock_operator.brokers.sessions import BrokerSession, BrokerSessions, SessionChange
+from penstock_operator.brokers.session import BrokerSession
+from penstock_operator.brokers.session_change import SessionChange
+from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, Reach
 from penstock_operator.settings import OperatorSettings
 

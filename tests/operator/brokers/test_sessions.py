@@ -24,7 +24,9 @@ from penstock_operator.brokers.management import (
     Unanswered,
     Unreachable,
 )
-from penstock_operator.brokers.sessions import BrokerSession, BrokerSessions, SessionChange
+from penstock_operator.brokers.session import BrokerSession
+from penstock_operator.brokers.session_change import SessionChange
+from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
 
 TARGET = ManagementAccess(host="127.0.0.1", port=1, server_name="b", ca=b"", user="u", password="p")

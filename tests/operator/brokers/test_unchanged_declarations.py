@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
+import pytest
 from support.resources import NOW, broker_state, subscription
 from support.virtual_time import run_in_virtual_time
 
@@ -20,7 +21,8 @@ from penstock_operator.brokers.management import (
     ManagementAccess,
     Unreachable,
 )
-from penstock_operator.brokers.sessions import BrokerSession, BrokerSessions
+from penstock_operator.brokers.session import BrokerSession
+from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity
 
 TARGET = ManagementAccess(host="127.0.0.1", port=1, server_name="b", ca=b"", user="u", password="p")
@@ -178,6 +180,42 @@ def test_while_nothing_changes_the_broker_is_asked_for_its_state_only() -> None:
         return place.broker.lists
 
     assert play(script) == []
+
+
+@pytest.mark.parametrize("is_old", [False, True], ids=["with-revisions", "without"])
+def test_who_has_to_know_what_the_broker_has_asks_once_in_its_life_however_many_ask(is_old: bool) -> None:
+    async def script(place: Place) -> tuple[list[list[int | None]], list[str | None]]:
+        name = "psub:durable:global:s0"
+        body = cast(SubscriptionDeclaration, entry(0).body)
+        place.broker.there[name] = body, 1
+        asked: list[list[int | None]] = []
+        owners: list[str | None] = []
+        for epoch in (1, 2):
+            place.broker.epoch, place.broker.is_up = epoch, True
+            session = await place.session()
+            await asyncio.sleep(10 * (epoch - 1))  # until it has connected again
+            await asyncio.gather(*(session.know_entities() for _ in range(200)))
+            owner = session.declared.owner_of(EntityType.SUBSCRIPTION, name)
+            owners.append(None if owner is None else owner.name)
+            asked.append(place.broker.lists.copy())
+            place.broker.lists.clear()
+            place.broker.is_up = False
+            await asyncio.sleep(10)
+        return asked, owners
+
+    assert play(script, Place(Versioned(is_old=is_old))) == ([[None], [None]], ["s0", "s0"])
+
+
+def test_who_has_to_know_what_a_broker_has_that_is_away_is_told_so() -> None:
+    async def script(place: Place) -> str:
+        session = await place.session()
+        place.broker.is_up = False
+        await asyncio.sleep(10)
+        with pytest.raises(Unreachable) as told:
+            await session.know_entities()
+        return str(told.value)
+
+    assert play(script) == "it is down"
 
 
 def test_what_somebody_changes_or_deletes_on_the_broker_is_declared_again_within_seconds() -> None:

@@ -13,7 +13,8 @@ from support.virtual_time import run_in_virtual_time
 
 from penstock_api.state_documents import BrokerState
 from penstock_operator.brokers.management import BrokerManagement, ManagementAccess, NotUnderstood, Unreachable
-from penstock_operator.brokers.sessions import BrokerSession, BrokerSessions
+from penstock_operator.brokers.session import BrokerSession
+from penstock_operator.brokers.sessions import BrokerSessions
 
 TARGET = ManagementAccess(host="127.0.0.1", port=1, server_name="b", ca=b"", user="u", password="p")
 
