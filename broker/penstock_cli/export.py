@@ -25,12 +25,18 @@ from penstock_api.manifest_export import (
     resource_name,
     subscription_manifest,
 )
+from penstock_cli.progress import Follow, silent
 from penstock_core.address import PREDEFINED
 
 __all__ = ["Export", "Found", "exported", "found_on"]
 
 AT_ONCE: Final = 100
 """Requests that are under way at the same time."""
+_PLURALS: Final = {
+    EntityType.EXCHANGE: "exchanges",
+    EntityType.SUBSCRIPTION: "subscriptions",
+    EntityType.QUEUE: "queues",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +60,19 @@ class Export:
     """Subscriptions that end with their client, so that there is nothing to adopt."""
 
 
-async def found_on(client: ManagementClient) -> Found:
-    """Everything that the broker has. Raises `Failure` if it is of a release that tells no declarations."""
-    exchanges = await _names(client, EntityType.EXCHANGE, "name")
-    subscriptions = await _names(client, EntityType.SUBSCRIPTION, "queueName")
-    of_exchanges = await _declarations(client, EntityType.EXCHANGE, exchanges)
-    of_subscriptions = await _declarations(client, EntityType.SUBSCRIPTION, subscriptions)
+async def found_on(client: ManagementClient, follow: Follow = silent) -> Found:
+    """Everything that the broker has; `follow` tells how far it is.
+
+    Raises `Failure` if the broker is of a release that tells no declarations.
+    """
+    exchanges = await _names(client, EntityType.EXCHANGE, "name", follow)
+    subscriptions = await _names(client, EntityType.SUBSCRIPTION, "queueName", follow)
+    of_exchanges = await _declarations(client, EntityType.EXCHANGE, exchanges, follow)
+    of_subscriptions = await _declarations(client, EntityType.SUBSCRIPTION, subscriptions, follow)
     if (exchanges or subscriptions) and not (of_exchanges or of_subscriptions):
         raise Failure("this broker can't tell what its exchanges are declared as.", "Give it a newer image.")
-    queues = await _names(client, EntityType.QUEUE, "name")
-    of_queues = await _declarations(client, EntityType.QUEUE, queues)
+    queues = await _names(client, EntityType.QUEUE, "name", follow)
+    of_queues = await _declarations(client, EntityType.QUEUE, queues, follow)
     # An exchange or a queue without a declaration is temporary, or the broker is too old to tell that of a queue.
     unreadable = [f"subscription {name!r}" for name in subscriptions if name not in of_subscriptions]
     return Found(
@@ -159,18 +168,25 @@ def _alternates_first(exchanges: dict[str, ExchangeDeclaration]) -> list[str]:
     return ordered
 
 
-async def _names(client: ManagementClient, kind: EntityType, key: str) -> list[str]:
-    return [str(row[key]) for row in await client.query_all(kind, attributes=(key,))]
+async def _names(client: ManagementClient, kind: EntityType, key: str, follow: Follow) -> list[str]:
+    told = follow(f"listing the {_PLURALS[kind]}")
+    return [str(row[key]) for row in await client.query_all(kind, attributes=(key,), told=told)]
 
 
-async def _declarations(client: ManagementClient, kind: EntityType, names: Sequence[str]) -> dict[str, object]:
+async def _declarations(
+    client: ManagementClient, kind: EntityType, names: Sequence[str], follow: Follow
+) -> dict[str, object]:
     """Those that the broker tells; what has ended since it was listed is not among them."""
     found: dict[str, object] = {}
+    told = follow(f"reading the {_PLURALS[kind]}")
+    asked = 0
     for part in _parts(names):
         replies = await asyncio.gather(*(client.request(management.Operation.READ, kind, name) for name in part))
         for name, reply in zip(part, replies, strict=True):
             if reply.is_success and management.DECLARATION in reply.attributes:
                 found[name] = reply.attributes[management.DECLARATION]
+        asked += len(part)
+        told(asked, len(names))
     return found
 
 

@@ -124,19 +124,20 @@ class ProgressLine:
         self._doing, self._clock = doing, clock
         self._next = clock() + self.EVERY_SECONDS
 
-    def __call__(self, done: int, total: int) -> None:
-        """`done` of `total` is done; the unit does not matter."""
+    def __call__(self, done: int, total: int | None) -> None:
+        """`done` of `total` is done; the unit does not matter. None: of how many is not known."""
         now = self._clock()
-        if now >= self._next and total:
+        if now >= self._next and total != 0:
             self._next = now + self.EVERY_SECONDS
-            click.echo(f"{self._doing}: {100 * done // total} %", err=True)
+            how_far = f"{done:,}" if total is None else f"{min(100 * done // total, 100)} %"
+            click.echo(f"{self._doing}: {how_far}", err=True)
 
 
-def silent(_doing: str) -> Callable[[int, int], None]:
+def silent(_doing: str) -> Callable[[int, int | None], None]:
     """Tells nothing."""
     return lambda _done, _total: None
 
 
-def in_terminal(doing: str) -> Callable[[int, int], None]:
+def in_terminal(doing: str) -> Callable[[int, int | None], None]:
     """Tells how far it is, as `ProgressLine` does, where standard error is a terminal."""
     return ProgressLine(doing) if sys.stderr.isatty() else silent(doing)

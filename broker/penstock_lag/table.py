@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from penstock_api.lag_result import LagResult, SubscriptionLag
-from penstock_page.text import printable
+from penstock_lag.columns import ABSENT, aligned, for_terminal, number
 
 __all__ = ["as_table"]
 
@@ -29,16 +28,11 @@ HEAD: Final = (
     "WHY",
 )
 TEXT_COLUMNS: Final = frozenset({0, 1, len(HEAD) - 1})
-ABSENT: Final = "-"
 
 
 def as_table(result: LagResult) -> str:
-    """Lines with aligned columns, then the brokers that are missing, then a summary; ends with a newline. Names and
-    identifiers come from clients; nothing of them can control the terminal.
-    """
-    rows = [HEAD, *(_row(one) for one in result.subscriptions)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    lines = ["  ".join(_cell(row, column, width) for column, width in enumerate(widths)).rstrip() for row in rows]
+    """Lines with aligned columns, then the brokers that are missing, then a summary; ends with a newline."""
+    lines = aligned([HEAD, *(_row(one) for one in result.subscriptions)], TEXT_COLUMNS)
     lines += [f"CHANGED {_name(one)}: {sentence}" for one in result.subscriptions for sentence in one.changes]
     if not result.subscriptions:
         lines.append("(no subscriptions)")
@@ -47,26 +41,26 @@ def as_table(result: LagResult) -> str:
         f"{result.namespace}/{result.broker}: {result.reporting_brokers} of {result.expected_brokers} brokers, "
         f"{len(result.segments)} segments, window {result.window_start:%H:%M:%S} to {result.window_end:%H:%M:%S} UTC"
     )
-    return "\n".join(map(printable, lines)) + "\n"
+    return for_terminal(lines)
 
 
 def _row(lag: SubscriptionLag) -> tuple[str, ...]:
     return (
         _name(lag),
         lag.state.value,
-        _number(lag.messages),
-        _number(lag.ready),
-        _number(lag.in_flight),
-        _number(lag.oldest_age_seconds, " s"),
-        _number(lag.arrival_per_minute),
-        _number(lag.settled_per_minute),
-        _number(lag.lost),
-        _number(lag.expiring_soon),
+        number(lag.messages),
+        number(lag.ready),
+        number(lag.in_flight),
+        number(lag.oldest_age_seconds, " s"),
+        number(lag.arrival_per_minute),
+        number(lag.settled_per_minute),
+        number(lag.lost),
+        number(lag.expiring_soon),
         ABSENT if lag.slow_part is None else lag.slow_part.value,
         _drain(lag),
-        _number(lag.consumers),
-        _number(lag.suggested_consumers),
-        _number(lag.fairness_percent, " %"),
+        number(lag.consumers),
+        number(lag.suggested_consumers),
+        number(lag.fairness_percent, " %"),
         lag.message,
     )
 
@@ -77,13 +71,5 @@ def _name(lag: SubscriptionLag) -> str:
 
 def _drain(lag: SubscriptionLag) -> str:
     if lag.drain_seconds_low is None or lag.drain_seconds_high is None:
-        return _number(lag.drain_seconds, " s")
+        return number(lag.drain_seconds, " s")
     return f"{lag.drain_seconds_low}-{lag.drain_seconds_high} s"
-
-
-def _number(value: int | None, unit: str = "") -> str:
-    return ABSENT if value is None else f"{value}{unit}"
-
-
-def _cell(row: Sequence[str], column: int, width: int) -> str:
-    return row[column].ljust(width) if column in TEXT_COLUMNS else row[column].rjust(width)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from support.broker_process import BrokerProcess
-from support.proton_client import connected, publish
+from support.proton_client import Subscribed, connected, publish
 
 from penstock_amqp.client.errors import ManagementError, RequestRefused, TransportError
 from penstock_amqp.errors import WireError
+from penstock_cli.main import run
 from penstock_cli.progress import Progress, ProgressLine, followed, in_terminal
 
 
@@ -105,3 +106,39 @@ def test_what_is_asked_beside_nothing_is_told_in_a_terminal_alone(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     assert isinstance(in_terminal("judging"), ProgressLine) is is_terminal
+
+
+COMMANDS = {
+    "send": ("send many one two", "sending: 100 %"),
+    "subscriptions": ("subscriptions", "reading the list: 100 %"),
+    "status": ("status", "reading the subscriptions: 100 %"),
+    "export": ("export", "reading the exchanges: 100 %"),
+}
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize(("command", "told"), COMMANDS.values(), ids=COMMANDS)
+def test_a_command_that_may_last_tells_how_far_it_is_in_a_terminal_alone(
+    command: str,
+    told: str,
+    is_terminal: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    monkeypatch.setattr(ProgressLine, "EVERY_SECONDS", 0.0)
+    with BrokerProcess(tmp_path / "data") as broker:
+        site = broker.url if command.startswith("send") else broker.management
+        with connected(broker.url) as connection:
+            connection.create_receiver("orders", name="billing", credit=0, options=Subscribed())
+        assert run([*command.split(), "--broker", site]) == 0
+    assert (told in capsys.readouterr().err.splitlines()) is is_terminal
+
+
+def test_of_what_has_no_known_end_the_number_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    times = iter([0.0, 1.9, 2.0, 3.9, 4.0])
+    line = ProgressLine("sending", lambda: next(times))
+    for sent in (10, 2_000, 3_000, 4_000):
+        line(sent, None)
+    assert capsys.readouterr().err == "sending: 2,000\nsending: 4,000\n"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock_api.failure import Failure
+from penstock_cli.up import children
 from penstock_cli.up.children import Backoff, ChildProcess, keep_running, run_once
 
 
@@ -103,6 +104,43 @@ async def test_a_long_log_is_set_aside_at_a_start_and_one_of_them_is_kept(tmp_pa
         assert older.read_bytes()[:1] == letter.encode()
     assert await run_once(child, asyncio.Event()) == 0
     assert child.log.read_text() == "again\nagain\n"
+
+
+TALKATIVE = """
+import os
+longest = 0
+for number in range(1_000_000):
+    os.write(1, f"line {number}\\n".encode())
+    length = os.fstat(1).st_size
+    if length < longest:
+        print("the end")
+        break
+    longest = length
+else:
+    raise SystemExit(5)
+"""
+
+
+async def test_a_log_is_bounded_while_its_child_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child runs on until the log was set aside, and goes on at the beginning of the file."""
+    monkeypatch.setattr(children, "LONGEST_LOG_BYTES", 10_000)
+    monkeypatch.setattr(children, "LOG_LOOK_SECONDS", 0.01)
+    child = python(tmp_path, TALKATIVE)
+    assert await run_once(child, asyncio.Event()) == 0
+    assert child.log.read_text().endswith("the end\n")
+    assert "\0" not in child.log.read_text()
+    assert (tmp_path / "child.log.1").read_text().startswith("line 0\n")
+
+
+async def test_a_log_is_emptied_where_the_disk_has_no_room_for_its_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "LONGEST_LOG_BYTES", 10)
+    (tmp_path / "child.log").write_text("x" * 11)
+    (tmp_path / "child.log.1").symlink_to("/dev/full")
+    assert await run_once(python(tmp_path, "print('the end')"), asyncio.Event()) == 0
+    assert (tmp_path / "child.log").read_text() == "the end\n"
+    assert not (tmp_path / "child.log.1").is_symlink()
 
 
 PARENT = """

@@ -27,12 +27,15 @@ BUILD_SECONDS: Final = 800
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """How one language's commands are started; `tells`: its library lets `unsubscribe` know what the broker answers."""
+    """How one language's commands are started; `tells`: its library lets `unsubscribe` know what the broker answers;
+    `goes_on`: it connects again to a broker that comes back.
+    """
 
     prefix: tuple[str, ...]
     suffix: str
     folder: Path
     tells: bool
+    goes_on: bool
 
     def command(self, name: str, *arguments: str) -> list[str]:
         return [*self.prefix, name + self.suffix, *arguments]

@@ -6,6 +6,8 @@ and ends it.
 
 from __future__ import annotations
 
+import asyncio
+import re
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from clients.example_clients import EXAMPLES, SECONDS, Client, declare_examples, finished, next_line
 from support.broker_process import BrokerProcess
 from support.proton_client import Subscribed, connected
+from support.proton_node import Node, Release, serving
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_api.management import EntityType
@@ -119,25 +122,65 @@ def test_a_login_that_is_refused_is_told_in_a_sentence_and_by_the_exit_code(
     assert lines[0].startswith("refused: ")
 
 
-PYTHON = Client((sys.executable, "-u"), ".py", EXAMPLES / "python", tells=True)
+PYTHON = Client((sys.executable, "-u"), ".py", EXAMPLES / "python", tells=True, goes_on=True)
 
 
-async def test_the_python_publisher_loses_nothing_where_the_broker_is_killed_and_comes_back(tmp_path: Path) -> None:
-    """What had no answer is sent again; it waited for ever for an answer, and the messages were lost."""
+async def test_a_publisher_loses_nothing_that_is_accepted_where_the_broker_is_killed(
+    client: Client, tmp_path: Path
+) -> None:
+    """It sends again what had no answer and goes on, or ends with how many are accepted. Those in Python and Node
+    waited for ever for an answer, and the messages were lost; those in Go and Java said that the broker refused.
+    """
     count = 20_000
     with BrokerProcess(tmp_path / "data", listen=[free_endpoint("127.0.0.1", 0)]) as broker:
         await declare_examples(broker)
-        with PYTHON.start("publish", url(broker), str(count)) as publishing:
+        with client.start("publish", url(broker), str(count)) as publishing:
             with connected(broker.url) as connection:
                 connection.create_receiver("orders", name="billing", credit=1, options=Subscribed()).receive(SECONDS)
             broker.kill()
             broker.start()
-            assert finished(publishing) == [f"{count} accepted"]
-            assert publishing.returncode == 0
-        client = await ManagementClient.connect(broker.management)
-        state = await client.read(EntityType.SUBSCRIPTION, "psub:durable:global:billing")
-        await client.close()
-        assert int(str(state["depth"])) >= count
+            (said,) = finished(publishing)
+        management = await ManagementClient.connect(broker.management)
+        state = await management.read(EntityType.SUBSCRIPTION, "psub:durable:global:billing")
+        await management.close()
+    accepted = count
+    if client.goes_on:
+        assert (publishing.returncode, said) == (0, f"{count} accepted")
+    else:
+        words = re.search(r"\((\d+) of 20000 are accepted; the next one may be there, too\)$", said)
+        assert (publishing.returncode, said.startswith("lost the broker: ")) == (1, True), said
+        assert words is not None, said
+        accepted = int(words[1])
+    assert int(str(state["depth"])) >= accepted
+
+
+def test_a_consumer_says_that_the_broker_is_lost_or_goes_on(client: Client, tmp_path: Path) -> None:
+    """It accepts nothing that it has not printed, and what it accepted does not come again."""
+    with BrokerProcess(tmp_path / "data", listen=[free_endpoint("127.0.0.1", 0)]) as broker:
+        asyncio.run(declare_examples(broker))
+        with client.start("consume", url(broker), "2") as consuming:
+            assert client.lines("publish", url(broker), "1") == ["1 accepted"]
+            assert next_line(consuming) == "order 0"
+            broker.kill()
+            broker.start()
+            if client.goes_on:
+                assert client.lines("publish", url(broker), "1") == ["1 accepted"]
+            said = finished(consuming)
+    if client.goes_on:
+        assert consuming.returncode == 0
+        assert said[-1].startswith("order 0")
+    else:
+        assert (consuming.returncode, len(said), said[0].startswith("lost the broker: ")) == (1, 1, True), said
+
+
+async def test_a_message_that_is_released_is_not_counted_as_accepted(client: Client) -> None:
+    """The broker does not have it. The client in Go said "accepted": for go-amqp only `rejected` is an error."""
+    async with serving(Node(lambda _: Release())) as node:
+        with client.start("publish", f"amqp://guest:guest@{node.address}", "1") as publishing:
+            said = await asyncio.to_thread(finished, publishing)
+    assert publishing.returncode == 1, said
+    assert len(said) == 1
+    assert "1 accepted" not in said[0]
 
 
 async def test_a_python_command_that_is_refused_says_so_by_its_exit_code(tmp_path: Path) -> None:

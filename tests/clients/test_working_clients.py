@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clients.example_clients import EXAMPLES, SECONDS, finished
+from clients.example_clients import EXAMPLES, SECONDS, finished, next_line
 from clients.working_clients import WORKERS, Worker, billed, build
 from proton.utils import BlockingReceiver
 from support.broker_process import BrokerProcess
 from support.proton_client import Subscribed, connected, is_empty, publish
 
+from penstock_amqp.client.management import ManagementClient
+from penstock_api.management import EntityType
 from penstock_cli.up import declarations
 from penstock_cli.up.manifest_folder import read
 from penstock_cli.up.topology import declared
@@ -72,6 +74,28 @@ def test_what_fails_becomes_a_dead_letter_and_the_others_pass(worker: Worker, br
         "order unpaid": ("delivery_limit", 3),
         "no order": ("rejected", 0) if worker.rejects else ("delivery_limit", 3),
     }
+
+
+async def test_an_order_passes_a_message_that_nobody_can_read(worker: Worker, broker: BrokerProcess) -> None:
+    """A text that is no UTF-8. The client in Rust lost its connection by it whenever the broker gave it again."""
+    with worker.start(worker.consume, broker) as run, connected(login(broker)) as connection:
+        link = connection.create_sender("orders").link
+        sent = link.delivery(link.delivery_tag())
+        link.stream(b"\x00\x53\x70\xc0\x02\x01\x41" + b"\x00\x53\x77\xa1\x02\xff\xfe")  # durable; a str8 of 2 bytes
+        link.advance()
+        connection.wait(lambda: sent.settled, timeout=SECONDS)
+        send(broker, "order 1")
+        lines = [next_line(run)]
+        while "billed order 1" not in lines[-1]:
+            assert lines[-1] or run.poll() is None, lines
+            lines.append(next_line(run))
+        worker.ends(run)
+    assert not any("lost the broker" in line for line in lines)
+    if worker.rejects:  # at once; the others have failed with it three times first
+        client = await ManagementClient.connect(broker.management)
+        state = await client.read(EntityType.QUEUE, "billing-dead")
+        await client.close()
+        assert state["depth"] == 1
 
 
 def dead_letter(receiver: BlockingReceiver) -> tuple[object, tuple[object, object]]:

@@ -15,7 +15,7 @@ from typing import Any
 from penstock_amqp.sasl.mechanisms import MECHANISMS, Verdict, Verify
 from penstock_amqp.sasl.server import Authenticated, Refused, SaslServer
 
-__all__ = ["Asked", "Cut", "Node", "Reject", "Reply", "Silence", "serving"]
+__all__ = ["Asked", "Cut", "Node", "Reject", "Release", "Reply", "Silence", "serving"]
 
 proton: Any = importlib.import_module("proton")  # it has no complete type information
 
@@ -45,6 +45,11 @@ class Reject:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """Release the request's message: it was not taken, without a reason."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """Cut the connection without a word."""
 
@@ -54,7 +59,7 @@ class Silence:
     """Accept the request and never answer."""
 
 
-Decide = Callable[[Asked], Reply | Reject | Cut | Silence]
+Decide = Callable[[Asked], Reply | Reject | Release | Cut | Silence]
 
 
 @dataclass
@@ -195,6 +200,8 @@ class _Engine:
             case Reject() as reject:
                 delivery.local.condition = proton.Condition(reject.condition, reject.description)
                 delivery.update(proton.Delivery.REJECTED)
+            case Release():
+                delivery.update(proton.Delivery.RELEASED)
             case Cut():
                 self._cut = True
             case Silence():

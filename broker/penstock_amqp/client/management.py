@@ -7,7 +7,7 @@ values or the models of that module. Errors are those of `client.errors`. The cl
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
@@ -254,19 +254,27 @@ class ManagementClient:
         answer = await self.request(Operation.QUERY, EntityType.SUBSCRIPTION, properties=properties)
         return _changed_states(answer.check())
 
-    async def query_all(self, type: EntityType, *, attributes: Sequence[str] = ()) -> list[dict[str, object]]:
+    async def query_all(
+        self,
+        type: EntityType,
+        *,
+        attributes: Sequence[str] = (),
+        told: Callable[[int, int], None] = lambda _read, _total: None,
+    ) -> list[dict[str, object]]:
         """All entities of a type, page after page (entities made or deleted meanwhile may be missing or listed
-        twice)."""
+        twice). After each page `told` is called with how many are read, and of how many.
+        """
         found: list[dict[str, object]] = []
         while True:
             page = await self.query(type, offset=len(found), attributes=attributes)
             found += page.results
+            told(len(found), page.total_count)
             if not page.results or len(found) >= page.total_count:
                 return found
 
-    async def states(self, model: type[D]) -> list[D]:
-        """All entities of a type as models: `SubscriptionState`, `ExchangeState` ..."""
-        return [model.read(each) for each in await self.query_all(_STATES[model])]
+    async def states(self, model: type[D], *, told: Callable[[int, int], None] = lambda _read, _total: None) -> list[D]:
+        """All entities of a type as models: `SubscriptionState`, `ExchangeState` ... `told`: as of `query_all`."""
+        return [model.read(each) for each in await self.query_all(_STATES[model], told=told)]
 
 
 def _declared(declaration: ManagementDocument) -> EntityType:

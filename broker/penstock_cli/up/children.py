@@ -58,6 +58,8 @@ HOPELESS: Final = frozenset({2, 3})
 """Exit codes of `penstock` after which another start would fail too: wrong settings, or a need of the machine."""
 TAIL_LINES: Final = 15
 LONGEST_LOG_BYTES: Final = 16 * 1024 * 1024
+LOG_LOOK_SECONDS: Final = 10.0
+"""Between two looks at how long a log is. What a child writes in this time may come on top."""
 _SETPRIV: Final = shutil.which("setpriv")
 _TIED: Final = (_SETPRIV, "--pdeathsig", "TERM", "--") if _SETPRIV else ()
 """Put before a command, so that the kernel sends SIGTERM to the child if this process is killed."""
@@ -70,7 +72,7 @@ class ChildProcess:
     name: str
     command: tuple[str, ...]
     log: Path
-    """File to which its output is appended; at a start, one that has grown long becomes NAME.1."""
+    """File to which its output is appended; one that has grown long becomes NAME.1, which is written over."""
 
 
 async def keep_running(
@@ -121,6 +123,7 @@ async def _run_until(child: ChildProcess, stop: asyncio.Event, started: Callable
     ended = asyncio.create_task(process.wait())
     stopping = asyncio.create_task(stop.wait())
     starting = asyncio.ensure_future(started(process.pid))
+    shortening = asyncio.create_task(_keep_short(child.log))
     try:
         await _first(ended, stopping, starting)
         return ended.result() if ended.done() else None
@@ -128,13 +131,31 @@ async def _run_until(child: ChildProcess, stop: asyncio.Event, started: Callable
         stopping.cancel()
         starting.cancel()
         await _end(process)
-        await asyncio.wait({ended, starting, stopping})
+        shortening.cancel()
+        await asyncio.wait({ended, starting, stopping, shortening})
+
+
+async def _keep_short(log: Path) -> None:
+    """A child may run for weeks; its log must not fill the disk meanwhile."""
+    while True:
+        await asyncio.sleep(LOG_LOOK_SECONDS)
+        _set_aside(log)
 
 
 def _set_aside(log: Path) -> None:
-    """Begin a new file if this one is long: a job that runs every few minutes adds to it for weeks."""
-    if log.exists() and log.stat().st_size > LONGEST_LOG_BYTES:
-        log.replace(log.with_name(f"{log.name}.1"))
+    """Empty a long log, whose lines go to NAME.1. The child holds it open for appending and goes on at its beginning.
+
+    It writes there itself, not through this process, which may be stopped (Ctrl-Z) while the broker serves clients. So
+    what it writes between the copy and the cut is lost. On a full disk the copy is what has to go.
+    """
+    if not log.exists() or log.stat().st_size <= LONGEST_LOG_BYTES:
+        return
+    aside = log.with_name(f"{log.name}.1")
+    try:
+        shutil.copyfile(log, aside)
+    except OSError:
+        aside.unlink(missing_ok=True)
+    os.truncate(log, 0)
 
 
 async def _first(ended: asyncio.Task[int], stopping: asyncio.Task[bool], starting: asyncio.Future[None]) -> None:

@@ -28,8 +28,9 @@ def export(site: BrokerAccess, *, namespace: str, broker_name: str) -> int:
     from penstock_api.manifest_export import ResourcePlace
     from penstock_cli.broker_client import ask
     from penstock_cli.export import exported, found_on
+    from penstock_cli.progress import in_terminal
 
-    made = exported(ask(site, found_on), ResourcePlace(namespace, broker_name))
+    made = exported(ask(site, lambda client: found_on(client, in_terminal)), ResourcePlace(namespace, broker_name))
     if made.manifests:
         click.echo(
             yaml.safe_dump_all(made.manifests, sort_keys=False, allow_unicode=True, explicit_start=True), nl=False

@@ -138,10 +138,13 @@ def _list(
     """`cells`: how the values of a column are shown in the table, if not as they are."""
     from penstock_api.management import EntityType
     from penstock_cli.broker_client import ask
+    from penstock_cli.progress import in_terminal
     from penstock_cli.tables import as_lines, as_table
 
     asked = () if as_json else tuple(columns)
-    rows: Sequence[dict[str, object]] = ask(site, lambda client: client.query_all(EntityType[kind], attributes=asked))
+    rows: Sequence[dict[str, object]] = ask(
+        site, lambda client: client.query_all(EntityType[kind], attributes=asked, told=in_terminal("reading the list"))
+    )
     if not as_json:
         shown = cells or {}
         rows = [{key: shown[key](value) if key in shown else value for key, value in row.items()} for row in rows]

@@ -40,6 +40,8 @@ def status(site: BrokerAccess, *, check: bool, as_json: bool) -> int:
 
 async def _report(client: ManagementClient) -> BrokerReport:
     from penstock_api.state_documents import BrokerState, SubscriptionState
+    from penstock_cli.progress import in_terminal
     from penstock_cli.status_report import BrokerReport
 
-    return BrokerReport(await client.read_state(BrokerState), await client.states(SubscriptionState))
+    broker = await client.read_state(BrokerState)
+    return BrokerReport(broker, await client.states(SubscriptionState, told=in_terminal("reading the subscriptions")))

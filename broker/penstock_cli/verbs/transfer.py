@@ -65,6 +65,7 @@ def send(
     from penstock_amqp.messages.message_codec import Message, Properties, encode_message
     from penstock_amqp.messages.message_head import Header
     from penstock_cli.message_access import as_client
+    from penstock_cli.progress import in_terminal, silent
 
     if message_id is not None and len(bodies) != 1:
         raise Misuse("--id is for a single message.", "Give one BODY, or leave out --id.")
@@ -74,6 +75,8 @@ def send(
     header = Header(durable=durable or None, priority=priority, ttl=None if ttl is None else round(ttl * 1000))
 
     sent = 0
+    is_typed = not bodies and sys.stdin.isatty()  # who types knows how far it is
+    told = (silent if is_typed else in_terminal)("sending")
 
     async def work(client: MessageClient) -> None:
         nonlocal sent
@@ -83,6 +86,7 @@ def send(
                 encode_message(Message(header=header, properties=about, application_properties=applied, body=body))
             )
             sent += 1
+            told(sent, len(bodies) or None)
 
     try:
         as_client(site, Sender(address), work)

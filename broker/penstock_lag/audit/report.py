@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 from penstock_api.message_audit import TOTALS, AuditState, EndedBy
 from penstock_api.observer_api import ObserverModel
 from penstock_lag.audit.figures import PERCENTS, AuditFigures
+from penstock_lag.columns import for_terminal
 from penstock_lag.figures.percentiles import Histogram, bucket_of_rank
 from penstock_lag.figures.percentiles import grown as histogram_growth
 from penstock_lag_rules.buckets import bucket_of, midpoint_ms
@@ -24,7 +25,6 @@ from penstock_lag_rules.message_accounts import (
     grown,
     unfinished,
 )
-from penstock_page.text import printable
 
 __all__ = ["AuditReport", "as_text", "make_report"]
 
@@ -152,9 +152,7 @@ def _histogram(state: AuditState) -> dict[int, int]:
 
 
 def as_text(report: AuditReport) -> str:
-    """The report for a terminal; lines end with a newline. Names and identifiers come from clients; nothing of them can
-    control it.
-    """
+    """The report for a terminal; lines end with a newline."""
     whose = report.queue_name if report.name is None else f"{report.namespace}/{report.name} ({report.queue_name})"
     seconds = "" if report.ended_ms is None else f", {(report.ended_ms - report.started_ms) / 1000:g} s"
     lines = [f"audit {report.audit} of {whose}{seconds}, ended by {report.ended_by}"]
@@ -169,4 +167,4 @@ def as_text(report: AuditReport) -> str:
         lines.append(f"sojourn p{each.percent}: {each.exact_ms:g} ms exactly, {each.histogram_ms} ms by the histogram")
     lines += [f"DIFFERENCE: {problem}" for problem in report.problems]
     lines.append("Everything agrees." if report.agrees else "It does not agree, or is not complete.")
-    return "\n".join(map(printable, lines)) + "\n"
+    return for_terminal(lines)

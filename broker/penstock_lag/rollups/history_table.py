@@ -5,31 +5,27 @@ from __future__ import annotations
 from typing import Final
 
 from penstock_api.lag_history import LagHistory, PeriodHistory, SubscriptionHistory
-from penstock_page.text import printable
+from penstock_lag.columns import aligned, for_terminal, number
 
 __all__ = ["as_history_table"]
 
 HEAD: Final = (
     *("FROM", "SUBSCRIPTION", "ARRIVED", "ACCEPTED", "LOST", "LAG", "MOST", "MEAN", "OLDEST", "P95", "CONSUMERS"),
 )
-TEXTS: Final = 2
-ABSENT: Final = "-"
+TEXT_COLUMNS: Final = frozenset({0, 1})
 
 
 def as_history_table(history: LagHistory) -> str:
-    """Lines with aligned columns, then what is missing, then a summary; ends with a newline. No name can control the
-    terminal.
-    """
-    rows = [HEAD, *(_row(period, one) for period in history.periods for one in period.subscriptions)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    lines = ["  ".join(_cell(row, column, width) for column, width in enumerate(widths)).rstrip() for row in rows]
+    """Lines with aligned columns, then what is missing, then a summary; ends with a newline."""
+    rows = (_row(period, one) for period in history.periods for one in period.subscriptions)
+    lines = aligned([HEAD, *rows], TEXT_COLUMNS)
     for period in history.periods:
         lines += [f"MISSING {period.start:%Y-%m-%d %H:%M}: {sentence}" for sentence in period.missing]
     lines.append(
         f"{history.namespace}/{history.broker}: {history.from_time:%Y-%m-%d %H:%M} to "
         f"{history.to_time:%Y-%m-%d %H:%M} UTC, {len(history.periods)} periods, {len(history.written)} rollups made"
     )
-    return "\n".join(map(printable, lines)) + "\n"
+    return for_terminal(lines)
 
 
 def _row(period: PeriodHistory, one: SubscriptionHistory) -> tuple[str, ...]:
@@ -41,16 +37,8 @@ def _row(period: PeriodHistory, one: SubscriptionHistory) -> tuple[str, ...]:
         str(one.lost),
         str(one.messages),
         str(one.most_messages),
-        _number(one.mean_messages),
-        _number(one.oldest_age_seconds, " s"),
-        _number(one.sojourn_p95_millis, " ms"),
+        number(one.mean_messages),
+        number(one.oldest_age_seconds, " s"),
+        number(one.sojourn_p95_millis, " ms"),
         f"{one.least_consumers}-{one.most_consumers}",
     )
-
-
-def _number(value: int | None, unit: str = "") -> str:
-    return ABSENT if value is None else f"{value}{unit}"
-
-
-def _cell(row: tuple[str, ...], column: int, width: int) -> str:
-    return row[column].ljust(width) if column < TEXTS else row[column].rjust(width)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"net"
 	"net/url"
 
 	"github.com/Azure/go-amqp"
@@ -33,4 +35,18 @@ func overWebSocket(ctx context.Context, address *url.URL) (*amqp.Conn, error) {
 	}
 	socket.SetReadLimit(-1) // AMQP has its own: the frame size
 	return amqp.NewConn(ctx, websocket.NetConn(ctx, socket, websocket.MessageBinary), options)
+}
+
+// whatHappened tells a broker that refuses, where trying again does not help, from one that is not there or went away.
+func whatHappened(err error) string {
+	var network net.Error
+	var connection *amqp.ConnError
+	isLost := errors.As(err, &network)
+	if errors.As(err, &connection) { // a broker that stops closes its connections as "forced"
+		isLost = connection.RemoteErr == nil || connection.RemoteErr.Condition == amqp.ErrCondConnectionForced
+	}
+	if isLost {
+		return "lost the broker"
+	}
+	return "refused"
 }

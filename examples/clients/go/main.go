@@ -21,7 +21,7 @@ func main() {
 		os.Exit(2)
 	}
 	if err := run(context.Background(), os.Args[1], os.Args[2], os.Args[3:]); err != nil {
-		fmt.Println("refused:", err)
+		fmt.Println(whatHappened(err)+":", err)
 		os.Exit(1)
 	}
 }

@@ -9,7 +9,12 @@ export const EXCHANGE = "orders";
  * takes over TLS, and reconnects by itself if the connection breaks.
  */
 export function connect(url) {
-  rhea.on("connection_error", ({ error }) => refused(error)); // a wrong password, for one
+  rhea.on("connection_error", ({ error }) => {
+    if (error.condition !== "amqp:connection:forced") refused(error); // a wrong password; "forced" is a broker that stops
+  });
+  rhea.on("disconnected", ({ error, reconnecting }) => {
+    if (reconnecting) console.error(`no connection to the broker, trying again: ${error?.message || error?.code || "it closed the connection"}`);
+  });
   const { protocol, hostname: host, port, username: user, password: secret } = new URL(url);
   const [username, password] = [user, secret].map(decodeURIComponent); // a password with @ is written with %40
   if (protocol === "ws:" || protocol === "wss:") {

@@ -1,4 +1,5 @@
 // Publishes durable messages to the exchange "orders" and counts what the broker has accepted.
+// What has no answer when a connection is lost is sent again on the next one, so it may be there twice.
 // Usage: node publish.mjs amqp://USER:PASSWORD@HOST:PORT HOW_MANY [KEY]     KEY is the routing key, such as eu.fr.paris
 import { EXCHANGE, connect, refused } from "./broker.mjs";
 
@@ -6,19 +7,23 @@ const [url, count, key] = process.argv.slice(2);
 const connection = connect(url);
 // The kind is named: where brokers make what they don't know, a name alone would become a queue.
 const sender = connection.open_sender({ target: { address: EXCHANGE, capabilities: ["topic"] } });
-let sent = 0;
-let accepted = 0;
+const left = Array.from({ length: Number(count) }, (_, number) => number).reverse(); // the next one is the last
+const waiting = new Map(); // delivery to number: sent, and without an answer
 
+sender.on("sender_open", () => {
+  left.push(...[...waiting.values()].reverse()); // of the connection before
+  waiting.clear();
+});
 sender.on("sendable", () => {
-  while (sender.sendable() && sent < Number(count)) {
-    sender.send({ body: `order ${sent}`, subject: key, durable: true });
-    sent += 1;
+  while (sender.sendable() && left.length > 0) {
+    const number = left.pop();
+    waiting.set(sender.send({ body: `order ${number}`, subject: key, durable: true }), number);
   }
 });
-sender.on("accepted", () => {
-  accepted += 1; // it is on the broker's disk
-  if (accepted === Number(count)) {
-    console.log(`${accepted} accepted`);
+sender.on("accepted", ({ delivery }) => {
+  waiting.delete(delivery); // it is on the broker's disk
+  if (left.length === 0 && waiting.size === 0) {
+    console.log(`${count} accepted`);
     connection.close();
   }
 });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fe2o3_amqp::{
     Delivery, Receiver,
-    link::{DispositionError, ReceiverAttachError, receiver::CreditMode},
+    link::{DispositionError, ReceiverAttachError, RecvError, receiver::CreditMode},
     types::{
         definitions::{AmqpError, Error},
         messaging::{Body, Modified, Source, TerminusDurability, TerminusExpiryPolicy},
@@ -63,8 +63,18 @@ async fn take_orders(broker: &Broker, stop: &mut Stop) -> Done {
     println!("ready");
     loop {
         let delivery = select! {
-            received = receiver.recv::<Body<Value>>() => received.map_err(Trouble::lost)?,
+            received = receiver.recv::<Body<Value>>() => received,
             () = stop.wanted() => break,
+        };
+        let delivery = match delivery {
+            Ok(delivery) => delivery,
+            Err(RecvError::MessageDecode(unreadable)) => {
+                // On another connection it would come again, and be as unreadable.
+                println!("rejected a message that can't be read: {}", unreadable.source);
+                receiver.reject(unreadable.info, no_order()).await.map_err(Trouble::lost)?;
+                continue;
+            }
+            Err(error) => return Err(Trouble::lost(error)),
         };
         settle(&receiver, &delivery).await.map_err(Trouble::lost)?;
     }
@@ -80,8 +90,7 @@ async fn take_orders(broker: &Broker, stop: &mut Stop) -> Done {
 async fn settle(receiver: &Receiver, delivery: &Delivery<Body<Value>>) -> Result<(), DispositionError> {
     let Some(order) = order_of(delivery.body()) else {
         println!("rejected {:?}", delivery.body());
-        let why = Error::new(AmqpError::DecodeError, Some("it is not an order".into()), None);
-        return receiver.reject(delivery, Some(why)).await; // to the dead letters, without another attempt
+        return receiver.reject(delivery, no_order()).await; // to the dead letters, without another attempt
     };
     let header = delivery.message().header.as_ref();
     let again = header.is_some_and(|header| header.delivery_count > 0); // handled before? Look before you act.
@@ -94,6 +103,10 @@ async fn settle(receiver: &Receiver, delivery: &Delivery<Body<Value>>) -> Result
             receiver.modify(delivery, failed).await
         }
     }
+}
+
+fn no_order() -> Error {
+    Error::new(AmqpError::DecodeError, Some("it is not an order".into()), None)
 }
 
 fn order_of(body: &Body<Value>) -> Option<&str> {

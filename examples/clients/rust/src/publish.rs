@@ -24,9 +24,11 @@ pub async fn publish(broker: &Broker, count: u32) -> Done {
             .properties(Properties::builder().subject("eu.fr").build()) // the routing key
             .value(format!("order {number}"))
             .build();
-        let outcome = sender.send(order).await.map_err(Trouble::lost)?;
+        let outcome = sender.send(order).await.map_err(|error| {
+            Trouble::lost(format!("{error} ({number} of {count} are accepted; the next one may be there, too)"))
+        })?;
         if !matches!(outcome, Outcome::Accepted(_)) {
-            return Err(Trouble::Refused(format!("{outcome:?}")));
+            return Err(Trouble::Refused(format!("{outcome:?} ({number} of {count} are accepted)")));
         }
     }
     println!("{count} accepted");

@@ -6,6 +6,7 @@ import jakarta.jms.JMSException;
 import jakarta.jms.Message;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.qpid.jms.exceptions.JmsConnectionFailedException;
 
 /** Consumes from shared durable subscriptions of the exchange "orders". There is no ClientID: all programs share them. */
 final class Consumer {
@@ -16,6 +17,9 @@ final class Consumer {
         JMSConsumer consumer = context.createSharedDurableConsumer(context.createTopic("orders"), "billing");
         for (int left = count; left > 0; left--) {
             Message message = consumer.receive();
+            if (message == null) { // only if the connection is closed
+                throw new JmsConnectionFailedException();
+            }
             boolean again = message.getJMSRedelivered(); // it may have been handled before; look before you act
             System.out.println(message.getBody(String.class) + (again ? " (again)" : ""));
             message.acknowledge(); // only now is it gone from the subscription
@@ -24,14 +28,20 @@ final class Consumer {
 
     /** By two receivers in sessions of their own, from a subscription that they make unless it is there. */
     static void share(JMSContext first, String subscription, int count) throws JMSException {
-        LinkedBlockingQueue<String> lines = new LinkedBlockingQueue<>();
+        LinkedBlockingQueue<Object> lines = new LinkedBlockingQueue<>();
+        // A listener waits for ever on a connection that is lost: only the connection tells.
+        first.setExceptionListener(lines::add);
         AtomicInteger wanted = new AtomicInteger(count);
         try (JMSContext second = first.createContext(JMSContext.CLIENT_ACKNOWLEDGE)) {
             receive(first, subscription, "1", wanted, lines);
             receive(second, subscription, "2", wanted, lines);
             System.out.println("ready");
             for (int left = count; left > 0; left--) {
-                System.out.println(lines.take());
+                Object line = lines.take();
+                if (line instanceof JMSException problem) {
+                    throw problem;
+                }
+                System.out.println(line);
             }
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
@@ -39,7 +49,7 @@ final class Consumer {
     }
 
     private static void receive(
-            JMSContext context, String subscription, String name, AtomicInteger wanted, LinkedBlockingQueue<String> lines) {
+            JMSContext context, String subscription, String name, AtomicInteger wanted, LinkedBlockingQueue<Object> lines) {
         context.createSharedDurableConsumer(context.createTopic("orders"), subscription).setMessageListener(message -> {
             if (wanted.decrementAndGet() < 0) {
                 return; // came while we were leaving; not acknowledged, it goes to another consumer
@@ -49,7 +59,7 @@ final class Consumer {
                 message.acknowledge(); // before the last line is shown, since we leave then
                 lines.add(name + " " + body);
             } catch (JMSException error) {
-                lines.add("refused: " + error.getMessage());
+                lines.add(error);
             }
         });
     }

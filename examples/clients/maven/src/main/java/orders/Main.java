@@ -3,8 +3,11 @@ package orders;
 import jakarta.jms.JMSContext;
 import jakarta.jms.JMSException;
 import jakarta.jms.JMSRuntimeException;
+import jakarta.jms.JMSSecurityRuntimeException;
 import java.net.URI;
 import org.apache.qpid.jms.JmsConnectionFactory;
+import org.apache.qpid.jms.exceptions.JmsConnectionFailedException;
+import org.apache.qpid.jms.provider.exceptions.ProviderIOException;
 
 /** The commands: each logs in as the user of the URL, does one thing, and ends. */
 public final class Main {
@@ -33,14 +36,33 @@ public final class Main {
                 case "unsubscribe" -> Consumer.unsubscribe(context, arguments[2]);
                 default -> throw new IllegalArgumentException("there is no command " + arguments[0]);
             }
-        } catch (JMSRuntimeException | JMSException refused) { // a wrong password, for one
-            System.out.println("refused: " + refused.getMessage());
+        } catch (JMSRuntimeException | JMSException problem) { // a wrong password, for one
+            System.out.println(whatHappened(problem) + ": " + problem.getMessage());
             System.exit(1);
+        } catch (IllegalArgumentException wrong) { // a NumberFormatException is one
+            System.err.println(wrong.getMessage() + "\n" + USAGE);
+            System.exit(2);
         }
+    }
+
+    /** Tells a broker that refuses, where trying again does not help, from one that is not there or went away. */
+    private static String whatHappened(Throwable problem) {
+        if (problem instanceof JMSSecurityRuntimeException) { // for Qpid JMS a connection is lost by it, too
+            return "refused";
+        }
+        for (Throwable cause = problem; cause != null; cause = cause.getCause()) {
+            if (cause instanceof ProviderIOException || cause instanceof JmsConnectionFailedException) {
+                return "lost the broker";
+            }
+        }
+        return "refused";
     }
 
     /** Logs in: by SCRAM if the broker offers it, so that the password does not leave this machine. */
     private static JMSContext connect(URI url) {
+        if (url.getUserInfo() == null || !url.getUserInfo().contains(":")) {
+            throw new IllegalArgumentException("the URL has no USER:PASSWORD@");
+        }
         String[] login = url.getUserInfo().split(":", 2);
         String address = url.getScheme() + "://" + url.getHost() + ":" + url.getPort();
         // Few messages ahead, so that no consumer keeps them from the others.
