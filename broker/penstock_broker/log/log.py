@@ -12,7 +12,7 @@ Sources: docs/decisions/036-what-is-durable.md, 037-answer-after-sync.md, 044-pr
 import logging
 import os
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 
 from penstock_broker.log.append.appender import Appender
@@ -107,10 +107,14 @@ class Log:
         self.holds, self.hold_volatile = usage.queues.__contains__, usage.begin_queue
         self.end_volatile, self.takes_route_set = self._appender.end_volatile, self._commits.takes_route_set
         self.ack, self.ack_many = self._appender.ack, self._appender.ack_many
+        self.delivered_up_to = self._appender.delivered_up_to
         self.accepts_publishing, self.makes_room = self._space.accepts_publishing, self._space.makes_room
         self.maintenance_ms = self._space.share_ms  # of a turn that has taken so many milliseconds
         self.next_message, self.next_messages = self._numbers.next_message, self._numbers.next_messages
         self.numbers = self._numbers  # `numbers.message` is the next one, without the call of a property
+        # And what runs once per turn.
+        self.write, self.request_sync, self.collect = self._turns.write, self._sync.request, self._sync.collect
+        self.waits_for_syncs = back_end.is_immediate  # `request_sync` returns once the sync is done
 
     @classmethod
     def open(
@@ -209,10 +213,6 @@ class Log:
         return self._numbers.message
 
     # What a turn appends ----------------------------------------------------------------------------------------------
-
-    def delivered_up_to(self, numbers: Mapping[int, int]) -> None:
-        """Consumers may see the messages of these queues up to these numbers as soon as this turn's transfers leave."""
-        self._appender.delivered_up_to(numbers)
 
     def delivery_count(self, incarnation: int, message: int, count: int) -> None:
         """`count` unsuccessful deliveries of this message count against its limit."""
@@ -329,31 +329,10 @@ class Log:
 
     # Once a turn ------------------------------------------------------------------------------------------------------
 
-    def write(self) -> int:
-        """Write everything appended as one block. Returns the sequence on which a promise about it depends.
-
-        After a failure nothing is written, and the sequence returned is one that `synced` never reaches.
-        """
-        return self._turns.write()
-
-    def request_sync(self) -> None:
-        """Start an fdatasync of what is written, if it is new and none is under way. `descriptor` tells its end."""
-        self._sync.request()
-
-    @property
-    def waits_for_syncs(self) -> bool:
-        """`request_sync` returns once the sync is done."""
-        return self._sync.is_immediate
-
     @property
     def sync_may_have_ended(self) -> bool:
         """`collect` may have something to take note of, as far as can be seen without a call of the kernel."""
         return self._sync.may_have_ended
-
-    def collect(self) -> int:
-        """Take note of what has been synced (call it when `descriptor` is readable). Returns the last synced block."""
-        self._sync.collect()
-        return self._writer.synced
 
     # Idle work --------------------------------------------------------------------------------------------------------
 

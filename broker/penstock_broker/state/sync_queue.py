@@ -29,7 +29,17 @@ _Waiting: TypeAlias = tuple[Sequence[Connection], Callable[[], None]]
 class SyncQueue:
     """Actions that wait for a sync. A turn calls `after_sync`, then `write`; `release` is called after the sync."""
 
-    __slots__ = ("_counted", "_cut_in", "_log", "_this_turn", "_topology", "_waiting", "syncs", "topology_sequence")
+    __slots__ = (
+        "_counted",
+        "_cut_in",
+        "_log",
+        "_this_turn",
+        "_topology",
+        "_waiting",
+        "is_awaited",
+        "syncs",
+        "topology_sequence",
+    )
 
     def __init__(self, log: Log, topology: Topology) -> None:
         self._log = log
@@ -38,6 +48,8 @@ class SyncQueue:
         """How many syncs have ended."""
         self.topology_sequence = 0
         """The sequence of the last block of the log that holds a change of the topology."""
+        self.is_awaited = False
+        """An action waits for a block that was written. Looked at several times in a turn, so it is no property."""
         self._counted = log.synced
         """What was synced when `syncs` was counted."""
         self._cut_in = -1
@@ -73,6 +85,7 @@ class SyncQueue:
         if self._this_turn:
             self._waiting.append((sequence, self._this_turn))
             self._this_turn = []
+            self.is_awaited = True
         return sequence
 
     def release(self, fail: Callable[[Connection], None], clock: TurnClock) -> None:
@@ -100,23 +113,21 @@ class SyncQueue:
                     self._cut_in = clock.turns
                     if at < len(actions):
                         waiting.appendleft((sequence, actions[at:]))
+                    self.is_awaited = bool(waiting)
                     return
+        self.is_awaited = bool(waiting)
 
     def abandon(self) -> set[Connection]:
         """Forget every action that waits for a sync; returns the connections that they concern."""
         lost = [each for each in self._waiting if each[0] > self._log.synced]
         self._waiting = deque(each for each in self._waiting if each[0] <= self._log.synced)
+        self.is_awaited = bool(self._waiting)
         return {connection for _, actions in lost for connections, _ in actions for connection in connections}
-
-    @property
-    def is_awaited(self) -> bool:
-        """An action waits for a block that was written."""
-        return bool(self._waiting)
 
     @property
     def has_synced_waiting(self) -> bool:
         """An action waits for a block that is synced already: `release` has work although no sync is under way."""
-        return bool(self._waiting) and self._waiting[0][0] <= self._log.synced
+        return self.is_awaited and self._waiting[0][0] <= self._log.synced
 
     @property
     def is_idle(self) -> bool:

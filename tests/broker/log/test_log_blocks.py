@@ -48,7 +48,17 @@ def with_checksum(data: bytes, place: int, checksum: int) -> bytes:
 
 def a_block(records: bytes = b"hello") -> bytearray:
     block = bytearray(64) + records
-    seal_block(block, seed_of(LOG_ID), BLOCK)
+    seal_block(
+        block,
+        seed_of(LOG_ID),
+        segment=7,
+        offset=4096,
+        flags=BlockFlag.SEAL,
+        epoch=3,
+        sequence=0x102,
+        synced=0x101,
+        time_ms=9,
+    )
     return block
 
 
@@ -90,7 +100,7 @@ def test_a_block_is_header_records_and_zeros() -> None:
 
 def test_a_block_without_records_needs_no_padding() -> None:
     block = bytearray(64)
-    seal_block(block, 0, BlockHeader(1, 4096, 0, BlockFlag.NONE, 1, 1, 0, 0))
+    seal_block(block, 0, segment=1, offset=4096, flags=0, epoch=1, sequence=1, synced=0, time_ms=0)
     assert len(block) == 64
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_broker.log.format.blocks import BlockFlag, BlockHeader, decode_block, seal_block, seed_of
+from penstock_broker.log.format.blocks import decode_block, seal_block, seed_of
 from penstock_broker.log.format.lost_log_id import NoAgreement, find_lost_id, id_for_seed, start_value
 
 
@@ -28,7 +28,17 @@ def segment(log_id: bytes, *synced: int) -> bytearray:
     content = bytearray(4096)
     for number, before in enumerate(synced):
         block = bytearray(64) + bytes([number]) * 64
-        seal_block(block, seed_of(log_id), BlockHeader(7, len(content), 64, BlockFlag.NONE, 1, number + 1, before, 0))
+        seal_block(
+            block,
+            seed_of(log_id),
+            segment=7,
+            offset=len(content),
+            flags=0,
+            epoch=1,
+            sequence=number + 1,
+            synced=before,
+            time_ms=0,
+        )
         content += block
     return content
 

@@ -9,7 +9,7 @@ from broker.log.log_steps import end_of_log
 from broker.log.simulated_files import PowerCut, SimulatedFiles
 
 from penstock_broker.log import Log, LogOptions, NewerFormat, Recovered, SyncChoice
-from penstock_broker.log.format.blocks import BlockFlag, BlockHeader, seal_block, seed_of
+from penstock_broker.log.format.blocks import seal_block, seed_of
 from penstock_broker.log.recovery import record_reader
 
 LOG_ID = b"\7" * 16
@@ -270,7 +270,17 @@ def test_a_record_of_a_newer_version_is_refused_and_nothing_is_changed(tmp_path:
     end, sequence = end_of_log(disk, LOG_ID), log.sequence
     log.crash()
     block = bytearray(64) + bytes.fromhex("63000000 00000000")
-    seal_block(block, seed_of(LOG_ID), BlockHeader(1, end, 8, BlockFlag.NONE, 9, sequence + 1, sequence, 0))
+    seal_block(
+        block,
+        seed_of(LOG_ID),
+        segment=1,
+        offset=end,
+        flags=0,
+        epoch=9,
+        sequence=sequence + 1,
+        synced=sequence,
+        time_ms=0,
+    )
     content[end : end + len(block)] = block
     before = {path: bytes(filled.files.content(path)) for path in filled.files.paths()}
     with pytest.raises(NewerFormat, match="record type 99 is unknown"):

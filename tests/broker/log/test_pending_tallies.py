@@ -33,7 +33,7 @@ def test_shares_come_a_few_at_a_time_and_each_once() -> None:
     assert len(first) == 3
     rest = list(pending.take(3))
     assert sorted(first + rest) == [Share(queue, 1, 2, 7) for queue in (11, 12, 13, 14)]
-    assert not pending
+    assert not pending.spreads
 
 
 def test_messages_for_the_same_queues_are_counted_together_unless_that_has_begun() -> None:

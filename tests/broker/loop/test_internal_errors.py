@@ -55,7 +55,6 @@ OF_THE_LOOP = {
     "Connections.advance_streams",
     "TimeOuts.sweep",
     "SyncQueue.has_synced_waiting",
-    "SyncQueue.is_awaited",
     "SyncQueue.release",
     "SyncQueue.write",
     "OutputLines.are_moving",

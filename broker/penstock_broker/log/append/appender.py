@@ -6,7 +6,7 @@ payloads too large for a record. Nothing is decided about messages here, and AMQ
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import penstock_native
 from penstock_broker.log.append.body_writer import BodyWriter
@@ -49,7 +49,7 @@ class PendingRecords:
 
     __slots__ = (
         "_counted",
-        "_counted_bytes",
+        "acked",
         "acks",
         "bodies",
         "is_unit",
@@ -61,46 +61,37 @@ class PendingRecords:
 
     def __init__(self, *, is_unit: bool = False) -> None:
         """`is_unit`: these will become one record, see `commit`."""
+        # Made in each turn, so with comments: a docstring behind a statement is a step of the interpreter.
         self.is_unit = is_unit
         self.records: list[Buffer] = []
+        # Message numbers by route set.
         self.puts: dict[int, list[int]] = {}
-        """Message numbers by route set."""
+        # Message numbers by incarnation and reason; they become records last.
         self.acks: dict[tuple[int, EndReason], list[int]] = {}
-        """Message numbers by incarnation and reason; they become records last."""
+        # Messages (ascending) by incarnation whose acks are among the records: as yet those in commits.
+        self.acked: list[tuple[int, Sequence[int]]] = []
+        # How many of the records' buffers are of volatile puts.
         self.volatile = 0
-        """How many of the records' buffers are of volatile puts."""
+        # The puts that name bodies: message, route set, body.
         self.bodies: list[tuple[int, int, StagedBody]] = []
-        """The puts that name bodies: message, route set, body."""
+        # Bytes of the records that are no puts. Those that come last in a turn count only if it has puts.
         self.other_bytes = 0
-        """Bytes of the records that are no puts, but for those that come last in a turn."""
-        self._counted = self._counted_bytes = 0
+        # How many records `size` has counted, and their bytes.
+        self._counted = 0, 0
 
     @property
     def size(self) -> int:
         """Bytes of the records. However often it is asked for, each record is counted once."""
-        self._counted_bytes += sum(map(len, self.records[self._counted :]))
-        self._counted = len(self.records)
-        return self._counted_bytes
+        counted, size = self._counted
+        size += sum(map(len, self.records[counted:]))
+        self._counted = len(self.records), size
+        return size
 
     def add_put(self, route_set: int, message: int, body: StagedBody | None) -> None:
         """Note a put whose record was added, and the body that it names."""
         self.puts.setdefault(route_set, []).append(message)
         if body is not None:
             self.bodies.append((message, route_set, body))
-
-
-class Turn(NamedTuple):
-    """All records of one turn, ready to be written. `acks`: the acknowledged messages (ascending) by incarnation;
-    `other_bytes`: bytes of the records that are no puts.
-    """
-
-    records: list[Buffer]
-    puts: dict[int, list[int]]
-    bodies: list[tuple[int, int, StagedBody]]
-    acks: list[tuple[int, Sequence[int]]]
-    other_bytes: int
-    lasts: bool
-    """Something of it is to outlive the process."""
 
 
 class Appender:
@@ -125,8 +116,6 @@ class Appender:
         """Bytes of a payload that is certainly put as it is."""
         self._most = most_entries(writer.capacity)
         self.pending = PendingRecords()
-        self.committed_acks: list[tuple[int, Sequence[int]]] = []
-        """Of this turn, the acks in commits: messages (ascending) by incarnation."""
         self._delivered_up_to: dict[int, int] = {}
         self._counts: dict[tuple[int, int], int] = {}
 
@@ -301,76 +290,62 @@ class Appender:
         found: dict[int, set[int]] = {}
         for incarnation, messages in (
             *((key[0], acks) for key, acks in self.pending.acks.items()),
-            *self.committed_acks,
+            *self.pending.acked,
         ):
             found.setdefault(incarnation, set()).update(messages)
         return found
 
     # The end of a turn ------------------------------------------------------------------------------------------------
 
-    @property
-    def has_nothing(self) -> bool:
-        """Nothing was appended, and no numbers have to be reserved."""
-        pending = self.pending
-        return not (
-            pending.records
-            or pending.acks
-            or self._delivered_up_to
-            or self._counts
-            or self.committed_acks
-            or self._numbers.are_short
-        )
-
-    def take_turn(self) -> Turn | None:
-        """All that was appended, as records. None if that is nothing."""
-        pending, checkpoint = self.pending, self._checkpoint
+    def take_turn(self) -> PendingRecords | None:
+        """All that was appended, as records, and the messages that are acknowledged; None if that is nothing. What is
+        returned is the caller's.
+        """
+        pending, checkpoint, numbers = self.pending, self._checkpoint, self._numbers
         records = pending.records
         before = len(records)
         if self._counts:  # before the acks, with which counts end
             records += checkpoint.count(self._counts)
             self._counts.clear()
-        acks = self._encode_acks()
+        if pending.acks:
+            self._encode_acks(pending)
+        if pending.acked and (checkpoint.counts or checkpoint.remarks):
+            for incarnation, messages in pending.acked:
+                checkpoint.acked(incarnation, messages)
         if self._delivered_up_to:
             records += checkpoint.delivered_up_to(self._delivered_up_to)
             self._delivered_up_to.clear()
-        if self._numbers.are_short:
-            records.append(self._numbers.reserve())
+        if numbers.message >= numbers.short_from:
+            records.append(numbers.reserve())
         if not records:
+            pending.acks.clear()  # of queues that have ended
             return None
+        if pending.puts:
+            pending.other_bytes += sum(map(len, records[before:]))
         self.pending = PendingRecords()
-        other_bytes = pending.other_bytes + sum(map(len, records[before:]))
-        return Turn(records, pending.puts, pending.bodies, acks, other_bytes, len(records) > pending.volatile)
+        return pending
 
-    def _encode_acks(self) -> list[tuple[int, Sequence[int]]]:
-        """Append the records of pending acks. Returns all acks of queues that exist, those in commits included."""
-        pending, checkpoint = self.pending, self._checkpoint
-        acks, self.committed_acks = self.committed_acks, []
-        if pending.acks:
-            records, queues, most = pending.records, self._usage.queues, self._most
-            before: list[int] = []
-            first = last = 0
-            is_range = False
-            for (incarnation, reason), messages in pending.acks.items():
-                if not messages or incarnation not in queues:
-                    continue
-                if messages != before:  # many queues of a fan-out exchange lose the same messages together
-                    messages.sort()
-                    before, first, last = messages, messages[0], messages[-1]
-                    is_range = last - first + 1 == len(messages) <= most
-                if is_range:
-                    records.append(ack_range_record(incarnation, first, last, reason))
-                else:
-                    records += [ack_record(incarnation, chunk, reason) for chunk in chunks(messages, most)]
-                acks.append((incarnation, messages))
-            pending.acks.clear()
-        if checkpoint.has_notes:
-            for incarnation, gone in acks:
-                checkpoint.acked(incarnation, gone)
-        return acks
+    def _encode_acks(self, pending: PendingRecords) -> None:
+        """Append the records of acks, for queues that exist."""
+        records, queues, most = pending.records, self._usage.queues, self._most
+        before: list[int] = []
+        first = last = 0
+        is_range = False
+        for (incarnation, reason), messages in pending.acks.items():
+            if not messages or incarnation not in queues:
+                continue
+            if messages != before:  # many queues of a fan-out exchange lose the same messages together
+                messages.sort()
+                before, first, last = messages, messages[0], messages[-1]
+                is_range = last - first + 1 == len(messages) <= most
+            if is_range:
+                records.append(ack_range_record(incarnation, first, last, reason))
+            else:
+                records += [ack_record(incarnation, chunk, reason) for chunk in chunks(messages, most)]
+            pending.acked.append((incarnation, messages))
 
     def clear(self) -> None:
         """Drop what was appended: the log has failed and nothing will be written."""
         self.pending = PendingRecords()
-        self.committed_acks.clear()
         self._delivered_up_to.clear()
         self._counts.clear()

@@ -170,6 +170,7 @@ class Commits:
 
         Acks of queues that have ended are left out. Ask `accepts_publishing` before. Raises as `end_unit`.
         """
+        assert self._outside is None, "a commit within a unit"
         self._bodies.write()
         self._append_commit([_encoded(put) for put in puts], acks)
         for put in puts:
@@ -203,7 +204,7 @@ class Commits:
         pending.records.append(record)
         pending.other_bytes += sum(map(len, records[puts:]))
         pending.bodies += staged
-        self._appender.committed_acks += [(ack.incarnation, messages) for ack, messages in leaving]
+        pending.acked += [(ack.incarnation, messages) for ack, messages in leaving]
 
     def _with_staged_payload(self, record: Buffer, staged: list[tuple[int, int, StagedBody]]) -> Buffer:
         """A put with its payload in a body of its own, so that many puts fit into one record."""

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from penstock_broker.log.disk.files import FileLayer
 from penstock_broker.log.disk.spare_segments import SpareSegments
-from penstock_broker.log.format.blocks import BLOCK_HEADER, padded
 from penstock_broker.log.format.records import SegmentState
 from penstock_broker.log.format.segment_states import segment_state_record
 from penstock_broker.log.segments.segment import Segment
@@ -104,7 +103,7 @@ class Recycler:
 
     def _has_room(self, size: int) -> bool:
         newest = self._writer.usage.segments[-1]
-        return newest.fits(padded(BLOCK_HEADER.size + size), BLOCK_HEADER.size) or len(self._spares) > 0
+        return size <= newest.room or len(self._spares) > 0
 
     def _recyclable(self) -> Segment | None:
         return self._writer.usage.recyclable(self._writer.schedule.kept_from, self._writer.synced)

@@ -69,7 +69,7 @@ class Space:
         """Whether publishers should wait: no more space is left than the reserve, but some will be given back though
         nobody consumes. It is known ahead of a refusal, so that what was read before can still be taken.
         """
-        if self._writer.failed is not None or not self._spares.full or len(self._spares) > self._reserve:
+        if not self._spares.full or self._writer.failed is not None or len(self._spares) > self._reserve:
             return False
         if self._has_deleted or self._spares.is_renaming or self._compaction_wants_work():
             return True
@@ -102,7 +102,8 @@ class Space:
             return False
         return (
             self._spares_want_work()
-            or self._compaction_wants_work()
+            or self._acks_want_work()
+            or self._messages_want_work()
             or self._digests.wants_work(is_full=self._spares.full)
         )
 

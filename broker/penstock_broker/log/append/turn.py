@@ -24,19 +24,22 @@ class TurnWriter:
         self._numbers, self._checkpoint, self._spares = numbers, checkpoint, spares
 
     def write(self) -> int:
-        """Write everything appended as one block. Returns the sequence on which a promise about it depends.
+        """Once a turn: write everything appended as one block. Returns the sequence on which a promise about it
+        depends.
 
         After a failure nothing is written, and the sequence returned is one that is never synced.
         """
-        writer, appender = self._writer, self._appender
-        self._usage.count_pending()
-        if writer.failed is not None:
-            appender.clear()
-            writer.routes.forget_released()
-            return writer.sequence + 1
-        sequence = None if appender.has_nothing else self.write_records()
-        writer.routes.forget_released()
+        writer, usage = self._writer, self._usage
+        if usage.pending.spreads:
+            usage.count_pending()
         if writer.failed is None:
+            sequence = self.write_records()
+        else:
+            self._appender.clear()
+            sequence = writer.sequence + 1
+        if writer.routes.released:
+            writer.routes.forget_released()
+        if writer.schedule.segment_begun and writer.failed is None:
             self._write_checkpoint()  # also if there was no record: parts of bodies may have begun segments
         return writer.sequence if sequence is None else sequence
 
@@ -45,7 +48,7 @@ class TurnWriter:
         turn = self._appender.take_turn()
         if turn is None:
             return None
-        writer, numbers = self._writer, self._numbers
+        writer, numbers, usage = self._writer, self._numbers, self._usage
         lasting = writer.lasting
         try:
             touched = writer.place(turn.records, turn.puts, numbers.first_unwritten, turn.other_bytes)
@@ -53,25 +56,24 @@ class TurnWriter:
             writer.fail(f"writing failed: {error}")
             return writer.sequence + 1
         sequence = writer.sequence
-        if not turn.lasts:
+        if turn.volatile and turn.volatile == len(turn.records):  # nothing of it is to outlive the process
             writer.lasting = lasting
         numbers.first_unwritten = numbers.message
         for message, route_set, body in turn.bodies:  # from now on the messages that name bodies keep them
-            self._usage.hold_body(message, writer.routes.incarnations[route_set], body)
-        if turn.acks:
-            named = self._usage.ack_all(turn.acks, sequence)
-            for segment in touched:  # an ack stands behind its put, so it never lies in an older segment than that
-                segment.acks_into |= {number for number in named if number < segment.number}
+            usage.hold_body(message, writer.routes.incarnations[route_set], body)
+        if turn.acked:
+            named = usage.ack_all(turn.acked, sequence)
+            for segment in touched:
+                if named != {segment.number}:  # an ack stands behind its put: never in an older segment than that
+                    segment.acks_into |= {number for number in named if number < segment.number}
         return sequence
 
     def _write_checkpoint(self) -> None:
-        """Write a checkpoint if a segment was begun, and if it takes little beside what was written since the last one.
+        """A segment was begun: write a checkpoint, if it takes little beside what was written since the last one.
 
         Little is an eighth, or half when the disk is full, because then it is urgent to free segments.
         """
         writer, schedule = self._writer, self._writer.schedule
-        if not schedule.segment_begun:
-            return
         schedule.segment_begun = False
         records = self._checkpoint.records()
         if sum(map(len, records)) * (2 if self._spares.full else 8) > schedule.written:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from penstock_broker.log.compaction.survivors import PartRecord, Survivors
 from penstock_broker.log.disk.files import Buffer
-from penstock_broker.log.format.blocks import BLOCK_HEADER, padded
+from penstock_broker.log.format.blocks import BLOCK_HEADER
 from penstock_broker.log.format.record_codec import PART, moved_part, redirected, route_record
 from penstock_broker.log.recovery.bodies import Extent, StagedBody
 from penstock_broker.log.segments.segment import Segment, Tally
@@ -64,7 +64,7 @@ class CopyWriter:
             return
         block = bytearray().join([HEADER_SPACE, *records])
         target = self._usage.segments[-1]
-        if not target.fits(padded(len(block)), BLOCK_HEADER.size):
+        if target.end + len(block) > target.limit:
             target = self._writer.begin_next_segment(self.first_message)
         begin = target.end
         self._writer.write_block(target, block)
@@ -86,10 +86,10 @@ class CopyWriter:
         writer, usage = self._writer, self._usage
         target = usage.segments[-1]
         block, defined = self._block(target, alive)
-        if not target.fits(padded(len(block)), BLOCK_HEADER.size):
+        if target.end + len(block) > target.limit:
             target = writer.begin_next_segment(self.first_message)
             block, defined = self._block(target, alive)
-            if not target.fits(padded(len(block)), BLOCK_HEADER.size):  # because of its route sets
+            if target.end + len(block) > target.limit:  # because of its route sets
                 middle = len(alive) // 2
                 self._write_puts(source, alive[:middle])
                 self._write_puts(source, alive[middle:])

@@ -131,21 +131,30 @@ def _decode_header_at(data: bytes, offset: int) -> SegmentHeader | None:
     return SegmentHeader(number, size, log_id, time_ms)
 
 
-def seal_block(block: bytearray, seed: int, header: BlockHeader) -> None:
-    """Write the header into the first 64 bytes of `block`, whose records follow, and pad its end.
+def seal_block(
+    block: bytearray,
+    seed: int,
+    *,
+    segment: int,
+    offset: int,
+    flags: int,
+    epoch: int,
+    sequence: int,
+    synced: int,
+    time_ms: int,
+) -> None:
+    """Write the header (see `BlockHeader`) into the first 64 bytes of `block`, of which all others are records, and pad
+    its end.
 
     The checksum covers header and records.
     """
-    segment, offset, length, flags, epoch, sequence, synced, time_ms = header
+    end = len(block)
+    length = end - BLOCK_HEADER.size
     BLOCK_HEADER.pack_into(
         block, 0, BLOCK_MAGIC, VERSION, flags, length, 0, segment, offset, 0, epoch, sequence, synced, time_ms
     )
-    end = BLOCK_HEADER.size + length
-    with memoryview(block)[:end] as covered:
-        checksum = crc32(covered, seed)
-    _CHECKSUM.pack_into(block, _CHECKSUM_AT, checksum)
-    if end % BLOCK_ALIGNMENT:
-        block += _PADDING[: BLOCK_ALIGNMENT - end % BLOCK_ALIGNMENT]
+    _CHECKSUM.pack_into(block, _CHECKSUM_AT, crc32(block, seed))
+    block += _PADDING[: -end % BLOCK_ALIGNMENT]
 
 
 def decode_block(segment: memoryview, offset: int, number: int, seed: int, *, view_at: int = 0) -> BlockHeader | None:

@@ -8,6 +8,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
+from itertools import starmap
 from struct import Struct
 from struct import error as StructError
 from typing import Final, Literal, TypeVar
@@ -86,6 +87,7 @@ class RecordType(IntEnum):
 
 
 _ACK_RANGE_TYPE: Final = RecordType.ACK_RANGE
+_DELIVERED_UP_TO_TYPE: Final = RecordType.DELIVERED_UP_TO
 """An attribute of an enum's class takes long to find."""
 PUT_TYPES: Final = frozenset({RecordType.PUT, RecordType.STAGED_PUT})
 
@@ -102,10 +104,11 @@ def most_entries(capacity: int) -> int:
     return min(1 << 16, capacity // 64)
 
 
-def chunks(entries: Sequence[T], most: int) -> Iterator[Sequence[T]]:
+def chunks(entries: Sequence[T], most: int) -> Sequence[Sequence[T]]:
     """The entries in pieces that one record may hold (`most_entries`); no piece if there is no entry."""
-    for start in range(0, len(entries), most):
-        yield entries[start : start + most]
+    if 0 < len(entries) <= most:
+        return (entries,)
+    return [entries[start : start + most] for start in range(0, len(entries), most)]
 
 
 def start_record(boot_id: bytes, message_ceiling: int, incarnation_ceiling: int) -> bytes:
@@ -193,7 +196,8 @@ def ack_range_record(incarnation: int, first: int, last: int, reason: EndReason)
 
 def delivered_up_to_record(numbers: Iterable[tuple[int, int]]) -> bytes:
     """See `DeliveredUpTo`."""
-    return _record(RecordType.DELIVERED_UP_TO, b"".join([_PAIR.pack(*pair) for pair in numbers]))
+    body = b"".join(starmap(_PAIR.pack, numbers))
+    return PREFIX.pack(_DELIVERED_UP_TO_TYPE, 0, 0, len(body)) + body
 
 
 def count_record(counts: Iterable[tuple[int, int, int]]) -> bytes:

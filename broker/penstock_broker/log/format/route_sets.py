@@ -35,26 +35,22 @@ MOST_DEFINED: Final = 100_000
 class SegmentRoutes:
     """The route sets that the newest segment has defined."""
 
-    __slots__ = ("_bases", "_numbers", "_weight")
+    __slots__ = ("_bases", "_weight", "numbers")
 
     def __init__(self) -> None:
-        self._numbers: set[int] = set()
+        self.numbers: set[int] = set()
+        """Only `note` and `clear` change it."""
         self._weight = 0
         self._bases: dict[int, tuple[int, tuple[int, ...]]] = {}
         """The set defined last, by its first queue: subscriptions that come and go rarely change that one."""
 
-    def __contains__(self, number: int) -> bool:
-        return number in self._numbers
-
     def clear(self) -> None:
         """A new segment has begun."""
-        self._numbers.clear()
+        self.numbers.clear()
         self._bases.clear()
 
-    def definition(self, number: int, incarnations: tuple[int, ...]) -> bytes | None:
-        """The record that has to stand before the first put of this set; None if the segment has it."""
-        if number in self._numbers:
-            return None
+    def definition(self, number: int, incarnations: tuple[int, ...]) -> bytes:
+        """The record that has to stand before the first put of this set."""
         if len(incarnations) >= LEAST_QUEUES:
             base = self._bases.get(incarnations[0])
             if base is not None:
@@ -65,10 +61,8 @@ class SegmentRoutes:
         return route_record(number, incarnations)
 
     def note(self, number: int, incarnations: tuple[int, ...]) -> None:
-        """The definition of this set was written."""
-        if number in self._numbers:
-            return
-        self._numbers.add(number)
+        """The definition of this set was written, for the first time in the segment."""
+        self.numbers.add(number)
         if len(incarnations) >= LEAST_QUEUES:
             if self._weight >= MOST_MADE:
                 self._bases.clear()
@@ -80,7 +74,7 @@ class SegmentRoutes:
 class RouteSets:
     """The sets in use. Whoever asks for a number gives it back when no put will name it any more."""
 
-    __slots__ = ("_defined", "_next", "_numbers", "_released", "_taken", "_uses", "incarnations")
+    __slots__ = ("_defined", "_next", "_numbers", "_taken", "_uses", "incarnations", "released")
 
     def __init__(self, next_number: int, defined: Callable[[], Iterable[int]] = tuple) -> None:
         """`next_number`: higher than all numbers that segments define. `defined`: gives these; it is asked each time
@@ -94,7 +88,8 @@ class RouteSets:
         """By number. A set that was given back stays until `forget_released`: a put may still name it."""
         self._numbers: dict[tuple[int, ...], int] = {}
         self._uses: dict[int, int] = {}
-        self._released: list[int] = []
+        self.released: list[int] = []
+        """Given back: `forget_released` has something to do."""
         self._next = next_number
 
     def number(self, incarnations: tuple[int, ...]) -> int:
@@ -114,16 +109,14 @@ class RouteSets:
         """Give a number back; puts of this turn may have named it."""
         self._uses[number] -= 1
         if not self._uses[number]:
-            self._released.append(number)
+            self.released.append(number)
 
     def forget_released(self) -> None:
         """All puts are written: forget the sets that nobody uses."""
-        if not self._released:
-            return
-        for number in self._released:
+        for number in self.released:
             if not self._uses.get(number, 1):
                 del self._uses[number], self._numbers[self.incarnations.pop(number)]
-        self._released.clear()
+        self.released.clear()
 
     def _unused(self) -> int:
         """A number that is not in use, nor defined by any segment: those given since numbers began anew are lower than

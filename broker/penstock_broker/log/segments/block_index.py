@@ -38,11 +38,13 @@ class _Stretch:
     begins.
     """
 
-    __slots__ = ("firsts", "last", "offsets")
+    __slots__ = ("due", "firsts", "last", "offsets")
 
     def __init__(self) -> None:
         self.last = 0
         """The highest message of the last block, noted or not."""
+        self.due = 0
+        """From this offset on the next block is noted."""
         self.firsts = array("Q")
         self.offsets = array("Q")
 
@@ -71,12 +73,11 @@ class BlockIndex:
         if stretch is None or first <= stretch.last or stretch.last < highest < first:
             stretch = _Stretch()
             self._stretches.append(stretch)
-        elif offset - stretch.offsets[-1] < INDEX_BYTES:
-            stretch.last = last
-            return
         stretch.last = last
-        stretch.firsts.append(first)
-        stretch.offsets.append(offset)
+        if offset >= stretch.due:
+            stretch.due = offset + INDEX_BYTES
+            stretch.firsts.append(first)
+            stretch.offsets.append(offset)
 
     def stretches(self) -> Iterator[tuple["array[int]", "array[int]", int]]:
         """All notes, to be kept elsewhere: the lowest messages of blocks, where these begin, and the highest message of

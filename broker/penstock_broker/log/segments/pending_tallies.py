@@ -37,47 +37,45 @@ class _Spread:
 
 
 class PendingTallies:
-    """Of one log; true while there are any."""
+    """Of one log."""
 
-    __slots__ = ("_spreads",)
+    __slots__ = ("spreads",)
 
     def __init__(self) -> None:
-        self._spreads: deque[_Spread] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._spreads)
+        self.spreads: deque[_Spread] = deque()
+        """Empty while all is counted. Looked at in each turn, so it is no property."""
 
     def add(self, segment: int, queues: Sequence[int], known: KeysView[int], count: int, total: int) -> int:
         """`count` messages were put into a segment for those of `queues` that are `known`; how many queues that is."""
-        for spread in self._spreads:
+        for spread in self.spreads:
             if spread.segment == segment and spread.queues is queues and not spread.is_begun:
                 break
         else:
             spread = _Spread(segment, queues, known & queues)
-            self._spreads.append(spread)
+            self.spreads.append(spread)
         spread.count += count
         spread.total += total
         return len(spread.left)
 
     def take(self, most: int) -> Iterator[Share]:
         """The next shares, `most` at most."""
-        while self._spreads and most > 0:
-            spread = self._spreads[0]
+        while self.spreads and most > 0:
+            spread = self.spreads[0]
             while spread.left and most > 0:
                 most -= 1
                 yield spread.share(spread.left.pop())
             if not spread.left:
-                self._spreads.popleft()
+                self.spreads.popleft()
 
     def of_queue(self, incarnation: int) -> Iterator[Share]:
         """All shares of one queue."""
-        for spread in self._spreads:
+        for spread in self.spreads:
             if incarnation in spread.left:
                 spread.left.remove(incarnation)
                 yield spread.share(incarnation)
 
     def of_segment(self, segment: int) -> Iterator[Share]:
         """All shares in one segment."""
-        for spread in self._spreads:
+        for spread in self.spreads:
             while spread.segment == segment and spread.left:
                 yield spread.share(spread.left.pop())

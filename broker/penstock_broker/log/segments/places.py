@@ -39,6 +39,8 @@ class Places(Generic[S]):
     def around(self, message: int) -> tuple[S, int, int]:
         """The same, with the first number of the range before its last one."""
         firsts = self._firsts
+        if message >= firsts[-1]:  # as most are that are looked for
+            return self._segments[-1], firsts[-1], sys.maxsize
         index = max(0, bisect_right(firsts, message) - 1)
         upto = firsts[index + 1] - 1 if index + 1 < len(firsts) else sys.maxsize
         return self._segments[index], min(firsts[index], message), upto

@@ -61,11 +61,17 @@ class Segment:
     """Where its blocks with messages begin."""
     has_digest: bool = False
     """A file says what is in here; it goes with the segment."""
+    limit: int = field(init=False)
+    """How far blocks may go, so that the seal has room behind them. The padding of a block needs no look: sizes of
+    segments have the alignment of blocks."""
+
+    def __post_init__(self) -> None:
+        self.limit = self.size - BLOCK_HEADER.size
 
     @property
     def room(self) -> int:
         """Bytes of records that one more block can hold, with room for the seal behind it."""
-        return self.size - self.end - 2 * BLOCK_HEADER.size
+        return self.limit - self.end - BLOCK_HEADER.size
 
     @property
     def alive_bytes(self) -> float:
@@ -85,10 +91,6 @@ class Segment:
             if died <= 0:
                 break
         return max(self.put_bytes - gone, 0) + self.body_bytes
-
-    def fits(self, length: int, seal: int) -> bool:
-        """Whether a block of `length` bytes fits, with `seal` bytes behind it."""
-        return self.end + length + seal <= self.size
 
 
 @dataclass(slots=True)

@@ -57,14 +57,15 @@ class SegmentUsage:
         self.died = 0
         """How many messages have left a queue, counted per queue; compared with itself by whoever waits for room."""
         self.emptied = 0
-        """How many times the last message of a segment has left it."""
+        """How many times the last message of a segment has left it, the newest one not counted: whether that is empty
+        says nothing before the next is begun, and where each message is consumed before the next comes, it often is."""
         self.emptied_by = 0
         """The block by which that happened last."""
         self.watch: Callable[[int, Sequence[int]], None] | None = None
         """Is told of each ack, by queue and ascending messages, while a compaction is under way."""
         self.staged: WeakValueDictionary[int, Body] = WeakValueDictionary()
         """By number, the bodies to which something refers."""
-        self._pending = PendingTallies()
+        self.pending = PendingTallies()
         self._holders: dict[int, _Holder] = {}  # by message
         self._changes = 0
         """Grows whenever a segment may have become recyclable, but for what `recyclable` is asked with."""
@@ -74,6 +75,8 @@ class SegmentUsage:
 
     def add_segment(self, segment: Segment) -> None:
         """Segments come in ascending order, of numbers and of first messages."""
+        if self.segments and not self.segments[-1].live:
+            self._note_empty(self.segments[-1])
         self._changes += 1
         self.segments.append(segment)
         self.by_number[segment.number] = segment
@@ -103,8 +106,8 @@ class SegmentUsage:
 
     def end_queue(self, incarnation: int, sequence: int) -> None:
         """The queue and all its messages are gone by block `sequence`."""
-        if self._pending:
-            self._count(self._pending.of_queue(incarnation))
+        if self.pending.spreads:
+            self._count(self.pending.of_queue(incarnation))
         tallies = self.queues.pop(incarnation, {})
         if tallies:  # else it has no message: very many queues may end, beside very many large messages of others
             self._leave(incarnation, list(self._holders), sequence)
@@ -136,9 +139,10 @@ class SegmentUsage:
     def put(self, segment: Segment, incarnations: Sequence[int], messages: Sequence[int]) -> None:
         """Messages (ascending), each in all these queues, were written to `segment`."""
         count, total = len(messages), sum(messages)
-        segment.last_message = max(segment.last_message, messages[-1])
+        if messages[-1] > segment.last_message:
+            segment.last_message = messages[-1]
         if len(incarnations) > MOST_AT_ONCE:
-            queues = self._pending.add(segment.number, incarnations, self.queues.keys(), count, total)
+            queues = self.pending.add(segment.number, incarnations, self.queues.keys(), count, total)
             segment.live += count * queues
             segment.put_places += count * queues
             return
@@ -160,13 +164,12 @@ class SegmentUsage:
 
     def count_pending(self, most: int = MOST_AT_ONCE) -> None:
         """Count messages for very many queues in some of these (`most`): once a turn."""
-        if self._pending:
-            self._count(self._pending.take(most))
+        self._count(self.pending.take(most))
 
     def count_segment(self, segment: Segment) -> None:
         """Count all messages in a segment: whoever reads its tallies calls it once the segment is full."""
-        if self._pending:
-            self._count(self._pending.of_segment(segment.number))
+        if self.pending.spreads:
+            self._count(self.pending.of_segment(segment.number))
 
     def _count(self, shares: Iterable[Share]) -> None:
         for incarnation, number, count, total in shares:
@@ -177,8 +180,8 @@ class SegmentUsage:
         tallies = self.queues.get(incarnation)
         if tallies is None:
             return set()
-        if self._pending:
-            self._count(self._pending.of_queue(incarnation))
+        if self.pending.spreads:
+            self._count(self.pending.of_queue(incarnation))
         if self._holders:
             self._leave(incarnation, messages, sequence)
         if self.watch is not None:
@@ -196,15 +199,14 @@ class SegmentUsage:
         is looked up once.
         """
         named: set[int] = set()
-        if self._pending or self._holders or self.watch is not None:
+        if self.pending.spreads or self._holders or self.watch is not None:
             for incarnation, messages in acks:
                 named |= self.ack(incarnation, messages, sequence)
             return named
         tallies_of = self.queues.get
         before: Sequence[int] = ()
-        number = count = total = died = 0
-        low, upto = 1, 0
-        """Numbers from the one to the other lie in `segment`."""
+        number = count = total = died = last = 0
+        low, upto = 1, 0  # numbers from the one to the other lie in `segment`
         segment: Segment | None = None
         for incarnation, messages in acks:
             tallies = tallies_of(incarnation)
@@ -212,16 +214,17 @@ class SegmentUsage:
                 continue
             if messages != before:
                 before, count, total = messages, len(messages), sum(messages)
-                if not low <= messages[0] <= messages[-1] <= upto:
+                first, last = messages[0], messages[-1]
+                if last > upto or first < low:
                     if segment is not None:
                         self._lose(segment, died, sequence)
                     died = 0
-                    segment, low, upto = self.places.around(messages[0])
+                    segment, low, upto = self.places.around(first)
                     number = segment.number
                     named.add(number)
                     if segment.copied_from:
                         named |= segment.copied_from
-            if messages[-1] > upto:  # they lie in several segments
+            if last > upto:  # they lie in several segments
                 named |= self.ack(incarnation, messages, sequence)
                 continue
             died += count
@@ -327,10 +330,8 @@ class SegmentUsage:
             segment.live -= 1
             segment.bodies -= 1
             segment.released_by = max(segment.released_by, sequence)
-            if not segment.live:
-                self._changes += 1
-                self.emptied += 1
-                self.emptied_by = max(self.emptied_by, sequence)
+            if not segment.live and segment is not self.segments[-1]:
+                self._note_empty(segment)
 
     def _leave(self, incarnation: int, messages: Iterable[int], sequence: int) -> None:
         """Release the bodies of the messages that have left their last queue."""
@@ -358,11 +359,16 @@ class SegmentUsage:
         """So many of the messages that live in a segment, counted per queue, have left by this block."""
         segment.live -= count
         self.died += count
-        segment.released_by = max(segment.released_by, sequence)
-        if count and not segment.live:
-            self._changes += 1
-            self.emptied += 1
-            self.emptied_by = max(self.emptied_by, sequence)
+        if sequence > segment.released_by:
+            segment.released_by = sequence
+        if count and not segment.live and segment is not self.segments[-1]:
+            self._note_empty(segment)
+
+    def _note_empty(self, segment: Segment) -> None:
+        """The last message of a segment has left it, and none will come: it is not the newest."""
+        self._changes += 1
+        self.emptied += 1
+        self.emptied_by = max(self.emptied_by, segment.released_by)
 
     def _take_last(self, tallies: dict[int, Tally], segment: Segment, count: int, total: int) -> None:
         """The last messages of a queue in a segment have left it: its tally goes, which has to say the same. A

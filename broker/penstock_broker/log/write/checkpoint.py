@@ -45,8 +45,11 @@ class Numbers:
         """The next incarnation number."""
         self.first_unwritten = self.message
         """No put that is still to be written has a lower message number."""
+        self.short_from = 0
+        """From this message number on it is time to reserve more: half of the reserved numbers of messages, or of
+        incarnations, are used, so that what is reserved now is synced long before it is used."""
         self._boot_id = boot_id
-        self._message_ceiling = self._incarnation_ceiling = 0
+        self._short_incarnation = 0
 
     def next_message(self) -> int:
         """A number for a message that is not logged, or for a body; they come from the same series as those of puts."""
@@ -64,20 +67,15 @@ class Numbers:
         """A number for one life of a queue."""
         number = self.incarnation
         self.incarnation = number + 1
+        if self.incarnation > self._short_incarnation:
+            self.short_from = 0
         return number
-
-    @property
-    def are_short(self) -> bool:
-        """Whether half of the reserved numbers are used: time to reserve more, so that these are synced long before."""
-        messages_left = self._message_ceiling - self.message
-        incarnations_left = self._incarnation_ceiling - self.incarnation
-        return messages_left < MESSAGE_WINDOW // 2 or incarnations_left < INCARNATION_WINDOW // 2
 
     def reserve(self) -> bytes:
         """Reserve numbers; the start record that does so."""
-        self._message_ceiling = self.message + MESSAGE_WINDOW
-        self._incarnation_ceiling = self.incarnation + INCARNATION_WINDOW
-        return start_record(self._boot_id, self._message_ceiling, self._incarnation_ceiling)
+        self.short_from = self.message + MESSAGE_WINDOW // 2 + 1
+        self._short_incarnation = self.incarnation + INCARNATION_WINDOW // 2
+        return start_record(self._boot_id, self.message + MESSAGE_WINDOW, self.incarnation + INCARNATION_WINDOW)
 
 
 class Checkpoint:
@@ -98,11 +96,12 @@ class Checkpoint:
             incarnation: message for incarnation, message in replay.delivered_up_to.items() if incarnation in queues
         }
         # By incarnation and message: what ends with a queue is given up at once, however much others have.
-        self._counts: dict[int, dict[int, int]] = {}
-        self._remarks: dict[int, dict[int, bytes]] = {}
+        self.counts: dict[int, dict[int, int]] = {}
+        self.remarks: dict[int, dict[int, bytes]] = {}
+        """As long as both are empty, `acked` has nothing to do."""
         for pair, count in replay.counts.items():
             if pair[0] in queues and replay.is_live(*pair):
-                self._counts.setdefault(pair[0], {})[pair[1]] = count
+                self.counts.setdefault(pair[0], {})[pair[1]] = count
         for pair, text in replay.remarks.items():
             if pair[0] in queues and replay.is_live(*pair):
                 self.remark(pair, remark_record(*pair, text))
@@ -125,53 +124,46 @@ class Checkpoint:
     def end_queue(self, incarnation: int) -> None:
         """The queue is gone, and with it what is known about its messages."""
         self._delivered_up_to.pop(incarnation, None)
-        self._counts.pop(incarnation, None)
-        self._remarks.pop(incarnation, None)
+        self.counts.pop(incarnation, None)
+        self.remarks.pop(incarnation, None)
 
     def acked(self, incarnation: int, messages: Sequence[int]) -> None:
         """The messages have left: their counts and remarks are not needed any more."""
-        if (counts := self._counts.get(incarnation)) is not None:
+        if (counts := self.counts.get(incarnation)) is not None:
             _forget(counts, messages)
             if not counts:
-                del self._counts[incarnation]
-        if (remarks := self._remarks.get(incarnation)) is not None:
+                del self.counts[incarnation]
+        if (remarks := self.remarks.get(incarnation)) is not None:
             _forget(remarks, messages)
             if not remarks:
-                del self._remarks[incarnation]
-
-    @property
-    def has_notes(self) -> bool:
-        """There are counts or remarks: `acked` has to be called."""
-        return bool(self._counts or self._remarks)
+                del self.remarks[incarnation]
 
     def delivered_up_to(self, numbers: dict[int, int]) -> list[bytes]:
         """Take in delivered-up-to numbers by incarnation. Returns the records of those that rose; they never fall."""
-        before = self._delivered_up_to
-        risen = [
-            (incarnation, message)
-            for incarnation, message in numbers.items()
-            if incarnation in self._queues and message > before.get(incarnation, 0)
-        ]
-        before.update(risen)
+        before, queues, risen = self._delivered_up_to, self._queues, list[Pair]()
+        for incarnation, message in numbers.items():
+            if message > before.get(incarnation, 0) and incarnation in queues:
+                before[incarnation] = message
+                risen.append((incarnation, message))
         return [delivered_up_to_record(chunk) for chunk in chunks(risen, self._most)]
 
     def count(self, counts: dict[Pair, int]) -> list[bytes]:
         """Take in delivery counts. Returns their records."""
         rows = [(*pair, count) for pair, count in counts.items() if pair[0] in self._queues]
         for incarnation, message, count in rows:
-            self._counts.setdefault(incarnation, {})[message] = count
+            self.counts.setdefault(incarnation, {})[message] = count
         return self._count_records(rows)
 
     def remark(self, pair: Pair, record: bytes) -> None:
         """Take in a remark about a message, as its record."""
-        self._remarks.setdefault(pair[0], {})[pair[1]] = record
+        self.remarks.setdefault(pair[0], {})[pair[1]] = record
 
     def records(self) -> list[bytes]:
         """Everything, as records."""
         delivered = [delivered_up_to_record(chunk) for chunk in chunks(list(self._delivered_up_to.items()), self._most)]
-        counts = [(queue, *each) for queue, own in self._counts.items() for each in own.items()]
+        counts = [(queue, *each) for queue, own in self.counts.items() for each in own.items()]
         documents = (record for _, record in self._documents.values())
-        remarks = chain.from_iterable(own.values() for own in self._remarks.values())
+        remarks = chain.from_iterable(own.values() for own in self.remarks.values())
         return [*documents, *delivered, *self._count_records(counts), *remarks]
 
     def _count_records(self, rows: Sequence[tuple[int, int, int]]) -> list[bytes]:
@@ -195,15 +187,16 @@ class CheckpointSchedule:
         # A run that ended before its checkpoint left segments that only a checkpoint can free.
         self.segment_begun = written > segment_bytes
         """A segment was begun since a checkpoint was considered last: it is time to consider one."""
-        self._unsynced: list[tuple[int, int]] = []  # (last block, first segment) of checkpoints not known to be synced
+        self.unsynced: list[tuple[int, int]] = []
+        """The checkpoints that are not known to be synced: last block, first segment."""
 
     def note_checkpoint(self, sequence: int, segment: int) -> None:
         """A checkpoint was written: `sequence` is its last block, `segment` the one in which it begins."""
         self.segment_begun = False
         self.written = 0
-        self._unsynced.append((sequence, segment))
+        self.unsynced.append((sequence, segment))
 
     def note_synced(self, sequence: int) -> None:
         """Every block up to `sequence` is synced; so is a checkpoint that ends there."""
-        while self._unsynced and self._unsynced[0][0] <= sequence:
-            self.kept_from = self._unsynced.pop(0)[1]
+        while self.unsynced and self.unsynced[0][0] <= sequence:
+            self.kept_from = self.unsynced.pop(0)[1]

@@ -33,17 +33,14 @@ class Sync:
         """Handles of spare segments that were filled further meanwhile."""
 
     @property
-    def is_immediate(self) -> bool:
-        """A sync is done when it was requested."""
-        return self._syncer.is_immediate
-
-    @property
     def descriptor(self) -> int:
         """Becomes readable when `collect` has something to take note of."""
         return self._syncer.descriptor
 
     def request(self) -> None:
-        """Start an fdatasync of what is written, unless one is under way, nothing is new, or the log has failed."""
+        """Start an fdatasync of what is written, unless one is under way, nothing is new, or the log has failed.
+        `descriptor` tells its end.
+        """
         writer = self._writer
         if self._awaited or writer.synced == writer.sequence or writer.failed is not None:
             return
@@ -76,9 +73,12 @@ class Sync:
         """A sync of blocks is under way, and something has ended that `collect` would take note of."""
         return bool(self._awaited) and self._syncer.may_be_done()
 
-    def collect(self) -> None:
-        """Take note of every sync that has ended. A failed one fails the log: it is never repeated."""
+    def collect(self) -> int:
+        """Take note of every sync that has ended: `descriptor` is readable then. A failed one fails the log, and is
+        never repeated. Returns the last synced block.
+        """
         self._take(self._syncer.done())
+        return self._writer.synced
 
     def wait(self) -> None:
         """Wait until all that is written is synced, or the log has failed."""

@@ -8,6 +8,7 @@ import errno
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 
 from penstock_broker.log.disk.files import Buffer, FileLayer, write_all
@@ -16,10 +17,8 @@ from penstock_broker.log.format.blocks import (
     BLOCK_HEADER,
     SEGMENT_START,
     BlockFlag,
-    BlockHeader,
     SegmentHeader,
     encode_segment_header,
-    padded,
     seal_block,
     seed_of,
 )
@@ -40,9 +39,9 @@ LOGGER = logging.getLogger(__name__)
 
 HEADER_SPACE = bytes(BLOCK_HEADER.size)
 """What a block begins with until `SegmentWriter.write_block` fills it in."""
-_SEAL = BLOCK_HEADER.size
 
-Puts = Mapping[int, list[int]]  # route set -> messages
+Puts = Mapping[int, list[int]]  # route set -> messages, ascending
+_FIRST, _LAST = itemgetter(0), itemgetter(-1)
 
 
 class NoSegmentLeft(OSError):
@@ -76,7 +75,7 @@ class SegmentWriter:
         self._files, self.folder, self._spares = files, folder, spares
         self.usage, self.schedule, self.routes = usage, schedule, routes
         self._defined = SegmentRoutes()
-        self._definitions: list[bytes] = []  # of route sets, in the block that was put together last
+        self._definitions: dict[int, bytes] = {}  # of route sets, in the block that was put together last
         self._log_id, self.seed, self._clock = log_id, seed_of(log_id), clock
         self.segment_bytes, self._reserve = segment_bytes, reserve
         self.epoch = epoch
@@ -111,28 +110,27 @@ class SegmentWriter:
         """
         segment = self.usage.segments[-1]
         block = self._join(records, puts)
-        if not segment.fits(padded(len(block)), _SEAL):
+        if segment.end + len(block) > segment.limit:
             segment = self.begin_next_segment(first_message)
             block = self._join(records, puts)
-            if not segment.fits(padded(len(block)), _SEAL):
+            if segment.end + len(block) > segment.limit:
                 return self._place_pieces(records, first_message)
         if not puts:
             self.write_block(segment, block)
             return [segment]
-        first = min([messages[0] for messages in puts.values()])
-        segment.blocks.note(first, max([messages[-1] for messages in puts.values()]), segment.end)
-        size = len(block) - BLOCK_HEADER.size - other_bytes
-        if self._definitions:
-            segment.definitions |= {number: segment.end for number in puts if number not in self._defined}
-            size -= sum(map(len, self._definitions))
+        begin, size = segment.end, len(block) - BLOCK_HEADER.size - other_bytes
         self.write_block(segment, block)
+        incarnations = self.routes.incarnations
+        for number, definition in self._definitions.items():
+            size -= len(definition)
+            segment.definitions[number] = begin
+            self._defined.note(number, incarnations[number])
         segment.put_bytes += size
         if size > segment.largest_put:
             segment.largest_put = size
+        segment.blocks.note(min(map(_FIRST, puts.values())), max(map(_LAST, puts.values())), begin)
         for route_set, messages in puts.items():
-            incarnations = self.routes.incarnations[route_set]
-            self._defined.note(route_set, incarnations)
-            self.usage.put(segment, incarnations, messages)
+            self.usage.put(segment, incarnations[route_set], messages)
         return [segment]
 
     def _place_pieces(self, records: list[Buffer], first_message: int) -> list[Segment]:
@@ -151,26 +149,35 @@ class SegmentWriter:
         return definition_bytes(len(self.routes.incarnations[route_set]))
 
     def _join(self, records: list[Buffer], puts: Puts) -> bytearray:
+        is_defined = not puts or puts.keys() <= self._defined.numbers
+        self._definitions = {} if is_defined else self._define(puts)
+        return bytearray().join([HEADER_SPACE, *self._definitions.values(), *records])
+
+    def _define(self, puts: Puts) -> dict[int, bytes]:
         incarnations, defined = self.routes.incarnations, self._defined
-        self._definitions = []
-        for number in puts:
-            if number not in defined and (definition := defined.definition(number, incarnations[number])) is not None:
-                self._definitions.append(definition)
-        return bytearray().join([HEADER_SPACE, *self._definitions, *records])
+        return {
+            number: defined.definition(number, incarnations[number]) for number in puts if number not in defined.numbers
+        }
 
     def write_block(self, segment: Segment, block: bytearray, flags: BlockFlag = BlockFlag.NONE) -> None:
         """Write one block, which begins with `HEADER_SPACE` and fits into the newest segment."""
-        sequence = self.sequence + 1
-        length = len(block) - BLOCK_HEADER.size
-        header = BlockHeader(
-            segment.number, segment.end, length, flags, self.epoch, sequence, self.synced, self._clock()
+        sequence, begin, handle = self.sequence + 1, segment.end, segment.handle
+        seal_block(
+            block,
+            self.seed,
+            segment=segment.number,
+            offset=begin,
+            flags=flags,
+            epoch=self.epoch,
+            sequence=sequence,
+            synced=self.synced,
+            time_ms=self._clock(),
         )
-        seal_block(block, self.seed, header)
-        write_all(self._files, segment.handle, block, segment.end)
+        write_all(self._files, handle, block, begin)
         self.sequence = self.usage.written = self.lasting = sequence
         self.schedule.written += len(block)
-        self.dirty.add(segment.handle)
-        segment.end += len(block)
+        self.dirty.add(handle)
+        segment.end = begin + len(block)
 
     def begin_next_segment(self, first_message: int) -> Segment:
         """Seal the newest segment and begin the next. A recovered log may end with a seal: then it has it already."""
@@ -210,7 +217,8 @@ class SegmentWriter:
     def note_synced(self, sequence: int) -> None:
         """Every block up to `sequence` is synced."""
         self.synced = sequence
-        self.schedule.note_synced(sequence)
+        if self.schedule.unsynced:
+            self.schedule.note_synced(sequence)
 
 
 # A turn larger than a segment -----------------------------------------------------------------------------------------
