@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from penstock_api.resources import Broker, Declaring
+from penstock_operator import names
 from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.children import cluster_issuer, credentials, lag_job, page_account, server_certificate
 from penstock_operator.children.credentials import SECRETS, Credentials
@@ -123,7 +124,10 @@ class WantedChildren:
         """All children, in the order in which they are applied: what the pods mount comes before the pods."""
         issuer = observed.issuer
         sizes = None if volumes is None else sizes_for_a_new_stateful_set(volumes)
-        stateful_set, config_map = broker_stateful_set(broker, pinned, "" if issuer is None else issuer.issuer, sizes)
+        host = names.ALL_ADDRESSES if self.settings.has_ipv6 else names.ALL_IPV4
+        stateful_set, config_map = broker_stateful_set(
+            broker, pinned, "" if issuer is None else issuer.issuer, sizes, host
+        )
         return [
             *credentials.manifests(broker, keys, client_trust(keys, certificate_view(broker, observed))),
             *(_asked_of_cert_manager(broker, hosts) if observed.has_cert_manager else ()),
