@@ -11,6 +11,8 @@ import logging
 import os
 import secrets
 import signal
+import socket
+import ssl
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -177,11 +179,20 @@ def _certificate(settings: ObserverSettings) -> ServerCertificate | None:
     return ServerCertificate(settings.tls_cert, settings.tls_key)
 
 
+def _site(runner: web.AppRunner, settings: ObserverSettings, context: ssl.SSLContext | None) -> web.BaseSite:
+    """Where the observer listens; at `::` for IPv4, too, which asyncio by itself leaves out. Raises OSError."""
+    if settings.host != "::":
+        return web.TCPSite(runner, settings.host, settings.port, ssl_context=context)
+    if not socket.has_dualstack_ipv6():
+        return web.TCPSite(runner, "0.0.0.0", settings.port, ssl_context=context)
+    both = socket.create_server(("::", settings.port), family=socket.AF_INET6, backlog=128, dualstack_ipv6=True)
+    return web.SockSite(runner, both, ssl_context=context)
+
+
 async def _listen(runner: web.AppRunner, settings: ObserverSettings, certificate: ServerCertificate | None) -> str:
     context = None if certificate is None else certificate.context
-    site = web.TCPSite(runner, settings.host, settings.port, ssl_context=context)
     try:
-        await site.start()
+        await _site(runner, settings, context).start()
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         raise CannotRun(

@@ -11,6 +11,8 @@ from penstock_api import declaration
 from penstock_api.resources import Broker, Exchange
 
 __all__ = [
+    "ALL_ADDRESSES",
+    "ALL_IPV4",
     "AMQPS_PORT",
     "AMQP_PORT",
     "BROKER_LABEL",
@@ -55,6 +57,10 @@ WEB_SOCKET_PORT: Final = 5443
 MANAGEMENT_PORT: Final = 5670
 OBSERVER_PORT: Final = 8080
 PROBE_PORT: Final = 8081
+
+ALL_IPV4: Final = "0.0.0.0"
+ALL_ADDRESSES: Final = "[::]"
+"""All addresses of a pod, of IPv6 and IPv4."""
 
 
 def service_host(service: str, namespace: str) -> str:

@@ -52,6 +52,10 @@ class OperatorSettings:
     """After so long without a renewal of the Lease another operator takes it."""
     identity: str = ""
     """Names this operator in the Lease, as the pod's name; empty: the host's name and something random."""
+    has_ipv6: bool = False
+    """Whether the cluster's Services, or the first of their two addresses, are of IPv6; pods then listen on all their
+    addresses. In other clusters nothing is different, so that no pod of an existing Broker is replaced.
+    """
     log_level: str = "INFO"
     log_format: LogFormat = LogFormat.TEXT
 
@@ -108,6 +112,8 @@ class OperatorSettings:
                 lease=values.get("lease", ""),
                 lease_seconds=int(values.get("lease_seconds", "15")),
                 identity=values.get("identity", ""),
+                # Kubernetes gives every pod the address of the API server's Service.
+                has_ipv6=":" in source.get("KUBERNETES_SERVICE_HOST", ""),
                 log_level=values.get("log_level", "INFO"),
                 log_format=_log_format(values.get("log_format", "text")),
             )

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from socket import has_dualstack_ipv6
 from typing import Any, TypeVar
 
 import aiohttp
@@ -63,14 +64,14 @@ async def within_deadline(waiting: Awaitable[T]) -> T:
 
 
 @asynccontextmanager
-async def observing(folder: Path, socket: Path) -> AsyncGenerator[ObserverProcess, None]:
+async def observing(folder: Path, socket: Path, listen: str = "127.0.0.1:0") -> AsyncGenerator[ObserverProcess, None]:
     """An observer that polls and seals every second, its token `s3cret`."""
     token = folder / "token"
     token.write_text("s3cret\n")
     options = {
         "--broker-socket": socket,
         "--ledger": folder / "ledger",
-        "--listen": "127.0.0.1:0",
+        "--listen": listen,
         "--token-file": token,
         "--broker": "main",
         "--namespace": "shop",
@@ -144,6 +145,15 @@ async def test_a_broker_is_observed_through_its_death(tmp_path: Path) -> None:
     assert [before.last + 1 for before in names[:-1]] == [after.first for after in names[1:]]
     assert {name.epoch for name in names} == {1, 2}
     assert list((tmp_path / "ledger").glob(".*.parquet")) == []
+
+
+@pytest.mark.skipif(not has_dualstack_ipv6(), reason="this machine has no IPv6")
+async def test_all_addresses_are_those_of_both_families(tmp_path: Path) -> None:
+    async with observing(tmp_path, tmp_path / "absent.sock", "[::]:0") as observer:
+        port = observer.base.rpartition(":")[2]
+        for host in ("127.0.0.1", "[::1]"):
+            async with observer.session.get(f"http://{host}:{port}/metrics") as answer:
+                assert answer.status == 200
 
 
 async def test_an_observer_without_a_broker_serves(tmp_path: Path) -> None:

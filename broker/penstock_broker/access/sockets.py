@@ -53,6 +53,8 @@ def close(sock: socket.socket) -> None:
 
 def _bind_tcp(address: str) -> socket.socket:
     host, port = split(address)
+    if host == "::" and not socket.has_dualstack_ipv6():
+        host = "0.0.0.0"  # [::] means all addresses, and those of IPv4 are all that such a machine has
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=host == "::")
 

@@ -12,7 +12,7 @@ UNIX: Final = "unix:"
 
 
 def split(address: str) -> tuple[str, int]:
-    """Host (without brackets; 0.0.0.0 if there is none) and port. Raises `ValueError`."""
+    """Host (without brackets; 0.0.0.0 if there is none; :: is all of IPv6 and IPv4) and port. Raises `ValueError`."""
     scheme, slashes, rest = address.partition("://")
     if slashes:
         raise ValueError(f"{address!r} is a URL, not an address: leave out {scheme}://, as in {rest.rstrip('/')}")

@@ -63,21 +63,23 @@ replaced.
 """
 
 
-def render(broker: Broker, cluster_issuer: str = "") -> str:
-    """The settings file of revision 1, as YAML; `cluster_issuer` is the issuer name in the tokens of this cluster."""
+def render(broker: Broker, cluster_issuer: str = "", host: str = names.ALL_IPV4) -> str:
+    """The settings file of revision 1, as YAML; `cluster_issuer` is the issuer name in the tokens of this cluster, and
+    `host` what stands for all addresses of a pod.
+    """
     spec = broker.spec
     tls: Manifest = {"certificate": f"{TLS}/tls.crt", "key": f"{TLS}/tls.key"}
     management = {
-        "address": f"0.0.0.0:{names.MANAGEMENT_PORT}",
+        "address": f"{host}:{names.MANAGEMENT_PORT}",
         "tls": tls,
         "user": credentials.MANAGEMENT_USER,
         "passwordFile": f"{PASSWORD}/password",
     }
     settings: Manifest = {
-        "listeners": _listeners(broker, tls),
+        "listeners": _listeners(broker, tls, host),
         "management": management,
         "observerSocket": SOCKET,
-        "probes": f"0.0.0.0:{names.PROBE_PORT}",
+        "probes": f"{host}:{names.PROBE_PORT}",
         "authentication": _authentication(broker, cluster_issuer),
         "maxMessageBytes": quantity_bytes(spec.max_message_size),
         "idleTimeoutSeconds": spec.idle_timeout_seconds,
@@ -86,16 +88,16 @@ def render(broker: Broker, cluster_issuer: str = "") -> str:
     return yaml.safe_dump(settings, sort_keys=False)
 
 
-def _listeners(broker: Broker, tls: Manifest) -> list[Manifest]:
+def _listeners(broker: Broker, tls: Manifest, host: str) -> list[Manifest]:
     spec = broker.spec
     listeners: list[Manifest] = []
     if spec.listeners.amqps:
-        about = {"name": "amqps", "address": f"0.0.0.0:{names.AMQPS_PORT}"}
+        about = {"name": "amqps", "address": f"{host}:{names.AMQPS_PORT}"}
         listeners.append({**about, **_with_tls(broker, tls), **listener_settings(spec.listeners, "amqps")})
     if spec.listeners.amqp:
-        listeners.append(_without_tls(broker))
+        listeners.append(_without_tls(broker, host))
     if spec.listeners.web_socket:
-        about = {"name": "wss", "kind": "webSocket", "address": f"0.0.0.0:{names.WEB_SOCKET_PORT}"}
+        about = {"name": "wss", "kind": "webSocket", "address": f"{host}:{names.WEB_SOCKET_PORT}"}
         listeners.append({**about, **_with_tls(broker, tls), **listener_settings(spec.listeners, "webSocket")})
     return listeners
 
@@ -173,8 +175,8 @@ def _with_tls(broker: Broker, tls: Manifest) -> Manifest:
     return listener
 
 
-def _without_tls(broker: Broker) -> Manifest:
-    listener: Manifest = {"name": "amqp", "address": f"0.0.0.0:{names.AMQP_PORT}"}
+def _without_tls(broker: Broker, host: str) -> Manifest:
+    listener: Manifest = {"name": "amqp", "address": f"{host}:{names.AMQP_PORT}"}
     if broker.spec.authentication.mechanisms is not None:
         listener["saslMechanisms"] = list(mechanisms_without_tls(broker.spec.authentication))
     return {**listener, **listener_settings(broker.spec.listeners, "amqp")}

@@ -34,8 +34,10 @@ _BROKER_REQUESTS: Final[dict[str, str]] = {"cpu": "100m", "memory": "256Mi"}
 _OBSERVER_REQUESTS: Final[dict[str, str]] = {"cpu": "20m", "memory": "128Mi"}
 
 
-def template_1(broker: Broker, image: str, config: str) -> Manifest:
-    """The pod template of revision 1; `config` is the digest of the settings file."""
+def template_1(broker: Broker, image: str, config: str, host: str = names.ALL_IPV4) -> Manifest:
+    """The pod template of revision 1; `config` is the digest of the settings file, and `host` what stands for all
+    addresses of a pod.
+    """
     spec = broker.spec
     pod: Manifest = {
         "automountServiceAccountToken": False,
@@ -47,7 +49,7 @@ def template_1(broker: Broker, image: str, config: str) -> Manifest:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "terminationGracePeriodSeconds": spec.pod.termination_grace_period_seconds,
-        "containers": [_broker_container(broker, image), _observer_container(broker, image)],
+        "containers": [_broker_container(broker, image), _observer_container(broker, image, host)],
         "volumes": _volumes(broker),
     }
     if spec.page.service_account_login:
@@ -116,7 +118,7 @@ def _environment(variables: list[Manifest]) -> Manifest:
     return {"env": variables} if variables else {}
 
 
-def _observer_container(broker: Broker, image: str) -> Manifest:
+def _observer_container(broker: Broker, image: str, host: str) -> Manifest:
     """The observer has no probes: messages do not pass through it, and the pod stays ready when it fails."""
     metadata = broker.metadata
     asks = broker.spec.page.service_account_login
@@ -128,7 +130,7 @@ def _observer_container(broker: Broker, image: str) -> Manifest:
             "observer",
             f"--broker-socket={configuration.SOCKET}",
             f"--ledger={configuration.LEDGER}",
-            f"--listen=0.0.0.0:{names.OBSERVER_PORT}",
+            f"--listen={host}:{names.OBSERVER_PORT}",
             f"--token-file={configuration.OBSERVER}/token",
             f"--tls-cert={configuration.TLS}/tls.crt",
             f"--tls-key={configuration.TLS}/tls.key",

@@ -18,6 +18,7 @@ import yaml
 
 from penstock_api import release_terms
 from penstock_api.resources import Broker
+from penstock_operator import names
 from penstock_operator.children import configuration, volume_claims
 from penstock_operator.children.metadata import child_metadata, is_ours, pod_selector
 from penstock_operator.children.pod_template import template_1
@@ -114,15 +115,20 @@ def _image(containers: Iterable[Manifest]) -> str | None:
 
 
 def broker_stateful_set(
-    broker: Broker, pinned: PinnedPods, signed_by: str = "", sizes: Mapping[str, str] | None = None
+    broker: Broker,
+    pinned: PinnedPods,
+    signed_by: str = "",
+    sizes: Mapping[str, str] | None = None,
+    host: str = names.ALL_IPV4,
 ) -> tuple[Manifest, Manifest]:
     """The StatefulSet, and the ConfigMap with the settings that its pods read.
 
     `signed_by`: the issuer name in the tokens of this cluster, empty if the Broker does not accept them. `sizes`: of
-    the claims by volume, if not those of the spec: a StatefulSet that exists keeps what it was made with.
+    the claims by volume, if not those of the spec: a StatefulSet that exists keeps what it was made with. `host`: what
+    stands for all addresses of a pod.
     """
     revision = revision_of(pinned)
-    rendered = revision.settings(broker, signed_by)
+    rendered = revision.settings(broker, signed_by, host)
     name = broker.metadata.name
     record = {
         IMAGE_ANNOTATION: pinned.default_image,
@@ -138,7 +144,7 @@ def broker_stateful_set(
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": pod_selector(broker)},
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": storage.when_deleted, "whenScaled": "Retain"},
-        "template": revision.template(broker, pinned.image, configuration.digest(rendered)),
+        "template": revision.template(broker, pinned.image, configuration.digest(rendered), host),
         "volumeClaimTemplates": [
             volume_claims.claim_template(broker, volume, sizes[volume]) for volume in volume_claims.VOLUMES
         ],
@@ -159,7 +165,7 @@ def unknown_settings(broker: Broker, pinned: PinnedPods, running: Manifest | Non
     An image whose broker has never said what it knows does know the settings that it runs with: those of the ConfigMap
     `running`.
     """
-    wanted = yaml.safe_load(revision_of(pinned).settings(broker, ""))
+    wanted = yaml.safe_load(revision_of(pinned).settings(broker, "", names.ALL_IPV4))
     if pinned.understood is not None:
         return release_terms.missing_settings(wanted, pinned.understood)
     runs_with = text_at(running, "data", configuration.FILE)
@@ -172,8 +178,8 @@ def unknown_settings(broker: Broker, pinned: PinnedPods, running: Manifest | Non
 class _Revision:
     """A pod template and a settings file that belong together; never changed once released."""
 
-    template: Callable[[Broker, str, str], Manifest]
-    settings: Callable[[Broker, str], str]
+    template: Callable[[Broker, str, str, str], Manifest]
+    settings: Callable[[Broker, str, str], str]
 
 
 _REVISIONS: Final[dict[int, _Revision]] = {1: _Revision(template_1, configuration.render)}

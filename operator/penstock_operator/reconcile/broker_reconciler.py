@@ -7,49 +7,35 @@ docs/decisions/061-different-releases.md (settings that the image of the pods do
 from __future__ import annotations
 
 import logging
-import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from penstock_api.resources import Broker, Declaring
+from penstock_api.resources import Broker
 from penstock_operator import names
 from penstock_operator.brokers.sessions import BrokerSessions
-from penstock_operator.children import cluster_issuer, credentials, lag_job, page_account, server_certificate
-from penstock_operator.children.credentials import SECRETS, Credentials
-from penstock_operator.children.disruption_budget import disruption_budgets
+from penstock_operator.children import cluster_issuer
+from penstock_operator.children.credentials import Credentials
 from penstock_operator.children.external_service import (
     external_address,
-    external_services,
-    outside_names,
     service_name,
 )
 from penstock_operator.children.lag_schedules import KINDS
-from penstock_operator.children.network_policy import network_policies
-from penstock_operator.children.services import broker_services
 from penstock_operator.children.shared_lag_job import BrokerName, Member
 from penstock_operator.children.stateful_set import (
     PinnedPods,
-    broker_stateful_set,
-    image_of,
-    pin,
-    running_image,
-    unknown_settings,
 )
-from penstock_operator.children.tenant_trust import tenants
 from penstock_operator.cluster.api_server import ApiServer, KubeError
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.cluster.child_versions import ChildVersions
 from penstock_operator.manifest import Manifest, dig
-from penstock_operator.plans.broker_health import is_serving
 from penstock_operator.plans.broker_report import report_broker
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.conditions import ConditionStatus
 from penstock_operator.plans.decisions import Reach, Report, Retry
 from penstock_operator.plans.lag_service import is_member, lag_service
 from penstock_operator.plans.refusals import Refusal
-from penstock_operator.plans.server_certificate import ServerCertificateView, certificate_obstacle
-from penstock_operator.plans.volume_growth import VolumesView, sizes_for_a_new_stateful_set
+from penstock_operator.plans.server_certificate import certificate_obstacle
 from penstock_operator.reconcile.broker_children import (
     ObservedChildren,
     absent_for_good,
@@ -68,6 +54,7 @@ from penstock_operator.reconcile.settled_brokers import SettledBrokers
 from penstock_operator.reconcile.shared_lag import SharedLag
 from penstock_operator.reconcile.tenant_trust import publish_trust
 from penstock_operator.reconcile.volumes import grow_volumes, observe_volumes
+from penstock_operator.reconcile.wanted_children import WantedChildren, client_trust
 from penstock_operator.settings import OperatorSettings
 
 __all__ = ["BrokerReconciler"]
@@ -97,10 +84,12 @@ class BrokerReconciler:
     """What the operator's one lag job has to know of Brokers, and what is known of it."""
     facts: ClusterFacts = field(init=False)
     _connections: BrokerConnections = field(init=False)
+    _wanted: WantedChildren = field(init=False)
     _settled: SettledBrokers = field(default_factory=SettledBrokers)
 
     def __post_init__(self) -> None:
         self.facts = ClusterFacts(self.kube, self.clock)
+        self._wanted = WantedChildren(self.cache, self.sessions, self.settings, self.findings)
         self._connections = BrokerConnections(
             self.sessions, self.findings, self.clock, self.enqueue, self.enqueue_with_dependents, self.resync_soon
         )
@@ -162,14 +151,14 @@ class BrokerReconciler:
             # Another pass begins with the newer spec.
             self.enqueue(key)
             return None
-        pinned = self._pin(broker, observed)
-        hosts = self._hosts(key, broker, observed)
-        keys = self._credentials(key, broker, observed, hosts, now)
+        pinned = self._wanted.pin(broker, observed)
+        hosts = self._wanted.hosts(key, broker, observed)
+        keys = self._wanted.credentials(key, broker, observed, hosts, now)
         certificate = certificate_view(broker, observed)
         volumes = await observe_volumes(self.kube, broker, observed)
-        wanted = self._wanted(broker, pinned, keys, observed, hosts, volumes)
+        wanted = self._wanted.manifests(broker, pinned, keys, observed, hosts, volumes)
         taken_names, predecessor_children = foreign_children(broker, wanted, observed)
-        unknown, unconfirmed = self._unknown_settings(broker, pinned, observed)
+        unknown, unconfirmed = self._wanted.unknown_settings(broker, pinned, observed)
         knows_issuer = observed.issuer is not None or not cluster_issuer.is_wanted(broker)
         may_apply = not unknown and not unconfirmed and knows_issuer and certificate_obstacle(certificate) is None
         is_paused = broker.metadata.annotations.get(names.PAUSED) == "true"
@@ -189,10 +178,10 @@ class BrokerReconciler:
                     await apply_child(self.kube, self.children, child, observed, now)
         if is_applied:
             volumes = await grow_volumes(self.kube, broker, observed, volumes)
-            await publish_trust(self.kube, broker, self._tenants(key, broker), _client_trust(keys, certificate))
+            await publish_trust(self.kube, broker, self._wanted.tenants(key, broker), client_trust(keys, certificate))
             self._offer(key, broker, keys)
         if is_applied or (is_open and self.sessions.get(broker.key) is None):
-            self._note_trust(key, _client_trust(keys, certificate))
+            self._note_trust(key, client_trust(keys, certificate))
             # Exchanges and Subscriptions are declared on the broker also while the children have to stay as they are.
             await self._connections.keep(key, broker, observed, keys)
         self._connections.hurry(broker, observed)
@@ -277,87 +266,6 @@ class BrokerReconciler:
         )
         self.shared_lag.offer(broker.metadata.uid, member)
 
-    def _pin(self, broker: Broker, observed: ObservedChildren) -> PinnedPods:
-        """What the pods are made with, and the settings that this image knows: as its broker says now, or said last."""
-        name = broker.metadata.name
-        config_map = observed.get("ConfigMap", f"{name}-config")
-        pinned = pin(broker, observed.get("StatefulSet", name), self.settings.broker_image, config_map)
-        session = self.sessions.get(broker.key)
-        state = None if session is None or session.reach is not Reach.CONNECTED else session.state
-        image = image_of(observed.get("Pod", f"{name}-0"))
-        if state is None or image not in (None, pinned.image):
-            return pinned
-        terms = frozenset(term for term in state.understands or () if term.startswith("settings."))
-        return replace(pinned, understood=terms or None)
-
-    def _unknown_settings(
-        self, broker: Broker, pinned: PinnedPods, observed: ObservedChildren
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """First, the settings of the spec that the image of the pods does not know: with them it would not start.
-        Second, the settings of which this is not known yet, because the running broker has not been asked; it is asked
-        as soon as the session connects.
-        """
-        stateful_set = observed.get("StatefulSet", broker.metadata.name)
-        running = observed.get("ConfigMap", f"{broker.metadata.name}-config")
-        if running_image(stateful_set, running) != pinned.image:
-            return (), ()
-        found = unknown_settings(broker, pinned, running)
-        if pinned.understood is not None:
-            return found, ()
-        session = self.sessions.get(broker.key)
-        is_awaited = session is None or session.reach is Reach.UNREACHABLE
-        serves = is_serving(observed.get("Pod", f"{broker.metadata.name}-0"))
-        return (), found if serves and is_awaited else ()
-
-    def _tenants(self, key: ResourceKey, broker: Broker) -> Mapping[str, Declaring]:
-        """The other namespaces whose resources use the Broker."""
-        return tenants(broker, self.cache.declaring_elsewhere(key))
-
-    def _hosts(self, key: ResourceKey, broker: Broker, observed: ObservedChildren) -> tuple[str, ...]:
-        """The names in the server certificate."""
-        return credentials.hosts_of(
-            broker,
-            self.settings.cluster_domain,
-            used_by=self._tenants(key, broker),
-            outside=outside_names(observed.get("Service", service_name(broker))),
-        )
-
-    def _credentials(
-        self, key: ResourceKey, broker: Broker, observed: ObservedChildren, hosts: tuple[str, ...], now: datetime
-    ) -> Credentials:
-        name = broker.metadata.name
-        observed_secrets = {f"{name}-{stem}": observed.get("Secret", f"{name}-{stem}") for stem in SECRETS}
-        accepted = self.findings.setdefault(key, BrokerFindings()).accepted
-        knows_scopes = None if accepted is None else accepted.knows_scopes
-        return credentials.renew(observed_secrets, broker, hosts, now, secrets.token_urlsafe, knows_scopes)
-
-    def _wanted(
-        self,
-        broker: Broker,
-        pinned: PinnedPods,
-        keys: Credentials,
-        observed: ObservedChildren,
-        hosts: tuple[str, ...],
-        volumes: VolumesView | None,
-    ) -> list[Manifest]:
-        """All children, in the order in which they are applied: what the pods mount comes before the pods."""
-        issuer = observed.issuer
-        sizes = None if volumes is None else sizes_for_a_new_stateful_set(volumes)
-        stateful_set, config_map = broker_stateful_set(broker, pinned, "" if issuer is None else issuer.issuer, sizes)
-        return [
-            *credentials.manifests(broker, keys, _client_trust(keys, certificate_view(broker, observed))),
-            *(_asked_of_cert_manager(broker, hosts) if observed.has_cert_manager else ()),
-            config_map,
-            *([] if issuer is None else [cluster_issuer.config_map(broker, issuer)]),
-            *broker_services(broker),
-            *external_services(broker),
-            *network_policies(broker, self.settings.own_namespace),
-            *disruption_budgets(broker),
-            *page_account.manifests(broker),
-            *([] if volumes is not None and volumes.is_leaving else [stateful_set]),
-            *lag_job.manifests(broker, self.settings.lag_image, spark_installed=observed.spark_installed),
-        ]
-
     def _is_outdated(self, key: ResourceKey, broker: Broker) -> bool:
         """Whether the Broker was changed since this pass began, or is another one of the same name now."""
         entry, metadata = self.cache.get(key), broker.metadata
@@ -422,17 +330,6 @@ class BrokerReconciler:
             lag=found.lag if found.lag is not None else _lag_shown(broker),
             now=now,
         )
-
-
-def _asked_of_cert_manager(broker: Broker, hosts: tuple[str, ...]) -> list[Manifest]:
-    """The Certificate. No issuer signs `localhost`, which is for the commands that run in the pod."""
-    return server_certificate.cert_manager_certificates(broker, [host for host in hosts if host != "localhost"])
-
-
-def _client_trust(keys: Credentials, certificate: ServerCertificateView | None) -> bytes:
-    """What clients are to trust: the operator's CA, and who signed a certificate that is not the operator's."""
-    found = None if certificate is None else certificate.found
-    return keys.trusted + (b"" if found is None else found.authorities)
 
 
 def _is_settled(report: Report) -> bool:

@@ -87,8 +87,8 @@ def begun(lease: Lease) -> World:
     """An operator with a Broker and an Exchange; what it writes to the API server needs a Lease."""
     world = World()
     fenced = FencedApiServer(world.api, lease.leads)
-    brokers = world.reconciler.brokers
-    for part in (world.reconciler, brokers, world.reconciler.paced, world.reconciler.bindings, brokers.facts):
+    whole, brokers = world.reconciler, world.reconciler.brokers
+    for part in (whole, whole.children, whole.paced, whole.bindings, brokers, brokers.facts):
         cast(Any, part).kube = fenced
     world.api.objects["Pod", "shop", "main-0"] = {
         "apiVersion": "v1",
