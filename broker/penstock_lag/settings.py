@@ -75,9 +75,11 @@ class LagJobSettings:
     def __post_init__(self) -> None:
         """Check the values; raises Misuse with the name of the option."""
         if self.brokers_file is None:
-            _check(bool(self.observers or self.ledgers), "--observer", "be given at least once, or --ledger")
+            if not (self.observers or self.ledgers):
+                raise Misuse("there is no ledger to read.", "Give --observer, or --ledger.")
             _check(bool(self.observers) or not self.publish, "--ledger", "be used with --observer or with --no-publish")
-            _check(bool(self.broker and self.namespace), "--broker and --namespace", "both be given, or --brokers")
+            if not (self.broker and self.namespace):
+                raise Misuse("it is not said which Broker is meant.", "Give --broker and --namespace, or --brokers.")
         else:
             _check(self.output != STDOUT, "--output -", "be a folder if --brokers is given")
         for url in self.observers:

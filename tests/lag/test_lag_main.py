@@ -353,7 +353,8 @@ def test_the_heap_comes_from_the_option_or_the_environment(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"observers": ()}, "--observer"),
+        ({"observers": ()}, "there is no ledger to read"),
+        ({"namespace": ""}, "it is not said which Broker is meant"),
         ({"observers": ("ftp://x",)}, "--observer"),
         ({"run_name": "latest"}, "--run-name"),
         ({"run_name": "a/b"}, "--run-name"),

@@ -142,3 +142,21 @@ async def test_everybody_can_read_it(site: Site, browser: Browser, scheme: Liter
         assert "the states are unknown" in (await tab.locator(".notice").inner_text()).lower()
         assert {name: found for name, found in faults.items() if found} == {}
         assert [each for each in window.complaints if "404" not in each] == []
+
+
+async def test_a_phone_shows_labels_that_can_be_read_and_rows_that_are_low(site: Site, browser: Browser) -> None:
+    """The labels of the plots were 5 pixels high, and one sentence made a row as high as nine lines."""
+    async with browsing(browser, width=390) as window:
+        tab = window.tab
+        await tab.goto(f"{site.base}/page/?refresh=off")
+        await tab.get_by_label("Token").fill(TOKEN)
+        await tab.keyboard.press("Enter")
+        row = tab.get_by_role("row").filter(has_text="unconsumed").first
+        sentence = await row.locator("td").nth(1).bounding_box()
+        assert sentence is not None
+        assert sentence["width"] >= 256
+        await tab.get_by_role("link", name="psub:durable:global:unconsumed").click()
+        boxes = [await label.bounding_box() for label in await tab.locator("figure svg text").all()]
+        assert boxes
+        assert all(box is not None and box["height"] >= 9 and box["x"] >= 0 for box in boxes)
+        assert await tab.evaluate("document.documentElement.scrollWidth") <= 390
