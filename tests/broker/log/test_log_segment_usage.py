@@ -243,3 +243,14 @@ def test_a_compaction_that_has_a_tally_finds_nothing_in_it_when_all_has_left() -
     tally = state.queues[QUEUE][1]
     state.ack_all([(QUEUE, [1, 2])], 5)
     assert (tally.count, tally.total) == (0, 0)
+
+
+def test_that_the_newest_segment_is_empty_counts_when_the_next_begins() -> None:
+    state = usage_of(1)
+    put(state, 1, [1, 2])
+    state.ack_all([(QUEUE, [1, 2])], 5)
+    assert (state.emptied, recyclable(state)) == (0, None)
+    state.add_segment(Segment(2, Path("2"), 2, 16384, 4096, 3))
+    assert (state.emptied, state.emptied_by) == (1, 5)
+    assert recyclable(state, synced=4) is None
+    assert recyclable(state, synced=5) == 1
