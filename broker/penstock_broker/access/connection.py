@@ -377,7 +377,7 @@ class Connection:
         transport, endpoint = self.transport, self.endpoint
         if transport.backlog and not transport.send_backlog():
             return False
-        if endpoint.needs_rewriting() and not transport.write(endpoint.rewritten_output()):
+        if endpoint.changes.are_pending and not transport.write(endpoint.rewritten_output()):
             return False
         sockets, size = endpoint.sockets, OUTPUT_BYTES
         if sockets is not None and transport.wrapping is None and not transport.backlog:
