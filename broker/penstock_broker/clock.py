@@ -29,6 +29,8 @@ STINT_SECONDS: Final = 0.002
 AGAIN_MS: Final = 1000
 """After so long a timer of the broker's own runs again that has failed."""
 
+_NEVER: Final = 1 << 62
+
 
 @dataclass(frozen=True, slots=True)
 class Clock:
@@ -52,13 +54,15 @@ SYSTEM_CLOCK: Final = Clock(
 class Timers:
     """Actions by deadline (milliseconds of a monotonic clock)."""
 
-    __slots__ = ("_due", "_heap", "_numbers")
+    __slots__ = ("_due", "_heap", "_numbers", "next_ms")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Callable[[], None], Callable[[], None] | None]] = []
         self._numbers = count()
         self._due: deque[tuple[Callable[[], None], Callable[[], None] | None]] = deque()
         """Whose time has come, and whose turn has not yet."""
+        self.next_ms = _NEVER
+        """When `run` has something to do; a field, because each turn asks for it."""
 
     def at(self, deadline_ms: int, action: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
         """Run `action` once, at the deadline or soon after.
@@ -68,10 +72,8 @@ class Timers:
         already: it belongs to the broker, which can't do without it.
         """
         heapq.heappush(self._heap, (deadline_ms, next(self._numbers), action, failed))
-
-    def are_due(self, now_ms: int) -> bool:
-        """Whether `run` has something to do."""
-        return bool(self._due) or (bool(self._heap) and self._heap[0][0] <= now_ms)
+        if deadline_ms < self.next_ms:
+            self.next_ms = deadline_ms
 
     def run(self, now_ms: int, may_go_on: Callable[[], bool] = lambda: True) -> None:
         """Run what is due, at least one action, as long as `may_go_on`; the next call begins with the rest.
@@ -82,18 +84,21 @@ class Timers:
         while heap and heap[0][0] <= now_ms:
             _, _, action, failed = heapq.heappop(heap)
             due.append((action, failed))
-        while due:
-            action, failed = due.popleft()
-            first = next(self._numbers)
-            try:
-                action()
-            except Exception:
-                if failed is not None:
-                    failed()
-                else:
-                    self._run_again(action, first, now_ms + AGAIN_MS)
-            if not may_go_on():
-                return
+        try:
+            while due:
+                action, failed = due.popleft()
+                first = next(self._numbers)
+                try:
+                    action()
+                except Exception:
+                    if failed is not None:
+                        failed()
+                    else:
+                        self._run_again(action, first, now_ms + AGAIN_MS)
+                if not may_go_on():
+                    return
+        finally:
+            self.next_ms = now_ms if due else heap[0][0] if heap else _NEVER
 
     def _run_again(self, action: Callable[[], None], first: int, deadline_ms: int) -> None:
         """An action of the broker's own has failed, which may have set timers with higher numbers than `first`."""
@@ -104,11 +109,8 @@ class Timers:
 
     def wait_ms(self, now_ms: int, at_most_ms: int) -> int:
         """Milliseconds until the next deadline, at most `at_most_ms`."""
-        if self._due:
-            return 0
-        if not self._heap:
-            return at_most_ms
-        return min(max(self._heap[0][0] - now_ms, 0), at_most_ms)
+        left = self.next_ms - now_ms
+        return at_most_ms if left > at_most_ms else left if left > 0 else 0
 
 
 def _what(action: Callable[[], None]) -> object:

@@ -224,7 +224,7 @@ class WatchedEndpoint:
 
     def _output(self) -> None:
         written: list[bytes] = []
-        if self.endpoint.needs_rewriting():
+        if self.endpoint.changes.are_pending:
             written.append(self.endpoint.rewritten_output())
         if self._is_over_socket:
             self._send_output(written)

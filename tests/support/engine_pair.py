@@ -65,7 +65,7 @@ class EnginePair:
 
     def _to_client(self) -> int:
         total = 0
-        if self.endpoint.needs_rewriting():
+        if self.endpoint.changes.are_pending:
             data = self.endpoint.rewritten_output()
             self.push(data)
             total += len(data)

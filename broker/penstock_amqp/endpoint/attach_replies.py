@@ -78,7 +78,7 @@ class AttachReplies:
         link.is_answered = True
         if link.session.handle_max is not None:
             self._engine.write()  # handles of ended links are free once their detaches are written
-        self._changes.additions.append(additions)
+        self._changes.add(additions)
         links.open_link(link.ptr)
 
     def end(self, link: InLink | OutLink, *, closed: bool, error: AmqpError | None) -> None:

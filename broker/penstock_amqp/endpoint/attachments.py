@@ -12,6 +12,7 @@ from penstock_amqp.endpoint.buffers import FREED, MESSAGE_BYTES, Ptr
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import Attached, Detached, Event, EventKind, SessionEnded
 from penstock_amqp.endpoint.links import GATHERED_BYTES, InLink, OutLink, PartialMemory, Session
+from penstock_amqp.endpoint.output_changes import PendingChanges
 from penstock_amqp.endpoint.proton import links
 from penstock_amqp.frames import protocol_checks
 from penstock_amqp.frames.input_gate import InputGate
@@ -37,6 +38,7 @@ class Attachments:
 
     __slots__ = (
         "_by_handle",
+        "_changes",
         "_engine",
         "_gate",
         "_links",
@@ -45,7 +47,6 @@ class Attachments:
         "_memory",
         "_sessions",
         "_tap",
-        "begun",
     )
 
     def __init__(
@@ -53,6 +54,7 @@ class Attachments:
         engine: Engine,
         tap: InputTap,
         gate: InputGate,
+        changes: PendingChanges,
         *,
         max_frame: int,
         max_message_bytes: int,
@@ -64,6 +66,7 @@ class Attachments:
         self._engine = engine
         self._tap = tap
         self._gate = gate
+        self._changes = changes
         self._max_frame = max_frame
         self._max_message_bytes = max_message_bytes
         self._memory = PartialMemory(GATHERED_BYTES, incoming)
@@ -71,8 +74,6 @@ class Attachments:
         self._sessions: dict[Ptr, Session] = {}
         self._by_handle: dict[tuple[int, int], InLink | OutLink] = {}
         """Links by the peer's channel and handle."""
-        self.begun: list[Session] = []
-        """Sessions whose Begin is still in the engine."""
 
     def begin(self, ptr: Ptr, *, is_open: bool) -> None:
         """The peer began a session: answer it. `is_open`: the peer's Open came before. Raises `ProtocolError`."""
@@ -83,7 +84,7 @@ class Attachments:
         session = Session(ptr, channel)
         session.handle_max = begin.handle_max
         self._sessions[ptr] = session
-        self.begun.append(session)
+        self._changes.begin(session)
         self._engine.open_session(ptr)
 
     def set_window(self, session: Ptr) -> None:
@@ -190,7 +191,7 @@ class Attachments:
             link.context = None
             link.ptr = FREED
         self._links.clear()
-        self.begun.clear()
+        self._changes.clear()
         self._by_handle.clear()
         for session in self._sessions.values():
             session.links = []

@@ -142,12 +142,12 @@ class ConnectionLifecycle:
             error = self._connection.failure()
             if error is None:  # without an error the engine stops at a symbolic descriptor, for example
                 error = AmqpError("amqp:connection:framing-error", "The frame can't be understood.")
-                self._changes.last_words = (error, None)
+                self._changes.say_last(error, None)
                 self.close(error)
             else:
                 fault = conditions.fault_of(error)
                 error = fault.error
-                self._changes.last_words = (error, self._session_of_fault(fault))
+                self._changes.say_last(error, self._session_of_fault(fault))
             self.closed = True
             out.append((EventKind.OTHER, None, ConnectionClosed(error)))
 
@@ -156,10 +156,10 @@ class ConnectionLifecycle:
         self._tap.is_current = False
         if isinstance(error, errors.ProtocolError):
             told = AmqpError(error.condition, str(error))
-            self._changes.last_words = (told, self._attachments.local_channel(error.session_channel))
+            self._changes.say_last(told, self._attachments.local_channel(error.session_channel))
         else:
             told = AmqpError("amqp:decode-error", f"A frame can't be read: {error}")
-            self._changes.last_words = (told, None)
+            self._changes.say_last(told, None)
         self.close(told)
         out.append((EventKind.OTHER, None, ConnectionClosed(told)))
 

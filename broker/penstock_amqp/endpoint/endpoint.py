@@ -79,7 +79,6 @@ class Endpoint:
 
     __slots__ = (
         "_attachments",
-        "_changes",
         "_connection",
         "_max_message_bytes",
         "_outgoing",
@@ -88,10 +87,10 @@ class Endpoint:
         "_state",
         "_withdrawals",
         "accept",
+        "changes",
         "engine",
         "flows",
         "input",
-        "needs_rewriting",
         "output",
         "posted_in_part",
         "receive",
@@ -119,10 +118,12 @@ class Endpoint:
         )
         self.engine = engine = make_engine(connection)
         tap, gate = InputTap(engine.room()), InputGate(max_frame)
+        self.changes = changes = PendingChanges()
+        """While its `are_pending` is true, the engine's output lacks something: send `rewritten_output`, not `output`.
+        """
         self._attachments = attachments = Attachments(
-            engine, tap, gate, max_frame=max_frame, max_message_bytes=max_message_bytes, incoming=incoming
+            engine, tap, gate, changes, max_frame=max_frame, max_message_bytes=max_message_bytes, incoming=incoming
         )
-        self._changes = changes = PendingChanges(attachments.begun)
         self._state = ConnectionLifecycle(
             connection, engine, tap, attachments=attachments, changes=changes, max_frame=max_frame
         )
@@ -151,8 +152,6 @@ class Endpoint:
         self.output = engine.output
         self.sockets = engine.sockets()
         """What reads and writes a plain socket at once; None: `output` and `receive` have to serve."""
-        self.needs_rewriting = changes.are_pending
-        """True if the engine's output lacks something: send `rewritten_output`, not `output`."""
 
     # Input: and `receive`
 
@@ -224,8 +223,8 @@ class Endpoint:
         takes_long = self.engine.has_sent_many or len(links) > MANY_LINKS
         self.engine.free()
         self.engine = self._settlement = self._replies = self._outgoing = self.flows = self.input = _NO_PART
-        self._withdrawals = self.sockets = _NO_PART
-        self.receive = self.accept = self.output = self.needs_rewriting = self.posted_in_part = _FREED
+        self._withdrawals = self.sockets = self.changes = _NO_PART
+        self.receive = self.accept = self.output = self.posted_in_part = _FREED
         release = self._connection.let_go()
         if later is not None and (takes_long or always):
             later(release)
@@ -286,7 +285,7 @@ class Endpoint:
         if link in link.session.links:
             link.session.links.remove(link)
         if isinstance(link, InLink) and links.has_unsettled(link.ptr):
-            self._changes.unanswered.append(link.session)
+            self.changes.leave_unanswered(link.session)
         self._replies.end(link, closed=closed, error=error)
         link.ptr = FREED
 
@@ -468,12 +467,12 @@ class Endpoint:
     def rewritten_output(self) -> bytes:
         """All that is to be sent, with what the engine can't say written into its frames (`output_changes`).
 
-        For a turn in which `needs_rewriting()` is true; `output` must have been drained before the attach reply.
+        For a turn in which `changes.are_pending` is true; `output` must have been drained before the attach reply.
         """
         pieces: list[bytes] = []
         while size := self.engine.output():
             pieces.append(OUTPUT_VIEW[:size].tobytes())
-        return self._changes.apply(b"".join(pieces), self._state.peer_max_frame)
+        return self.changes.apply(b"".join(pieces), self._state.peer_max_frame)
 
     def echoes(self) -> bytes:
         """The flow frames that we owe the peer: the engine does not see that they were asked for."""

@@ -99,8 +99,8 @@ class Input:
         self.taken = 0
         """How many bytes of what was read the last `go_on` dealt with."""
         self.is_quiet = False
-        """The connection is open, nothing of a frame is held back, and what came last weighed little:
-        `SocketEngine.read_plain` may be called."""
+        """The connection is open, all that came was taken, nothing of a frame is held back, and what came last weighed
+        little, within its budget: `SocketEngine.read_plain` may be called."""
 
     def go_on(self, read: int | tuple[int, object], out: list[Event], budget: int) -> int:
         """Deal with what `SocketEngine.read_plain` returned for this connection. That may be called only while
@@ -169,6 +169,7 @@ class Input:
             sockets is not None
             and self._piece == PIECE_BYTES
             and start == size
+            and budget >= 0
             and not (tap.held or tap.missing or gate.is_unusual or gate.kept)
             and state.is_open
             and not state.closed

@@ -46,30 +46,52 @@ class AttachAdditions:
 class PendingChanges:
     """What the next output has to say and the engine can't."""
 
-    __slots__ = ("additions", "begun", "last_words", "unanswered")
+    __slots__ = ("_additions", "_begun", "_last_words", "_unanswered", "are_pending")
 
-    def __init__(self, begun: list[Session]) -> None:
-        """`begun`: the sessions whose Begin is still in the engine; shared with `Attachments`, which begins them."""
-        self.begun = begun
-        self.additions: list[AttachAdditions] = []
-        self.last_words: tuple[AmqpError, int | None] | None = None
-        """The error of our Close in place of the engine's, and our channel of the session that is ended before it, if
-        any.
+    def __init__(self) -> None:
+        self.are_pending = False
+        """There is something that the next output has to say: a field, because it is asked for each output."""
+        self._begun: list[Session] = []
+        self._additions: list[AttachAdditions] = []
+        self._last_words: tuple[AmqpError, int | None] | None = None
+        self._unanswered: list[Session] = []
+
+    def begin(self, session: Session) -> None:
+        """The Begin of this session is in the engine."""
+        self._begun.append(session)
+        self.are_pending = True
+
+    def add(self, additions: AttachAdditions) -> None:
+        """The reply to an attach is in the engine, and lacks these."""
+        self._additions.append(additions)
+        self.are_pending = True
+
+    def say_last(self, error: AmqpError, channel: int | None) -> None:
+        """`error` is that of our Close in place of the engine's. `channel`: ours of the session that is ended before
+        it, if any.
         """
-        self.unanswered: list[Session] = []
-        """Sessions of which a link ends with deliveries that have no answer. The engine settles these without an
+        self._last_words = error, channel
+        self.are_pending = True
+
+    def leave_unanswered(self, session: Session) -> None:
+        """A link of this session ends with deliveries that have no answer. The engine settles these without an
         outcome, which their sender may take for success: that is left out.
         """
+        self._unanswered.append(session)
+        self.are_pending = True
 
-    def are_pending(self) -> bool:
-        """Whether there is anything that the next output has to say."""
-        return bool(self.additions or self.begun or self.last_words or self.unanswered)
+    def clear(self) -> None:
+        """The connection is freed: no session begins any more."""
+        self._begun.clear()
 
     def apply(self, data: bytes, max_frame_size: int) -> bytes:
         """Return `data`, all of the engine's output, as it is to be sent: frames of at most `max_frame_size` bytes."""
-        changes = OutputChanges(self.additions, self.begun, self.last_words, max_frame_size, self.unanswered)
-        self.additions, self.last_words, self.unanswered = [], None, []
-        return changes.apply(data)
+        changes = OutputChanges(self._additions, self._begun, self._last_words, max_frame_size, self._unanswered)
+        self._additions, self._last_words, self._unanswered = [], None, []
+        try:
+            return changes.apply(data)
+        finally:
+            self.are_pending = bool(self._begun)  # those whose Begin is not written yet
 
 
 class OutputChanges:

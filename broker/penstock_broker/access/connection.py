@@ -11,8 +11,8 @@ that they need for each batch from `Connection` itself, everything else stands i
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol, assert_never
 
@@ -23,15 +23,12 @@ from penstock_amqp.endpoint.links import PartialMemory
 from penstock_amqp.errors import WireError
 from penstock_amqp.sasl.mechanisms import CredentialAnswer, LookUpKeys, Question, Verify
 from penstock_amqp.sasl.server import Authenticated, Refused, Result, SaslServer
+from penstock_broker.access.connection_client import NOT_OPENED, ConnectionLogin
 from penstock_broker.access.listeners import Listener
 from penstock_broker.access.transport import Transport
-from penstock_broker.access.users import Proof
-from penstock_core.connection_open import Enforcement
 from penstock_core.identity import Identity
-from penstock_core.permissions import Need
-from penstock_core.reason import Refuse
 
-__all__ = ["NOT_OPENED", "Authenticator", "ClientOpen", "Connection", "ConnectionLogin", "Phase", "Reading"]
+__all__ = ["Authenticator", "Connection", "Phase", "Reading"]
 
 TURN_BUDGET: Final = 64
 """What a connection may ask for in a turn, as `endpoint.events.weight` weighs it; the rest waits for the next turns.
@@ -97,42 +94,6 @@ class Authenticator(Protocol):
     def transport_failed(self, connection: Connection, error: WireError) -> None:
         """TLS or WebSocket of a connection has failed."""
         ...
-
-
-@dataclass(slots=True, eq=False)
-class ConnectionLogin:
-    """Who logged in on a connection, and by what. The SASL dialogue fills it in."""
-
-    deadline_ms: int
-    """When the connection has to be open at the latest, milliseconds of the monotonic clock."""
-    dialogue: SaslServer | None = None
-    """While the dialogue runs: from the peer's first byte on."""
-    is_authenticated: bool = False
-    """The dialogue is over and the peer has logged in: what comes now is AMQP."""
-    user: str = ""
-    groups: frozenset[str] = frozenset()
-    """The groups that the user's token names; those of the settings come with the permissions."""
-    proof: Proof | None = None
-    """What the login depends on; None if nothing can take it back."""
-    granted: dict[Need, Refuse | None] = field(default_factory=dict[Need, Refuse | None])
-    """Answers of `access.permissions`, kept while its version is `granted_version`."""
-    granted_version: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ClientOpen:
-    """What the client's Open said."""
-
-    container_id: str = ""
-    properties: Mapping[str, str] = field(default_factory=dict[str, str])
-    asks_sole: bool = False
-    """It asked to be the only connection of its container-id."""
-    enforcement: Enforcement = Enforcement.REFUSE
-    """If it asked for that: what is to happen to another connection of its container-id."""
-
-
-NOT_OPENED: Final = ClientOpen()
-"""What a connection has in this place until the Open has come."""
 
 
 @dataclass(slots=True, eq=False)
@@ -232,10 +193,10 @@ class Connection:
 
     # -- input --------------------------------------------------------------------------------------------------------
 
-    def receive(self, out: list[Event], most: int = 0) -> bool:
+    def receive(self, out: list[Event], most: int = READ_BYTES) -> bool:
         """Go on with what was read, or read once from the socket; False if there is nothing more to expect from it.
 
-        `most`: bytes of a read, if messages are short; 0: `READ_BYTES`.
+        `most`: bytes of a read, if messages are short.
         """
         reading = self.reading
         if reading.debt > 0:
@@ -245,9 +206,11 @@ class Connection:
         is_plain = transport.wrapping is None
         if (reading.unread or not is_plain) and self.has_unread:
             return self._go_on_reading(out)
-        most = (most or READ_BYTES) * LONG_READ if reading.has_long else most or READ_BYTES
-        if is_plain and self.endpoint.input.is_quiet:
-            return self._receive_quietly(out, most)
+        if reading.has_long:
+            most *= LONG_READ
+        endpoint = self.endpoint
+        if is_plain and endpoint.input.is_quiet and endpoint.sockets is not None:
+            return self.was_read(endpoint.sockets.read_plain(transport.fd, most, endpoint.input.tap, out), most, out)
         try:
             size = transport.sock.recv_into(INPUT_VIEW, most)
         except (BlockingIOError, InterruptedError):
@@ -258,7 +221,6 @@ class Connection:
             return False
         reading.is_bulk = size >= BULK_BYTES
         if is_plain and self.login.is_authenticated:
-            endpoint = self.endpoint
             taken = endpoint.receive(size, out, TURN_BUDGET)
             reading.debt = -endpoint.input.left
             is_sound = True
@@ -270,12 +232,6 @@ class Connection:
         if size == most and self.login.is_authenticated:
             reading.has_long = not reading.unread and _has_long(size, out, reading.has_long)
         return is_sound
-
-    def _receive_quietly(self, out: list[Event], most: int) -> bool:
-        """`receive` while the endpoint's input `is_quiet`, from a plain socket, with nothing unread."""
-        endpoint = self.endpoint
-        assert endpoint.sockets is not None
-        return self.was_read(endpoint.sockets.read_plain(self.transport.fd, most, endpoint.input.tap, out), most, out)
 
     def was_read(self, read: int | tuple[int, object], most: int, out: list[Event]) -> bool:
         """Go on with what `SocketEngine.read_plain` returned for at most so many bytes; as `receive`."""
@@ -377,11 +333,11 @@ class Connection:
         transport, endpoint = self.transport, self.endpoint
         if transport.backlog and not transport.send_backlog():
             return False
-        if endpoint.needs_rewriting() and not transport.write(endpoint.rewritten_output()):
+        if endpoint.changes.are_pending and not transport.write(endpoint.rewritten_output()):
             return False
-        sockets, size = endpoint.sockets, OUTPUT_BYTES
-        if sockets is not None and transport.wrapping is None and not transport.backlog:
-            left = sockets.send_output(transport.fd)
+        size = OUTPUT_BYTES
+        if endpoint.sockets is not None and transport.wrapping is None and not transport.backlog:
+            left = endpoint.sockets.send_output(transport.fd)
             if left is None and not endpoint.flows.owed:  # nearly always
                 self.is_blocked = False
                 return True

@@ -20,7 +20,8 @@ from pydantic import ValidationError
 from penstock_api.failure import Misuse
 from penstock_api.settings.permissions import Grants, Permission
 from penstock_api.validation_messages import validation_messages
-from penstock_broker.access.connection import Connection, ConnectionLogin
+from penstock_broker.access.connection import Connection
+from penstock_broker.access.connection_client import ConnectionLogin
 from penstock_broker.settings.settings import BrokerSettings, Role
 from penstock_core.address import CreateNode
 from penstock_core.identity import Identity

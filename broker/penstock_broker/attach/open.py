@@ -11,7 +11,8 @@ from typing import Final, assert_never
 
 from penstock_amqp.endpoint.events import AmqpError, Opened
 from penstock_amqp.types.values import UInt, Value
-from penstock_broker.access.connection import NOT_OPENED, ClientOpen, Connection, Phase
+from penstock_broker.access.connection import Connection, Phase
+from penstock_broker.access.connection_client import NOT_OPENED, ClientOpen
 from penstock_broker.access.rejections import RejectionReason
 from penstock_broker.attach import connection_end
 from penstock_broker.errors import amqp_error

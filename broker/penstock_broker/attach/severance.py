@@ -13,7 +13,6 @@ docs/decisions/077-internal-errors.md.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -154,8 +153,10 @@ def _drop_producers(broker: Broker, connection: Connection) -> None:
 
 def _drop_work(broker: Broker, connection: Connection) -> None:
     work = broker.work
-    work.browsing = deque(each for each in work.browsing if each.connection is not connection)
-    work.draining = [each for each in work.draining if each.connection is not connection]
+    browsing = [each for each in work.browsing if each.connection is not connection]
+    work.browsing.clear()
+    work.browsing.extend(browsing)
+    work.draining[:] = [each for each in work.draining if each.connection is not connection]
     work.streaming.pop(connection, None)
     work.held = [each for each in work.held if each is not connection]
 

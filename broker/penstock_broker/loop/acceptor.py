@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock_amqp.transports.tls import Wrapping
-from penstock_broker.access.connection import Authenticator, Connection, ConnectionLogin
+from penstock_broker.access.connection import Authenticator, Connection
+from penstock_broker.access.connection_client import ConnectionLogin
 from penstock_broker.access.listeners import Listener
 from penstock_broker.access.lobby import Lobby
 from penstock_broker.access.transport import Transport

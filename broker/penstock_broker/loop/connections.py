@@ -17,13 +17,19 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError, Event, EventKind
 from penstock_amqp.sasl.mechanisms import CredentialAnswer
-from penstock_broker.access.connection import BULK_BYTES, MAX_BACKLOG_BYTES, READ_BYTES, Connection, Phase
-from penstock_broker.access.engine_memory import EngineMemory
-from penstock_broker.access.half_closed import HalfClosed
+from penstock_broker.access.connection import (
+    BULK_BYTES,
+    LONG_READ,
+    MAX_BACKLOG_BYTES,
+    READ_BYTES,
+    Connection,
+    Phase,
+)
 from penstock_broker.access.lobby import Lobby
 from penstock_broker.attach import connection_end, severance
-from penstock_broker.loop.events import handle, handle_messages, rescue, serve
-from penstock_broker.messages import departures, dispatch
+from penstock_broker.loop.events import accepted, handle, handle_messages, rescue, serve
+from penstock_broker.loop.gone_connections import GoneConnections
+from penstock_broker.messages import dispatch
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
 
@@ -34,9 +40,6 @@ logger = logging.getLogger(__name__)
 IDLE_MS: Final = 1000
 RELEASED_PER_TURN: Final = 500
 """Connections that are read again in one turn after they were held: about a millisecond."""
-MANY: Final = 1000
-"""If so many connections were there at once, the engine's memory of each is freed by a thread: then the C library may
-give some hundred megabytes back to the kernel with any of them, which takes milliseconds."""
 READ: Final = select.EPOLLIN
 _WRITE: Final = select.EPOLLOUT
 DONE: Final = (Phase.LEAVING, Phase.GONE)
@@ -64,15 +67,13 @@ class Connections:
         """Of the connection that is being read; one list for all, since it is empty again after each."""
         self.ahead: list[tuple[Connection, list[Event]]] = []
         """Connections that were read in this turn and brought some messages, which are handled together."""
-        self.read_bytes = 0
-        """What is read of a connection at once; 0: as much as there is room for."""
+        self.read_bytes = READ_BYTES
+        """What is read at once of a connection whose messages are short."""
         self.by_fd: dict[int, Connection] = {}
         self.behind: deque[Connection] = deque()
         """Connections with something unread, which the next turns go on with."""
-        self._memory = EngineMemory()
-        self.half_closed = HalfClosed()
-        self._most = 0
-        """So many connections were there at once."""
+        self._gone = GoneConnections(broker, epoll, lobby, self.by_fd)
+        self.half_closed = self._gone.half_closed
 
     def add(self, connection: Connection) -> None:
         """Serve a connection that was accepted, in the lobby at first."""
@@ -80,7 +81,7 @@ class Connections:
         connection.transport.events_mask = READ
         self._lobby.enter(connection)
         broker.clients.connections[connection.number] = connection
-        self._most = max(self._most, len(broker.clients.connections))
+        self._gone.note_count(len(broker.clients.connections))
         self.by_fd[connection.transport.fd] = connection
         connection.due_ms = broker.clock.now_ms
 
@@ -140,39 +141,41 @@ class Connections:
         `handle_ahead`; False if it has to be served as all are. Not while publishers wait for room in the log.
         """
         reading, endpoint = connection.reading, connection.endpoint
-        if (
-            connection.phase is not _OPEN
-            or reading.is_bulk
-            or reading.is_behind
-            or reading.unread
-            or reading.debt > 0
-            or connection.is_congested
-            or endpoint.flows.owed
-        ):
+        if connection.phase is not _OPEN or reading.is_bulk or connection.is_congested:
             return False
+        input, sockets = endpoint.input, endpoint.sockets
         events: list[Event] = []
-        transport, input, sockets = connection.transport, endpoint.input, endpoint.sockets
         try:
             try:
-                if sockets is None or transport.wrapping is not None or not input.is_quiet:
-                    alive = connection.receive(events, self.read_bytes)
+                if input.is_quiet and sockets is not None and connection.transport.wrapping is None:
+                    most = self.read_bytes * LONG_READ if reading.has_long else self.read_bytes
+                    read = sockets.read_plain(connection.transport.fd, most, input.tap, events)
+                    if len(events) == 1 and isinstance(read, int) and read < BULK_BYTES:
+                        # All of it was whole and light: nothing else has to be noted.
+                        event = events[0]
+                        if event[0] is _MESSAGES:
+                            self.ahead.append((connection, events))
+                            return True
+                        if event[0] is _ACCEPTED:
+                            accepted(self._broker, event[1].context, event[2])  # which nobody answers
+                            return True
+                    alive = connection.was_read(read, most, events)
+                elif reading.is_behind or reading.unread or reading.debt > 0:
+                    return False
                 else:
-                    read = sockets.read_plain(transport.fd, READ_BYTES, input.tap, events)
-                    is_plain = isinstance(read, int) and 0 < read < BULK_BYTES
-                    if is_plain and len(events) == 1 and events[0][0] is _MESSAGES:
-                        self.ahead.append((connection, events))  # all of it was whole: nothing else has to be noted
-                        return True
-                    alive = connection.was_read(read, READ_BYTES, events)
+                    alive = connection.receive(events, self.read_bytes)
+                kind = events[0][0] if alive and len(events) == 1 else None
+                if kind is _MESSAGES and not (
+                    reading.is_bulk or reading.is_held or connection.has_unread or endpoint.flows.owed
+                ):
+                    self.ahead.append((connection, events))
+                    return True
+                if kind is not _ACCEPTED:  # what consumers accept concerns no message that waits here
+                    self.handle_ahead()
+                handle(self._broker, connection, events)
             except Exception:
                 rescue(self._broker, events)
                 raise
-            kind = events[0][0] if alive and len(events) == 1 else None
-            if kind is _MESSAGES and not reading.is_bulk and not connection.has_unread and not endpoint.flows.owed:
-                self.ahead.append((connection, events))
-                return True
-            if kind is not _ACCEPTED:  # what consumers accept concerns no message that waits here
-                self.handle_ahead()
-            serve(self._broker, connection, events)
             self._was_read(connection, alive)
         except Exception:
             self.fail(connection)
@@ -254,33 +257,29 @@ class Connections:
         """Send what there is to send, on every connection that has something."""
         work = self._broker.work
         while work.dirty:
-            dirty, work.dirty = work.dirty, []
+            dirty = work.dirty.copy()
+            work.dirty.clear()
             for connection in dirty:
                 try:
                     if connection.phase is not _OPEN and connection.phase in DONE:
                         connection.is_dirty = False
-                    elif connection.flush():
-                        self._was_flushed(connection)
-                    else:
+                        continue
+                    if not connection.flush():
                         self.drop(connection)
+                        continue
+                    if (
+                        connection.is_blocked
+                        or connection.is_congested
+                        or connection.phase is not _OPEN
+                        or connection.reading.unread
+                        or connection.endpoint.streams
+                        or connection.transport.events_mask & _WRITE
+                    ):
+                        self._resume(connection)
+                    if work.output_lines.lines:
+                        work.visit(work.output_lines.flushed(connection))
                 except Exception:
                     self.fail(connection)
-
-    def _was_flushed(self, connection: Connection) -> None:
-        work = self._broker.work
-        if (
-            connection.is_blocked
-            or connection.is_congested
-            or connection.phase is not _OPEN
-            or connection.reading.unread
-            or connection.endpoint.streams
-            or connection.transport.events_mask & _WRITE
-        ):
-            self._resume(connection)
-        if work.output_lines.lines:
-            work.visit(work.output_lines.flushed(connection))
-        if connection.phase is _CLOSING and not connection.is_blocked:
-            self.drop(connection)
 
     def _resume(self, connection: Connection) -> None:
         """More than sending is to be done: it is blocked or was so, or something waits that can go on now."""
@@ -300,6 +299,8 @@ class Connections:
             connection.is_congested = False
             for link in connection.endpoint.all_links():
                 dispatch.link_unblocked(self._broker, link)
+        if connection.phase is _CLOSING and not is_blocked:
+            self.drop(connection)
 
     def _unblocked(self, connection: Connection) -> None:
         if not connection.flush():
@@ -359,56 +360,16 @@ class Connections:
             except Exception:
                 logger.exception("Connection %d could not be told of the internal error", number)
         severance.sever(self._broker, connection)
-        self._forget(connection)
+        self._gone.forget(connection)
 
     def drop(self, connection: Connection) -> None:
         """Forget a connection: its peer is gone, or our Close is sent."""
         if connection.phase not in DONE:
-            connection_end.leave(self._broker, connection, partial(self._forget, connection), orderly=False)
-
-    def _forget(self, connection: Connection) -> None:
-        """Free a connection to which nothing leads any more. Each step is done, whatever becomes of the others."""
-        if connection.phase is Phase.GONE:
-            return
-        transport, fd = connection.transport, connection.transport.fd
-        part: Callable[[], None] = transport.close
-        if connection.phase is Phase.CLOSING:
-            part = partial(self.half_closed.add, transport, self._broker.clock.now_ms)
-        self._broker.clients.connections.pop(connection.number, None)
-        self.by_fd.pop(fd, None)
-        free = partial(connection.free, self._free_endpoint)
-        waiting = partial(self._forget_line, connection)
-        for step in (waiting, partial(self._unregister, connection, fd), free, part):
-            try:
-                step()
-            except Exception:
-                logger.exception("Connection %d was closed, but not everything of it is given back", connection.number)
-        connection.phase = Phase.GONE
-
-    def _forget_line(self, connection: Connection) -> None:
-        """Look at the queues that waited for its output: others may consume from them."""
-        work = self._broker.work
-        for queue in work.output_lines.forget(connection):
-            work.schedule(queue)
-
-    def _free_endpoint(self, connection: Connection) -> None:
-        """Free the engine's side of a connection: not before its deliveries are back in their queues."""
-        free = partial(connection.endpoint.free, self._memory.free, always=self._most >= MANY)
-        if departures.is_under_way(self._broker, connection):
-            departures.when_over(self._broker, connection, free)
-        else:
-            free()
+            connection_end.leave(self._broker, connection, partial(self._gone.forget, connection), orderly=False)
 
     def close(self) -> None:
-        """Wait until the memory of the connections that are gone is freed, and close their sockets."""
-        self._memory.close()
-        self.half_closed.close()
-
-    def _unregister(self, connection: Connection, fd: int) -> None:
-        if connection.transport.in_lobby:
-            self._lobby.leave(connection)
-        else:
-            self._epoll.unregister(fd)
+        """Give back what is left of the connections that are gone."""
+        self._gone.close()
 
 
 def _stores(connection: Connection) -> bool:

@@ -43,7 +43,7 @@ from penstock_broker.state.open_transactions import Coordinator
 from penstock_broker.state.routes import Route
 from penstock_broker.transactions import commit, coordinator, work
 
-__all__ = ["handle", "rescue", "serve"]
+__all__ = ["accepted", "handle", "handle_messages", "rescue", "serve"]
 
 _MESSAGES: Final = EventKind.MESSAGES
 _ACCEPTED: Final = EventKind.ACCEPTED
@@ -52,11 +52,6 @@ _ACCEPTED: Final = EventKind.ACCEPTED
 
 def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
     """Handle `events` in order. If that raises an exception, those that were handled are gone from the list."""
-    if len(events) == 1 and events[0][0] is _ACCEPTED and isinstance(consumer := events[0][1].context, Consumer):
-        settle.accepted(broker, consumer, events[0][2])  # the most frequent by far where messages have many consumers
-        if connection.is_congested or connection.endpoint.flows.owed:
-            broker.work.touch(connection)
-        return
     at = waiting = 0
     try:
         for at, event in enumerate(events):
@@ -75,11 +70,7 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
                 elif isinstance(producer, Coordinator):
                     coordinator.receive(broker, producer, event[2])
             elif event[0] is _ACCEPTED:
-                consumer = event[1].context
-                if isinstance(consumer, Consumer):
-                    settle.accepted(broker, consumer, event[2])
-                elif isinstance(consumer, LeavingLink):
-                    departures.give_back(broker, consumer, event[2])
+                accepted(broker, event[1].context, event[2])
                 waiting += 1
             else:
                 _other(broker, connection, event[2], events[at + 1 :])
@@ -90,6 +81,14 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
     # send now. What else the engine may want to say goes with the next output.
     if waiting < len(events) or not events or connection.is_congested or connection.endpoint.flows.owed:
         broker.work.touch(connection)
+
+
+def accepted(broker: Broker, consumer: object, batch: list[Held]) -> None:
+    """A peer accepted and settled these. `consumer`: the context of their link."""
+    if isinstance(consumer, Consumer):
+        settle.accepted(broker, consumer, batch)
+    elif isinstance(consumer, LeavingLink):
+        departures.give_back(broker, consumer, batch)
 
 
 def handle_messages(

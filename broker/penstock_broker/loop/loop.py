@@ -16,13 +16,11 @@ import select
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sized
 from typing import Final
 
-from penstock_amqp.endpoint.events import AmqpError
 from penstock_amqp.transports.tls import Wrapping
-from penstock_broker.access.connection import Connection, Phase
+from penstock_broker.access.connection import READ_BYTES, Connection, Phase
 from penstock_broker.access.listeners import Listener
 from penstock_broker.access.lobby import Lobby
 from penstock_broker.access.login_revalidation import CHECK_MS, LoginRevalidation
@@ -36,10 +34,12 @@ from penstock_broker.loop.connections import IDLE_MS, READ, Connections
 from penstock_broker.loop.garbage import YoungCollection
 from penstock_broker.loop.queue_visits import DISPATCH_SECONDS, QueueVisits
 from penstock_broker.loop.ready_connections import ReadyConnections
+from penstock_broker.loop.stop import Stop
 from penstock_broker.loop.time_outs import SWEEP_MS, TimeOuts
-from penstock_broker.messages import departures, dispatch, pacing, paging, store
+from penstock_broker.messages import departures, drains, pacing, paging, store
 from penstock_broker.messages.browse import serve_browser
 from penstock_broker.state.broker import Broker
+from penstock_broker.state.links import Browser
 from penstock_core.reason import Refuse
 
 __all__ = ["Loop"]
@@ -51,10 +51,6 @@ BUSY_READ_BYTES: Final = 16 * 1024
 """What is read of a connection at once while the broker does not keep up: then others do not wait long for their turn,
 and credit of consumers comes in time."""
 MAX_EVENTS: Final = 64
-CLOSE_MS: Final = 5_000
-"""How long clients get, when the broker stops, to take what we still have for them."""
-CLOSED_PER_TURN: Final = 25
-"""Clients that are sent a Close in one turn when the broker stops: one to two milliseconds."""
 LAZY_SYNC_MS: Final = 5
 LOOK_MS: Final = 2
 """A turn that did not look whether the log has idle work is followed by one that does after so long, or before."""
@@ -92,12 +88,23 @@ class Loop:
             logged_in=self.login_revalidation.logged_in,
         )
         self._acceptor = Acceptor(broker, self._epoll, self._lobby, self.connections, self._logins, clock.seconds)
-        self._running = False
-        self._closes_all = False
-        """The broker stops, and what was published before is accepted."""
+        self._stop = Stop(broker, listeners, self._lobby, self.connections)
         self._ready = ReadyConnections()
         self._visits = QueueVisits(broker, clock.seconds)
+        self._left_over: tuple[Sized, ...] = (
+            broker.work.ready,
+            broker.work.browsing,
+            broker.work.dirty,
+            broker.work.draining,
+            broker.work.streaming,
+            broker.work.fan_outs,
+            broker.work.departures,
+            broker.topology.disposal.piles,
+            self.connections.behind,
+        )
+        """What earlier turns may have left for the next one: lists that stay the same objects."""
         self._lazy_sync_ms = 0
+        self._waits_for_syncs = broker.log.waits_for_syncs
         self._maintained = False
         """The last turn had idle work of the log to do, and there may be more."""
         self._looked_ms = 0
@@ -151,9 +158,8 @@ class Loop:
         sys.setswitchinterval(0.0005)
         log, garbage = self.broker.log, YoungCollection()
         garbage.begin()
-        self._running = True
         try:
-            while self._running:
+            while not self._stop.is_over:
                 self.turn()
                 garbage.step(log.next_number)
         finally:
@@ -164,19 +170,10 @@ class Loop:
     def turn(self, *, may_wait: bool = True) -> None:
         """One turn; it waits for something to do unless it may not."""
         broker, connections, work, turn_clock = self.broker, self.connections, self.broker.work, self.broker.clock
-        piles = broker.topology.disposal.piles
         has_work = bool(
-            work.ready
-            or work.browsing
-            or work.dirty
-            or work.draining
-            or work.streaming
-            or work.fan_outs
-            or work.departures
+            any(self._left_over)
             or self._visits.paces
-            or connections.behind
             or self._ready.count
-            or piles
             or self._maintained  # idle time is used, and publishers may be waiting
             or broker.sync.has_synced_waiting
             or (work.held and not broker.must_wait)  # not all of those who waited are released yet
@@ -186,29 +183,41 @@ class Loop:
         began = clock()
         deadline = began + TURN_SECONDS
         turn_clock.now_us = self._clock.now_us()
-        turn_clock.now_ms = self._clock.now_ms()
+        turn_clock.now_ms = now_ms = self._clock.now_ms()
         turn_clock.turns += 1
-        if turn_clock.timers.are_due(turn_clock.now_ms):
-            turn_clock.timers.run(turn_clock.now_ms, lambda: clock() < deadline)
+        if turn_clock.timers.next_ms <= now_ms:
+            turn_clock.timers.run(now_ms, lambda: clock() < deadline)
         if work.fan_outs:
             store.advance_fan_outs(broker)  # those that come now are written in this turn, and begin with the next
         if work.departures:
             departures.advance(broker)
-        self._acceptor.others_have_work = has_work or len(ready) > 1
-        self._serve(ready, deadline)
+        self._serve(ready, deadline, has_work)
         if work.held and not broker.must_wait:
             connections.release_held()
         if connections.behind:
             connections.catch_up(deadline)
-        self._dispatch(deadline)
+        if work.ready or self._visits.paces:
+            self._visit_queues(deadline)
+        if work.browsing:
+            self._serve_browsers(work.browsing)
+        if work.draining:
+            drains.finish_drains(broker)
+        if work.streaming:
+            connections.advance_streams(max(deadline, clock() + DISPATCH_SECONDS))
         self._finish()
         if broker.memory.came > broker.memory.look_after:
             broker.look_at_memory()
         if broker.paging.queues:
             paging.keep_up(broker)
-        if piles:
+        if broker.topology.disposal.piles:
             broker.topology.disposal.free_slice()
-        self._maintain(began, is_idle=not ready)
+        # In short turns that follow each other at once it is looked once in a millisecond whether the log has idle
+        # work: to look takes as long as a tenth of such a turn.
+        self._looks_late = now_ms == self._looked_ms and not (
+            self._maintained or not ready or turn_clock.turns % LOOK_TURNS == 0
+        )
+        if not self._looks_late:
+            self._maintain(began)
 
     def _wait_seconds(self) -> float:
         """How long nothing has to be done unless a descriptor is ready."""
@@ -216,45 +225,38 @@ class Loop:
         most_ms = LOOK_MS if self._looks_late else LAZY_SYNC_MS if broker.log.wants_sync else IDLE_MS
         return broker.clock.timers.wait_ms(self._clock.now_ms(), most_ms) / 1000
 
-    def _maintain(self, began: float, *, is_idle: bool) -> None:
-        """Do idle work of the log, if it has some. In short turns that follow each other at once it is looked once in a
-        millisecond whether it has: to look takes as long as a tenth of such a turn.
-        """
-        now_ms = self.broker.clock.now_ms
-        self._looks_late = not (
-            is_idle or self._maintained or now_ms != self._looked_ms or self.broker.clock.turns % LOOK_TURNS == 0
-        )
-        if self._looks_late:
-            return
-        self._looked_ms = now_ms
+    def _maintain(self, began: float) -> None:
+        """Do idle work of the log, if it has some. `began`: when the turn did, in seconds of the clock."""
+        self._looked_ms = self.broker.clock.now_ms
         log = self.broker.log
         self._maintained = log.wants_maintenance
         if self._maintained:
             log.maintain(log.maintenance_ms(1000 * (self._clock.seconds() - began)))
 
-    def _serve(self, ready: list[tuple[int, int]], deadline: float) -> None:
-        """Serve the descriptors that are ready; connections that are left at the deadline are the first next time."""
-        clock = self._clock.seconds
-        connections, waiting = self.connections, self._ready
-        by_fd, turn = connections.by_fd, self.broker.clock.turns
+    def _serve(self, ready: list[tuple[int, int]], deadline: float, has_work: bool) -> None:
+        """Serve the descriptors that are ready; connections that are left at the deadline are the first next time.
+
+        `has_work`: the turn had something to do before it looked at them.
+        """
+        clock, connections, waiting = self._clock.seconds, self.connections, self._ready
         had_waiting = is_late = waiting.count > 0
-        reads_ahead = len(ready) > 1 and not self.broker.log.makes_room()
+        reads_ahead = not self.broker.log.makes_room()
         for fd, mask in ready:
-            connection = by_fd.get(fd)
+            connection = connections.by_fd.get(fd)
             if connection is None:
                 if connections.ahead:
                     connections.handle_ahead()
                 reader = self._readers.get(fd)
                 if reader is not None:
+                    self._acceptor.others_have_work = has_work or len(ready) > 1
                     self._call(*reader)
             elif is_late:
-                waiting.add(connection, mask, turn)
-            elif reads_ahead and mask == READ and connections.read_ahead(connection):
-                is_late = clock() > deadline
+                waiting.add(connection, mask, self.broker.clock.turns)
             else:
-                if connections.ahead:
-                    connections.handle_ahead()
-                connections.serve(connection, mask)
+                if mask != READ or not reads_ahead or not connections.read_ahead(connection):
+                    if connections.ahead:
+                        connections.handle_ahead()
+                    connections.serve(connection, mask)
                 is_late = clock() > deadline
         if connections.ahead:
             connections.handle_ahead()
@@ -275,54 +277,54 @@ class Loop:
                 raise
             failed()
 
-    def _dispatch(self, deadline: float) -> None:
-        broker = self.broker
-        if broker.work.ready:
+    def _visit_queues(self, deadline: float) -> None:
+        if self.broker.work.ready:
             is_behind = self._visits.serve(deadline)
-            self.connections.read_bytes = BUSY_READ_BYTES if is_behind or self._ready.count else 0
-        elif self._visits.paces:
-            self._visits.paces = pacing.look(broker, ())
-        browsing = broker.work.browsing
+            self.connections.read_bytes = BUSY_READ_BYTES if is_behind or self._ready.count else READ_BYTES
+        else:
+            self._visits.paces = pacing.look(self.broker, ())
+
+    def _serve_browsers(self, browsing: deque[Browser]) -> None:
         for _ in range(len(browsing)):
+            if not browsing:  # one that was served took others of its connection down with it
+                break
             browser = browsing.popleft()
             try:
-                serve_browser(broker, browser)
+                serve_browser(self.broker, browser)
             except Exception:
                 self.connections.fail(browser.connection)
-        if broker.work.draining:
-            dispatch.finish_drains(broker)
-        if broker.work.streaming:
-            self.connections.advance_streams(max(deadline, self._clock.seconds() + DISPATCH_SECONDS))
 
     def _finish(self) -> None:
         """Delivered-up-to numbers, the log's block, the sync, sockets: in this order. The disk works while sockets are
         flushed; where a sync holds the turn, it comes last.
         """
         broker = self.broker
-        log = broker.log
-        if broker.work.delivered:
-            log.delivered_up_to({queue.incarnation: queue.delivered_up_to for queue in broker.work.delivered})
-            broker.work.delivered.clear()
-        broker.sync.write()
+        log, sync, work = broker.log, broker.sync, broker.work
+        if work.delivered:
+            log.delivered_up_to({queue.incarnation: queue.delivered_up_to for queue in work.delivered})
+            work.delivered.clear()
+        sync.write()
         if self._tells_blocks:
             self._tell_block()
-        if broker.sync.is_awaited:
+        if sync.is_awaited:
             if log.sync_may_have_ended:
                 log.collect()  # while this turn was at work: another turn would only cost time
-            if broker.sync.has_synced_waiting:
-                broker.sync.release(broker.fail_connection, broker.clock)
-        if log.failed is not None and broker.sync.is_awaited:
-            self._abandon()
-        # Acks alone may wait a little: what a crash loses of them is delivered once more.
-        is_due = broker.sync.is_awaited or broker.clock.now_ms >= self._lazy_sync_ms
-        # Producers that wait for compaction wait for whatever was written: with its sync segments become free.
-        is_wanted = (log.wants_sync and is_due) or (broker.work.held and log.sequence != log.synced)
+            if sync.has_synced_waiting:
+                sync.release(broker.fail_connection, broker.clock)
+            if log.failed is not None and sync.is_awaited:
+                self._abandon()
+        # Acks alone may wait a little: what a crash loses of them is delivered once more. Producers that wait for
+        # compaction wait for whatever was written: with its sync segments become free.
+        is_wanted = (log.wants_sync and (sync.is_awaited or broker.clock.now_ms >= self._lazy_sync_ms)) or (
+            work.held and log.sequence != log.synced
+        )
         if is_wanted:
             self._lazy_sync_ms = broker.clock.now_ms + LAZY_SYNC_MS
-            if not log.waits_for_syncs:
+            if not self._waits_for_syncs:
                 log.request_sync()
-        self.connections.flush()
-        if is_wanted and log.waits_for_syncs:
+        if work.dirty:
+            self.connections.flush()
+        if is_wanted and self._waits_for_syncs:
             log.request_sync()
 
     def _tell_block(self) -> None:
@@ -338,69 +340,15 @@ class Loop:
         for connection in self.broker.sync.abandon():
             if connection.phase in (Phase.OPENING, Phase.OPEN):
                 connection_end.close_connection(self.broker, connection, self.broker.storage_refusal())
-        if self.broker.is_stopping and not self._closes_all:
-            self._close_all()  # which waited for the sync, too
+        self._stop.log_failed()
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Stop accepting connections, send a Close to every client, and end when all have closed theirs, or after
-        `CLOSE_MS`.
+        """Stop accepting connections, send a Close to every client, and end when all have closed theirs, or after some
+        seconds.
         """
-        broker = self.broker
-        if broker.is_stopping:
-            return
-        broker.is_stopping = True
-        for listener in self._listeners:
-            if listener.sock is not None:
-                self._lobby.unwatch(listener)
-                listener.close()
-        # What was published before is accepted before the Close.
-        broker.sync.after_sync(None, self._close_all)
-        broker.clock.timers.at(broker.clock.now_ms + CLOSE_MS, self._end)
-
-    def _close_all(self) -> None:
-        self._closes_all = True
-        if self.broker.work.fan_outs:
-            self.broker.clock.after(0, self._close_all)  # what is on its way into many queues is accepted before, too
-            return
-        self._close_some(deque(self.broker.clients.connections.values()))
-
-    def _close_some(self, left: deque[Connection]) -> None:
-        """Close the next of these connections; the others are still served."""
-        told = AmqpError("amqp:connection:forced", "The broker is stopping; connect again.")
-        is_over = self.broker.clock.stint()
-        for _ in range(min(CLOSED_PER_TURN, len(left))):
-            connection_end.close_connection(self.broker, left.popleft(), told)
-            if is_over():  # each may have very many deliveries that go back
-                break
-        if left:
-            self.broker.clock.after(0, partial(self._close_some, left))
-        else:
-            self._check_end()
-
-    def _check_end(self) -> None:
-        broker, half_closed = self.broker, self.connections.half_closed
-        half_closed.look(broker.clock.now_ms)
-        if not broker.clients.connections and broker.sync.is_idle and not half_closed:
-            self._end()
-        else:
-            broker.clock.timers.at(broker.clock.now_ms + 10, self._check_end)
-
-    def _end(self) -> None:
-        self._drop_some(deque(self.broker.clients.connections.values()))
-
-    def _drop_some(self, left: deque[Connection]) -> None:
-        """Drop the next of these connections, which have not taken their Close in time; end behind the last."""
-        is_over = self.broker.clock.stint()
-        while left:
-            self.connections.drop(left.popleft())
-            if is_over():
-                break
-        if left:
-            self.broker.clock.after(0, partial(self._drop_some, left))
-        else:
-            self._running = False
+        self._stop.begin()
 
     def close(self) -> None:
         """Give the loop's own descriptors and its thread back; nothing of it may be used afterwards."""

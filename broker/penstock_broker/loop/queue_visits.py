@@ -54,8 +54,9 @@ class QueueVisits:
         while ready:
             queue = ready.popleft()
             queue.is_scheduled = False
-            caller = lines.called.get(queue) if lines.called else None
-            was_full = caller is not None and caller.turn_bytes > TURN_BYTES
+            caller, was_full = None, False
+            if lines.called and (caller := lines.called.get(queue)) is not None:
+                was_full = caller.turn_bytes > TURN_BYTES
             try:
                 visit = dispatch.serve(broker, queue)
                 if visit is _DONE:
@@ -87,9 +88,10 @@ class QueueVisits:
                         ready.append(called)
                 except Exception:
                     broker.fail_connection(caller)
-            if clock() > deadline:
+            if ready and clock() > deadline:
                 break
-        ready.extend(again)
+        if again:
+            ready.extend(again)
         if unfinished or self.paces:
             self.paces = pacing.look(broker, [queue for queue, could_be_sent in unfinished.items() if could_be_sent])
         return bool(unfinished) or lines.are_moving

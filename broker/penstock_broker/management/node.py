@@ -228,7 +228,7 @@ class ManagementNode:
             if receiver.connection.endpoint.drained(link):
                 self._broker.work.touch(receiver.connection)
             else:
-                receiver.connection.is_congested = True  # as for consumers, see `dispatch.finish_drains`
+                receiver.connection.is_congested = True  # as for consumers, see `drains.finish_drains`
 
     def link_removed(self, context: object) -> None:
         """A link has ended."""

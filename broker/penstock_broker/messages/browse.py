@@ -43,7 +43,7 @@ def serve_browser(broker: Broker, browser: Browser) -> None:
         if connection.endpoint.drained(link):
             broker.work.touch(connection)
         else:
-            connection.is_congested = True  # as for consumers that drain, see `dispatch.finish_drains`
+            connection.is_congested = True  # as for consumers that drain, see `drains.finish_drains`
 
 
 def _go_on(broker: Broker, browser: Browser) -> None:

@@ -42,7 +42,6 @@ __all__ = [
     "Visit",
     "advance_streams",
     "entries_that_fit",
-    "finish_drains",
     "header_room",
     "link_unblocked",
     "serve",
@@ -115,7 +114,6 @@ class Visit(Enum):
 
 
 _DONE: Final = Visit.DONE
-_OUTPUT_FULL: Final = Visit.OUTPUT_FULL
 """An attribute of an enum's class takes long to find."""
 
 
@@ -132,7 +130,7 @@ def serve(broker: Broker, queue: Queue) -> Visit:
             if connection.is_blocked:
                 break
             if connection.turn_bytes > TURN_BYTES:
-                return _OUTPUT_FULL
+                return Visit.OUTPUT_FULL
             if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
                 connection.is_congested = True
                 break
@@ -381,43 +379,6 @@ def link_unblocked(broker: Broker, link: InLink | OutLink) -> None:
         broker.work.browsing.append(context)
     elif isinstance(link, OutLink) and link.drain:
         broker.management.finish_drain(link)
-
-
-def finish_drains(broker: Broker) -> None:
-    """Give back the credit of consumers that drain, now that nothing is left for them."""
-    waiting, broker.work.draining = broker.work.draining, []
-    for consumer in waiting:
-        link, connection, queue = consumer.link, consumer.connection, consumer.queue
-        if not link.is_open or not link.drain or connection.is_blocked:
-            continue  # `resume` comes back to a blocked one
-        if queue.links.returning:
-            broker.work.draining.append(consumer)  # some of it is on its way back
-            continue
-        if link.credit > 0 and queue.has_work and queue.waiting and _may_get_more(queue, consumer):
-            broker.work.draining.append(consumer)
-            continue
-        try:
-            if not connection.endpoint.drained(link):
-                connection.is_congested = True  # `link_unblocked` comes back once what is kept back has left
-                continue
-        except Exception:
-            broker.fail_connection(connection)
-            continue
-        queue.note_change()
-        broker.work.touch(connection)
-
-
-def _may_get_more(queue: Queue, consumer: Consumer) -> bool:
-    """True if a waiting message may be for this consumer, while the queue has work for some consumer."""
-    for tier in queue.links.tiers or ():
-        if consumer in tier:
-            break
-        if any(other.link.credit > 0 and other.is_active for other in tier):
-            return False  # they come first
-    else:
-        if queue.links.tiers:
-            return False  # another one has the queue for itself
-    return queue.backlog.is_plain or queue.backlog.has_for(consumer)
 
 
 def advance_streams(broker: Broker, connection: Connection) -> None:

@@ -79,9 +79,10 @@ def common_route(broker: Broker, producer: Producer, count: int) -> Route | None
 
     If there is one, `count` messages that are about to go there are counted.
     """
-    destination = producer.destination
+    destination, exchange = producer.destination, None
     if isinstance(destination, ExchangeTarget):
-        if destination.version != destination.exchange.version:
+        exchange = destination.exchange
+        if destination.version != exchange.version:
             destination.refresh(broker.log)
     elif not isinstance(destination, QueueTarget):
         return None
@@ -90,8 +91,8 @@ def common_route(broker: Broker, producer: Producer, count: int) -> Route | None
     route = destination.constant
     if route is None or not route.is_plain or not route.queues:
         return None
-    if isinstance(destination, ExchangeTarget):
-        destination.exchange.received += count
+    if exchange is not None:
+        exchange.received += count
     producer.transfers += count
     return route
 

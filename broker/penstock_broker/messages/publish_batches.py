@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import penstock_native
 from penstock_amqp.endpoint.buffers import Ptr
-from penstock_amqp.endpoint.events import Arrival, Entry
+from penstock_amqp.endpoint.events import DATA, Arrival, Entry
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
@@ -105,19 +105,16 @@ def publish_batches(
         return [producer for producer, _ in sources]
     taken = _Taken()
     lost: list[tuple[Connection, Exception]] = []
-    arrivals = [arrival for _, batch in sources for arrival in batch] if len(sources) > 1 else []
+    arrivals = sources[0][1] if len(sources) == 1 else [arrival for _, batch in sources for arrival in batch]
     at = position = 0
-    while at < len(sources):
-        if arrivals:
-            alike = _take_alike(broker, route, sources, at, arrivals, position, taken)
-            for _, batch in sources[at : at + alike]:
-                position += len(batch)
-            at += alike
-            if at == len(sources):
-                break
+    while True:
+        alike = _take_alike(broker, route, sources, at, arrivals, position, taken)
+        at += alike
+        if at == len(sources):
+            break
         producer, batch = sources[at]
         at += 1
-        position += len(batch)
+        position += sum([len(each) for _, each in sources[at - alike - 1 : at]])
         now_wait = len(taken.entries), len(taken.delayed)
         try:
             _take(broker, producer, route, batch, taken)
@@ -126,6 +123,8 @@ def publish_batches(
                 raise
             del taken.entries[now_wait[0] :], taken.delayed[now_wait[1] :]
             lost.append((producer.connection, error))
+        if at == len(sources):
+            break
     broker.memory.came += taken.size
     store.put_numbered(
         broker, route, taken.entries, taken.delayed, taken.size, taken.first_expiry, ordered=taken.is_ordered
@@ -167,10 +166,11 @@ def _take_alike(
     now, log = broker.clock.now_us, broker.log
     route_set = route.logged_set and (route.logged_set if beginning.durable else route.kept_set)
     expires, flags = now + beginning.ttl_us if beginning.ttl_us else 0, beginning.flags
-    entries: list[Entry] = []
+    entries = taken.entries
+    before = len(entries)
     deliveries: list[Ptr] = []
     presettled: list[Ptr] = []
-    payloads: list[bytes] = []
+    payloads: list[bytes] | None = [] if route_set else None
     count, size = _take_plain(
         arrivals,
         position,
@@ -193,34 +193,37 @@ def _take_alike(
         if end > count:
             break
         destination = producer.destination
+        unsettled, settled, came = deliveries, presettled, size
+        if len(batch) < count:
+            came = len(batch[0][1]) if len(batch) == 1 else sum([len(data) for _, data, _ in batch])
+            unsettled = deliveries[whole:end]
+            if presettled:
+                unsettled = [delivery for delivery, _, is_settled in batch if not is_settled]
+                settled = [delivery for delivery, _, is_settled in batch if is_settled]
         if isinstance(destination, ExchangeTarget):
-            destination.exchange.received_bytes += (
-                len(batch[0][1]) if len(batch) == 1 else sum([len(data) for _, data, _ in batch])
-            )
-        if presettled:
-            unsettled = [delivery for delivery, _, settled in batch if not settled]
-            settled = [delivery for delivery, _, settled in batch if settled]
-            taken.answer(producer, batch, unsettled, settled, is_logged=bool(route_set))
-        elif route_set:
-            taken.unsynced.append((producer, deliveries[whole:end]))
+            destination.exchange.received_bytes += came
+        if route_set and not settled:
+            taken.unsynced.append((producer, unsettled))
         else:
-            taken.answer(producer, batch, deliveries[whole:end], presettled, is_logged=False)
+            taken.answer(producer, batch, unsettled, settled, is_logged=bool(route_set))
         whole = end
         batches += 1
+    if whole < count:
+        size -= sum([len(entry[DATA]) for entry in entries[before + whole :]])
+        del entries[before + whole :]
+        if payloads:
+            del payloads[whole:]
     if not batches:
         return 0
-    if whole < count:
-        del entries[whole:]
-        size -= sum(map(len, payloads[whole:]))
-        del payloads[whole:]
-    if route_set:
+    if payloads:
         log.put_many(route_set, payloads, now)
     else:
         log.next_messages(whole)
-    taken.entries += entries
     taken.size += size
-    taken.expire(expires)
-    taken.is_ordered = taken.is_ordered or bool(flags)
+    if expires:
+        taken.expire(expires)
+    if flags:
+        taken.is_ordered = True
     return batches
 
 

@@ -134,10 +134,10 @@ def test_a_reply_tells_source_and_offers_on_the_link(pair: EnginePair) -> None:
         capabilities=(Symbol("topic"), Symbol("shared")),
     )
     pair.endpoint.attach_reply(pair.attached().link, source=source, target=Target(), offered=("SHARED-SUBS",))
-    assert pair.endpoint.needs_rewriting()
+    assert pair.endpoint.changes.are_pending
     raw = pair.endpoint.rewritten_output()
     assert b"\xa3\x0bSHARED-SUBS" in raw
-    assert not pair.endpoint.needs_rewriting()
+    assert not pair.endpoint.changes.are_pending
     pair.push(raw)
     remote = receiver.remote_source
     assert (remote.address, remote.durability, remote.distribution_mode) == (

@@ -40,6 +40,7 @@ ROOMS = (
     "penstock_broker/loop/events",
     "penstock_broker/loop/link_events",
     "penstock_broker/loop/connections",
+    "penstock_broker/loop/gone_connections",
     "penstock_broker/loop/time_outs",
     "penstock_amqp/endpoint/",
 )
@@ -452,6 +453,29 @@ def test_a_queue_that_could_not_be_served_is_tried_again(monkeypatch: pytest.Mon
         assert peer.bodies() == []
     timed.pass_ms(1000)
     assert peer.bodies() == ["a"]
+    timed.close()
+
+
+def test_a_mistake_with_the_first_of_two_browsers_costs_their_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are to get copies in the same turn."""
+    timed = SteppedBroker()
+    timed.make_queue("q")
+    peer = timed.connect("browsing")
+    for name in ("first", "second"):
+        link = peer.session.receiver(name)
+        link.source.address = "q"
+        link.source.distribution_mode = link.source.DIST_MODE_COPY
+        link.open()
+        link.flow(1)
+
+    def fail(*_: object) -> None:
+        raise Injected
+
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock_broker.loop.loop.serve_browser", fail)
+        peer.pump()
+    assert [each.client.container_id for each in timed.broker.clients.connections.values()] == []
+    assert timed.connect().send("q", *durable(("a",))) == ["accepted"]
     timed.close()
 
 

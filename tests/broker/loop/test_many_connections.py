@@ -17,8 +17,7 @@ from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.access.engine_memory import EngineMemory
 from penstock_broker.attach import permission_review
 from penstock_broker.loop import connections as connections_module
-from penstock_broker.loop import loop as loop_module
-from penstock_broker.loop import time_outs
+from penstock_broker.loop import gone_connections, stop, time_outs
 from penstock_broker.state.broker import Broker
 
 
@@ -63,7 +62,7 @@ def test_time_outs_that_are_due_together_are_looked_at_in_slices(
 def test_a_broker_that_stops_closes_a_few_clients_per_turn_and_serves_the_others(
     timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop_module, "CLOSED_PER_TURN", 2)
+    monkeypatch.setattr(stop, "CLOSED_PER_TURN", 2)
     timed.make_queue("q")
     peers = connected(timed, 7)
     peers[6].receive("q", credit=10)
@@ -141,7 +140,7 @@ def test_clients_that_take_no_close_are_dropped_a_few_per_turn(timed: SteppedBro
     timed.loop.stop()
     timed.turn()
     assert [each.phase for each in served] == [Phase.CLOSING] * 5
-    timed.now_ms += loop_module.CLOSE_MS
+    timed.now_ms += stop.CLOSE_MS
     timed.step_seconds = 0.0015
     left = {5: None}
     for _ in range(8):  # the timers of the first turns are others
@@ -155,7 +154,7 @@ def test_a_thread_frees_what_the_engine_holds_of_very_many_connections(
     timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once three were there at once, of each of them: the C library gives memory back with any, as with the last."""
-    monkeypatch.setattr(connections_module, "MANY", 3)
+    monkeypatch.setattr(gone_connections, "MANY", 3)
     freed: list[int] = []
     free = EngineMemory.free
 

@@ -128,6 +128,31 @@ def test_no_more_is_taken_than_may_wait_for_the_disk(disk: Disk, header: bytes) 
     assert digest(iter([entry[1].read(0, size)])) == sent  # type: ignore[attr-defined]  # a LargePayload
 
 
+def test_a_message_whose_last_part_is_too_much_holds_its_sender_as_well(disk: Disk) -> None:
+    """The read that brings the last part brings a whole message, and little."""
+    disk.timed.make_queue("q")
+    disk.catch_up()
+    stream = Eager(disk)
+    disk.streams.append(stream)
+    client = RawClient(0, "c", stream=stream)
+    client.begin()
+    up = Uploading.to(client, "q")
+    message = b"".join(encoded(BOUND + 500))
+    for at in range(0, BOUND - 1000, PART):
+        up.part(message[at : min(at + PART, BOUND - 1000)], first=at == 0)
+        stream.push()
+    up.part(message[BOUND - 1000 : BOUND - 500])  # a read that brings little
+    stream.push()
+    connection = connection_of(disk, "c")
+    assert disk.timed.broker.log.unsynced_body_bytes <= BOUND
+    assert not connection.reading.is_held
+    up.part(message[BOUND - 500 :], more=False)
+    stream.push()
+    assert connection.reading.is_held
+    assert connection.transport.events_mask == 0, "nothing more is read of it"
+    assert up.outcome() == "Accepted"
+
+
 def test_others_are_served_meanwhile(disk: Disk) -> None:
     disk.timed.make_queue("work", durable=False)
     disk.catch_up()
