@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,7 +37,7 @@ def wrong(found: Any, path: str = "") -> Iterator[str]:
                 yield f"{path}.{key}: {value!r}"
             yield from wrong(value, f"{path}.{key}")
     elif isinstance(found, list):
-        for each in cast(list[Any], found):
+        for each in cast(Sequence[Any], found):  # of another type than what `isinstance` has found
             if path.endswith(".resourceNames") and not isinstance(each, str):
                 yield f"{path}: {each!r}"
             yield from wrong(each, path)
