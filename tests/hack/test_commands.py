@@ -42,4 +42,4 @@ def test_several_stages_may_stand_behind_one_only() -> None:
     assert hack("hack/test", "--only", "jms", "clients", "--only", "fast", "--list").returncode == 0
     said = hack("hack/test", "--only", "jms", "cliens")
     assert said.returncode == 2
-    assert "there is no stage cliens; there are: env, style, rules, " in said.stderr
+    assert "there is no stage cliens; there are: env, images, cluster, style, rules, " in said.stderr

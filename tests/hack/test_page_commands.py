@@ -36,7 +36,7 @@ def conditions() -> frozenset[str]:
     for source in (ROOT / "operator" / "penstock_operator").rglob("*.py"):
         text = source.read_text(encoding="utf-8")
         found |= set(re.findall(r'(?:StatusCondition|secret_condition)\(\s*"(\w+)"', text))
-        found |= set(re.findall(r'Final = "((?:Lag|Storage|Node|Server)\w+)"', text))
+        found |= set(re.findall(r'Final = "((?:Lag|Scale|Storage|Node|Server)\w+)"', text))
     return frozenset(found)
 
 

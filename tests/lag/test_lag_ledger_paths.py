@@ -118,5 +118,5 @@ def test_a_folder_alone_has_nobody_who_stores_the_result(tmp_path: Path) -> None
     """Said before anything is tried."""
     with pytest.raises(Misuse, match="--ledger can't be used"):
         settings(tmp_path, ledgers=("/data",), publish=True)
-    with pytest.raises(Misuse, match="--observer can't be used"):
+    with pytest.raises(Misuse, match="there is no ledger to read"):
         settings(tmp_path)
