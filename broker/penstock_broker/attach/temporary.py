@@ -95,22 +95,14 @@ def links_ended(broker: Broker, contexts: Iterable[object]) -> None:
 
 def link_detached(broker: Broker, context: object, link: DetachedLink) -> None:
     """The client has detached a link and not closed it: if the link may come back, the node that it made waits."""
-    node = node_named(broker, context.creates) if isinstance(context, Link) and context.creates is not None else None
-    if node is None or node.temporary is None or not _wait(broker, node, node.temporary, link, session_ended=False):
-        links_ended(broker, (context,))
-    else:
-        links_ended(broker, ())
+    links_ended(broker, () if _waits(broker, context, link, session_ended=False) else (context,))
 
 
 def session_ended(
     broker: Broker, connection: Connection, session: SessionKey, contexts: Iterable[tuple[object, DetachedLink]]
 ) -> None:
     """A session has ended with its links, and so have the links that were detached in it, unless their termini stay."""
-    ended: list[object] = []
-    for context, link in contexts:
-        node = node_named(broker, context.creates) if isinstance(context, Link) and context.creates else None
-        if node is None or node.temporary is None or not _wait(broker, node, node.temporary, link, session_ended=True):
-            ended.append(context)
+    ended = [context for context, link in contexts if not _waits(broker, context, link, session_ended=True)]
     if broker.temporary.awaiting:
         for name in connection.temporary & broker.temporary.awaiting:
             node = node_named(broker, name)
@@ -134,11 +126,14 @@ def awaiting(broker: Broker, connection: Connection, name: str, *, receives: boo
     return None
 
 
-def _wait(broker: Broker, node: Node, temporary: Temporary, link: DetachedLink, *, session_ended: bool) -> bool:
-    """Let a node wait for its link; False if the link does not come back."""
-    if not may_come_back(temporary.expiry, session_ended=session_ended):
+def _waits(broker: Broker, context: object, link: DetachedLink, *, session_ended: bool) -> bool:
+    """Let the node that a link made wait for it; False if it made none, or does not come back."""
+    node = node_named(broker, context.creates) if isinstance(context, Link) and context.creates is not None else None
+    if node is None or node.temporary is None:
         return False
-    temporary.awaits = link
+    if not may_come_back(node.temporary.expiry, session_ended=session_ended):
+        return False
+    node.temporary.awaits = link
     broker.temporary.awaiting.add(node.name)
     return True
 
