@@ -108,6 +108,7 @@ class Poller:
     def _is_recorded(self, recording: asyncio.Task[None]) -> bool:
         """Whether the ledger has taken a poll, or has failed to; what became of it is noted in the live view."""
         if not recording.done():
+            self._live.ledger_silent()
             self._ledger_failed(
                 LedgerFull(
                     f"the ledger takes more than {self._ledger_seconds:g} s for a poll: its volume does not answer. "

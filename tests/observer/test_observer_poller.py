@@ -82,6 +82,7 @@ async def test_a_volume_that_hangs_keeps_no_poll_from_the_live_view(
     assert live.known.ledger_problem is not None
     assert "its volume does not answer" in live.known.ledger_problem
     assert caplog.text.count("its volume does not answer") == 1
+    assert (live.known.unanswered_writes, ledger.failed_writes) == (3, 0)
     answers.set()
     while live.known.ledger_problem is not None:  # pyright: ignore[reportUnnecessaryComparison]
         await poller.once()
