@@ -8,6 +8,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
 {{- end -}}
 
+{{/* The same with labels of the values, which win: (list . .Values.X.labels). As one map, because no key may be there twice. */}}
+{{- define "penstock-broker.labelsWith" -}}
+{{- merge dict (default dict (index . 1)) (include "penstock-broker.labels" (index . 0) | fromYaml) | toYaml -}}
+{{- end -}}
+
 {{/* What no one may delete while the annotation is there: a policy of the chart penstock-operator refuses it. */}}
 {{- define "penstock-broker.protection" -}}
 {{- if .Values.deleteProtection -}}penstock.dev/delete-protection: "true"{{- end -}}
