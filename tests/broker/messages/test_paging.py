@@ -522,7 +522,7 @@ def test_a_purge_reads_nothing_and_is_in_the_log(broker: SteppedBroker, monkeypa
 
 
 def test_a_purge_takes_all_bytes_of_what_it_does_not_read(broker: SteppedBroker) -> None:
-    """At the start one message is in memory, those before it are short, those behind it long, and the first are read."""
+    """At a start one message stays in memory: those before it are short, those behind it long. The first are read."""
     broker.make_queue("q")
     fill(broker, "q", count=50)
     fill(broker, "q", count=1, group_id="in memory")
