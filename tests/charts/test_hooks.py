@@ -88,6 +88,12 @@ def test_all_hooks_are_restricted_pods() -> None:
         }  # fmt: skip
 
 
+def test_a_quota_of_limits_lets_all_hooks_run() -> None:
+    for pod in (guard(), hooks(rendered(OPERATOR), "test")[0]["spec"], message_test(USERS, "test.user=app")):
+        assert pod is not None
+        assert container(pod)["resources"]["limits"].keys() == {"cpu", "memory"}
+
+
 def test_a_user_of_the_secret_sends_a_message_over_tls() -> None:
     pod = message_test(USERS, "test.user=app", "broker.name=main")
     assert pod is not None

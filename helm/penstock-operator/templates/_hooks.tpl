@@ -24,7 +24,8 @@ containers:
       requests:
         cpu: 50m
         memory: 128Mi
-      limits:
+      limits: # both, because a ResourceQuota of limits refuses a pod that lacks one
+        cpu: "1"
         memory: 512Mi
     securityContext:
       allowPrivilegeEscalation: false
