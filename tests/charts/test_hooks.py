@@ -66,6 +66,15 @@ def test_a_guard_that_failed_leaves_its_words_and_is_not_repeated() -> None:
     assert "hook-failed" not in job["metadata"]["annotations"]["helm.sh/hook-delete-policy"]
 
 
+def test_values_of_the_release_before_are_enough() -> None:
+    """What it does not have is null here, as with `helm upgrade --reuse-values`."""
+    lacking = ("nameOverride", "fullnameOverride", "replicas", "leaseSeconds", "workers", "passSeconds")
+    found = rendered(OPERATOR, "uninstallGuard=null", *(f"{name}=null" for name in lacking))
+    (job,) = hooks(found, "pre-delete")
+    assert job["metadata"]["name"] == "one-penstock-operator-uninstall-guard"
+    assert "Deployment" in {it["kind"] for it in found}
+
+
 def test_the_guard_can_be_turned_off() -> None:
     assert guard("uninstallGuard.enabled=false") is None
 
