@@ -21,13 +21,14 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, FLAGS, NUMBER, Entry, Event
 from penstock_amqp.endpoint.links import InLink, OutLink
-from penstock_amqp.messages.message_head import read_head, with_header
+from penstock_amqp.messages.message_head import read_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.log import EndReason
 from penstock_broker.messages.dead_letters import expired
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.messages.queue_limits import remove
 from penstock_broker.messages.runs import sent_runs
+from penstock_broker.messages.sent_header import as_sent
 from penstock_broker.queue.backlog import EXAMINED_PER_VISIT
 from penstock_broker.queue.consumer import ReceivingLink
 from penstock_broker.queue.queue import SCHEDULED, Queue
@@ -307,7 +308,7 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
             if as_they_are:
                 connection.endpoint.send(link, as_they_are, now)
                 as_they_are = []
-            data = _rewritten(data, delivery_count, expires, now, is_first)
+            data = as_sent(data, delivery_count, expires, now, is_first=is_first)
             connection.endpoint.send_as(link, entry, data, now)
         else:
             as_they_are.append(entry)
@@ -345,13 +346,6 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
         if queue.is_logged:
             broker.work.delivered.add(queue)
     return sent
-
-
-def _rewritten(data: bytes, count: int, expires_us: int, now_us: int, is_first: bool) -> bytes:
-    """The message with its delivery-count, with the time it has left to live, and with first-acquirer if it is true."""
-    head = read_head(data)
-    left_ms = max((expires_us - now_us) // 1000, 1) if expires_us else None
-    return with_header(data, head, ttl=left_ms, delivery_count=head.delivery_count + count, first_acquirer=is_first)
 
 
 def _sent_settled(broker: Broker, queue: Queue, entries: list[Entry]) -> None:
