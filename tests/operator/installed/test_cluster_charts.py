@@ -263,7 +263,6 @@ def test_the_dashboards_are_made_on_request_as_they_are_in_the_files(kube: Kube)
         (BROKER, "podMonitor.interval=often"),
         (BROKER, "broker.name=1st"),
         (BROKER, "exchanges.events.type=Queue"),
-        (BROKER, "subscriptions.a.brokerRef.name=b"),
     ],
 )
 def test_values_are_checked(kube: Kube, chart: str, setting: str) -> None:
