@@ -142,7 +142,10 @@ def _interval_ms(segment: bytes) -> int:
 def _poll(rows: Sequence[Mapping[str, Any]]) -> Poll:
     closing = rows[-1]
     broker = BrokerState.model_construct(
-        instance_id=closing["instance"], epoch=closing["epoch"], now_ms=closing["time_ms"]
+        instance_id=closing["instance"],
+        epoch=closing["epoch"],
+        started_ms=closing.get("started_ms") or 0,  # absent or null in a ledger of an earlier release
+        now_ms=closing["time_ms"],
     )
     return Poll(broker, tuple(map(_state, rows[:-1])), complete=bool(closing["complete"]))
 
