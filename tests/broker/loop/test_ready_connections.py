@@ -103,33 +103,41 @@ def connected(timed: SteppedBroker, clients: ExitStack, count: int) -> list[Step
     return streams
 
 
-def test_a_turn_looks_only_at_those_it_serves_and_at_those_that_epoll_names(
-    timed: SteppedBroker, clients: ExitStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """200 clients say something at once, and a turn has time for one of them."""
-    streams = connected(timed, clients, 200)
-    looked_at, served = [0], list[Connection]()
-    add = ReadyConnections.add
+def noted(timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
+    """The connections that are served from now on, in order, alone or read ahead."""
+    served: list[Connection] = []
     connections = timed.loop.connections
     serve, read_ahead = connections.serve, connections.read_ahead
 
-    def counted_add(self: ReadyConnections, connection: Connection, mask: int, turn: int) -> None:
-        looked_at[0] += 1
-        add(self, connection, mask, turn)
-
-    def counted_serve(connection: Connection, mask: int) -> None:
+    def noted_serve(connection: Connection, mask: int) -> None:
         served.append(connection)
         serve(connection, mask)
 
-    def counted_read(connection: Connection) -> bool:
+    def noted_read(connection: Connection) -> bool:
         is_read = read_ahead(connection)
         if is_read:
             served.append(connection)
         return is_read
 
+    monkeypatch.setattr(connections, "serve", noted_serve)
+    monkeypatch.setattr(connections, "read_ahead", noted_read)
+    return served
+
+
+def test_a_turn_looks_only_at_those_it_serves_and_at_those_that_epoll_names(
+    timed: SteppedBroker, clients: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200 clients say something at once, and a turn has time for one of them."""
+    streams = connected(timed, clients, 200)
+    looked_at = [0]
+    add = ReadyConnections.add
+
+    def counted_add(self: ReadyConnections, connection: Connection, mask: int, turn: int) -> None:
+        looked_at[0] += 1
+        add(self, connection, mask, turn)
+
     monkeypatch.setattr(ReadyConnections, "add", counted_add)
-    monkeypatch.setattr(connections, "serve", counted_serve)
-    monkeypatch.setattr(connections, "read_ahead", counted_read)
+    served = noted(timed, monkeypatch)
     for stream in streams:
         stream.sendall(HEARTBEAT)
     timed.step_seconds = 0.003
@@ -148,22 +156,7 @@ def test_one_that_sent_much_has_its_turn_though_others_always_have_something_to_
     """A turn has time for one, and three say something in each turn."""
     streams = connected(timed, clients, 4)
     much, *little = timed.broker.clients.connections.values()
-    served: list[Connection] = []
-    connections = timed.loop.connections
-    serve, read_ahead = connections.serve, connections.read_ahead
-
-    def counted_serve(connection: Connection, mask: int) -> None:
-        served.append(connection)
-        serve(connection, mask)
-
-    def counted_read(connection: Connection) -> bool:
-        is_read = read_ahead(connection)
-        if is_read:
-            served.append(connection)
-        return is_read
-
-    monkeypatch.setattr(connections, "serve", counted_serve)
-    monkeypatch.setattr(connections, "read_ahead", counted_read)
+    served = noted(timed, monkeypatch)
     timed.step_seconds = 0.003
     for stream in streams[1:]:
         stream.sendall(HEARTBEAT)
