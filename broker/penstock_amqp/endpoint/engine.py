@@ -6,8 +6,8 @@ Neither `Endpoint` nor the broker sees a difference.
 
 **What is plain.** Only what is frequent goes through batches:
 
-- a message is plain if it lies in the engine as a whole, is shorter than `InLink.read_bytes`, and its link is open,
-  is not `unproven` and receives no message in parts (`InLink.partial.bytes` is 0);
+- a message is plain if it lies in the engine as a whole, is shorter than `InLink.read_bytes`, the peer had credit for
+  it, and its link is open, is not `unproven` and receives no message in parts (`InLink.partial.bytes` is 0);
 - an outcome is plain if it is `accepted` for a delivery in `Engine.unsettled`, and the delivery is settled by it: its
   link does not have `settles_second`, or the peer has settled the delivery already;
 - an entry is plain if its data is no streamed message, or fits one frame of the peer's.
