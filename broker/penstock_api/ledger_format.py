@@ -112,7 +112,8 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
     _long("consumers"),
     _long("credit"),
     _long("unused_since_ms"),  # null while a link consumes
-    # Subscription rows: totals since the incarnation began; never falling within one (instance, epoch, incarnation).
+    # Subscription rows: totals since the incarnation began; never falling within one life: instance, epoch,
+    # started_ms and incarnation.
     _long("enqueued"),
     _long("enqueued_bytes"),
     _long("delivered"),
@@ -149,6 +150,9 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
     _text("consumer_totals"),  # JSON: [{"container": text, "delivered": integer, "sinceMs": integer}, ...]; null: none,
     # or not repeated in this row, as a histogram
     _long("purged"),  # total, as those above; earlier releases count it in dropped
+    # Every row; null in segments of earlier releases.
+    _long("started_ms"),  # when the broker started, by its clock as it was then: one that was restored from a backup
+    # has the epoch of a start before it
 )
 """Every column in file order. Later versions only append."""
 

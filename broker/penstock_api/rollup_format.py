@@ -113,10 +113,12 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
     ],
     # Subscription rows; absent in rollups of earlier releases.
     *[_long(f"{end}_{total}") for total in LATER_TOTALS for end in ENDS],
+    # Every row; absent in rollups of earlier releases.
+    _long("started_ms", nullable=False),  # when the broker started; 0: not known
 )
 """Every column in file order. Later versions only append."""
 
-LATER_COLUMNS: Final = frozenset(f"{end}_{total}" for total in LATER_TOTALS for end in ENDS)
+LATER_COLUMNS: Final = frozenset(("started_ms", *(f"{end}_{total}" for total in LATER_TOTALS for end in ENDS)))
 """Those that may be absent."""
 
 

@@ -48,8 +48,8 @@ class Snapshot:
     """What one poll said of one subscription; names and units as in penstock_api.state_documents.SubscriptionState."""
 
     time_ms: int
-    life: tuple[str, int, int]
-    """Instance and epoch of the broker, incarnation of the queue."""
+    life: tuple[str, int, int, int]
+    """Instance and epoch of the broker, incarnation of the queue, and when the broker started; 0: not known."""
     is_born: bool = False
     """The first of its life, which began after the poll before: its totals count from zero."""
     is_new: bool = False

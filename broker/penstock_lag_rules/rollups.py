@@ -16,19 +16,31 @@ from typing import Final, TypeVar
 from penstock_api.ledger_format import HISTOGRAMS
 from penstock_lag_rules.figures import TOTALS, Growth
 
-__all__ = ["LOST", "BrokerRow", "Buckets", "LifeKey", "LifeRow", "QueueKey", "Rollup", "grown", "growth", "merged"]
+__all__ = [
+    "LOST",
+    "BrokerRow",
+    "Buckets",
+    "LifeKey",
+    "LifeRow",
+    "QueueKey",
+    "Rollup",
+    "RunKey",
+    "grown",
+    "growth",
+    "merged",
+]
 
 LOST: Final = "lost_at_restart"
 """The broker goes on counting it after a restart, so it grows over all lives of an incarnation."""
 
 Buckets = tuple[tuple[int, int], ...]
 """A cumulative histogram: bucket and number of messages, ascending."""
-RunKey = tuple[int, str, int]
-"""Ordinal, data folder, and start of a broker."""
+RunKey = tuple[int, str, int, int]
+"""Ordinal, data folder, epoch, and start of a broker."""
 QueueKey = tuple[int, str]
 """Ordinal and name of the queue."""
-LifeKey = tuple[int, str, str, int, int]
-"""Ordinal, queue, data folder, start of the broker, incarnation."""
+LifeKey = tuple[int, str, str, int, int, int]
+"""Ordinal, queue, data folder, epoch and start of the broker, incarnation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +50,8 @@ class BrokerRow:
     ordinal: int
     instance: str
     epoch: int
+    started_ms: int = 0
+    """When the broker started; 0: not known."""
     first_seq: int
     last_seq: int
     first_ms: int
@@ -51,7 +65,7 @@ class BrokerRow:
     @property
     def run(self) -> RunKey:
         """Which run it is."""
-        return self.ordinal, self.instance, self.epoch
+        return self.ordinal, self.instance, self.epoch, self.started_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +76,8 @@ class LifeRow:
     queue_name: str
     instance: str
     epoch: int
+    started_ms: int = 0
+    """As in BrokerRow."""
     incarnation: int
     owner_namespace: str | None = None
     owner_name: str | None = None
@@ -90,7 +106,7 @@ class LifeRow:
     @property
     def run(self) -> RunKey:
         """The run of the broker in which it was."""
-        return self.ordinal, self.instance, self.epoch
+        return self.ordinal, self.instance, self.epoch, self.started_ms
 
     @property
     def queue(self) -> QueueKey:
@@ -100,7 +116,7 @@ class LifeRow:
     @property
     def life(self) -> LifeKey:
         """Which life it is."""
-        return self.ordinal, self.queue_name, self.instance, self.epoch, self.incarnation
+        return self.ordinal, self.queue_name, self.instance, self.epoch, self.started_ms, self.incarnation
 
 
 Row = TypeVar("Row", BrokerRow, LifeRow)

@@ -60,6 +60,8 @@ class LoggedPoll:
     complete: bool
     instance: str = ""
     """Of the broker's data folder."""
+    started_ms: int | None = None
+    """When the broker started; None: not known."""
 
 
 def plan_merge(
@@ -105,19 +107,19 @@ def _belongs(segment: Mergeable, group: Sequence[Mergeable], level: Level) -> bo
 
 def kept_polls(polls: Iterable[LoggedPoll]) -> frozenset[int]:
     """The polls whose snapshots stay: in each minute the last that was complete, or the last; of all, the last; and of
-    each data folder the first that was complete: what appears after it began after it.
+    each run of the broker the first that was complete: what appears after it began after it.
 
     What stays of what stayed before is the same again. All polls have one epoch.
     """
     ordered = sorted(polls, key=lambda poll: poll.seq)
     chosen: dict[int, LoggedPoll] = {}
-    first: dict[str, LoggedPoll] = {}
+    first: dict[tuple[str, int | None], LoggedPoll] = {}
     for poll in ordered:
         before = chosen.get(poll.time_ms // MINUTE_MS)
         if before is None or poll.complete or not before.complete:
             chosen[poll.time_ms // MINUTE_MS] = poll
         if poll.complete:
-            first.setdefault(poll.instance, poll)
+            first.setdefault((poll.instance, poll.started_ms), poll)
     return frozenset(poll.seq for poll in (*chosen.values(), *first.values(), *ordered[-1:]))
 
 

@@ -65,13 +65,13 @@ class DurationTotals:
         self._sojourn, self._wait, self._hold = _Total(), _Total(), _Total()
         self._seen: dict[str, SubscriptionState] = {}
         """The last state of each subscription in this run of the broker."""
-        self._run: tuple[str, int] | None = None
+        self._run: tuple[str, int, int] | None = None
         self._from_zero = False
         """A life that is seen first now has counted nothing that was told before."""
 
     def observe(self, poll: Poll) -> Durations:
         """The broker has answered a poll; the sums up to it."""
-        run = (poll.broker.instance_id, poll.broker.epoch)
+        run = (poll.broker.instance_id, poll.broker.epoch, poll.broker.started_ms)
         if run != self._run:
             self._from_zero = self._run is not None
             self._run = run

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -57,10 +58,13 @@ __all__ = ["Api", "make_app"]
 
 log = logging.getLogger(__name__)
 
+Body = TypeVar("Body", bytes, str)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 GRANT: Final = web.RequestKey("grant", Grant)
 """Key of a request: what its token is good for."""
+LIVE_THREADS: Final = 2
+"""What is told to scrapers and to the operator at the same time; the others wait."""
 NO_TOKEN: Final = Problem(
     error="Unauthorized", message="send 'Authorization: Bearer TOKEN' with a token that the observer knows"
 )
@@ -79,6 +83,8 @@ class Api:
     rollups: RollupStore | None = None
     """None: this observer keeps none."""
     audits: AuditStore | None = None
+    live_threads: Executor = field(default_factory=lambda: ThreadPoolExecutor(LIVE_THREADS, "live"))
+    """For what is told from memory: all threads of the loop may wait for a volume that hangs."""
 
     async def health(self, _: web.Request) -> web.StreamResponse:
         """Answer 200 whatever the broker's state, because restarting the observer would not repair the broker."""
@@ -88,7 +94,7 @@ class Api:
         """Prometheus exposition."""
         is_compressed = accepts_gzip(request.headers.get("Accept-Encoding", ""))
         make = partial(exposition, self.live, self.ledger, self.results, self.place.namespace)
-        body = await asyncio.to_thread(make, is_compressed=is_compressed)
+        body = await self._from_memory(partial(make, is_compressed=is_compressed))
         encoding = {"Content-Encoding": "gzip"} if is_compressed else {}
         return web.Response(
             body=body, headers={"Content-Type": CONTENT_TYPE_LATEST, "Vary": "Accept-Encoding", **encoding}
@@ -123,7 +129,7 @@ class Api:
         known = self.live.known
         if known.poll is None:
             raise problem(web.HTTPServiceUnavailable, "BrokerAway", known.problem or "the broker has not answered yet")
-        body = await asyncio.to_thread(lambda: _live_result(known, self.place).to_json())
+        body = await self._from_memory(lambda: _live_result(known, self.place).to_json())
         return web.Response(body=body.encode(), content_type=JSON)
 
     async def segments(self, _: web.Request) -> web.StreamResponse:
@@ -194,6 +200,10 @@ class Api:
         if body is None:
             raise problem(web.HTTPNotFound, "NoResult", f"there is no result of run {run_name!r}")
         return _tagged(web.Response(body=body, content_type=JSON), tag)
+
+    async def _from_memory(self, make: Callable[[], Body]) -> Body:
+        """On a thread, because it takes a second for ten thousand subscriptions."""
+        return await asyncio.get_running_loop().run_in_executor(self.live_threads, make)
 
     def _namespace(self, state: SubscriptionState) -> str:
         return self.place.namespace if state.owner is None else state.owner.namespace

@@ -38,6 +38,9 @@ WriteSegment = Callable[[Path, SegmentName, Any], int]
 
 LOCK: Final = ".lock"
 
+_Life = tuple[tuple[str, int, int], int]
+"""The run of the broker (its data folder, epoch and start), and the hour."""
+
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
 HELD_SEGMENTS: Final = 4
@@ -100,7 +103,7 @@ class Ledger:
         self._damaged: dict[SegmentName, KeptSegment] = {}
         self._open: OpenSegment | None = None  # rows in memory, not sealed yet
         self._told: Mapping[Life, Told] = {}  # what the segment sealed last says of histograms
-        self._life: tuple[str, int, int] | None = None  # instance, epoch and hour of the rows in memory
+        self._life: _Life | None = None  # of the rows in memory
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._lock: int | None = _lock(folder)
@@ -152,7 +155,8 @@ class Ledger:
             self._append(poll)
 
     def _append(self, poll: Poll) -> None:
-        life = (poll.broker.instance_id, poll.broker.epoch, poll.broker.now_ms // HOUR_MS)
+        broker = poll.broker
+        life = ((broker.instance_id, broker.epoch, broker.started_ms), broker.now_ms // HOUR_MS)
         failure: LedgerFull | None = None
         if self._open is not None and (life != self._life or poll.clock_step_ms):
             try:
@@ -244,9 +248,9 @@ class Ledger:
         self._publish()
         return True
 
-    def _opened(self, poll: Poll, life: tuple[str, int, int]) -> OpenSegment:
+    def _opened(self, poll: Poll, life: _Life) -> OpenSegment:
         """A segment in progress, which knows what the one before said, if that was of the same run of the broker."""
-        goes_on = self._life is not None and self._life[:2] == life[:2]
+        goes_on = self._life is not None and self._life[0] == life[0]
         told: Mapping[Life, Told] = self._told if goes_on else {}
         return OpenSegment(self._writer, poll.broker.epoch, self._next_seq, poll.broker.now_ms, told)
 

@@ -37,7 +37,7 @@ class Watched:
 
     track: Track
     subject: Subject
-    life: tuple[str, int, int]
+    life: tuple[str, int, int, int]
     state: SubscriptionState
     """What the last poll said of it."""
     lag: SubscriptionLag | None = None
@@ -54,7 +54,7 @@ class LiveLag:
         self._window_ms = window_ms
         self._watched: dict[str, Watched] = {}
         self._poll_times: deque[int] = deque()
-        self._run: tuple[str, int] | None = None
+        self._run: tuple[str, int, int] | None = None
         self._complete_in_run = False
         """A complete poll of this run of the broker was seen: what appears after it began after it."""
         self._set_ms: int | None = None
@@ -66,7 +66,7 @@ class LiveLag:
         """The broker has answered a poll. Subscriptions that a complete poll does not have are forgotten."""
         now_ms = poll.broker.now_ms
         self._look_at_clock(now_ms, poll.clock_step_ms)
-        run = (poll.broker.instance_id, poll.broker.epoch)
+        run = (poll.broker.instance_id, poll.broker.epoch, poll.broker.started_ms)
         if run != self._run:
             self._run, self._complete_in_run = run, False
         self._cover(now_ms)
@@ -127,8 +127,9 @@ class LiveLag:
         while times[0] < now_ms - self._window_ms:
             times.popleft()
 
-    def _add(self, state: SubscriptionState, run: tuple[str, int], now_ms: int) -> None:
-        life = (*run, state.incarnation)
+    def _add(self, state: SubscriptionState, run: tuple[str, int, int], now_ms: int) -> None:
+        instance, epoch, started_ms = run
+        life = (instance, epoch, state.incarnation, started_ms)
         watched = self._watched.get(state.queue_name)
         if watched is not None and watched.lag is not None and watched.state is state and watched.life == life:
             watched.track.repeat(now_ms)
@@ -144,7 +145,7 @@ class LiveLag:
 
 
 def snapshot_of(
-    state: SubscriptionState, now_ms: int, life: tuple[str, int, int], *, is_born: bool, is_new: bool
+    state: SubscriptionState, now_ms: int, life: tuple[str, int, int, int], *, is_born: bool, is_new: bool
 ) -> Snapshot:
     """What one poll said of one subscription. A broker of an earlier release does not say which credit is usable: then
     that of all links is.

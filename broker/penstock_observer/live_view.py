@@ -26,6 +26,8 @@ class LiveBroker:
     """Why the broker can't be reached; None while it answers."""
     ledger_problem: str | None = None
     """Why the ledger can't be written, None while it can."""
+    unanswered_writes: int = 0
+    """Polls that are not in the ledger because its volume did not answer: nothing has failed then, only waited."""
     lags: tuple[SubscriptionLag, ...] = ()
     """How each subscription stood at the last successful poll, by the rules of lag."""
     durations: Durations = NO_DURATIONS
@@ -77,3 +79,7 @@ class LiveView:
     def ledger(self, problem: str | None) -> None:
         """Note that the ledger was written (None), or why not (a sentence without its full stop)."""
         self.known = replace(self.known, ledger_problem=problem)
+
+    def ledger_silent(self) -> None:
+        """Note that the volume of the ledger does not answer."""
+        self.known = replace(self.known, unanswered_writes=self.known.unanswered_writes + 1)

@@ -67,7 +67,7 @@ class _ObserverCollector(Collector):
         """Every metric family of this observer."""
         known = self._known
         yield from _observer(known)
-        yield from _ledger(self._ledger)
+        yield from _ledger(self._ledger, known.unanswered_writes)
         yield from _lag(self._results)
         if known.poll is not None:
             yield from _broker(known)
@@ -168,7 +168,7 @@ def _durations(durations: Durations) -> Iterable[Metric]:
         yield family
 
 
-def _ledger(ledger: Ledger) -> Iterable[Metric]:
+def _ledger(ledger: Ledger, unanswered_writes: int) -> Iterable[Metric]:
     yield GaugeMetricFamily("penstock_ledger_segments", "Readable segments.", value=len(ledger.segments))
     yield GaugeMetricFamily("penstock_ledger_bytes", "Size of all segments.", value=ledger.bytes)
     yield GaugeMetricFamily(
@@ -176,7 +176,9 @@ def _ledger(ledger: Ledger) -> Iterable[Metric]:
     )
     yield GaugeMetricFamily("penstock_ledger_waiting_rows", "Rows not sealed yet.", value=ledger.waiting_rows)
     yield CounterMetricFamily(
-        "penstock_ledger_write_failures", "Failed attempts to write a segment.", value=ledger.failed_writes
+        "penstock_ledger_write_failures",
+        "Failed attempts to write a segment, and polls that did not get there because the volume did not answer.",
+        value=ledger.failed_writes + unanswered_writes,
     )
     yield CounterMetricFamily(
         "penstock_ledger_dropped_rows", "Rows dropped because they could not be written.", value=ledger.dropped_rows

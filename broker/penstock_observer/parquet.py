@@ -37,7 +37,17 @@ ROW_GROUP_ROWS: Final = 32_768
 
 _FEW_VALUES: Final = [
     *(column.name for column in COLUMNS if column.type is ColumnType.TEXT),
-    *("poll", "time_ms", "ordinal", "epoch", "interval_ms", "incarnation", "consumers", "max_delivery_count"),
+    *(
+        "poll",
+        "time_ms",
+        "ordinal",
+        "epoch",
+        "started_ms",
+        "interval_ms",
+        "incarnation",
+        "consumers",
+        "max_delivery_count",
+    ),
 ]
 """Columns that a dictionary makes small. Totals are smaller without: a dictionary would hold each value once more."""
 

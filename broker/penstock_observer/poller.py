@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 from penstock_api.lag_result import SubscriptionLag
@@ -64,6 +65,8 @@ class Poller:
         self._recording: asyncio.Task[None] | None = None
         """On its way to the ledger; polls that come meanwhile are not in it."""
         self._durations = DurationTotals()
+        self._judging = ThreadPoolExecutor(1, thread_name_prefix="judge")
+        """Of its own: all threads of the loop may wait for a volume that hangs."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Poll every interval until ``stop``. A poll that takes longer delays the next one; they never pile up."""
@@ -90,7 +93,8 @@ class Poller:
             if not self._live.known.reachable:
                 log.info("the broker answers, epoch %d", poll.broker.epoch)
             # On a thread: to judge ten thousand subscriptions takes a second.
-            self._live.answered(poll, *await asyncio.to_thread(self._judge, poll))
+            judging = asyncio.get_running_loop().run_in_executor(self._judging, self._judge, poll)
+            self._live.answered(poll, *await judging)
             await self._record(poll)
 
     def _judge(self, poll: Poll) -> tuple[tuple[SubscriptionLag, ...], Durations]:
@@ -108,6 +112,7 @@ class Poller:
     def _is_recorded(self, recording: asyncio.Task[None]) -> bool:
         """Whether the ledger has taken a poll, or has failed to; what became of it is noted in the live view."""
         if not recording.done():
+            self._live.ledger_silent()
             self._ledger_failed(
                 LedgerFull(
                     f"the ledger takes more than {self._ledger_seconds:g} s for a poll: its volume does not answer. "

@@ -26,6 +26,7 @@ from penstock_api.ledger_format import HIDDEN_PREFIX
 from penstock_api.rollup_format import (
     ABOUT_KEY,
     COLUMNS,
+    LATER_COLUMNS,
     MAX_ROLLUP_BYTES,
     VERSION,
     Period,
@@ -122,7 +123,8 @@ def inspected(content: bytes) -> tuple[RollupAbout, int]:
             "run the lag job of the same release as the broker",
         )
     types = {field.name: field.type for field in file.schema_arrow}
-    wrong = next((column.name for column in COLUMNS if types.get(column.name) != ARROW_TYPES[column.type]), None)
+    needed = [column for column in COLUMNS if column.name in types or column.name not in LATER_COLUMNS]
+    wrong = next((column.name for column in needed if types.get(column.name) != ARROW_TYPES[column.type]), None)
     if wrong is not None:
         raise RejectedResult("NotARollup", f"its column {wrong} is absent, or of another type")
     footer = file.metadata

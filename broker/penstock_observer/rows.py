@@ -75,6 +75,7 @@ def columns_of(poll: Poll, writer: RowOrigin, first_seq: int) -> Columns:
         "ordinal": [writer.ordinal] * rows,
         "instance": [broker.instance_id] * rows,
         "epoch": [broker.epoch] * rows,
+        "started_ms": [broker.started_ms] * rows,
     }
     for name in _COPIED:
         columns[name] = [*map(attrgetter(name), states), None]

@@ -116,7 +116,8 @@ def _ranges(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
 
 
 def _kept(brokers: Any) -> Any:
-    polls = zip(*(brokers[name].to_pylist() for name in ("seq", "time_ms", "complete", "instance")), strict=True)
+    names = ("seq", "time_ms", "complete", "instance", "started_ms")
+    polls = zip(*(brokers[name].to_pylist() for name in names), strict=True)
     kept = kept_polls(LoggedPoll(*poll) for poll in polls)
     return pa.array(sorted(kept), pa.int64())
 
@@ -145,8 +146,10 @@ def _thinned(rows: Any, kept: Any) -> Any:
 def _life_begins(rows: Any) -> Any:
     """True for the first row of each life."""
     changed = pa.array([False] * (rows.num_rows - 1), pa.bool_())
-    for name in ("queue_name", "instance", "incarnation"):
+    for name in ("queue_name", "instance", "incarnation", "started_ms"):
         column = rows[name].combine_chunks()
+        if name == "started_ms":  # null: of an earlier release
+            column = pc.fill_null(column, 0)
         changed = pc.or_(changed, pc.not_equal(column.slice(1), column.slice(0, rows.num_rows - 1)))
     return pa.concat_arrays([pa.array([True]), changed])
 

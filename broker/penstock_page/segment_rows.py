@@ -26,7 +26,7 @@ from penstock_lag_rules.history import Snapshot
 __all__ = ["UnreadableSegment", "rows_in", "snapshots_in", "snapshots_in_rows"]
 
 COLUMNS: Final = (
-    *("queue_name", "time_ms", "instance", "epoch", "incarnation"),
+    *("queue_name", "time_ms", "instance", "epoch", "incarnation", "started_ms"),
     *("depth", "ready", "in_flight", "scheduled", "oldest_available_ms", "consumers", "credit"),
     *TOTALS,
 )
@@ -83,7 +83,7 @@ def _snapshots(batch: Any) -> Iterator[tuple[str, Snapshot]]:
 def _snapshot(row: Mapping[str, Any]) -> Snapshot:
     return Snapshot(
         time_ms=row["time_ms"],
-        life=(row["instance"], row["epoch"], row["incarnation"]),
+        life=(row["instance"], row["epoch"], row["incarnation"], row.get("started_ms") or 0),
         depth=row["depth"],
         ready=row["ready"],
         in_flight=row["in_flight"],

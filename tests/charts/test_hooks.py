@@ -88,6 +88,38 @@ def test_all_hooks_are_restricted_pods() -> None:
         }  # fmt: skip
 
 
+def test_hooks_have_limits_for_all_that_a_quota_may_ask_for() -> None:
+    """Else the namespace has no room for the guard, and nothing can be uninstalled."""
+    for pod in (guard(), hooks(rendered(OPERATOR), "test")[0]["spec"], message_test(USERS, "test.user=app")):
+        assert pod is not None
+        resources = container(pod)["resources"]
+        assert (sorted(resources["requests"]), sorted(resources["limits"])) == (["cpu", "memory"], ["cpu", "memory"])
+    changed = guard("hookResources.limits.cpu=1")
+    assert changed is not None
+    assert container(changed)["resources"]["limits"] == {"cpu": 1, "memory": "512Mi"}
+
+
+PLACE = ("nodeSelector.pool=a", "tolerations[0].key=pool", "affinity.nodeAffinity.x=y", "priorityClassName=high")
+
+
+def test_hooks_run_where_the_operator_or_the_broker_may_run() -> None:
+    """Where every node has a taint, or the nodes of a pool alone may be used."""
+    broker = tuple(f"broker.spec.pod.{it}" for it in PLACE)
+    for pod in (guard(*PLACE), hooks(rendered(OPERATOR, *PLACE), "test")[0]["spec"],
+                message_test(USERS, "test.user=app", *broker)):  # fmt: skip
+        assert pod is not None
+        assert pod["nodeSelector"] == {"pool": "a"}
+        assert pod["tolerations"] == [{"key": "pool"}]
+        assert pod["affinity"] == {"nodeAffinity": {"x": "y"}}
+        assert pod["priorityClassName"] == "high"
+
+
+def test_the_message_s_test_fetches_its_image_as_the_broker_does() -> None:
+    pod = message_test(USERS, "test.user=app", "broker.spec.imagePullPolicy=Always")
+    assert pod is not None
+    assert container(pod)["imagePullPolicy"] == "Always"
+
+
 def test_a_user_of_the_secret_sends_a_message_over_tls() -> None:
     pod = message_test(USERS, "test.user=app", "broker.name=main")
     assert pod is not None

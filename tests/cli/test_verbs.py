@@ -135,6 +135,15 @@ def test_refusals(broker: BrokerProcess, arguments: list[str], code: int, compla
     assert "Traceback" not in said.stderr
 
 
+def test_nobody_is_asked_about_messages_of_what_is_not_there(broker: BrokerProcess) -> None:
+    said = penstock(broker, "purge", "nowhere", typed="y\n")
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr.splitlines() == [
+        "penstock: there is neither a queue nor a subscription 'nowhere'.",
+        "See `penstock queues list` and `penstock subscriptions list`.",
+    ]
+
+
 def test_nothing_is_purged_if_nobody_can_be_asked(broker: BrokerProcess) -> None:
     declare(broker, "graves")
     command = f'"{sys.executable}" -m penstock_cli purge graves --broker {broker.management} <&-'

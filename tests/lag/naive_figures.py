@@ -55,7 +55,7 @@ def _polls(rows: Sequence[Row]) -> list[NaivePoll]:
         if polls:
             before = polls[-1].row
             folder += before["instance"] != row["instance"]
-            run += (before["instance"], before["epoch"]) != (row["instance"], row["epoch"])
+            run += any(before[name] != row[name] for name in ("instance", "epoch", "started_ms"))
         polls.append(NaivePoll(row, run, folder))
     return polls
 
@@ -66,7 +66,7 @@ def _snapshots(rows: Sequence[Row], polls: Sequence[NaivePoll]) -> list[Snapshot
     for row in rows:
         number = position[row["poll"]]
         here = polls[number]
-        life = (str(here.folder), here.run, row["incarnation"])
+        life = (str(here.folder), here.run, row["incarnation"], 0)
         was_absent = any(poll.row["complete"] and poll.run == here.run for poll in polls[:number])
         made.append(
             Snapshot(

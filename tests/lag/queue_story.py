@@ -30,7 +30,7 @@ class QueueStory:
         self._totals = Growth()
         self._consumers = consumers
         self._unused_since_ms: int | None = None if consumers else START_MS
-        self._life = ("i1", 1, 7)
+        self._life = ("i1", 1, 7, 0)
         self._snap({})
 
     def run(
@@ -71,7 +71,7 @@ class QueueStory:
     def restart(self, lost: int) -> None:
         """The broker starts again, without so many messages that were not durable."""
         self._take(lost)
-        self._life = ("i1", self._life[1] + 1, 7)
+        self._life = ("i1", self._life[1] + 1, 7, 0)
         self._totals = Growth(lost_at_restart=self._totals.lost_at_restart + lost)
         self._now_ms += STEP_MS
         self._snap({})

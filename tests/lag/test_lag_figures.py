@@ -68,7 +68,7 @@ EVENTS = st.builds(
 TURNS = st.builds(
     Turn,
     passed_ms=st.sampled_from([10_000, 10_000, 10_000, 10_000, 20_000, -60_000, 0, 90_000]),
-    broker=st.sampled_from(["runs"] * 8 + ["restarts", "is replaced"]),
+    broker=st.sampled_from(["runs"] * 8 + ["restarts", "is restored", "is replaced"]),
     complete=st.integers(0, 4).map(bool),
     events=st.tuples(*[EVENTS] * QUEUES),
 )
@@ -106,12 +106,13 @@ class Queue:
 def polls_of(turns: Sequence[Turn]) -> list[Poll]:
     """The polls of one broker; the queues are there before the first one, unless it does not show them."""
     queues = [Queue(incarnation=11 + number) for number in range(QUEUES)]
-    now_ms, epoch, folder, made = START_MS, 3, 1, 100
+    now_ms, epoch, folder, started_ms, made = START_MS, 3, 1, 0, 100
     polls: list[Poll] = []
     for turn in turns:
         now_ms += turn.passed_ms
-        if turn.broker == "restarts":
-            epoch += 1
+        started_ms = started_ms if turn.broker == "runs" else started_ms + 1
+        if turn.broker in ("restarts", "is restored"):
+            epoch += turn.broker == "restarts"
             for queue, event in zip(queues, turn.events, strict=True):
                 queue.restart(event.volatile)
         elif turn.broker == "is replaced":
@@ -126,7 +127,11 @@ def polls_of(turns: Sequence[Turn]) -> list[Poll]:
             queue.apply(event)
             if event.is_there:
                 states.append(state_of(f"q{number}", queue, event, now_ms))
-        polls.append(a_poll(now_ms, *states, complete=turn.complete, epoch=epoch, instance_id=f"i-{folder}"))
+        polls.append(
+            a_poll(
+                now_ms, *states, complete=turn.complete, epoch=epoch, instance_id=f"i-{folder}", started_ms=started_ms
+            )
+        )
     return polls
 
 

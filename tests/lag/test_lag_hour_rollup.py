@@ -14,7 +14,7 @@ from penstock_api.management import Owner
 from penstock_api.state_documents import DurationHistogram
 from penstock_lag.rollups.hour import compute_rollup
 from penstock_lag_rules.figures import Growth
-from penstock_lag_rules.rollups import BrokerRow, LifeRow
+from penstock_lag_rules.rollups import BrokerRow, LifeRow, growth
 from penstock_observer.rows import Poll
 
 OWNER = Owner(cluster_id="c", kind="Subscription", namespace="shop", name="orders", uid="u-1")
@@ -58,6 +58,7 @@ def test_a_rollup_of_two_runs_of_a_broker(spark: SparkSession) -> None:
             ordinal=0,
             instance="i-1",
             epoch=3,
+            started_ms=START_MS - 60_000,
             first_seq=2,
             last_seq=7,
             first_ms=START_MS,
@@ -70,6 +71,7 @@ def test_a_rollup_of_two_runs_of_a_broker(spark: SparkSession) -> None:
             ordinal=0,
             instance="i-1",
             epoch=4,
+            started_ms=START_MS - 60_000,
             first_seq=9,
             last_seq=9,
             first_ms=START_MS + 30_000,
@@ -91,6 +93,7 @@ def test_a_rollup_of_two_runs_of_a_broker(spark: SparkSession) -> None:
         queue_name="psub:durable:global:orders",
         instance="i-1",
         epoch=3,
+        started_ms=START_MS - 60_000,
         incarnation=11,
         owner_namespace="shop",
         owner_name="orders",
@@ -114,6 +117,25 @@ def test_a_rollup_of_two_runs_of_a_broker(spark: SparkSession) -> None:
         last_buckets={"sojourn": ((8, 4), (80, 5)), "wait": (), "hold": ()},
     )
     assert (restarted.epoch, restarted.first, restarted.depth_area) == (4, Growth(enqueued=4, lost_at_restart=2), 0)
+
+
+@pytest.mark.spark
+def test_a_broker_of_a_backup_is_a_run_of_its_own(spark: SparkSession) -> None:
+    """It has the epoch of the one before, and its totals begin anew. Rows of an earlier release do not say when their
+    broker started.
+    """
+    polls = [
+        a_poll(START_MS, a_subscription("orders", enqueued=105), started_ms=1_000),
+        a_poll(START_MS + 10_000, a_subscription("orders", enqueued=107), started_ms=1_000),
+        a_poll(START_MS + 20_000, a_subscription("orders", enqueued=90), started_ms=2_000),
+        a_poll(START_MS + 30_000, a_subscription("orders", enqueued=94), started_ms=2_000),
+    ]
+    made = compute_rollup(spark, ledger_rows(spark, rows_of_polls(polls)), START_MS, START_MS + 30_000)
+    assert [(run.epoch, run.started_ms, run.snapshots) for run in made.runs] == [(3, 1_000, 2), (3, 2_000, 2)]
+    assert growth(made)[0, "psub:durable:global:orders"] == Growth(enqueued=6)
+    old = [{**row, "started_ms": None} for row in rows_of_polls(polls[:2])]
+    made = compute_rollup(spark, ledger_rows(spark, old), START_MS, START_MS + 30_000)
+    assert [run.started_ms for run in made.runs] == [life.started_ms for life in made.lives] == [0]
 
 
 @pytest.mark.spark

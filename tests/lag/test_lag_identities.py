@@ -41,7 +41,7 @@ def queues(draw: st.DrawFn) -> list[Snapshot]:
         made.append(
             Snapshot(
                 time_ms=now_ms,
-                life=("i", epoch, 7),
+                life=("i", epoch, 7, 0),
                 depth=depth,
                 ready=depth,
                 in_flight=0,

@@ -18,6 +18,7 @@ def a_row(seq: int, time_ms: int, **changes: Any) -> dict[str, Any]:
         "ordinal": 0,
         "instance": "i-1",
         "epoch": 3,
+        "started_ms": None,
         "interval_ms": 10_000,
         "complete": True,
         "clock_step_ms": None,
@@ -48,6 +49,15 @@ def test_a_run_ends_with_another_epoch_and_with_another_folder() -> None:
     )
     assert found.last_complete == 60
     assert found.coverage == Coverage(last_poll_ms=60_000, elapsed_ms=60_000, polls=7, interval_ms=10_000)
+
+
+def test_a_run_ends_with_another_start_of_the_same_epoch() -> None:
+    """A broker that was restored from a backup. Polls of an earlier release do not say when their broker started."""
+    starts = (None, 7, 7, 9, None, 9)
+    found = polls_of([a_row(10 * at, 10_000 * at, started_ms=start) for at, start in enumerate(starts, 1)])[0]
+    assert [each.run_start for each in found.placed] == [10, 10, 10, 40, 40, 40]
+    assert {each.instance_start for each in found.placed} == {10}
+    assert [each.shows_absence for each in found.placed] == [False, True, True, False, True, True]
 
 
 def test_each_broker_has_its_own_polls() -> None:

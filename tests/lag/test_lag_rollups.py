@@ -235,6 +235,18 @@ def test_a_life_that_was_born_within_the_rollup_counts_from_zero() -> None:
     assert growth(merged([unseen, other_start]))[0, "q"].enqueued == 60
 
 
+def test_a_broker_of_a_backup_is_another_run_although_its_epoch_came_before() -> None:
+    """30 came before, and 4 after; the totals of the second life begin with what the backup had. So in a day, too, and
+    what the first run did not have was not born in the second one.
+    """
+    before = a_life(started_ms=100, first_seq=1, first=Growth(enqueued=50), last=Growth(enqueued=80))
+    after = a_life(started_ms=900, first_seq=20, last_seq=30, first=Growth(enqueued=60), last=Growth(enqueued=64))
+    hours = [Rollup((a_run(started_ms=100),), (before,)), Rollup((a_run(None, started_ms=900),), (after,))]
+    written = [read_rollup(write_rollup(hour, ABOUT)) for hour in hours]
+    assert growth(merged(written))[0, "q"].enqueued == 34
+    assert [run.started_ms for run in merged(written).runs] == [100, 900]
+
+
 def test_what_a_restart_lost_is_counted_on() -> None:
     """3 were lost before; the restart lost 4 more, of which the first snapshot after it tells. Arrivals start again."""
     before = a_life(first=Growth(enqueued=50, lost_at_restart=3), last=Growth(enqueued=80, lost_at_restart=3))
@@ -275,13 +287,13 @@ def test_a_part_of_the_columns_gives_the_rest_as_nothing() -> None:
 
 
 def test_a_rollup_of_an_earlier_release_is_read() -> None:
-    """It has no `purged`, and nothing was purged then as far as one can know."""
-    row = a_life(first=Growth(acked=2, purged=1), last=Growth(acked=5, purged=4))
+    """It has no `purged`, and nothing was purged then as far as one can know; nor does it say when brokers started."""
+    row = a_life(started_ms=7, first=Growth(acked=2, purged=1), last=Growth(acked=5, purged=4))
     written = pq.read_table(io.BytesIO(write_rollup(Rollup((), (row,)), ABOUT)))
     earlier = io.BytesIO()
-    pq.write_table(written.drop_columns(["first_purged", "last_purged"]), earlier)
+    pq.write_table(written.drop_columns(["first_purged", "last_purged", "started_ms"]), earlier)
     (read,) = read_rollup(earlier.getvalue()).lives
-    assert read == replace(row, first=Growth(acked=2), last=Growth(acked=5))
+    assert read == replace(row, started_ms=0, first=Growth(acked=2), last=Growth(acked=5))
 
 
 @pytest.mark.parametrize("column", ["first_acked", "last_lost_at_restart", "queue_name"])

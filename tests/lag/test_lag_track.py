@@ -24,7 +24,7 @@ GROWING = ("enqueued", "delivered", "redelivered", "acked", "expired", "dead_let
 def histories(draw: st.DrawFn) -> list[Snapshot]:
     """Snapshots of one subscription: totals that grow, restarts, new incarnations, clocks that are set."""
     made: list[Snapshot] = []
-    now_ms, life, totals = 1_000_000, ("i", 1, 1), Growth(enqueued=draw(COUNTS))
+    now_ms, life, totals = 1_000_000, ("i", 1, 1, 0), Growth(enqueued=draw(COUNTS))
     is_new = draw(st.booleans())
     durations = (draw(COUNTS), draw(COUNTS), draw(COUNTS), draw(COUNTS))
     born = is_new  # what is new was absent in a poll of the same run
@@ -32,10 +32,10 @@ def histories(draw: st.DrawFn) -> list[Snapshot]:
         now_ms += draw(st.sampled_from([10_000, 10_000, 10_000, 10_000, 30_000, 0, -40_000]))
         what = draw(st.sampled_from(["runs"] * 8 + ["restarts", "rebinds"]))
         if what == "restarts":
-            life, born = (life[0], life[1] + 1, life[2]), False
+            life, born = (life[0], life[1] + 1, life[2], 0), False
             totals = Growth(enqueued=draw(COUNTS), lost_at_restart=totals.lost_at_restart + draw(COUNTS))
         elif what == "rebinds":
-            life, born, totals = (life[0], life[1], life[2] + 1), draw(st.booleans()), Growth(enqueued=draw(COUNTS))
+            life, born, totals = (life[0], life[1], life[2] + 1, 0), draw(st.booleans()), Growth(enqueued=draw(COUNTS))
         else:
             totals = replace(totals, **{name: getattr(totals, name) + draw(COUNTS) for name in GROWING})
         if what == "runs":

@@ -36,7 +36,7 @@ def test_repeating_an_empty_snapshot_is_adding_it(steps: list[tuple[int, int, in
         arrived += depth
         snapshot = Snapshot(
             time_ms=now_ms,
-            life=("i", 1, 1),
+            life=("i", 1, 1, 0),
             is_born=is_new and last is None,
             is_new=is_new and last is None,
             depth=depth,

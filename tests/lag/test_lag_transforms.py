@@ -251,6 +251,18 @@ def test_another_data_folder_with_the_same_epoch_is_another_life(spark: SparkSes
     assert one.window.growth == Growth(enqueued=5)
 
 
+def test_a_broker_of_a_backup_is_another_life_although_its_epoch_came_before(spark: SparkSession) -> None:
+    """Its totals begin anew with the 90 messages of the backup; 5 came before, 4 after."""
+    one = orders_of(
+        spark,
+        at(0, waiting(10, -1, enqueued=100, acked=90), started_ms=ms(-9)),
+        at(1, waiting(15, -1, enqueued=105, acked=90), started_ms=ms(-9)),
+        at(2, waiting(90, -1, enqueued=90), started_ms=ms(1.5)),
+        at(3, waiting(94, -1, enqueued=94), started_ms=ms(1.5)),
+    )
+    assert one.window.growth == Growth(enqueued=9)
+
+
 def test_a_new_incarnation_counts_from_zero(spark: SparkSession) -> None:
     """A rebind inside one epoch: 10 of the old one, 7 of the new."""
     one = orders_of(

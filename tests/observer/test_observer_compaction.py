@@ -108,10 +108,10 @@ def test_the_last_complete_poll_of_each_minute_stays() -> None:
     assert kept_polls(polls) == {8, 10, 21, 30, 31}
 
 
-def test_the_first_complete_poll_of_each_data_folder_stays() -> None:
-    """The broker's volume was replaced within the minute."""
-    polls = [LoggedPoll(seq, NOON + seq, True, "i-1" if seq < 4 else "i-2") for seq in range(1, 8)]
-    assert kept_polls(polls) == {1, 4, 7}
+def test_the_first_complete_poll_of_each_data_folder_and_start_stays() -> None:
+    """The broker's volume was replaced within the minute, and then by a backup of itself."""
+    polls = [LoggedPoll(seq, NOON + seq, True, "i-1" if seq < 4 else "i-2", 5 + seq // 6) for seq in range(1, 9)]
+    assert kept_polls(polls) == {1, 4, 6, 8}
 
 
 @given(st.lists(st.tuples(st.integers(0, 600), st.booleans()), min_size=1, max_size=60), st.integers(1, 59))

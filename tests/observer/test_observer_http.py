@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -72,6 +75,23 @@ async def observer(tmp_path: Path) -> AsyncIterator[Observer]:
     async with TestServer(make_app(api)) as server, aiohttp.ClientSession(headers=headers) as session:
         yield Observer(api, session, str(server.make_url("")).rstrip("/"))
     ledger.close()
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/v1/lag/live"])
+async def test_what_is_told_from_memory_is_told_although_all_threads_wait_for_a_volume(
+    observer: Observer, path: str
+) -> None:
+    """Each result that is stored and each segment that is read may take one, and none comes back."""
+    observer.api.live.answered(a_poll())
+    answers, loop = threading.Event(), asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    waits = loop.run_in_executor(None, answers.wait)
+    try:
+        async with asyncio.timeout(30), observer.session.get(f"{observer.base}{path}") as answer:
+            assert answer.status == 200
+    finally:
+        answers.set()
+    await waits
 
 
 PATHS = [

@@ -115,18 +115,20 @@ def test_a_segment_has_one_clock(ledger: Ledger) -> None:
     assert steps == [None, 0, -60_000, 0]
 
 
-def test_a_segment_has_one_epoch_and_one_data_folder(ledger: Ledger) -> None:
+def test_a_segment_has_one_start_and_one_data_folder(ledger: Ledger) -> None:
     """A restarted broker, then one with another volume, whose epoch begins anew; seq goes on through all."""
     ledger.append(a_poll(START_MS))
     ledger.append(a_poll(START_MS + 1, epoch=4))
     ledger.append(a_poll(START_MS + 2, epoch=4, instance_id="i-2"))
     ledger.append(a_poll(START_MS + 3, epoch=1, instance_id="i-2"))
-    ledger.seal(START_MS + 3)
+    ledger.append(a_poll(START_MS + 4, epoch=1, instance_id="i-2", started_ms=START_MS + 4))  # of a backup
+    ledger.seal(START_MS + 4)
     assert names(ledger) == [
         "0000000003-000000000001-000000000001.parquet",
         "0000000004-000000000002-000000000002.parquet",
         "0000000004-000000000003-000000000003.parquet",
         "0000000001-000000000004-000000000004.parquet",
+        "0000000001-000000000005-000000000005.parquet",
     ]
 
 

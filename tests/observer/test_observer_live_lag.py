@@ -147,6 +147,13 @@ def test_a_restart_counts_no_recovered_message() -> None:
     assert (lag.arrival_per_minute, lag.settled_per_minute, lag.lost) == (0, 0, 0)
 
 
+def test_a_broker_of_a_backup_counts_no_recovered_message_although_its_epoch_came_before() -> None:
+    story = Story()
+    story.poll(times=4, enqueued=500, acked=400, depth=100, ready=100, oldest_available_ms=START_MS - 60_000)
+    lag = story.poll(times=3, enqueued=600, acked=0, broker={"started_ms": START_MS + 35_000})
+    assert (lag.arrival_per_minute, lag.settled_per_minute, lag.lost) == (0, 0, 0)
+
+
 @pytest.mark.parametrize("back_ms", [60_000, 3_600_000, 40 * 86_400_000])
 def test_a_clock_that_was_set_back_is_said_for_a_window(back_ms: int) -> None:
     """However far: the polls before it are five minutes old when thirty more have come."""

@@ -72,6 +72,14 @@ def test_before_the_first_answer_only_the_observer_itself_shows(scrape: Scrape) 
     assert not [family for family in scrape.families() if family.name.startswith("penstock_subscription_")]
 
 
+def test_a_ledger_that_does_not_answer_counts_as_a_failure_to_write(scrape: Scrape) -> None:
+    """The alert looks at this counter alone."""
+    assert scrape.value("penstock_ledger_write_failures_total") == 0
+    scrape.live.ledger_silent()
+    scrape.live.ledger_silent()
+    assert scrape.value("penstock_ledger_write_failures_total") == 2
+
+
 def test_an_age_that_is_not_known_is_no_number(scrape: Scrape) -> None:
     """A message waits, and the time since which it does may be of two clocks: 0 would look healthy."""
     scrape.live.answered(a_poll(START_MS, a_subscription(depth=1, ready=1)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +83,33 @@ async def test_a_volume_that_hangs_keeps_no_poll_from_the_live_view(
     assert live.known.ledger_problem is not None
     assert "its volume does not answer" in live.known.ledger_problem
     assert caplog.text.count("its volume does not answer") == 1
+    assert (live.known.unanswered_writes, ledger.failed_writes) == (3, 0)
     answers.set()
     while live.known.ledger_problem is not None:  # pyright: ignore[reportUnnecessaryComparison]
         await poller.once()
     assert ledger.segments[0].first_ms == START_MS
+    ledger.close()
+
+
+async def test_polls_are_judged_although_all_threads_wait_for_a_volume(tmp_path: Path) -> None:
+    """Each result that is stored and each segment that is read may take one, and none comes back."""
+    answers, loop = threading.Event(), asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    waits = loop.run_in_executor(None, answers.wait)
+    live, ledger = LiveView(), a_ledger(tmp_path)
+    poller = Poller(ScriptedBroker([a_poll(), a_poll(START_MS + 1)]), live, live_lag(), ledger, 1, ledger_seconds=0.1)
+    try:
+        async with asyncio.timeout(30):
+            await poller.once()
+            await poller.once()
+        assert live.known.poll == a_poll(START_MS + 1)
+        assert live.known.unanswered_writes == 2
+    finally:
+        answers.set()
+    await waits
+    while live.known.ledger_problem is not None:
+        await asyncio.sleep(0)
+        await poller.once()
     ledger.close()
 
 

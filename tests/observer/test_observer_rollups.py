@@ -104,6 +104,19 @@ def test_both_sides_have_the_columns_of_the_contract() -> None:
     assert inspected(a_rollup())[1] == 1
 
 
+def test_rollups_of_an_earlier_release_are_kept_and_taken(tmp_path: Path) -> None:
+    """They have no `purged`. Those that were kept are still there after an upgrade, and a job that is upgraded later
+    than the observer goes on writing.
+    """
+    earlier = io.BytesIO()
+    pq.write_table(pq.read_table(io.BytesIO(a_rollup())).drop_columns(["first_purged", "last_purged"]), earlier)
+    (tmp_path / NAME).write_bytes(earlier.getvalue())
+    store = RollupStore(tmp_path, PLACE, 10**6)
+    assert [info.name for info in store.rollups] == [NAME]
+    store = RollupStore(tmp_path / "other", PLACE, 10**6)
+    assert store.put(NAME, earlier.getvalue(), NOON_MS)
+
+
 def test_a_rollup_is_kept_and_found_again(tmp_path: Path) -> None:
     """Also by the next process; a hidden file of an unfinished write goes."""
     store = RollupStore(tmp_path, PLACE, 10**6)

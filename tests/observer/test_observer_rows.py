@@ -24,6 +24,7 @@ def test_an_empty_broker_is_still_one_row() -> None:
         "ordinal": 0,
         "instance": "i-1",
         "epoch": 3,
+        "started_ms": START_MS - 60_000,
         "interval_ms": 10_000,
         "complete": True,
         "connections": 2,

@@ -75,23 +75,25 @@ def state(name: str, total: int, **changes: Any) -> SubscriptionState:
 
 TURN = st.tuples(
     st.sampled_from([10, 10, 10, 20, 60]),  # seconds since the poll before
-    st.sampled_from(["", "", "", "", "", "incomplete", "restart", "volume"]),
+    st.sampled_from(["", "", "", "", "", "incomplete", "restart", "volume", "backup"]),
     st.lists(st.sampled_from(["stay", "stay", "stay", "away", "rebound"]), min_size=3, max_size=3),
     st.integers(0, 50),
 )
 
 
 def polls_of(turns: Sequence[tuple[int, str, list[str], int]]) -> list[Poll]:
-    """Queues that come, go and are bound anew, over restarts and replaced volumes. The first poll is complete.
+    """Queues that come, go and are bound anew, over restarts, replaced volumes, and backups whose broker has the epoch
+    of the one before. The first poll is complete.
 
     A complete poll lists every queue, and no incarnation is given twice. So a queue that was away in one has a new
     incarnation when it is back, unless a restart is between: its end may not have been on disk.
     """
-    now_ms, epoch, folder, polls = NOON_MS, 3, 1, [a_poll(NOON_MS)]
+    now_ms, epoch, folder, started_ms, polls = NOON_MS, 3, 1, 0, [a_poll(NOON_MS, started_ms=0)]
     totals, incarnations, ended = [0, 0, 0], [10, 20, 30], [False] * 3
     for seconds, event, queues, more in turns:
         now_ms += seconds * 1000
-        if event in ("restart", "volume"):
+        if event in ("restart", "volume", "backup"):
+            started_ms = now_ms
             totals, epoch, folder = [0, 0, 0], epoch + (event == "restart"), folder + (event == "volume")
             ended = [False] * 3
         states: list[SubscriptionState] = []
@@ -104,7 +106,9 @@ def polls_of(turns: Sequence[tuple[int, str, list[str], int]]) -> list[Poll]:
                 changes = {"incarnation": incarnations[number], "dropped": len(polls), "consumers": len(polls) % 3}
                 states.append(state(f"q{number}", totals[number], **changes))
         complete = event != "incomplete"
-        polls.append(a_poll(now_ms, *states, complete=complete, epoch=epoch, instance_id=f"i-{folder}"))
+        polls.append(
+            a_poll(now_ms, *states, complete=complete, epoch=epoch, instance_id=f"i-{folder}", started_ms=started_ms)
+        )
     return polls
 
 
@@ -120,7 +124,7 @@ def growth_of_histograms(rows: Sequence[Row], name: str) -> object:
     for row in rows:
         if row["queue_name"] == name and row["sojourn_indexes"] is not None:
             found = {"indexes": row["sojourn_indexes"], "counts": row["sojourn_counts"]}
-            life = (row["instance"], row["epoch"], row["incarnation"])
+            life = (row["instance"], row["epoch"], row["incarnation"], row["started_ms"])
             first = lives[life]["first"] if life in lives else found
             lives[life] = {"first": first, "last": found}  # type: ignore[typeddict-item]
     return grown(lives.values())
@@ -216,7 +220,7 @@ def test_a_segment_of_an_earlier_release_is_merged_with_all_its_figures(tmp_path
     """Every row had histograms, and the last columns were not there."""
     rows = rows_by_hand(steady(2))
     name = SegmentName(first=1, last=36, epoch=3)
-    write_old(tmp_path / str(name), table_of(rows).drop(["moved", "stranded", "repeated"]))
+    write_old(tmp_path / str(name), table_of(rows).drop(["moved", "stranded", "repeated", "started_ms"]))
     ledger = Ledger(tmp_path, WRITER, SEGMENTS, KEEP)
     ledger.append(a_poll(LATER_MS))
     ledger.seal(LATER_MS)

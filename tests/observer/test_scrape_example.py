@@ -105,8 +105,27 @@ def test_the_job_of_the_broker_finds_the_observer_of_each_pod_and_names_its_brok
     rules = JOBS["penstock-broker-shop-main"]["relabel_configs"]
     targets = [relabelled(rules, it) for it in discovered(template, "shop", "main-0")]
     assert [it for it in targets if it is not None] == [
-        {"broker": "main", "broker_namespace": "shop", "pod": "main-0", "container": "observer"}
+        {
+            "broker": "main",
+            "broker_namespace": "shop",
+            "pod": "main-0",
+            "instance": "main-0",
+            "container": "observer",
+        }
     ]
+
+
+def test_the_pod_monitors_add_the_same_labels_and_the_series_outlive_the_address_of_the_pod() -> None:
+    """That of the chart, and that of the page about monitoring. Prometheus puts the address into `instance` only if no
+    rule gives it a value.
+    """
+    for path in ("helm/penstock-broker/templates/pod-monitor.yaml", "docs/how-to/monitoring.md"):
+        text = (ROOT / path).read_text(encoding="utf-8")
+        assert dict(re.findall(r"sourceLabels: \[(\w+)\],?\s+targetLabel: (\w+)", text)) == {
+            "__meta_kubernetes_pod_label_penstock_dev_broker": "broker",
+            "__meta_kubernetes_namespace": "broker_namespace",
+            "__meta_kubernetes_pod_name": "instance",
+        }, path
 
 
 def test_the_job_of_the_operator_finds_its_pod() -> None:

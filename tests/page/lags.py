@@ -31,7 +31,7 @@ def a_snapshot(seconds: int, depth: int = 0, *, age: int | None = None, life: in
     time_ms = NOON_MS + seconds * 1000
     return Snapshot(
         time_ms=time_ms,
-        life=("i-1", life, 7),
+        life=("i-1", life, 7, 0),
         depth=depth,
         ready=depth,
         in_flight=0,

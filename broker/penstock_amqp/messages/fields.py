@@ -135,8 +135,9 @@ def encoded_keys(names: Iterable[str]) -> dict[bytes, str]:
 
 def _items(data: bytes, at: int, narrow: int) -> tuple[int, int]:
     """Return (offset of the first item, number of items) of the list (0xC0) or map (0xC1) at `at`."""
-    code = data[at] if at < len(data) else -1
-    if code == narrow and end_of(data, at) > at + 2:
+    end = len(data)
+    code = data[at] if at < end else -1
+    if code == narrow and at + 2 < end and 0 < data[at + 1] <= end - at - 2:
         return at + 3, data[at + 2]
     end_of(data, at)
     if code == narrow + 0x10 and at + 9 <= len(data):
@@ -189,10 +190,12 @@ def _pick(data: bytes, section: int, wanted: Mapping[bytes, str]) -> dict[str, V
 
 
 def _value(data: bytes, at: int) -> Value:
-    code = data[at] if at < len(data) else -1
+    length = len(data)
+    code = data[at] if at < length else -1
     if code == 0xA1:  # a string, by far the most frequent
+        end = at + 2 + data[at + 1] if at + 1 < length else end_of(data, at)
         try:
-            return data[at + 2 : end_of(data, at)].decode()
+            return data[at + 2 : end if end <= length else end_of(data, at)].decode()
         except UnicodeDecodeError:
             raise DecodeError("text that is not utf-8", at) from None
     if code == 0x40:

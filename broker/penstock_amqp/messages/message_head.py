@@ -153,22 +153,19 @@ def forwarded(data: bytes, head: Head) -> bytes:
 
 def with_delivery_count(data: bytes, head: Head, delivery_count: int) -> bytes:
     """Return the message to forward with another delivery-count; nothing behind the header changes."""
-    header = _header(head.durable, head.priority, head.ttl, _is_first(head, delivery_count), delivery_count)
-    return replace_head(data, header + data[head.start :])
+    return with_header(data, head, ttl=head.ttl, delivery_count=delivery_count)
 
 
-def with_header(data: bytes, head: Head, *, ttl: int | None, delivery_count: int) -> bytes:
+def with_header(
+    data: bytes, head: Head, *, ttl: int | None, delivery_count: int, first_acquirer: bool = False
+) -> bytes:
     """Return the message to forward with the time it has left to live (milliseconds) and another delivery-count.
 
     A time that is too long for the field is not told: the message may say it by its absolute-expiry-time.
+    `first_acquirer`: no link can have had the message, so what its sender said of that stays (3.2.1).
     """
-    header = _header(head.durable, head.priority, ttl, _is_first(head, delivery_count), delivery_count)
+    header = _header(head.durable, head.priority, ttl, head.first_acquirer and first_acquirer, delivery_count)
     return replace_head(data, header + data[head.start :])
-
-
-def _is_first(head: Head, delivery_count: int) -> bool:
-    """The first-acquirer flag of the sender; False as soon as the delivery-count is above 0 (3.2.1)."""
-    return head.first_acquirer and delivery_count <= head.delivery_count
 
 
 @lru_cache(maxsize=1024)

@@ -55,7 +55,7 @@ def _correlation_id(identifier: Value) -> str | None:
 def _escaped(identifier: str) -> str:
     """Add a prefix to a string that looks like the text form of another type."""
     if identifier.startswith(tuple("ID:" + prefix for prefix in _TYPED)):
-        return f"ID:AMQP_STRING:{identifier.removeprefix('ID:')}"
+        return f"ID:AMQP_STRING:{identifier}"
     return identifier
 
 

@@ -32,8 +32,8 @@ def reply_to_consumer(broker: Broker, consumer: Consumer, plan: SubscribePlan | 
     if _has_ended(consumer):
         return
     _reply_to_receiver(consumer, plan)
+    consumer.queue.links.note_credit(consumer)  # before a detach that has waited for the reply takes it out again
     _activate(broker, consumer)
-    consumer.queue.links.note_credit(consumer)
     broker.work.schedule(consumer.queue)
 
 

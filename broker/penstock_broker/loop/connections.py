@@ -166,7 +166,11 @@ class Connections:
                     alive = connection.receive(events, self.read_bytes)
                 kind = events[0][0] if alive and len(events) == 1 else None
                 if kind is _MESSAGES and not (
-                    reading.is_bulk or reading.is_held or connection.has_unread or endpoint.flows.owed
+                    reading.is_bulk
+                    or reading.is_held
+                    or connection.has_unread
+                    or endpoint.flows.owed
+                    or endpoint.changes.are_pending
                 ):
                     self.ahead.append((connection, events))
                     return True

@@ -79,8 +79,16 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
         del events[:at]
         raise
     # If nothing came but accepts, which nobody answers, and messages whose accepts wait for a sync, there is nothing to
-    # send now. What else the engine may want to say goes with the next output.
-    if waiting < len(events) or not events or connection.is_congested or connection.endpoint.flows.owed:
+    # send now, unless a Begin came with them: that makes no event. What else the engine may want to say goes with the
+    # next output.
+    endpoint = connection.endpoint
+    if (
+        waiting < len(events)
+        or not events
+        or connection.is_congested
+        or endpoint.flows.owed
+        or endpoint.changes.are_pending
+    ):
         broker.work.touch(connection)
 
 

@@ -51,6 +51,9 @@ BUSY_READ_BYTES: Final = 16 * 1024
 """What is read of a connection at once while the broker does not keep up: then others do not wait long for their turn,
 and credit of consumers comes in time."""
 MAX_EVENTS: Final = 64
+LATE_TOGETHER: Final = 32
+"""Of connections that waited for this turn, so many are handled together at most: what they brought takes time of the
+turn only when it is handled."""
 LAZY_SYNC_MS: Final = 5
 LOOK_MS: Final = 2
 """A turn that did not look whether the log has idle work is followed by one that does after so long, or before."""
@@ -258,16 +261,22 @@ class Loop:
                         connections.handle_ahead()
                     connections.serve(connection, mask)
                 is_late = clock() > deadline
-        if connections.ahead:
-            connections.handle_ahead()
         if had_waiting:
             connection, mask = waiting.pop_oldest()
             while True:
-                if connection.phase is not Phase.GONE:
+                if connection.phase is not Phase.GONE and not (
+                    mask == READ and reads_ahead and connections.read_ahead(connection)
+                ):
+                    if connections.ahead:
+                        connections.handle_ahead()
                     connections.serve(connection, mask)
+                elif len(connections.ahead) >= LATE_TOGETHER:
+                    connections.handle_ahead()
                 if not waiting.count or clock() > deadline:
                     break
                 connection, mask = waiting.pop()
+        if connections.ahead:
+            connections.handle_ahead()
 
     def _call(self, action: Callable[[], None], failed: Callable[[], None] | None) -> None:
         try:

@@ -1,8 +1,10 @@
 """Sends copies of the messages that wait in a queue to the links that browse it.
 
 A browser gets a snapshot: what a consumer could have taken at the time of the attach, in that order, except what has
-expired since. It does not see messages that were with consumers then, or that come later. Nothing that a browser says
-of its copies changes anything, so outcomes are not known here. Source: JMS 2.0, 6.1.7; docs/decisions/011-browsing.md.
+expired since, with the headers that a consumer would get. It does not see messages that were with consumers then, or
+that come later. Nothing that a browser says of its copies changes anything, so outcomes are not known here.
+
+Source: JMS 2.0, 6.1.7; docs/decisions/011-browsing.md.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ from __future__ import annotations
 from functools import partial
 
 from penstock_amqp.endpoint.events import DATA, Entry
-from penstock_broker.messages.dispatch import HELD_BACK_BYTES, TURN_BYTES
+from penstock_broker.messages.dispatch import HELD_BACK_BYTES, TURN_BYTES, header_room
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.messages.read_retries import retry_after_ms
+from penstock_broker.messages.sent_header import as_shown
 from penstock_broker.queue.backlog import EXAMINED_PER_VISIT
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser
@@ -30,8 +33,7 @@ def serve_browser(broker: Broker, browser: Browser) -> None:
         return
     entries, error = _next(browser, broker.clock.now_us)
     if entries:
-        connection.endpoint.send(link, entries, broker.clock.now_us)
-        connection.turn_bytes += sum(len(entry[DATA]) for entry in entries)
+        connection.turn_bytes += _send(browser, entries, broker.clock.now_us)
         link.credit -= len(entries)
         broker.work.touch(connection)
     if error is not None:
@@ -46,6 +48,25 @@ def serve_browser(broker: Broker, browser: Browser) -> None:
             connection.is_congested = True  # as for consumers that drain, see `drains.finish_drains`
 
 
+def _send(browser: Browser, entries: list[Entry], now_us: int) -> int:
+    """Send copies with the header that a consumer would get; how many bytes they have."""
+    endpoint, size = browser.connection.endpoint, 0
+    as_they_are: list[Entry] = []
+    for entry in entries:
+        data = as_shown(browser.queue, entry, now_us)
+        size += len(data)
+        if data is entry[DATA]:
+            as_they_are.append(entry)
+            continue
+        if as_they_are:
+            endpoint.send(browser.link, as_they_are, now_us)
+            as_they_are = []
+        endpoint.send_as(browser.link, entry, data, now_us)
+    if as_they_are:
+        endpoint.send(browser.link, as_they_are, now_us)
+    return size
+
+
 def _go_on(broker: Broker, browser: Browser) -> None:
     if browser.is_active and browser.link.is_open:
         broker.work.browsing.append(browser)
@@ -57,14 +78,14 @@ def _next(browser: Browser, now_us: int) -> tuple[list[Entry], OSError | None]:
     """
     entries: list[Entry] = []
     pending, selection = browser.pending, browser.cursor
-    size, to_examine = 0, EXAMINED_PER_VISIT
+    size, to_examine, room = 0, EXAMINED_PER_VISIT, header_room(browser.queue)
     while pending and len(entries) < browser.link.credit and size < TURN_BYTES and to_examine:
         try:
             entry = pending.popleft()
         except OSError as error:
             return entries, error
         expires = deadline(browser.queue, entry)
-        if (expires and expires <= now_us) or 0 < browser.link.max_bytes < len(entry[DATA]):
+        if (expires and expires <= now_us) or 0 < browser.link.max_bytes < len(entry[DATA]) + room:
             to_examine -= 1
             continue
         if selection is not None:

@@ -7,9 +7,8 @@ even share of what waits, so that one link with much credit does not empty the q
 
 A message that is longer than a link takes (`max-message-size` of its attach) is not sent there and not lost: it stays
 in its place for a consumer that takes it, and no delivery counts. Long messages go out in pieces, a bounded part of
-each per turn, so that the other links of their connection go on as well. A connection is asked again after each flush:
-then its socket has taken what it got before, or it is blocked and comes back when it takes bytes; a peer whose session
-window is shut comes back when it says something.
+each per turn, so that the other links of their connection go on. A connection is asked again after each flush: its
+socket takes more, or it comes back when it does; a peer whose session window is shut does when it says something.
 
 Source: docs/decisions/023-bounded-turns.md; AMQP 1.0 part 2, 2.7.3 (max-message-size).
 """
@@ -22,13 +21,14 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, FLAGS, NUMBER, Entry, Event
 from penstock_amqp.endpoint.links import InLink, OutLink
-from penstock_amqp.messages import message_head
+from penstock_amqp.messages.message_head import read_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.log import EndReason
 from penstock_broker.messages.dead_letters import expired
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.messages.queue_limits import remove
 from penstock_broker.messages.runs import sent_runs
+from penstock_broker.messages.sent_header import as_sent
 from penstock_broker.queue.backlog import EXAMINED_PER_VISIT
 from penstock_broker.queue.consumer import ReceivingLink
 from penstock_broker.queue.queue import SCHEDULED, Queue
@@ -287,7 +287,7 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
     """Send messages that were taken out, except expired ones; the header is rewritten where that is needed."""
     now = broker.clock.now_us
     link, connection = consumer.link, consumer.connection
-    mark, has_expiry = queue.delivered_up_to, queue.expiry.may_expire
+    mark, has_expiry, some_returned = queue.delivered_up_to, queue.expiry.may_expire, queue.totals.returned > 0
     is_counted = bool(queue.redelivery.seen or queue.redelivery.attempts)
     gone: list[Entry] = []
     as_they_are: list[Entry] = []
@@ -301,13 +301,14 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
             gone.append(entry)
             continue
         delivery_count = queue.redelivery.delivery_count(number) if is_counted else 0
-        if delivery_count or expires:
+        is_first = not some_returned or number > mark  # false if a link may have had it before (3.2.1)
+        if delivery_count or expires or (not is_first and read_head(data).first_acquirer):
             if delivery_count:
                 queue.redelivery.repeated.sent(number)
             if as_they_are:
                 connection.endpoint.send(link, as_they_are, now)
                 as_they_are = []
-            data = _rewritten(data, delivery_count, expires, now)
+            data = as_sent(data, delivery_count, expires, now, is_first=is_first)
             connection.endpoint.send_as(link, entry, data, now)
         else:
             as_they_are.append(entry)
@@ -345,13 +346,6 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
         if queue.is_logged:
             broker.work.delivered.add(queue)
     return sent
-
-
-def _rewritten(data: bytes, delivery_count: int, expires_us: int, now_us: int) -> bytes:
-    """The message with its delivery-count, and with the time it has left to live."""
-    head = message_head.read_head(data)
-    left_ms = max((expires_us - now_us) // 1000, 1) if expires_us else None
-    return message_head.with_header(data, head, ttl=left_ms, delivery_count=head.delivery_count + delivery_count)
 
 
 def _sent_settled(broker: Broker, queue: Queue, entries: list[Entry]) -> None:

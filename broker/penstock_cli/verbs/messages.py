@@ -108,7 +108,7 @@ def purge(
     from penstock_api.message_operations import MessageSelection
 
     if not yes:
-        _be_sure(address)
+        _be_sure(site, address)
     wanted = _Handling("PURGE", "purged", "purged", MessageSelection(count=count, selector=selector))
     return _handled(site, address, wanted, progress)
 
@@ -160,7 +160,11 @@ def redrive(site: BrokerAccess, *, address: str, count: int | None, selector: st
     return _handled(site, address, wanted, progress)
 
 
-def _be_sure(address: str) -> None:
+def _be_sure(site: BrokerAccess, address: str) -> None:
+    """Ask the person, unless there is nothing to ask about: no such address, or no broker that answers."""
+    from penstock_cli.broker_client import ask, find
+
+    ask(site, lambda client: find(client, address))
     try:
         if sys.stdin is None:  # closed, as by <&-
             raise click.Abort

@@ -1,7 +1,7 @@
 """What is known of each poll and of its broker: since when an absence can be seen, how well the window is covered.
 
-Pure. A *run* of a broker is a row of polls that follow each other with the same data folder and the same epoch. There
-is one poll for thousands of snapshots, so polls are collected and looked at here, and Spark gets the answers back.
+Pure. A *run* of a broker is a row of polls that follow each other with the same data folder, epoch and start. There is
+one poll for thousands of snapshots, so polls are collected and looked at here, and Spark gets the answers back.
 Source: docs/concepts/lag.md, "Totals and lives".
 """
 
@@ -15,7 +15,10 @@ from penstock_lag_rules.figures import Coverage
 
 __all__ = ["POLL_COLUMNS", "BrokerPolls", "PlacedPoll", "polls_of"]
 
-POLL_COLUMNS: Final = ("seq", "time_ms", "ordinal", "instance", "epoch", "interval_ms", "complete", "clock_step_ms")
+POLL_COLUMNS: Final = (
+    *("seq", "time_ms", "ordinal", "instance", "epoch", "started_ms"),
+    *("interval_ms", "complete", "clock_step_ms"),
+)
 """What is needed of the broker rows."""
 
 Row = Mapping[str, Any]  # Any: what a row holds is known by the ledger's schema only
@@ -28,7 +31,7 @@ class PlacedPoll:
     poll: int
     """`seq` of the row that closes it."""
     run_start: int
-    """The first poll with the same data folder and epoch, without another one in between."""
+    """The first poll with the same data folder, epoch and start, without another one in between."""
     instance_start: int
     """The first poll with the same data folder, without another one in between."""
     shows_absence: bool
@@ -68,12 +71,20 @@ def _placed(rows: Sequence[Row]) -> list[PlacedPoll]:
         before = rows[max(number - 1, 0)]
         if row["instance"] != before["instance"]:
             instance_start = row["seq"]
-        if (row["instance"], row["epoch"]) != (before["instance"], before["epoch"]):
+        if not _is_same_run(before, row):
             run_start = row["seq"]
         placed.append(PlacedPoll(row["seq"], run_start, instance_start, complete_before >= run_start))
         if row["complete"]:
             complete_before = row["seq"]
     return placed
+
+
+def _is_same_run(before: Row, now: Row) -> bool:
+    """Rows of an earlier release do not say when the broker started: then it is only known by its epoch."""
+    if (before["instance"], before["epoch"]) != (now["instance"], now["epoch"]):
+        return False
+    started = (before["started_ms"], now["started_ms"])
+    return None in started or started[0] == started[1]
 
 
 def _coverage(rows: Sequence[Row]) -> Coverage:

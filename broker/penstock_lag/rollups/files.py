@@ -41,7 +41,7 @@ _STEADY: Final = [f"{column.name}.list.element" for column in COLUMNS if column.
 
 _FORM: Final[dict[str, Any]] = {
     "compression": "zstd",
-    "use_dictionary": [*_TEXTS, "ordinal", "epoch", "incarnation"],
+    "use_dictionary": [*_TEXTS, "ordinal", "epoch", "started_ms", "incarnation"],
     "column_encoding": dict.fromkeys(_STEADY, "DELTA_BINARY_PACKED"),
     "write_statistics": False,
 }

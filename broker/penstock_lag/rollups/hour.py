@@ -23,7 +23,7 @@ from penstock_lag.figures.polls import POLL_COLUMNS
 from penstock_lag.ledger.rows import LedgerRows, Place
 from penstock_lag.rollups.hour_lives import AREA_COLUMNS, LIFE, LIFE_COLUMNS, areas, lives
 from penstock_lag_rules.figures import Growth
-from penstock_lag_rules.rollups import BrokerRow, Buckets, LifeRow, Rollup
+from penstock_lag_rules.rollups import BrokerRow, Buckets, LifeRow, Rollup, RunKey
 
 __all__ = ["compute_rollup"]
 
@@ -57,19 +57,20 @@ def compute_rollup(spark: SparkSession, rows: LedgerRows, start_ms: int, end_ms:
 
 
 def _runs(polls: Iterable[Row]) -> list[BrokerRow]:
-    def run(row: Row) -> tuple[int, str, int]:
-        return row["ordinal"], row["instance"], row["epoch"]
+    def run(row: Row) -> RunKey:
+        return row["ordinal"], row["instance"], row["epoch"], row["started_ms"] or 0
 
     ordered = sorted(polls, key=lambda row: (*run(row), row["seq"]))
     return [_run(key, list(own)) for key, own in groupby(ordered, key=run)]
 
 
-def _run(key: tuple[int, str, int], polls: Sequence[Row]) -> BrokerRow:
-    ordinal, instance, epoch = key
+def _run(key: RunKey, polls: Sequence[Row]) -> BrokerRow:
+    ordinal, instance, epoch, started_ms = key
     return BrokerRow(
         ordinal=ordinal,
         instance=instance,
         epoch=epoch,
+        started_ms=started_ms,
         first_seq=polls[0]["seq"],
         last_seq=polls[-1]["seq"],
         first_ms=polls[0]["time_ms"],

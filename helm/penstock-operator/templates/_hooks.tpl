@@ -20,12 +20,7 @@ containers:
     image: {{ include "penstock-operator.image" (list $top $top.Values.image "operator") | quote }}
     imagePullPolicy: {{ $top.Values.image.pullPolicy | quote }}
     args: {{- toYaml .arguments | nindent 6 }}
-    resources:
-      requests:
-        cpu: 50m
-        memory: 128Mi
-      limits:
-        memory: 512Mi
+    resources: {{- toYaml $top.Values.hookResources | nindent 6 }}
     securityContext:
       allowPrivilegeEscalation: false
       capabilities:
@@ -36,5 +31,12 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $top.Values.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with (default dict $top.Values.affinity).nodeAffinity }}
+affinity:
+  nodeAffinity: {{- toYaml . | nindent 4 }}
+{{- end }}
+{{- with $top.Values.priorityClassName }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end -}}

@@ -25,6 +25,22 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
 {{- end -}}
 
+{{/* The same with labels of the values, which win: (list . .Values.X.labels). As one map, because no key may be there twice. */}}
+{{- define "penstock-operator.labelsWith" -}}
+{{- merge dict (default dict (index . 1)) (include "penstock-operator.labels" (index . 0) | fromYaml) | toYaml -}}
+{{- end -}}
+
+{{/* Labels of the operator's pod. By those of the selector its Deployment finds it. */}}
+{{- define "penstock-operator.podLabels" -}}
+{{- $selector := include "penstock-operator.selector" . | fromYaml -}}
+{{- range $key, $value := .Values.podLabels -}}
+{{- if and (hasKey $selector $key) (ne $value (get $selector $key)) -}}
+{{- fail (printf "podLabels.%s can't be %q: by this label the Deployment finds its pods, and it is %q" $key $value (get $selector $key)) -}}
+{{- end -}}
+{{- end -}}
+{{- merge $selector (default dict .Values.podLabels) | toYaml -}}
+{{- end -}}
+
 {{- define "penstock-operator.serviceAccount" -}}
 {{- default (include "penstock-operator.fullname" .) .Values.serviceAccount.name -}}
 {{- end -}}

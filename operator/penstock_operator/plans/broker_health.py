@@ -36,6 +36,9 @@ def available(view: BrokerReportView) -> StatusCondition:
         return StatusCondition("Available", ConditionStatus.FALSE, ConditionReason.SCALED_TO_ZERO, message)
     if ready_replicas(view) < view.broker.spec.replicas:
         return StatusCondition("Available", ConditionStatus.FALSE, ConditionReason.POD_NOT_READY, _why_not_ready(view))
+    if _is_to_be_replaced(view.pod, view.stateful_set):
+        message = f"Pod {view.broker.metadata.name}-0 is of the spec before, and is about to be replaced."
+        return StatusCondition("Available", ConditionStatus.FALSE, ConditionReason.POD_NOT_READY, message)
     if view.reach is Reach.NOT_UNDERSTOOD:
         return StatusCondition("Available", ConditionStatus.UNKNOWN, ConditionReason.OPERATOR_TOO_OLD, view.problem)
     if view.reach is not Reach.CONNECTED:
@@ -48,6 +51,8 @@ def _why_not_ready(view: BrokerReportView) -> str:
     name = f"{view.broker.metadata.name}-0"
     if view.pod is None:
         return f"Pod {name} is not there yet."
+    if dig(view.pod, "metadata", "deletionTimestamp") is not None:
+        return f"Pod {name} is ending and not replaced yet."
     waiting = text_at(_container(view.pod, "broker"), "state", "waiting", "reason")
     if waiting is not None:
         said = text_at(_container(view.pod, "broker"), "state", "waiting", "message") or ""
@@ -58,6 +63,25 @@ def _why_not_ready(view: BrokerReportView) -> str:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return f"Pod {name} can't be scheduled: {condition.get('message', '')}"
     return f"Pod {name} is {text_at(view.pod, 'status', 'phase') or 'Pending'} and not ready yet."
+
+
+def _is_to_be_replaced(pod: Manifest | None, stateful_set: Manifest | None) -> bool:
+    """Whether the StatefulSet replaces the pod soon: otherwise a Broker that was just changed would be Ready until its
+    old pod goes, and who waits for that would go on too early.
+
+    A StatefulSet that was made again has no observed generation yet; it keeps its pod. Source: Kubernetes,
+    "StatefulSets" (`controller-revision-hash`); kstatus, `stsConditions`.
+    """
+    strategy = ("spec", "updateStrategy")
+    is_by_hand = text_at(stateful_set, *strategy, "type") == "OnDelete"
+    if is_by_hand or dig(stateful_set, *strategy, "rollingUpdate", "partition") not in (None, 0):
+        return False
+    wanted, seen = dig(stateful_set, "metadata", "generation"), dig(stateful_set, "status", "observedGeneration")
+    if isinstance(wanted, int) and isinstance(seen, int) and 0 < seen < wanted:
+        return True
+    newest = text_at(stateful_set, "status", "updateRevision")
+    own = text_at(pod, "metadata", "labels", "controller-revision-hash")
+    return newest is not None and own is not None and own != newest
 
 
 def _what_holds_it(pod: str, node: str) -> str:
@@ -121,9 +145,10 @@ def observer_failing(view: BrokerReportView) -> StatusCondition | None:
     waiting = text_at(_container(view.pod, "observer"), "state", "waiting", "reason")
     if waiting is None or waiting in ("ContainerCreating", "PodInitializing"):
         return None
+    delivered = "Messages are still delivered, but metrics" if is_serving(view.pod) else "Metrics"
     message = (
-        f"The observer does not run ({waiting}). Messages are still delivered, but metrics and lag are not updated. "
-        "See the log of the observer container."
+        f"The observer does not run ({waiting}). {delivered} and lag are not updated. "
+        f"`kubectl describe pod {view.broker.metadata.name}-0` and the log of the container `observer` say why."
     )
     return StatusCondition("ObserverFailing", ConditionStatus.TRUE, waiting, message)
 

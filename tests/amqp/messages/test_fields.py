@@ -245,7 +245,7 @@ def test_what_a_message_lacks_has_no_value() -> None:
     [
         pytest.param(string("ID:abc"), "ID:abc", id="usual"),
         pytest.param(string("abc"), "ID:AMQP_NO_PREFIX:abc", id="no-prefix"),
-        pytest.param(string("ID:AMQP_UUID:x"), "ID:AMQP_STRING:AMQP_UUID:x", id="looks-typed"),
+        pytest.param(string("ID:AMQP_UUID:x"), "ID:AMQP_STRING:ID:AMQP_UUID:x", id="looks-typed"),
         pytest.param(b"\x80\x00\x00\x00\x00\x00\x00\x01\x00", "ID:AMQP_ULONG:256", id="ulong"),
         pytest.param(b"\xa0\x02\xab\x01", "ID:AMQP_BINARY:AB01", id="binary"),
     ],
@@ -255,9 +255,16 @@ def test_a_message_id_is_shown_as_the_jms_client_shows_it(encoded: bytes, shown:
     assert SelectedFields(["JMSMessageID"]).read(data, read_head(data)) == {"JMSMessageID": shown}
 
 
-def test_a_correlation_id_is_shown_without_a_prefix_of_ours() -> None:
-    data = described(0x73, fields(*[b"\x40"] * 5, string("order 7"))) + BODY
-    assert SelectedFields(["JMSCorrelationID"]).read(data, read_head(data)) == {"JMSCorrelationID": "order 7"}
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        pytest.param("order 7", "order 7", id="no-prefix-of-ours"),
+        pytest.param("ID:AMQP_ULONG:7", "ID:AMQP_STRING:ID:AMQP_ULONG:7", id="looks-typed"),
+    ],
+)
+def test_a_correlation_id_is_shown_as_the_jms_client_shows_it(sent: str, shown: str) -> None:
+    data = described(0x73, fields(*[b"\x40"] * 5, string(sent))) + BODY
+    assert SelectedFields(["JMSCorrelationID"]).read(data, read_head(data)) == {"JMSCorrelationID": shown}
 
 
 def test_a_ulong_is_told_from_other_integers() -> None:

@@ -146,7 +146,16 @@ def test_a_message_without_header_gets_one() -> None:
 def test_the_time_left_to_live_is_rewritten() -> None:
     data = FULL_HEADER + BODY
     expected = bytes.fromhex("005370 c0 09 05 41 50 09 52 7b 41 52 02") + BODY
+    assert with_header(data, read_head(data), ttl=123, delivery_count=2, first_acquirer=True) == expected
+
+
+def test_nobody_is_called_the_first_acquirer_unless_that_is_known() -> None:
+    data = FULL_HEADER + BODY
+    expected = bytes.fromhex("005370 c0 09 05 41 50 09 52 7b 40 52 02") + BODY
     assert with_header(data, read_head(data), ttl=123, delivery_count=2) == expected
+    data = DURABLE + BODY
+    kept = with_header(data, read_head(data), ttl=None, delivery_count=0, first_acquirer=True)
+    assert not read_head(kept).first_acquirer
 
 
 def test_what_the_header_can_not_say_is_left_out_or_the_highest_number() -> None:

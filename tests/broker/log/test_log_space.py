@@ -95,6 +95,19 @@ def test_more_space_ends_the_refusal(tmp_path: Path) -> None:
     full.log.close()
 
 
+def test_a_disk_of_which_half_is_free_again_is_not_full(tmp_path: Path) -> None:
+    """The spares that are wanted are all there, recycled: no other has to be made for the log to go on."""
+    full = Full(tmp_path, segments=24)
+    for message in full.messages[: len(full.messages) // 2]:
+        full.log.ack(full.incarnation, message)
+        settle(full.log)
+    for _ in range(4):
+        next(full.clock)  # it looks again after a second
+    settle(full.log)
+    assert not full.log.full
+    full.log.close()
+
+
 def test_publishers_wait_while_compaction_gains_room(tmp_path: Path) -> None:
     """The disk is full, and of each segment seven tenths are dead: nobody consumes any more, and nobody is refused
     before all of that is used again."""

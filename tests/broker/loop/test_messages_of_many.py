@@ -26,7 +26,7 @@ from penstock_amqp.frames.performatives import (
 from penstock_amqp.frames.performatives import Transfer as TransferFrame
 from penstock_amqp.types.values import Described, Symbol, ULong
 from penstock_broker.access.connection import Connection
-from penstock_broker.loop import events
+from penstock_broker.loop import events, loop
 from penstock_broker.messages import publish_batches, store
 from penstock_broker.messages.publish_batches import Batch
 from penstock_broker.state.broker import Broker
@@ -166,6 +166,28 @@ def test_messages_of_several_connections_are_stored_together(timed: Site, shared
     assert numbers == sorted(numbers)
     timed.restart()
     assert len(bodies(timed)) == 10
+
+
+def test_messages_of_connections_that_had_to_wait_for_their_turn_are_stored_together_too(
+    timed: Site, shared: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn has time for two of nine; later there is time for all, and not more than three are handled at once."""
+    queue = timed.make_queue("work")
+    senders = clients(timed, 9)
+    enqueued = queue.totals.enqueued
+    shared.clear()
+    for sender in senders:
+        sender.post(b"1")
+    timed.step_seconds = 0.0012
+    timed.turn()
+    timed.step_seconds = 0.0
+    assert shared == [2]
+    monkeypatch.setattr(loop, "LATE_TOGETHER", 3)
+    timed.turn()
+    assert shared == [2, 3, 3, 1]
+    timed.turn()
+    assert queue.totals.enqueued - enqueued == 9
+    assert [sender.outcomes() for sender in senders] == [[Accepted]] * 9
 
 
 def test_an_exchange_counts_what_came_together(timed: Site, shared: list[int]) -> None:

@@ -149,13 +149,21 @@ def test_one_that_sent_much_has_its_turn_though_others_always_have_something_to_
     streams = connected(timed, clients, 4)
     much, *little = timed.broker.clients.connections.values()
     served: list[Connection] = []
-    serve = timed.loop.connections.serve
+    connections = timed.loop.connections
+    serve, read_ahead = connections.serve, connections.read_ahead
 
-    def counted(connection: Connection, mask: int) -> None:
+    def counted_serve(connection: Connection, mask: int) -> None:
         served.append(connection)
         serve(connection, mask)
 
-    monkeypatch.setattr(timed.loop.connections, "serve", counted)
+    def counted_read(connection: Connection) -> bool:
+        is_read = read_ahead(connection)
+        if is_read:
+            served.append(connection)
+        return is_read
+
+    monkeypatch.setattr(connections, "serve", counted_serve)
+    monkeypatch.setattr(connections, "read_ahead", counted_read)
     timed.step_seconds = 0.003
     for stream in streams[1:]:
         stream.sendall(HEARTBEAT)

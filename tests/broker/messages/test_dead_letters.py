@@ -54,14 +54,16 @@ def buried(timed: SteppedBroker, queue: str = "dead") -> list[Message]:
 
 def test_a_rejected_message_is_buried_at_once_and_says_why(timed: SteppedBroker, jobs: Queue) -> None:
     peer = timed.connect()
-    send(peer, "m1", annotations={symbol("x-opt-mine"): 1, symbol("x-opt-delivery-delay"): 0})
+    send(peer, "m1", annotations={symbol("x-opt-mine"): 1, symbol("x-opt-delivery-delay"): 0}, first_acquirer=True)
     peer.receive("jobs")
-    _, delivery = peer.got[0]
+    sent, delivery = peer.got[0]
+    assert sent.first_acquirer
     delivery.local.condition = Condition("shop:broken", "no price")
     peer.take(Delivery.REJECTED)
     assert (jobs.depth, jobs.depth_bytes, jobs.totals.dead_lettered, jobs.totals.dropped) == (0, 0, 1, 0)
     (message,) = buried(timed)
     assert (message.body, message.durable, message.delivery_count) == ("m1", True, 0)
+    assert not message.first_acquirer  # the link that rejected it had it
     assert told(message) == {
         "x-opt-mine": 1,
         "x-opt-ORIG-QUEUE": "jobs",

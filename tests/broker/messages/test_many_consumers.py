@@ -159,33 +159,56 @@ def test_after_an_internal_error_the_consumers_of_that_connection_get_nothing(ti
     }
 
 
-def test_a_consumer_whose_attach_waited_for_the_log_gets_what_came_before_its_answer() -> None:
-    syncers: list[HeldSyncer] = []
+class Held:
+    """A broker whose log syncs when `catch_up` says so, with a queue of which all consumers are busy."""
 
-    def made(files: FileLayer) -> HeldSyncer:
-        syncers.append(HeldSyncer(files))
-        return syncers[-1]
+    def __init__(self) -> None:
+        self._syncers: list[HeldSyncer] = []
+        self.stepped = SteppedBroker(syncer=self._made)
+        self.stepped.make_queue("work", durable=False)
+        self.catch_up()
+        self.peer, self.producer = self.stepped.connect("consumers"), self.stepped.connect("producer")
+        self.receivers = attached(self.peer, 12, credit=0)
+        self.producer.send("work", Message(body="all are busy"))
 
-    stepped = SteppedBroker(syncer=made)
+    def _made(self, files: FileLayer) -> HeldSyncer:
+        self._syncers.append(HeldSyncer(files))
+        return self._syncers[-1]
 
-    def catch_up() -> None:
+    def attach_late(self) -> Receiver:
+        """A receiver whose attach waits for the log."""
+        self.stepped.make_queue("another")
+        self.stepped.turn()
+        return self.peer.receive("work", 2, name="late")
+
+    def catch_up(self) -> None:
         for _ in range(4):
-            syncers[-1].complete()
-            stepped.pass_ms(10)
+            self._syncers[-1].complete()
+            self.stepped.pass_ms(10)
 
-    stepped.make_queue("work", durable=False)
-    catch_up()
-    peer, producer = stepped.connect("consumers"), stepped.connect("producer")
-    attached(peer, 12, credit=0)
-    producer.send("work", Message(body="all are busy"))
-    stepped.make_queue("another")
-    stepped.turn()
-    peer.receive("work", 2, name="late")
-    producer.send("work", Message(body="too"))
-    assert got_by(peer) == []
-    catch_up()
-    assert got_by(peer) == ["late", "late"]
-    stepped.close()
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    made = Held()
+    yield made
+    made.stepped.close()
+
+
+def test_a_consumer_whose_attach_waited_for_the_log_gets_what_came_before_its_answer(held: Held) -> None:
+    held.attach_late()
+    held.producer.send("work", Message(body="too"))
+    assert got_by(held.peer) == []
+    held.catch_up()
+    assert got_by(held.peer) == ["late", "late"]
+
+
+def test_a_consumer_that_leaves_before_its_attach_is_answered_gets_nothing(held: Held) -> None:
+    held.attach_late().close()
+    held.peer.pump()
+    held.catch_up()
+    assert got_by(held.peer) == []
+    held.receivers[3].flow(1)
+    assert got_by(held.peer) == ["r3"]
 
 
 STEPS = st.one_of(

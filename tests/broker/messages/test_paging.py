@@ -521,6 +521,18 @@ def test_a_purge_reads_nothing_and_is_in_the_log(broker: SteppedBroker, monkeypa
     assert broker.queue("q").depth == 3
 
 
+def test_a_purge_takes_all_bytes_of_what_it_does_not_read(broker: SteppedBroker) -> None:
+    """At a start one message stays in memory: those before it are short, those behind it long. The first are read."""
+    broker.make_queue("q")
+    fill(broker, "q", count=50)
+    fill(broker, "q", count=1, group_id="in memory")
+    fill(broker, "q", count=600, subject="x" * 100)
+    broker.restart(kept_bytes=0)
+    broker.turn()
+    assert ask(broker, Operation.PURGE)["messages"] == 651
+    assert (broker.queue("q").depth, broker.queue("q").depth_bytes) == (0, 0)
+
+
 def test_a_purge_ends_with_its_queue(broker: SteppedBroker) -> None:
     deep(broker)
     count, forgotten = move.purge_unread(broker.broker, broker.queue("q"))

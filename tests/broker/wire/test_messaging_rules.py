@@ -160,6 +160,28 @@ def test_a_failed_delivery_counts_and_is_no_first_acquisition_any_more(client: R
     assert client.expect_transfer()[1] == expected
 
 
+@pytest.mark.parametrize("outcome", [Released(), Modified()], ids=["released", "modified"])
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        pytest.param(b"", id="at-once"),
+        pytest.param(described(0x72, mapping(symbol("x-opt-delivery-time"), b"\x55\x01")), id="was-delayed"),
+    ],
+)
+def test_what_came_back_is_no_first_acquisition_although_nothing_failed(
+    client: RawClient, annotations: bytes, outcome: Composite, request: pytest.FixtureRequest
+) -> None:
+    """3.2.1: first-acquirer promises that no other link has had the message; the delivery-count stays 0."""
+    name = f"first-{request.node.callspec.id}"
+    message = described(0x70, fields(b"\x41", b"\x50\x09", b"\x40", b"\x41")) + annotations + BODY
+    put(client, name, message)
+    client.attach_receiver("r", queue(name))
+    credit(client, 1, 2)
+    assert client.expect_transfer()[1] == message
+    client.send(Disposition(role=True, first=0, settled=True, state=outcome))
+    assert client.expect_transfer()[1] == described(0x70, fields(b"\x41", b"\x50\x09")) + annotations + BODY
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -210,10 +210,49 @@ def test_an_observer_that_starts_is_not_failing() -> None:
     assert "ObserverFailing" not in told(pod=pod(observer="ContainerCreating"))
 
 
+def of_revision(name: str) -> dict[str, Any]:
+    made = pod()
+    made["metadata"] |= {"labels": {"controller-revision-hash": name}}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("stateful_set", "status"),
+    [
+        ({"metadata": {"generation": 2}, "status": {"observedGeneration": 1, "updateRevision": "main-1"}}, "False"),
+        ({"metadata": {"generation": 2}, "status": {"observedGeneration": 2, "updateRevision": "main-2"}}, "False"),
+        ({"metadata": {"generation": 2}, "status": {"observedGeneration": 2, "updateRevision": "main-1"}}, "True"),
+        # It was made again, with larger claims, and takes the pod over.
+        ({"metadata": {"generation": 1}, "status": {"replicas": 0}}, "True"),
+        # Somebody replaces pods by hand.
+        ({"spec": {"updateStrategy": {"type": "OnDelete"}}, "status": {"updateRevision": "main-2"}}, "True"),
+        (
+            {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 1}}}, "status": {"updateRevision": "main-2"}},
+            "True",
+        ),
+    ],
+)
+def test_a_broker_is_not_ready_before_its_pod_is_of_the_newest_spec(stateful_set: dict[str, Any], status: str) -> None:
+    found = report(stateful_set=stateful_set, pod=of_revision("main-1"))
+    assert found.conditions[0].status.value == status
+    assert (found.retry is Retry.BACKOFF) is (status == "False")
+    assert ("about to be replaced" in found.conditions[0].message) is (status == "False")
+
+
+@pytest.mark.parametrize(
+    ("broker_ready", "words"), [(True, "Messages are still delivered, but"), (False, "Metrics and lag are not updated")]
+)
+def test_an_observer_that_fails_tells_of_messages_only_what_is_so(broker_ready: bool, words: str) -> None:
+    found = {it.type: it.message for it in report(pod=pod(broker_ready, observer="ImagePullBackOff")).conditions}
+    assert words in found["ObserverFailing"]
+    assert ("still delivered" in found["ObserverFailing"]) is broker_ready
+
+
 def test_a_pod_that_goes_does_not_serve() -> None:
     going = pod()
     going["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
     assert told(pod=going)["Ready"] == ("False", "PodNotReady")
+    assert report(pod=going).conditions[0].message == "Pod main-0 is ending and not replaced yet."
 
 
 PULLING = {"name": "broker", "state": {"waiting": {"reason": "ErrImagePull", "message": "404"}}}

@@ -80,8 +80,10 @@ class SpareSegments:
 
     @property
     def lacking(self) -> bool:
-        """Whether fewer are ready than wanted, so that `fill` has something to do."""
-        return len(self._ready) < self._wanted
+        """Whether `fill` has something to do: fewer are ready than wanted, or the disk counts as full. What is recycled
+        on a full disk may be as many as are wanted; that there is space again shows only when one more is made.
+        """
+        return self.full or len(self._ready) < self._wanted
 
     def lag(self, used: int, kept: int) -> int:
         """How many bytes of spares are lacking, now that `used` bytes of the newest segment are written: more than

@@ -5,10 +5,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.penstock.jms.OwnBroker.Ending;
 import jakarta.jms.DeliveryMode;
+import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
 import jakarta.jms.Queue;
+import jakarta.jms.QueueBrowser;
 import jakarta.jms.Session;
+import java.util.Enumeration;
 import java.util.List;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
@@ -66,6 +69,31 @@ class BrowserTest extends OwnBrokerCase {
         assertEquals(List.of("1", "2"), browsed(own(), queue));
         assertNotCommitted(session::commit);
         assertEquals(List.of("1", "2"), browsed(browsing, queue));
+    }
+
+    @ParameterizedTest
+    @EnumSource(Ending.class)
+    @DisplayName("How often a message was delivered, as a consumer would be told; the same after a restart")
+    void deliveryCounts(Ending ending) throws Exception {
+        startBroker();
+        Session browsing = own();
+        Queue queue = browsing.createQueue("work");
+        publish(browsing, queue, "1", "2");
+        Session session = open(failover("jms.prefetchPolicy.all=0")).createSession(Session.SESSION_TRANSACTED);
+        assertEquals("1", text(session.createConsumer(queue)));
+        session.rollback();
+        for (int round = 0; round < 2; round++) {
+            try (QueueBrowser browser = browsing.createBrowser(queue)) {
+                Enumeration<?> messages = browser.getEnumeration();
+                assertTrue(messages.hasMoreElements());
+                Message first = (Message) messages.nextElement();
+                assertEquals(2, first.getIntProperty("JMSXDeliveryCount"));
+                assertTrue(first.getJMSRedelivered());
+            }
+            if (round == 0) {
+                broker.restart(ending);
+            }
+        }
     }
 
     @Test
