@@ -109,8 +109,8 @@ Notice: TypeAlias = (
 )
 """What is to be done in Python: its kind, the pointer of the object that it concerns, and the detail of some kinds."""
 
-Pushed: TypeAlias = tuple[int, int, Notice | None]
-"""What `Engine.push_plain` took: bytes in all, bytes of the last piece, whose events the notice is one of."""
+Pushed: TypeAlias = tuple[int, bool, Notice | None]
+"""What `Engine.push_plain` took: bytes in all, whether a flow may be in the last piece, and a notice of this piece."""
 
 Unsent: TypeAlias = tuple[Ptr, Entry, list[Entry]]
 """What `Engine.send` left to its user: the delivery that it made for a streamed entry, that entry, and the entries
