@@ -233,6 +233,7 @@ struct incoming {
     PyObject *link;              /* NULL: its messages are not plain */
     unsigned long long too_long; /* bytes of the shortest message that is not plain */
     bool is_heavy;               /* each message costs as much as a frame of another kind */
+    int credit;                  /* how many messages the peer may still send; the next one beyond it is not plain */
 };
 
 /* Whether a link receives a message in parts: 0 or 1; -1: failed. */
@@ -249,7 +250,7 @@ static enum handling
 look_up(struct incoming *incoming, void *pointer, PyObject *receivers)
 {
     Py_CLEAR(incoming->link);
-    *incoming = (struct incoming){pointer, NULL, 0, false};
+    *incoming = (struct incoming){pointer, NULL, 0, false, 0};
     PyObject *key = PyLong_FromVoidPtr(pointer);
     PyObject *link = key == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(receivers, key));
     Py_XDECREF(key);
@@ -270,6 +271,7 @@ look_up(struct incoming *incoming, void *pointer, PyObject *receivers)
     incoming->link = link;
     incoming->too_long = (unsigned long long)too_long;
     incoming->is_heavy = request > 0;
+    incoming->credit = proton.pn_link_credit(pointer);
     return PLAIN;
 }
 
@@ -278,8 +280,9 @@ static enum handling
 take_message(void *delivery, PyObject *key, struct incoming *incoming, struct runs *runs, PyObject **told)
 {
     size_t size = proton.pn_delivery_pending(delivery);
-    if (incoming->link == NULL || size == 0 || size >= incoming->too_long || proton.pn_delivery_partial(delivery) ||
-        proton.pn_delivery_aborted(delivery) || proton.pn_link_current(incoming->pointer) != delivery) {
+    if (incoming->link == NULL || incoming->credit <= 0 || size == 0 || size >= incoming->too_long ||
+        proton.pn_delivery_partial(delivery) || proton.pn_delivery_aborted(delivery) ||
+        proton.pn_link_current(incoming->pointer) != delivery) {
         return show(told, ARRIVAL, delivery, NULL);
     }
     if ((runs->messages == NULL || runs->link != incoming->link) &&
@@ -301,6 +304,7 @@ take_message(void *delivery, PyObject *key, struct incoming *incoming, struct ru
         return FAILED;
     }
     proton.pn_link_advance(incoming->pointer);
+    incoming->credit--;
     PyTuple_SET_ITEM(arrival, 2, PyBool_FromLong(proton.pn_delivery_settled(delivery)));
     return append(runs->messages, arrival) < 0 ? FAILED : PLAIN;
 }
@@ -343,7 +347,7 @@ PyObject *
 drain(struct reading *reading)
 {
     struct runs runs = {reading->out, NULL, NULL, NULL};
-    struct incoming incoming = {NULL, NULL, 0, false};
+    struct incoming incoming = {NULL, NULL, 0, false, 0};
     void *event, *collector = reading->collector;
     if (resume_run(&runs) < 0) {
         return NULL;

@@ -3,7 +3,6 @@
  * What is plain `frames.input_gate` says; whatever is not is left to Python. Source: AMQP 1.0 part 2, 2.3.
  */
 
-#define _GNU_SOURCE /* memmem */
 #include "batches.h"
 
 #include <errno.h>
@@ -18,6 +17,7 @@ struct input {
     const unsigned char *data;
     long long start, at, size;
     long long held, missing; /* `missing` is 0, too, while the size of the frame is not known */
+    bool has_flow;           /* in the piece a flow begins: it may be one of a session, of which proton says nothing */
 };
 
 enum { FRAME_SIZE_BYTES = 4, FRAME_HEAD_BYTES = 8, FRAME_CODE_AT = 10, SMALL_ULONG = 0x53 };
@@ -62,7 +62,7 @@ is_wide(const unsigned char *frame, long long size)
 /* How many of the next bytes, in which a frame begins at `at`, come before one that Python has to give to the engine
  * alone: a wide disposition, or what may be one in an unusual encoding. Not beyond `most`, where the piece ends. */
 static long long
-before_wide(const struct input *input, long long at, long long most)
+before_wide(struct input *input, long long at, long long most)
 {
     enum { USUAL_WORDS = 2, WORDS_AT = 4 };
     long long left = input->size - input->at;
@@ -76,6 +76,7 @@ before_wide(const struct input *input, long long at, long long most)
                                      (frame[FRAME_CODE_AT] == DISPOSITION && is_wide(frame, Py_MIN(size, left - at))))) {
             return at;
         }
+        input->has_flow |= size > FRAME_CODE_AT && frame[FRAME_CODE_AT] == FLOW;
         at += size;
     }
     return left;
@@ -84,8 +85,9 @@ before_wide(const struct input *input, long long at, long long most)
 /* How many of the next bytes, or of the next `most`, may go to proton unseen, as `frames.input_gate` decides it: 0:
  * Python has to look. */
 static long long
-unseen(const struct input *input, long long most)
+unseen(struct input *input, long long most)
 {
+    input->has_flow = false;
     long long left = input->size - input->at, code_at = input->missing + FRAME_CODE_AT;
     if (input->held && !input->missing) {
         return input->held < FRAME_HEAD_BYTES ? Py_MIN(left, FRAME_HEAD_BYTES - input->held) : 1;
@@ -123,12 +125,13 @@ struct pushed {
     PyObject *told;              /* what `drain` said; NULL with an exception */
 };
 
-/* Push what is plain, piece by piece, and drain the events of each, until over `most_events` are in the list. */
+/* Push what is plain, piece by piece, and drain the events of each, until over `most_events` are in the list, or a flow
+ * came. */
 static struct pushed
 push(void *transport, struct input *input, long long capacity, long long most_events, struct reading *reading)
 {
     struct pushed pushed = {input->start, input->held, Py_NewRef(Py_None)};
-    while (input->at < input->size && pushed.told == Py_None && !reading->is_heavy &&
+    while (input->at < input->size && pushed.told == Py_None && !reading->is_heavy && !input->has_flow &&
            PyList_GET_SIZE(reading->out) <= most_events) {
         /* A piece that fills proton's buffer might make it grow, so one byte stays free. */
         long long most = proton.pn_transport_capacity(transport) - 1;
@@ -154,16 +157,16 @@ push(void *transport, struct input *input, long long capacity, long long most_ev
     return pushed;
 }
 
-/* (bytes taken, offset of the last piece, held before it, held, missing, what `drain` says); None if nothing was taken.
- */
+/* (bytes taken, offset of the last piece, whether a flow begins in it, held before it, held, missing, what `drain`
+ * says); None if nothing was taken. */
 static PyObject *
 told_of(const struct input *input, struct pushed pushed)
 {
     if (pushed.told == NULL || input->at == input->start) {
         return pushed.told;
     }
-    return Py_BuildValue("LLLLLN", input->at - input->start, pushed.last - input->start, pushed.held_before, input->held,
-                         input->missing, pushed.told);
+    return Py_BuildValue("LLOLLLN", input->at - input->start, pushed.last - input->start,
+                         input->has_flow ? Py_True : Py_False, pushed.held_before, input->held, input->missing, pushed.told);
 }
 
 /* The numbers among the arguments; false with an exception. */
@@ -194,7 +197,7 @@ input_push_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t
         PyObject_GetBuffer(given[1], &view, PyBUF_SIMPLE) < 0) {
         return NULL;
     }
-    struct input input = {view.buf, numbers[0], numbers[0], numbers[1], numbers[2], numbers[3]};
+    struct input input = {view.buf, numbers[0], numbers[0], numbers[1], numbers[2], numbers[3], false};
     if (input.size > view.len || (input.held && !input.missing)) {
         input.size = input.start; /* the beginning of the frame is not here */
     }
@@ -202,16 +205,6 @@ input_push_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t
         push(transport, &input, numbers[4], PyList_GET_SIZE(reading.out) + numbers[5], &reading);
     PyBuffer_Release(&view);
     return told_of(&input, pushed);
-}
-
-/* Whether a last piece that is short may hold a flow of a session, of which proton says nothing. */
-static bool
-may_ask(const struct input *input, long long last)
-{
-    enum { SHORT = 512 }; /* `frames.input_tap.SHORT` */
-    static const unsigned char mark[] = {0, SMALL_ULONG, FLOW};
-    size_t size = (size_t)(input->at - last);
-    return size <= SHORT && memmem(input->data + last, size, mark, sizeof mark) != NULL;
 }
 
 /* read_plain(descriptor, most bytes, transport, input, capacity of the empty transport, most events, and what `drain`
@@ -242,10 +235,10 @@ input_read_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t
         PyBuffer_Release(&view);
         return PyLong_FromLong(-error);
     }
-    struct input input = {view.buf, 0, 0, size, 0, 0};
+    struct input input = {view.buf, 0, 0, size, 0, 0, false};
     struct pushed pushed = push(transport, &input, after[0], PyList_GET_SIZE(reading.out) + after[1], &reading);
     bool is_done = pushed.told == Py_None && input.at == size && !input.held && !pushed.held_before &&
-                   !reading.is_heavy && !may_ask(&input, pushed.last);
+                   !reading.is_heavy && !input.has_flow;
     PyBuffer_Release(&view);
     if (is_done) {
         Py_DECREF(pushed.told);

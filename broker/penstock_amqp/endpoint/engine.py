@@ -6,8 +6,8 @@ Neither `Endpoint` nor the broker sees a difference.
 
 **What is plain.** Only what is frequent goes through batches:
 
-- a message is plain if it lies in the engine as a whole, is shorter than `InLink.read_bytes`, and its link is open,
-  is not `unproven` and receives no message in parts (`InLink.partial.bytes` is 0);
+- a message is plain if it lies in the engine as a whole, is shorter than `InLink.read_bytes`, the peer had credit for
+  it, and its link is open, is not `unproven` and receives no message in parts (`InLink.partial.bytes` is 0);
 - an outcome is plain if it is `accepted` for a delivery in `Engine.unsettled`, and the delivery is settled by it: its
   link does not have `settles_second`, or the peer has settled the delivery already;
 - an entry is plain if its data is no streamed message, or fits one frame of the peer's.
@@ -109,8 +109,8 @@ Notice: TypeAlias = (
 )
 """What is to be done in Python: its kind, the pointer of the object that it concerns, and the detail of some kinds."""
 
-Pushed: TypeAlias = tuple[int, int, Notice | None]
-"""What `Engine.push_plain` took: bytes in all, bytes of the last piece, whose events the notice is one of."""
+Pushed: TypeAlias = tuple[int, bool, Notice | None]
+"""What `Engine.push_plain` took: bytes in all, whether a flow may be in the last piece, and a notice of this piece."""
 
 Unsent: TypeAlias = tuple[Ptr, Entry, list[Entry]]
 """What `Engine.send` left to its user: the delivery that it made for a streamed entry, that entry, and the entries

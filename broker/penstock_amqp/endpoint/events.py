@@ -29,6 +29,7 @@ __all__ = [
     "AmqpError",
     "Arrival",
     "Attached",
+    "BeyondCredit",
     "ConnectionClosed",
     "Detached",
     "Enlisted",
@@ -166,6 +167,17 @@ class TooLarge:
 
 
 @dataclass(frozen=True, slots=True)
+class BeyondCredit:
+    """A message for which the peer had no credit; it and what follows on the link are dropped. The link is to be
+    detached.
+    """
+
+    link: InLink
+    txn_id: bytes | None = None
+    """The transaction that it names."""
+
+
+@dataclass(frozen=True, slots=True)
 class Unstored:
     """A complete message that its sink could not store; `error` says why. The delivery is to be rejected or settled."""
 
@@ -223,6 +235,7 @@ Other: TypeAlias = (
     | Enlisted
     | AcceptedUnsettled
     | TooLarge
+    | BeyondCredit
     | Unstored
     | MessageAfterDetach
     | Detached

@@ -71,7 +71,7 @@ class FlowAnswers:
                 self.owed.append(tapped)
 
     def note_echoes_of_sessions(self) -> None:
-        """The chunk is short: it may hold flows of sessions, for which the engine raises no event."""
+        """The chunk may hold flows of sessions, for which the engine raises no event."""
         self.owed += self._tap.echoes_of_sessions()
 
     def _allows_more(self, link: OutLink) -> bool:

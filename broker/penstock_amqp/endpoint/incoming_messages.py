@@ -1,8 +1,9 @@
-"""The messages that the engine does not hand out: those that come in parts, and the first ones of a link.
+"""The messages that the engine does not hand out: those that come in parts, the first ones of a link, and what comes
+beyond a link's credit.
 
 A message that comes in several reads is gathered in memory up to a length, and beyond it in a sink of the user's. The
 first messages of a link are checked one by one. The parts of a message that is aborted or too long, or whose link ends,
-are dropped. This module must not know where sinks store. Source: AMQP 1.0 part 2, 2.6.13, 2.6.14 and 2.7.5.
+are dropped. This module must not know where sinks store. Source: AMQP 1.0 part 2, 2.6.7, 2.6.13, 2.6.14 and 2.7.5.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from penstock_amqp.endpoint.attachments import Attachments
 from penstock_amqp.endpoint.buffers import MESSAGE_BYTES, Ptr
 from penstock_amqp.endpoint.conditions import AmqpError
 from penstock_amqp.endpoint.engine import Engine
-from penstock_amqp.endpoint.events import Event, EventKind, MessageAfterDetach, TooLarge, Unstored
+from penstock_amqp.endpoint.events import BeyondCredit, Event, EventKind, MessageAfterDetach, TooLarge, Unstored
 from penstock_amqp.endpoint.links import GATHERED_BYTES, InLink, OutLink, PartialMemory, PartialMessage
 from penstock_amqp.endpoint.outgoing_streams import Stream
 from penstock_amqp.endpoint.proton.deliveries import (
@@ -30,7 +31,7 @@ from penstock_amqp.endpoint.proton.deliveries import (
     tag_of,
     update,
 )
-from penstock_amqp.endpoint.proton.links import current_of, session_of, unread_bytes
+from penstock_amqp.endpoint.proton.links import credit_of, current_of, session_of, unread_bytes
 from penstock_amqp.endpoint.transactional_states import named_transaction
 from penstock_amqp.errors import DecodeError, ProtocolError
 from penstock_amqp.frames import protocol_checks
@@ -81,6 +82,8 @@ class IncomingMessages:
         if link is None:  # detached by us; the peer does not know yet
             _report_missed(received, out)
             settle(received)
+            return
+        if link.is_answered and self._exceeds_credit(received, link, out):
             return
         is_proven = not link.unproven
         if not is_proven:
@@ -134,6 +137,24 @@ class IncomingMessages:
                 link.first_transfer = protocol_checks.check_transfer(
                     link.first_transfer, transfer, settles_second=link.second is not None
                 )
+
+    def _exceeds_credit(self, received: Ptr, link: InLink, out: list[Event]) -> bool:
+        """Drop a delivery for which the peer had no credit, and all that follow on its link, without an outcome: only
+        the detach tells of them. Before its attach is answered, a peer is given the credit of the answer in advance.
+        """
+        if credit_of(link.ptr) > 0 and not link.is_beyond_credit:
+            return False
+        if link.is_beyond_credit:
+            _report_missed(received, out)
+        else:
+            link.is_beyond_credit = True
+            drop_partial(link)
+            out.append((EventKind.OTHER, None, BeyondCredit(link, named_transaction(received))))
+        while read(link.ptr):
+            pass
+        if not is_partial(received):
+            advance(link.ptr)
+        return True
 
     def _passes_over(self, received: Ptr, link: InLink, out: list[Event]) -> bool:
         """Release a delivery that the peer resumes and that we don't know: the peer may send it again. False for any

@@ -18,7 +18,6 @@ from penstock_amqp.endpoint.events import Event, input_weight, weight
 from penstock_amqp.endpoint.flow_answers import FlowAnswers
 from penstock_amqp.endpoint.incoming_messages import IncomingMessages
 from penstock_amqp.endpoint.settlement import DeliverySettlement
-from penstock_amqp.frames import input_tap
 from penstock_amqp.frames.frames import SASL_HEADER
 from penstock_amqp.frames.input_gate import InputGate
 from penstock_amqp.frames.input_tap import InputTap
@@ -212,7 +211,7 @@ class Input:
 
     def _take(self, pushed: Pushed, out: list[Event]) -> int:
         """Handle what the engine said of input that it took; return how many bytes that was."""
-        taken, last, notice = pushed
+        taken, may_ask, notice = pushed
         if notice is not None:
             before = len(out)
             try:
@@ -221,7 +220,7 @@ class Input:
                 self._unheard(notice, before, out)
                 raise
             self.drain(out)
-        self._given(last)
+        self._given(may_ask=may_ask)
         return taken
 
     def _give(self, data: Buffer | bytes, chunk: memoryview, out: list[Event]) -> int:
@@ -240,13 +239,13 @@ class Input:
             return 0
         self.tap.pushed(chunk[:taken], engine.room())
         self.drain(out)
-        self._given(taken)
+        self._given(may_ask=True)
         return taken
 
-    def _given(self, piece: int) -> None:
-        """All events of a piece of so many bytes are handled."""
+    def _given(self, *, may_ask: bool) -> None:
+        """All events of a piece are handled; a flow of a session may be in it if it `may_ask`."""
         self.tap.is_current = False
-        if piece <= input_tap.SHORT:
+        if may_ask:
             self._flows.note_echoes_of_sessions()
         if self._engine.unwritten_sessions:
             self._engine.write()

@@ -145,6 +145,7 @@ class InLink:
         "engine_name",
         "first_transfer",
         "is_answered",
+        "is_beyond_credit",
         "is_open",
         "is_request",
         "keeps_handle",
@@ -174,6 +175,8 @@ class InLink:
         """False once the link is freed; its deliveries are then invalid."""
         self.keeps_handle = True
         """False once the peer has detached it: its handle is free for another link."""
+        self.is_beyond_credit = False
+        """A message came for which the peer had no credit: nothing is taken any more."""
         self.is_request = False
         """The user answers each message separately, which costs as much as a frame of another kind."""
         self.credit = 0

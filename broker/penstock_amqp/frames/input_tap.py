@@ -33,10 +33,7 @@ from penstock_amqp.types.composites import from_value, missing_field
 from penstock_amqp.types.decoder import decode
 from penstock_amqp.types.values import Described, UInt, ULong, Value
 
-__all__ = ["SHORT", "InputTap", "TappedAttach", "TappedBegin", "TappedFlow"]
-
-SHORT: Final = 512
-"""A chunk of at most so many bytes is searched for flows of a session, for which the engine raises no event."""
+__all__ = ["InputTap", "TappedAttach", "TappedBegin", "TappedFlow"]
 
 _SIZE_BYTES = 4
 """Bytes of a frame's size, which it begins with."""
@@ -57,6 +54,9 @@ _TRANSFER_BYTES = 32
 """About what is decoded of a transfer; its payload is not."""
 
 _FLOW_MARK = bytes((0x00, 0x53, Flow.CODE))
+
+_CODE_BYTES: Final = 64
+"""Within so many bytes of its beginning a frame has its descriptor, however that is written."""
 
 _MANDATORY: Final[dict[int, type[Performative]]] = {each.CODE: each for each in (Open, Begin, Detach)}
 """Of these only the mandatory fields are checked: malformed properties must not prevent a client from connecting."""
@@ -173,6 +173,12 @@ class InputTap:
             self._held = []
         self.held, self.missing = held, missing
 
+    @property
+    def may_have_begun_with_flow(self) -> bool:
+        """Whether the frame that began before the chunk may be a flow."""
+        begun = _beginning(self._held_before, _CODE_BYTES)
+        return len(begun) < _CODE_BYTES or _FLOW_MARK in begun
+
     def _untaken(self) -> TapError:
         return TapError(f"the engine raised no event for the attach of link {self._attaches[0].attach.name!r}")
 
@@ -211,10 +217,9 @@ class InputTap:
         return echoes
 
     def echoes_of_sessions(self) -> tuple[TappedFlow, ...]:
-        """The same for a chunk of at most `SHORT` bytes, whether the engine raised a flow or not."""
+        """The same for any chunk, whether the engine raised a flow or not."""
         if not self._walked:
-            # A frame that began before the chunk is a short one, or its descriptor stands at its beginning.
-            if _FLOW_MARK not in _beginning(self._held_before, SHORT) + bytes(self._chunk):
+            if _FLOW_MARK not in _beginning(self._held_before, _CODE_BYTES) + bytes(self._chunk):
                 return ()
             self._walk(every_flow=True)
         return self.echoes()

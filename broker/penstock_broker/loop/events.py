@@ -15,6 +15,7 @@ from penstock_amqp.endpoint.events import (
     AcceptedUnsettled,
     AcquisitionRequested,
     Attached,
+    BeyondCredit,
     ConnectionClosed,
     Detached,
     Enlisted,
@@ -230,6 +231,8 @@ def _other(broker: Broker, connection: Connection, event: Other, behind: list[Ev
             link_events.acquisition_requested(broker, event.link)
         case TooLarge():
             link_events.too_large(broker, connection, event, behind)
+        case BeyondCredit():
+            link_events.beyond_credit(broker, connection, event, behind)
         case Unstored():
             link_events.unstored(broker, connection, event, behind)
         case MessageAfterDetach():

@@ -11,6 +11,7 @@ from penstock_amqp.endpoint.events import (
     AcceptedUnsettled,
     AmqpError,
     Attached,
+    BeyondCredit,
     Enlisted,
     Event,
     EventKind,
@@ -37,6 +38,7 @@ __all__ = [
     "accepted",
     "acquisition_requested",
     "attached",
+    "beyond_credit",
     "close_broken",
     "enlisted",
     "flowed",
@@ -147,21 +149,39 @@ def _confirm(broker: Broker, connection: Connection, event: AcceptedUnsettled | 
 
 def too_large(broker: Broker, connection: Connection, event: TooLarge, behind: list[Event]) -> None:
     """A message is longer than the link takes: close the link. `behind`: what the same read brought after it."""
-    link = event.link
-    context = link.context
-    is_coordinator = isinstance(context, Coordinator)
+    is_coordinator = isinstance(event.link.context, Coordinator)
     most = coordinator.MAX_REQUEST_BYTES if is_coordinator else connection.listener.max_message_bytes
     told = AmqpError(
         "amqp:link:message-size-exceeded",
         f"The link takes messages of at most {most} bytes; send smaller ones.",
         {REASON_KEY: Reason.LIMIT_EXCEEDED.value},
     )
+    _end_sender(broker, connection, event, told, behind)
+
+
+def beyond_credit(broker: Broker, connection: Connection, event: BeyondCredit, behind: list[Event]) -> None:
+    """A message came for which its sender had no credit: close the link. What came before it is taken. `behind`: what
+    the same read brought after it. Source: AMQP 1.0 part 2, 2.6.7 and 2.8.16.
+    """
+    told = AmqpError(
+        "amqp:link:transfer-limit-exceeded",
+        "You sent a message without link credit for it; wait for a flow that grants more.",
+        {REASON_KEY: Reason.LIMIT_EXCEEDED.value},
+    )
+    _end_sender(broker, connection, event, told, behind)
+
+
+def _end_sender(
+    broker: Broker, connection: Connection, event: TooLarge | BeyondCredit, told: AmqpError, behind: list[Event]
+) -> None:
+    """Close a link on which the peer sends, because of a message that is not taken."""
+    link, context = event.link, event.link.context
     commit.set_rollback_only(connection, event.txn_id, commit.refuse_of(told))
     if not link.is_open:
         return
     if isinstance(context, Producer):
         close_broken(broker, context, told, behind)
-    elif is_coordinator:
+    elif isinstance(context, Coordinator):
         close.remove_link(broker, link, [])
         connection.endpoint.detach(link, closed=True, error=told)
 

@@ -152,10 +152,11 @@ class CompiledEngine(ProtonEngine):
 
     def pushed(self, told: Any, start: int, tap: InputTap, out: list[Event]) -> Pushed:
         """See `SocketEngine.pushed`."""
-        taken, last, held_before, held, missing, found = told
+        taken, last, has_flow, held_before, held, missing, found = told
         try:
             tap.pushed_pieces(INPUT_VIEW[start : start + taken], last, held_before, held, missing)
-            return taken, taken - last, None if found is None else self._notice(found, out)
+            may_ask = has_flow or (held_before > 0 and tap.may_have_begun_with_flow)
+            return taken, may_ask, None if found is None else self._notice(found, out)
         except Exception:
             self._unheard(found)
             raise

@@ -38,6 +38,7 @@ from penstock_amqp.endpoint.proton.ffi import (
     event_delivery,
     event_type,
     link_advance,
+    link_credit,
     link_current,
     link_is_sender,
     link_recv,
@@ -185,7 +186,8 @@ class ProtonEngine:
                     out.append((_ACCEPTED_RUN, held_link, held_batch))
             elif delivery_readable(received):
                 link = receivers.get(delivery_link(received))
-                if link is None or link.unproven or delivery_partial(received) or link.partial.bytes:
+                is_in_parts = delivery_partial(received) or (link is not None and link.partial.bytes)
+                if link is None or link.unproven or is_in_parts or link_credit(link.ptr) <= 0:
                     self._has_notice = True
                     return _ARRIVAL, received, 0
                 size = link_recv(link.ptr, MESSAGE, link.read_bytes)
