@@ -180,6 +180,12 @@ def test_pure_equality_can_be_indexed(text: str, equality: tuple[str, str] | Non
         ("a = 0x10000000000000000", 5),
         ("a = " + "9" * 5000, 5),
         ("a = 1e999", 5),
+        ("TRUE = 0", 1),
+        ("FALSE = 0", 1),
+        ("0 <> true", 6),
+        ("TRUE = 'TRUE'", 1),
+        ("a = 1 OR NOT (b AND 1 + a = FALSE)", 29),
+        ("TRUE <> -a", 1),
         ("a" * 8193, 8193),
     ],
 )
@@ -251,6 +257,20 @@ def test_a_selector_of_too_many_words_is_refused_before_it_is_compiled(text: str
 def test_what_was_stored_before_there_was_a_limit_of_words_is_read() -> None:
     text = " OR ".join(f"a = {number}" for number in range(700))
     assert stored_selector(text).selects({"a": 699}.get)
+
+
+@pytest.mark.parametrize("text", ["a = TRUE", "FALSE <> a", "TRUE = FALSE", "5 = '5'", "a + 1 = b"])
+def test_names_may_be_of_any_type_and_unlike_literals_are_not_equal(text: str) -> None:
+    assert selector(text).text == text
+
+
+def test_what_was_stored_before_types_were_compared_is_read_and_still_refused_to_clients() -> None:
+    stored = stored_selector("TRUE = 0 OR a = 1")
+    assert stored.text == "TRUE = 0 OR a = 1"
+    assert stored.names == ("a",)
+    assert stored.selects({"a": 1}.get)
+    assert not stored.selects({"a": 0}.get)
+    assert "TRUE and FALSE are compared with a number or a string" in refused("TRUE = 0 OR a = 1").description
 
 
 def test_the_client_s_spelling_and_the_normal_one_are_one_selector() -> None:

@@ -438,12 +438,15 @@ TERMS = st.recursive(
     ),
     max_leaves=4,
 )
-OTHERS = NAMES | st.builds(Literal, TEXTS | st.booleans())
+STRINGS = NAMES | st.builds(Literal, TEXTS)
+BOOLEANS = NAMES | st.builds(Literal, st.booleans())
+EQUALITIES = st.sampled_from([ComparisonOp.EQUAL, ComparisonOp.NOT_EQUAL])
 PREDICATES = (
     NAMES
     | st.builds(Literal, st.booleans())
     | st.builds(Comparison, st.sampled_from(ComparisonOp), TERMS, TERMS)
-    | st.builds(Comparison, st.sampled_from([ComparisonOp.EQUAL, ComparisonOp.NOT_EQUAL]), TERMS | OTHERS, OTHERS)
+    | st.builds(Comparison, EQUALITIES, TERMS | STRINGS, STRINGS)
+    | st.builds(Comparison, EQUALITIES, BOOLEANS, BOOLEANS)
     | st.builds(Between, TERMS, TERMS, TERMS, is_negated=st.booleans())
     | st.builds(In, NAMES, st.frozensets(TEXTS, min_size=1), is_negated=st.booleans())
     | st.builds(Like, NAMES, TEXTS, st.none(), is_negated=st.booleans())

@@ -14,6 +14,7 @@ from typing import Final
 
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector.code import Lookup, compile_condition
+from penstock_core.selector.like_types import check_types
 from penstock_core.selector.normal_form import former_text, normal_text
 from penstock_core.selector.syntax import Comparison, ComparisonOp, Identifier, Literal, Node
 from penstock_core.selector.text import MAX_LENGTH, InvalidSelector, check_words
@@ -56,8 +57,8 @@ def compile_selector(text: str) -> Selector | Refuse | None:
 
 
 def stored_selector(text: str) -> Selector:
-    """The selector of a normalised text that was taken once, whatever the limit of words was then."""
-    return _remembered.get(text) or _compile(text)
+    """The selector of a normalised text that was taken once, whatever the limits were then."""
+    return _remembered.get(text) or _compile(text, is_stored=True)
 
 
 def mean_the_same(one: str | None, other: str | None) -> bool:
@@ -78,8 +79,16 @@ def _read(text: str) -> Node:
     return read(text)
 
 
-def _compile(text: str) -> Selector:
+def _compile(text: str, *, is_stored: bool = False) -> Selector:
     node = _read(text)
+    try:
+        check_types(node)
+    except InvalidSelector:
+        if not is_stored:
+            raise
+        # Not remembered: whether a client may name it does not depend on what is stored.
+        selects, names = compile_condition(node)
+        return Selector(normal_text(node), names, selects, None)
     normal = normal_text(node)
     if len(normal) > MAX_LENGTH:
         # It is what is stored, and has to be read again after a restart.
