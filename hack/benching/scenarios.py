@@ -112,7 +112,8 @@ def _plain(kind: str, size: int) -> Scenario:
 def _waiting(producers: int) -> Scenario:
     message = encoded(bytes(1024), durable=True, properties=TWO_PROPERTIES)
     name = f"{producers} that {'waits' if producers == 1 else 'wait'}, durable 1024 B"
-    return Scenario(name, (message,), durable=True, producers=producers, batch=producers, first=400, counted=2000)
+    first, counted = (100, 500) if producers == 1 else (400, 2000)  # each turn costs as much whatever comes in it
+    return Scenario(name, (message,), durable=True, producers=producers, batch=producers, first=first, counted=counted)
 
 
 def _coming(name: str, *, waiting: int, memory_mib: int, shallow: str = "") -> Scenario:

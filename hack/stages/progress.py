@@ -27,11 +27,14 @@ class Progress:
 
 
 def read_progress(file: Path) -> Progress:
-    """What the lines `start NAME` and `end NAME` tell; an incomplete last line is left out."""
+    """What the lines `SECONDS start NAME` and `SECONDS end NAME` tell; an incomplete last line is left out.
+
+    SECONDS, since 1970, are for people who want to know which test takes long.
+    """
     last, running = "", dict[str, None]()
     text = file.read_text(errors="replace") if file.exists() else ""
     for line in text[: text.rfind("\n") + 1].splitlines():
-        word, _, name = line.partition(" ")
+        _, word, name = line.split(" ", 2)
         if word == "start":
             running[name] = None
         else:

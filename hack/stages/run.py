@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
 import shlex
 import signal
 import subprocess
@@ -47,6 +48,8 @@ class Outcome:
     reason: str = ""
     excerpt: tuple[str, ...] = ()
     """Of the output of a stage that failed: what tells why."""
+    busy_seconds: float = 0.0
+    """Of processors, which its commands and the processes for which these waited have used; daemons are not in it."""
 
 
 class Run:
@@ -66,6 +69,7 @@ class Run:
         """Why the stage was stopped, empty if it was not."""
         self._commands = stage.split_commands()
         self._codes: list[int] = []
+        self._busy_seconds = 0.0
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe = -1
         self._ended_at: float | None = None
@@ -84,7 +88,9 @@ class Run:
         now = self._clock()
         if size != self._noted:
             self._noted, self._moved = size, now
+        before = busy_seconds()  # what `poll` adds is this command's, since it waits for no other
         code = self._process.poll()
+        self._busy_seconds += busy_seconds() - before
         if code is None:
             if now - self._moved > self.stage.quiet_minutes * 60:
                 minutes = f"{self.stage.quiet_minutes:g} minutes"
@@ -188,10 +194,12 @@ class Run:
         bad = [code for code in self._codes if code]
         if bad:
             reason = f"{self._hang or f'exit code {bad[0]}'}; see {shortened(self.log)}"
-            return Outcome(self.stage.name, "FAILED", seconds, passed, max(failed, 1), reason, tuple(excerpt(text)))
-        if self.stage.runs_pytest and not passed:
-            return Outcome(self.stage.name, "NOT RUN", seconds, 0, 1, "no test was selected")
-        return Outcome(self.stage.name, "passed", seconds, passed or len(self._codes), 0)
+            verdict, failed, lines = "FAILED", max(failed, 1), tuple(excerpt(text))
+        elif self.stage.runs_pytest and not passed:
+            verdict, failed, reason, lines = "NOT RUN", 1, "no test was selected", ()
+        else:
+            verdict, passed, failed, reason, lines = "passed", passed or len(self._codes), 0, "", ()
+        return Outcome(self.stage.name, verdict, seconds, passed, failed, reason, lines, self._busy_seconds)
 
 
 def run_stages(
@@ -232,6 +240,12 @@ def run_stages(
             run.cancel()
         raise
     return outcomes
+
+
+def busy_seconds() -> float:
+    """What the children that were waited for, and theirs, have used of processors."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def environment_of_stage(progress: Path) -> dict[str, str]:

@@ -154,6 +154,26 @@ STAGES = (
         quiet_minutes=30,
         cores=1,
     ),
+    Stage("count", "instructions per message against the baseline", "hack/bench count", ("valgrind", "cc"), cores=1),
+    Stage(
+        "fuzz",
+        "input from unknown clients, seeded: two minutes of hack/soak/fuzz; the C under sanitizers",
+        f"{PYTEST} -m fuzz tests/fuzz tests/native",
+        ("cc",),
+        quiet_minutes=25,  # one test is one target with all its inputs
+        cores=1,
+    ),
+    # `clients` is the longest of those that remain, and goes beside `cluster` and `jms` if Kubernetes had to be built:
+    # behind them nothing long is left to run alone.
+    Stage(
+        "clients",
+        "the examples in Python, Node, Go, Java and Rust against a broker; the page in a browser",
+        f"{PYTEST} -m 'clients or browser' tests",
+        ("node", "npm", "go", "cargo", "chromium", *JAVA),
+        quiet_minutes=20,  # npm, Go, Cargo and Maven download in silence
+        cores=1,
+        whole=True,
+    ),
     Stage(
         "jms",
         "JORAM's conformance tests and our own with Qpid JMS",
@@ -163,13 +183,19 @@ STAGES = (
         cores=0.5,  # it waits for messages that must not come
         maven=True,
     ),
-    Stage("count", "instructions per message against the baseline", "hack/bench count", ("valgrind", "cc"), cores=1),
     Stage(
-        "fuzz",
-        "input from unknown clients, seeded: two minutes of hack/soak/fuzz; the C under sanitizers",
-        f"{PYTEST} -m fuzz tests/fuzz tests/native",
-        ("cc",),
-        quiet_minutes=25,  # one test is one target with all its inputs
+        "crash",
+        "kill -9 under load, on every form of file layer",
+        f"{PYTEST} -m crash tests",
+        quiet_minutes=20,
+        cores=1,
+    ),
+    Stage(
+        "spark",
+        "the lag job on a real Spark",
+        f"{PYTEST} -m spark tests",
+        ("java",),
+        quiet_minutes=20,
         cores=1,
     ),
     # The engine in Python, which serves where there is no compiler, passes what the compiled one passes.
@@ -192,30 +218,6 @@ STAGES = (
         quiet_minutes=20,
         cores=0.5,
         maven=True,
-    ),
-    Stage(
-        "crash",
-        "kill -9 under load, on every form of file layer",
-        f"{PYTEST} -m crash tests",
-        quiet_minutes=20,
-        cores=1,
-    ),
-    Stage(
-        "spark",
-        "the lag job on a real Spark",
-        f"{PYTEST} -m spark tests",
-        ("java",),
-        quiet_minutes=20,
-        cores=1,
-    ),
-    Stage(
-        "clients",
-        "the examples in Python, Node, Go, Java and Rust against a broker; the page in a browser",
-        f"{PYTEST} -m 'clients or browser' tests",
-        ("node", "npm", "go", "cargo", "chromium", *JAVA),
-        quiet_minutes=20,  # npm, Go, Cargo and Maven download in silence
-        cores=1,
-        whole=True,
     ),
     Stage("demo", "hack/demo, as a new user runs it", "hack/demo", JAVA, quiet_minutes=20, cores=1),
 )

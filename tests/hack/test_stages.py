@@ -156,6 +156,15 @@ def test_two_stages_run_side_by_side_and_print_one_after_the_other(
     assert lines in (["said by a"] * 2 + ["said by b"] * 2, ["said by b"] * 2 + ["said by a"] * 2)
 
 
+def test_what_a_stage_has_used_of_processors_is_its_own_and_its_childrens(tmp_path: Path) -> None:
+    spins = "import time\nwhile time.process_time() < 0.3: pass\n"
+    spinning = f"import subprocess, sys\n{spins}subprocess.run([sys.executable, '-c', {spins!r}])\n"
+    stages = [of_python(tmp_path, "spinning", spinning), Stage("idle", "", "true", cores=1)]
+    used = {outcome.stage: outcome.busy_seconds for outcome in run_stages(stages, tmp_path)}
+    assert used["spinning"] >= 0.6
+    assert used["idle"] < 0.3
+
+
 def test_two_builds_by_maven_never_run_side_by_side(tmp_path: Path) -> None:
     make = f"test ! -e {tmp_path}/lock\ntouch {tmp_path}/lock\nsleep 0.2\nrm {tmp_path}/lock"
     stages = [Stage(name, "", make, cores=1, maven=True) for name in ("a", "b")]
@@ -211,7 +220,7 @@ def test_what_the_progress_file_tells(tmp_path: Path) -> None:
     file = tmp_path / "progress"
     assert read_progress(file) == Progress("", ())
     assert str(read_progress(file)) == "no test has ended"
-    file.write_text("start a\nstart b[1 2]\nend a\nstart c\nend")
+    file.write_text("7.00 start a\n7.00 start b[1 2]\n7.25 end a\n8.00 start c\n9.50 end")
     assert read_progress(file) == Progress("a", ("b[1 2]", "c"))
 
 
