@@ -149,7 +149,10 @@ def with_known_starts(parts: Iterable[Rollup]) -> list[Rollup]:
     epoch that had started by then; if it started later, the folder was restored from a backup in between.
     """
     found = list(parts)
-    rows: list[BrokerRow | LifeRow] = [row for part in found for row in (*part.runs, *part.lives)]
+    rows: list[BrokerRow | LifeRow] = []
+    for part in found:
+        rows += [*part.runs]
+        rows += [*part.lives]
     starts: dict[tuple[int, str, int], set[int]] = {}
     for row in rows:
         if row.started_ms:

@@ -142,8 +142,7 @@ def test_a_damaged_rollup_is_told_once_and_goes_with_its_age(
     """Not at each start for a year; and it does not drive out a good one."""
     monkeypatch.setattr(rollups, "KEPT", {Period.HOUR: 2, Period.DAY: 1})
     (tmp_path / str(hour(-3))).write_bytes(b"damaged")
-    for _ in range(3):
-        store = RollupStore(tmp_path, PLACE, 10**6)
+    for store in (RollupStore(tmp_path, PLACE, 10**6) for _ in range(3)):
         assert (store.rollups, store.path_of(str(hour(-3)))) == ((), None)
     assert [record.getMessage() for record in caplog.records] == [
         "rollup hour-2023-11-15T09.parquet is damaged, and what it told is lost unless the lag job makes it again, "
@@ -151,6 +150,7 @@ def test_a_damaged_rollup_is_told_once_and_goes_with_its_age(
         "smaller than the minimum file footer (8 bytes); the file is now "
         "hour-2023-11-15T09.parquet.damaged and is deleted with the rollups of its age"
     ]
+    store = RollupStore(tmp_path, PLACE, 10**6)
     there = {f"{hour(-3)}.damaged"}
     for number in (-4, -2):
         assert store.put(str(hour(number)), a_rollup(str(hour(number))), NOON_MS)
