@@ -125,7 +125,7 @@ def test_ten_thousand_subscriptions_are_no_ten_thousand_lines(name: str, panel: 
 def test_brokers_that_do_not_answer_are_counted_once_and_none_that_is_not_meant_to_run(
     name: str, tmp_path: Path
 ) -> None:
-    """After ten minutes `away` has not answered for two, `never` not once, and the node of `lost` is lost: three. The pod
+    """After ten minutes `away` has not answered for two, `never` not once, and the node of `lost` is lost: three. A pod
     of `moved` was replaced five minutes ago. `deleted` and `stopped` (no replicas) had a pod until then, which did not
     answer at the end. After twenty minutes all answer, and after thirty there are no pods any more.
     """
