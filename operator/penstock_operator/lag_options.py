@@ -44,6 +44,10 @@ class LagJobOptions(schema.Spec):
     """Where the operator runs: the job, its Secret and its runs are here."""
     name: Annotated[str, Field(pattern=_SHORT_NAME)]
     """Of the schedule, of its Secret and of the ServiceAccount of its pods, which the chart makes."""
+    former_name: Annotated[str, Field(pattern=rf"^$|{_SHORT_NAME}")] = ""
+    """The name that an earlier chart gave to them, if it is another one: what the operator's Deployment owns there is
+    deleted. Empty: there was none.
+    """
     deployment: Annotated[str, Field(max_length=253)] = ""
     """The operator's own Deployment. It owns job and Secret, so that they go with it; empty: nothing owns them."""
     backend: Literal["Auto", "ScheduledSparkApplication", "CronJob", "None"] = "Auto"
