@@ -66,8 +66,8 @@ class SegmentList(ObserverModel):
     """Body of `SEGMENTS`: the sealed segments in ledger order, and whether the observer reaches its broker.
 
     `polled_ms` is the broker's time of the last successful poll; the last segment may end earlier, because one is
-    sealed only every `segment_seconds`. `problem` is a sentence when the broker can't be reached or the ledger can't
-    be written.
+    sealed only every `segment_seconds`. The broker is not reachable once two polls in a row had no answer, and before
+    the first answer. `problem` is a sentence then, or when the ledger can't be written.
     """
 
     broker: Annotated[str, Field(max_length=253)]

@@ -28,6 +28,7 @@ __all__ = [
     "grown",
     "growth",
     "merged",
+    "with_known_starts",
 ]
 
 LOST: Final = "lost_at_restart"
@@ -132,13 +133,38 @@ class Rollup:
 
 def merged(parts: Iterable[Rollup]) -> Rollup:
     """One rollup of all of them: one row for each run and for each life."""
-    found = list(parts)
+    found = with_known_starts(parts)
     runs = sorted(_once(row for part in found for row in part.runs), key=lambda row: (*row.run, row.first_seq))
     lives = sorted(_once(row for part in found for row in part.lives), key=lambda row: (*row.life, row.first_seq))
     return Rollup(
         runs=tuple(_one_run(list(own)) for _, own in groupby(runs, key=lambda row: row.run)),
         lives=tuple(_one_life(list(own)) for _, own in groupby(lives, key=lambda row: row.life)),
     )
+
+
+def with_known_starts(parts: Iterable[Rollup]) -> list[Rollup]:
+    """The same rollups, in which a row of which it is not known when its broker started says what another row knows.
+
+    Rows that an observer of an earlier release wrote do not say it. They are of the run of the same data folder and
+    epoch that had started by then; if it started later, the folder was restored from a backup in between.
+    """
+    found = list(parts)
+    rows: list[BrokerRow | LifeRow] = []
+    for part in found:
+        rows += [*part.runs]
+        rows += [*part.lives]
+    starts: dict[tuple[int, str, int], set[int]] = {}
+    for row in rows:
+        if row.started_ms:
+            starts.setdefault(row.run[:3], set()).add(row.started_ms)
+    if not starts or all(row.started_ms for row in rows):
+        return found
+
+    def told(row: Row) -> Row:
+        known = [start for start in starts.get(row.run[:3], ()) if start <= row.first_ms]
+        return row if row.started_ms or not known else replace(row, started_ms=max(known))
+
+    return [Rollup(tuple(map(told, part.runs)), tuple(map(told, part.lives))) for part in found]
 
 
 def growth(rollup: Rollup) -> dict[QueueKey, Growth]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock_api.state_documents import DurationHistogram, SubscriptionState
-from penstock_observer.rows import Poll
+from penstock_observer.rows import BrokerRun, Poll
 
 __all__ = ["NO_DURATIONS", "DurationTotals", "Durations"]
 
@@ -65,16 +65,15 @@ class DurationTotals:
         self._sojourn, self._wait, self._hold = _Total(), _Total(), _Total()
         self._seen: dict[str, SubscriptionState] = {}
         """The last state of each subscription in this run of the broker."""
-        self._run: tuple[str, int, int] | None = None
+        self._run: BrokerRun | None = None
         self._from_zero = False
         """A life that is seen first now has counted nothing that was told before."""
 
     def observe(self, poll: Poll) -> Durations:
         """The broker has answered a poll; the sums up to it."""
-        run = (poll.broker.instance_id, poll.broker.epoch, poll.broker.started_ms)
-        if run != self._run:
+        if poll.run != self._run:
             self._from_zero = self._run is not None
-            self._run = run
+            self._run = poll.run
             self._seen = {}
         seen = self._seen
         for state in poll.subscriptions:

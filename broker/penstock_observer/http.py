@@ -123,8 +123,8 @@ class Api:
         )
 
     async def live_lag(self, _: web.Request) -> web.StreamResponse:
-        """How every subscription stands, judged at the last poll; while the broker does not answer, with the state
-        Unknown and the reason. 503 before the first poll.
+        """How every subscription stands, judged at the last poll; with the state Unknown and the reason once the
+        broker has missed two polls. 503 before the first poll.
         """
         known = self.live.known
         if known.poll is None:
@@ -133,16 +133,16 @@ class Api:
         return web.Response(body=body.encode(), content_type=JSON)
 
     async def segments(self, _: web.Request) -> web.StreamResponse:
-        """The sealed segments; served also while the broker does not answer."""
+        """The sealed segments; served also while the broker does not answer. One missed poll is not told as silence."""
         known = self.live.known
-        wrong = known.problem or known.ledger_problem
+        wrong = known.outage or known.ledger_problem
         return reply(
             SegmentList(
                 broker=self.place.broker,
                 namespace=self.place.namespace,
                 ordinal=self.place.ordinal,
                 epoch=None if known.poll is None else known.poll.broker.epoch,
-                reachable=known.reachable,
+                reachable=known.outage is None,
                 polled_ms=None if known.poll is None else known.poll.broker.now_ms,
                 problem=None if wrong is None else wrong[:1024],
                 segments=self.ledger.segments,
@@ -258,7 +258,8 @@ def make_app(api: Api) -> web.Application:
 def _live_result(known: LiveBroker, place: BrokerPod) -> LagResult:
     assert known.poll is not None, "asked before"
     end_ms = known.poll.broker.now_ms
-    missing = () if known.problem is None else (f"{place.broker}-{place.ordinal}: {known.problem}"[:MESSAGE_LENGTH],)
+    outage = known.outage
+    missing = () if outage is None else (f"{place.broker}-{place.ordinal}: {outage}"[:MESSAGE_LENGTH],)
     return LagResult(
         broker=place.broker,
         namespace=place.namespace,
@@ -266,7 +267,7 @@ def _live_result(known: LiveBroker, place: BrokerPod) -> LagResult:
         window_start=time_of(end_ms - WINDOW_MS),
         window_end=time_of(end_ms),
         expected_brokers=1,
-        reporting_brokers=int(known.reachable),
+        reporting_brokers=int(outage is None),
         missing=missing,
         subscriptions=tuple(sorted(known.lags_now(), key=lambda lag: lag.queue_name)),
     )

@@ -25,7 +25,7 @@ from penstock_observer.observed_time import longest_gap_ms
 from penstock_observer.open_segment import Life, OpenSegment, Told
 from penstock_observer.parquet import UnreadableSegment, outline_of, write_segment
 from penstock_observer.retention import KeptSegment, RetentionLimits, allowed_bytes, next_bytes, surplus
-from penstock_observer.rows import Poll, RowOrigin
+from penstock_observer.rows import BrokerRun, Poll, RowOrigin
 from penstock_observer.segment_merge import Merged, MergeRefused, merge_segments
 from penstock_observer.volume import VolumeSpace, volume_space
 
@@ -38,8 +38,8 @@ WriteSegment = Callable[[Path, SegmentName, Any], int]
 
 LOCK: Final = ".lock"
 
-_Life = tuple[tuple[str, int, int], int]
-"""The run of the broker (its data folder, epoch and start), and the hour."""
+_Life = tuple[BrokerRun, int]
+"""The run of the broker, and the hour."""
 
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -155,8 +155,7 @@ class Ledger:
             self._append(poll)
 
     def _append(self, poll: Poll) -> None:
-        broker = poll.broker
-        life = ((broker.instance_id, broker.epoch, broker.started_ms), broker.now_ms // HOUR_MS)
+        life = (poll.run, poll.broker.now_ms // HOUR_MS)
         failure: LedgerFull | None = None
         if self._open is not None and (life != self._life or poll.clock_step_ms):
             try:

@@ -23,7 +23,7 @@ from penstock_lag_rules.figures import TOTALS, Coverage, Growth, RepeatedMessage
 from penstock_lag_rules.history import Snapshot
 from penstock_lag_rules.thresholds import Thresholds
 from penstock_lag_rules.track import Track
-from penstock_observer.rows import Poll
+from penstock_observer.rows import BrokerRun, Poll
 
 __all__ = ["LiveLag", "Watched", "snapshot_of"]
 
@@ -54,7 +54,7 @@ class LiveLag:
         self._window_ms = window_ms
         self._watched: dict[str, Watched] = {}
         self._poll_times: deque[int] = deque()
-        self._run: tuple[str, int, int] | None = None
+        self._run: BrokerRun | None = None
         self._complete_in_run = False
         """A complete poll of this run of the broker was seen: what appears after it began after it."""
         self._set_ms: int | None = None
@@ -66,12 +66,11 @@ class LiveLag:
         """The broker has answered a poll. Subscriptions that a complete poll does not have are forgotten."""
         now_ms = poll.broker.now_ms
         self._look_at_clock(now_ms, poll.clock_step_ms)
-        run = (poll.broker.instance_id, poll.broker.epoch, poll.broker.started_ms)
-        if run != self._run:
-            self._run, self._complete_in_run = run, False
+        if poll.run != self._run:
+            self._run, self._complete_in_run = poll.run, False
         self._cover(now_ms)
         for state in poll.subscriptions:
-            self._add(state, run, now_ms)
+            self._add(state, poll.run, now_ms)
         if poll.complete:
             there = {state.queue_name for state in poll.subscriptions}
             for name in self._watched.keys() - there:
@@ -127,7 +126,7 @@ class LiveLag:
         while times[0] < now_ms - self._window_ms:
             times.popleft()
 
-    def _add(self, state: SubscriptionState, run: tuple[str, int, int], now_ms: int) -> None:
+    def _add(self, state: SubscriptionState, run: BrokerRun, now_ms: int) -> None:
         instance, epoch, started_ms = run
         life = (instance, epoch, state.incarnation, started_ms)
         watched = self._watched.get(state.queue_name)

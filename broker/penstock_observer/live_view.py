@@ -1,19 +1,26 @@
 """What the observer knows about its broker now; the poller writes it, HTTP and metrics read it.
 
-Held in memory only. While the broker does not answer, the last answer stays, together with the reason.
+Held in memory only. While the broker does not answer, the last answer stays, together with the reason. The states of
+lag stay, too, if it is only one poll that was missed. Source: docs/concepts/lag.md, "States".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from penstock_api.lag_result import LagState, SubscriptionLag
 from penstock_lag_rules.entry import MESSAGE_LENGTH
 from penstock_observer.durations import NO_DURATIONS, Durations
 from penstock_observer.rows import Poll
 
-__all__ = ["LiveBroker", "LiveView"]
+__all__ = ["OUTAGE_POLLS", "LiveBroker", "LiveView"]
+
+OUTAGE_POLLS: Final = 2
+"""Polls in a row without an answer after which the states are Unknown. One alone is no outage: it would take every
+state away for a few seconds, and with it the time for which an alert has waited.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +41,22 @@ class LiveBroker:
     """How long messages waited and were held, of all subscriptions together."""
     polls: int = 0
     failures: int = 0
+    missed: int = 0
+    """Polls without an answer since the last one that was answered."""
 
     @property
     def reachable(self) -> bool:
         """True if the broker answered the last poll."""
         return self.problem is None
 
+    @property
+    def outage(self) -> str | None:
+        """Why the last answer says nothing of the present any more; None while it does, also if one poll was missed."""
+        return self.problem if self.poll is None or self.missed >= OUTAGE_POLLS else None
+
     def lags_now(self) -> Iterator[SubscriptionLag]:
-        """How each subscription stands; Unknown while the broker does not answer."""
-        return self.lags_despite(self.problem)
+        """How each subscription stands; Unknown during an outage."""
+        return self.lags_despite(self.outage)
 
     def lags_despite(self, problem: str | None) -> Iterator[SubscriptionLag]:
         """How each subscription stands; with a problem the figures are the last ones that are known, and the state is
@@ -67,14 +81,17 @@ class LiveView:
     def answered(self, poll: Poll, lags: tuple[SubscriptionLag, ...] = (), durations: Durations = NO_DURATIONS) -> None:
         """Note a poll that the broker answered, how its subscriptions stand, and the durations up to it."""
         self.known = replace(
-            self.known, poll=poll, lags=lags, durations=durations, problem=None, polls=self.known.polls + 1
+            self.known, poll=poll, lags=lags, durations=durations, problem=None, polls=self.known.polls + 1, missed=0
         )
         if self.on_answer is not None:
             self.on_answer(poll)
 
     def away(self, problem: str) -> None:
         """Note a poll that the broker did not answer; ``problem`` is a sentence without its full stop."""
-        self.known = replace(self.known, problem=problem, polls=self.known.polls + 1, failures=self.known.failures + 1)
+        known = self.known
+        self.known = replace(
+            known, problem=problem, polls=known.polls + 1, failures=known.failures + 1, missed=known.missed + 1
+        )
 
     def ledger(self, problem: str | None) -> None:
         """Note that the ledger was written (None), or why not (a sentence without its full stop)."""

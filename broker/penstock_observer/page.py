@@ -244,7 +244,7 @@ class Page:
     def _known(self) -> tuple[LiveBroker, Freshness]:
         known = self.live.known
         seconds = self.history.seconds_since_answer
-        problem = known.problem
+        problem = known.outage
         if (
             problem is None
             and seconds is not None

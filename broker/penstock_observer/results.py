@@ -30,6 +30,7 @@ __all__ = ["BrokerPod", "RejectedResult", "ResultStore", "read_result"]
 log = logging.getLogger(__name__)
 
 SUFFIX: Final = ".json"
+OTHER_VERSION: Final = "OtherVersion"
 CLOCK_TOLERANCE: Final = timedelta(hours=1)
 _RUN_NAME: Final = re.compile(RUN_NAME)
 
@@ -129,7 +130,7 @@ def read_result(body: bytes) -> LagResult:
         ) from error
     if result.version != VERSION:
         raise RejectedResult(
-            "OtherVersion",
+            OTHER_VERSION,
             f"the document has version {result.version}, but this observer accepts version {VERSION}: "
             "run the lag job of the same release as the broker",
         )
@@ -244,8 +245,16 @@ class ResultStore:
         try:
             body = path.read_bytes()
             result = read_result(body)
+        except OSError as error:  # it may be readable later, and the other files are
+            log.error("result %s is left out, because it can't be read: %s", path.name, error)
+            return
         except RejectedResult as error:
-            log.error("result %s is left out because it can't be read: %s", path.name, error)
+            if error.error == OTHER_VERSION:
+                return
+            path.unlink()  # no run has this name again, so that nothing would ever take its place
+            log.error(
+                "result %s is damaged and is deleted; the next run of the lag job makes one: %s", path.name, error
+            )
             return
         if self._path(result.run_name) == path:
             self._ends[result.run_name] = result.window_end

@@ -1,7 +1,8 @@
 """The store of rollups: takes what the lag job PUTs, and keeps the newest hours of a week and days of a year.
 
-Each file is checked before anything is written; which ones go is a pure decision. Source: docs/reference/observer.md,
-"Rollups".
+Each file is checked before anything is written; which ones go is a pure decision. A file that turns out to be damaged
+is set aside under another name, which tells of it once, and goes when its period is not kept any more. Source:
+docs/reference/observer.md, "Rollups".
 """
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -46,7 +47,10 @@ KEPT: Final[Mapping[Period, int]] = {Period.HOUR: 7 * 24, Period.DAY: 400}
 """So many of the newest rollups are kept. A number, because a time would be reckoned by a clock that can be set."""
 NEEDED_MS: Final = 26 * 3_600_000
 """A day is merged from its hours soon after its end, so hours are needed for so long."""
+DAMAGED_SUFFIX: Final = ".damaged"
+"""Behind the name of a rollup: it could not be read when an observer started, and is not tried again."""
 CLOCK_TOLERANCE_MS: Final = 3_600_000
+OTHER_VERSION: Final = "OtherVersion"
 MAX_ROWS: Final = 2_000_000
 MAX_EXPANDED_BYTES: Final = 2 * 1024 * 1024 * 1024
 """A file whose columns are larger than this when they are read is refused."""
@@ -118,7 +122,7 @@ def inspected(content: bytes) -> tuple[RollupAbout, int]:
         raise RejectedResult("NotARollup", "the file's metadata do not say which rollup it is") from error
     if about.version != VERSION:
         raise RejectedResult(
-            "OtherVersion",
+            OTHER_VERSION,
             f"the rollup has version {about.version}, but this observer accepts version {VERSION}: "
             "run the lag job of the same release as the broker",
         )
@@ -143,6 +147,8 @@ class RollupStore:
         self._place = place
         self._limit_bytes = limit_bytes
         self._kept: dict[RollupName, _Kept] = {}
+        self._aside: dict[RollupName, Path] = {}
+        """Files that can't be used: damaged ones, and those of another release under their own name."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for path in sorted(folder.iterdir()):
@@ -177,6 +183,9 @@ class RollupStore:
             return False
         write_whole(path, lambda hidden: hidden.write_bytes(content))
         self._kept[name] = kept
+        if (aside := self._aside.pop(name, path)) != path:
+            aside.unlink(missing_ok=True)
+        self._remove_aside(now_ms)
         self._remove(surplus({each: kept.bytes for each, kept in self._kept.items()}, self._limit_bytes, now_ms))
         return True
 
@@ -208,20 +217,49 @@ class RollupStore:
             self._path(name).unlink(missing_ok=True)
             del self._kept[name]
 
+    def _remove_aside(self, now_ms: int) -> None:
+        """Those whose period is not kept any more, and of the others the oldest, as long as there is no room for them
+        beside the rollups.
+        """
+        sizes = {name: path.stat().st_size for name, path in self._aside.items() if path.exists()}
+        total = sum(kept.bytes for kept in self._kept.values()) + sum(sizes.values())
+        for name in sorted(self._aside):
+            if total > self._limit_bytes or name not in sizes or name in outlived({*self._kept, name}, now_ms):
+                self._aside.pop(name).unlink(missing_ok=True)
+                total -= sizes.get(name, 0)
+
     def _adopt(self, path: Path) -> None:
         if path.name.startswith(HIDDEN_PREFIX):
             path.unlink()
             return
-        name = RollupName.parse(path.name)
+        name = RollupName.parse(path.name.removesuffix(DAMAGED_SUFFIX))
         if name is None:
             return
-        content = path.read_bytes()
-        try:
-            about, rows = inspected(content)
-        except RejectedResult as error:
-            log.error("rollup %s is left out because it can't be read: %s", path.name, error)
+        if path.name.endswith(DAMAGED_SUFFIX):
+            self._aside.setdefault(name, path)
             return
-        self._kept[name] = _Kept(about, rows, len(content))
+        try:
+            content = path.read_bytes()
+            about, rows = inspected(content)
+        except OSError as error:  # it may be readable later, and the other files are
+            log.error("rollup %s is left out, because it can't be read: %s", path.name, error)
+            self._aside[name] = path
+        except RejectedResult as error:
+            self._aside[name] = path if error.error == OTHER_VERSION else self._set_aside(path, error)
+        else:
+            self._kept[name] = _Kept(about, rows, len(content))
+
+    def _set_aside(self, path: Path, error: RejectedResult) -> Path:
+        aside = path.with_name(path.name + DAMAGED_SUFFIX)
+        path.rename(aside)
+        log.error(
+            "rollup %s is damaged, and what it told is lost unless the lag job makes it again, which it does as long "
+            "as the ledger has that time: %s; the file is now %s and is deleted with the rollups of its age",
+            path.name,
+            error,
+            aside.name,
+        )
+        return aside
 
     def _path(self, name: RollupName) -> Path:
         return self._folder / str(name)

@@ -21,6 +21,7 @@ from penstock_api.state_documents import (
 )
 
 __all__ = [
+    "BrokerRun",
     "Columns",
     "Histograms",
     "Poll",
@@ -38,6 +39,8 @@ Columns = dict[str, list[object]]
 """Values of some columns, by name; all lists have the same length. A column that is not there is null."""
 Histograms = tuple[DurationHistogram, DurationHistogram, DurationHistogram]
 """In the order of `HISTOGRAMS`."""
+BrokerRun = tuple[str, int, int]
+"""Data folder, epoch and start: a folder that was restored from a backup counts epochs again that it had before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,11 @@ class Poll:
     """False if subscriptions came or went while they were read: then the absence of one proves nothing."""
     clock_step_ms: int | None = None
     """By how much the broker's clock was set since the poll before, as `broker_clock.step_between`; None: not known."""
+
+    @property
+    def run(self) -> BrokerRun:
+        """The run of the broker that answered: its totals, numbers and histograms go on as long as this is the same."""
+        return self.broker.instance_id, self.broker.epoch, self.broker.started_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,9 @@ def subscription_lines(known: LiveBroker, namespace: str) -> Iterator[str]:
 
 def _judgement(known: LiveBroker, labels: dict[str, str]) -> Iterator[str]:
     """The state by the rules of lag, as one series: that of the present state; velocity; suggested consumers."""
+    is_told = known.outage is None
     judged = [(label, lag) for lag in known.lags if (label := labels.get(lag.queue_name)) is not None]
-    stated = [f'{label},state="{(lag.state if known.reachable else LagState.UNKNOWN).value}"' for label, lag in judged]
+    stated = [f'{label},state="{(lag.state if is_told else LagState.UNKNOWN).value}"' for label, lag in judged]
     text = "1 for the state in which the subscription is, by the rules of lag at the last poll."
     yield from _family("state", "gauge", text, stated, [1] * len(stated))
     moving = [(label, lag.velocity_per_minute) for label, lag in judged if lag.velocity_per_minute is not None]
@@ -85,7 +86,7 @@ def _judgement(known: LiveBroker, labels: dict[str, str]) -> Iterator[str]:
     values = [velocity for _, velocity in moving]
     yield from _family("velocity_messages_per_minute", "gauge", text, [label for label, _ in moving], values)
     wanted = [(label, lag.suggested_consumers) for label, lag in judged if lag.suggested_consumers is not None]
-    if known.reachable:
+    if is_told:
         text = "Consumers that would keep up; absent where that is not known."
         numbers = [number for _, number in wanted]
         yield from _family("suggested_consumers", "gauge", text, [label for label, _ in wanted], numbers)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from penstock_api import schema
 from penstock_api.failure import Misuse
@@ -20,6 +20,10 @@ _SHORT_NAME = r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$"
 """Forty characters: the name of a run's pod adds twenty, and its Service and labels must still fit into 63."""
 
 
+CpuLimit = Annotated[str, BeforeValidator(str), Field(pattern=r"^([0-9]+([.][0-9]+)?|[0-9]+m)?$")]
+"""CPUs, such as 2, 0.5 or 500m; empty: no limit. YAML makes a number of the first two."""
+
+
 class ExecutorOptions(schema.Spec):
     """Executors of the Spark application. Without any, the driver does everything."""
 
@@ -29,6 +33,8 @@ class ExecutorOptions(schema.Spec):
     """Tasks that each runs at the same time."""
     memory: JavaHeap = "1g"
     """Heap of each."""
+    cpu_limit: CpuLimit = ""
+    """CPUs that each may use at most."""
 
 
 class LagJobOptions(schema.Spec):
@@ -38,6 +44,10 @@ class LagJobOptions(schema.Spec):
     """Where the operator runs: the job, its Secret and its runs are here."""
     name: Annotated[str, Field(pattern=_SHORT_NAME)]
     """Of the schedule, of its Secret and of the ServiceAccount of its pods, which the chart makes."""
+    former_name: Annotated[str, Field(pattern=rf"^$|{_SHORT_NAME}")] = ""
+    """The name that an earlier chart gave to them, if it is another one: what the operator's Deployment owns there is
+    deleted. Empty: there was none.
+    """
     deployment: Annotated[str, Field(max_length=253)] = ""
     """The operator's own Deployment. It owns job and Secret, so that they go with it; empty: nothing owns them."""
     backend: Literal["Auto", "ScheduledSparkApplication", "CronJob", "None"] = "Auto"
@@ -48,6 +58,10 @@ class LagJobOptions(schema.Spec):
     """Keep the schedule, but start no runs."""
     memory: JavaHeap = "1g"
     """Heap of the Spark driver."""
+    cpu_limit: CpuLimit = ""
+    """CPUs that the driver, or a CronJob's pod, may use at most."""
+    priority_class_name: Annotated[str, Field(max_length=253)] = ""
+    """PriorityClass of the runs' pods; empty: the cluster's default."""
     executors: ExecutorOptions = ExecutorOptions()
     """Executors of the Spark application."""
     spark_conf: dict[str, str] = Field(default_factory=dict)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import yaml
 from aiohttp.test_utils import TestServer
 from charts.expressions import ROOT, documented_metrics, operator_metrics, selectors
 from observer.samples import START_MS, a_poll, a_result, a_subscription
@@ -36,7 +39,7 @@ PANELS: list[tuple[str, dict[str, Any]]] = [
     if panel["type"] != "row"
 ]
 PER_PANEL = pytest.mark.parametrize(("name", "panel"), PANELS, ids=[f"{name}: {it['title']}" for name, it in PANELS])
-OF_BROKERS = {"broker", "broker_namespace", "namespace", "exchange", "subscription", "state"}
+OF_BROKERS = {"container", "broker", "broker_namespace", "namespace", "exchange", "subscription", "state"}
 OF_THE_OPERATOR = {"kind", "type", "status", "result"}
 CHOICES = {
     "broker": {"datasource", "broker_namespace", "broker"},
@@ -52,7 +55,7 @@ def expressions(panel: dict[str, Any]) -> list[str]:
 def known_metrics() -> set[str]:
     """Those that the pages of observer and operator list; the series of a histogram have names of their own."""
     listed = documented_metrics() | operator_metrics()
-    return listed | {f"{name}_bucket" for name in listed if name.endswith("_seconds")}
+    return {"up"} | listed | {f"{name}_bucket" for name in listed if name.endswith("_seconds")}
 
 
 def test_there_are_three() -> None:
@@ -115,6 +118,49 @@ def test_ten_thousand_subscriptions_are_no_ten_thousand_lines(name: str, panel: 
             if "penstock_subscription_" in expression or "penstock_resource_condition{" in expression:
                 adds = ("topk(20,", "sum(", "count by (state)", "sum by (broker_namespace, broker)", "count by (type)")
                 assert expression.startswith(adds), name
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
+@pytest.mark.parametrize("name", ["broker", "subscriptions"])
+def test_brokers_that_do_not_answer_are_counted_once_and_none_that_is_not_meant_to_run(
+    name: str, tmp_path: Path
+) -> None:
+    """After ten minutes `away` has not answered for two, `never` not once, and the node of `lost` is lost: three. A pod
+    of `moved` was replaced five minutes ago. `deleted` and `stopped` (no replicas) had a pod until then, which did not
+    answer at the end. After twenty minutes all answer, and after thirty there are no pods any more.
+    """
+    (panel,) = [it for it in DASHBOARDS[name]["panels"] if it["title"] == "Brokers that do not answer"]
+    (expression,) = expressions(panel)
+    for variable in ("$broker_namespace", "$broker"):
+        expression = expression.replace(f'"{variable}"', '".*"')
+    reached = {
+        "away-0": "1x8 0x10 1x10 stale", "never-0": "0x18 1x10 stale", "lost-0": "1x4 stale _x13 1x10 stale",
+        "moved-0": "1x4 stale", "moved-0b": "1x28 stale", "deleted-0": "1x3 0 stale", "stopped-0": "1x3 0 stale",
+    }  # fmt: skip
+    scraped = {
+        "away-0": "1x28 stale", "never-0": "1x28 stale", "lost-0": "1x4 0x13 1x10 stale", "moved-0": "1x4 0x1 stale",
+        "moved-0b": "1x28 stale", "deleted-0": "1x4 stale", "stopped-0": "1x4 stale",
+    }  # fmt: skip
+    labels = 'broker_namespace="hub", broker="{}", pod="{}"'
+    series = [
+        {"series": f"{metric}{{{labels.format(pod.partition('-')[0], pod)}{more}}}", "values": values}
+        for metric, more, found in (
+            ("penstock_broker_reachable", "", reached),
+            ("up", ', container="observer"', scraped),
+        )
+        for pod, values in found.items()
+    ]
+    expected: dict[str, list[dict[str, Any]]] = {
+        "3m": [{"labels": "{}", "value": 1}],
+        "10m": [{"labels": "{}", "value": 3}],
+        "20m": [{"labels": "{}", "value": 0}],
+        "35m": [],
+    }
+    asked = [{"expr": expression, "eval_time": time, "exp_samples": samples} for time, samples in expected.items()]
+    test = {"tests": [{"interval": "1m", "input_series": series, "promql_expr_test": asked}]}
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump(test))
+    done = subprocess.run(["promtool", "test", "rules", str(tmp_path / "test.yaml")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)

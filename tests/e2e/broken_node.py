@@ -106,6 +106,7 @@ class BrokenNode:
                 self._broker.kill,
                 LagState.UNKNOWN,
                 "the broker does not answer: .+",
+                polls=2,  # one that is missed is no outage
             ),
         ]
 

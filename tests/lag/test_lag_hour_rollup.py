@@ -139,6 +139,19 @@ def test_a_broker_of_a_backup_is_a_run_of_its_own(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark
+def test_the_hour_in_which_only_the_observer_was_upgraded_has_one_run(spark: SparkSession) -> None:
+    """Its earlier rows do not say when the broker started. 5 messages for 10 s, 7 for 10 s and 9 for 10 s."""
+    depths = [{"depth": depth, "ready": depth, "enqueued": 100 + depth} for depth in (5, 7, 9, 9)]
+    polls = [a_poll(START_MS + 10_000 * step, a_subscription("orders", **each)) for step, each in enumerate(depths)]
+    rows = rows_of_polls(polls)
+    rows = [{**row, "started_ms": None} if number < 4 else row for number, row in enumerate(rows)]
+    made = compute_rollup(spark, ledger_rows(spark, rows), START_MS, START_MS + 30_000)
+    assert [(run.started_ms, run.snapshots) for run in made.runs] == [(START_MS - 60_000, 4)]
+    assert [(life.snapshots, life.depth_area) for life in made.lives] == [(4, 210_000)]
+    assert growth(made)[0, "psub:durable:global:orders"] == Growth(enqueued=4)
+
+
+@pytest.mark.spark
 def test_an_hour_without_a_subscription_has_polls_only(spark: SparkSession) -> None:
     """So that it is known to be empty."""
     rows = rows_of_polls([a_poll(START_MS), a_poll(START_MS + 10_000)])

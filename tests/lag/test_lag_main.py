@@ -200,6 +200,7 @@ def test_a_broker_that_is_away_makes_its_subscriptions_unknown(session: Session,
     """Their last figures stay; so does the reason."""
     with serving(tmp_path, growing()) as observer:
         observer.api.live.away("the broker does not answer: connection refused")
+        observer.api.live.away("the broker does not answer: connection refused")
         run(settings(tmp_path, observer.url), session)
     result = result_in(tmp_path)
     assert result.reporting_brokers == 0

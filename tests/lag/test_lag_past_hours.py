@@ -41,8 +41,10 @@ def keep(store: FolderRollups, hours_before: int, epoch: int = 1, queue_name: st
     number = 100 - hours_before
     start_ms = THREE_PM_MS - (hours_before + 1) * HOUR_MS
     seq = 1000 * number
+    started = {"started_ms": more.pop("started_ms", 0)}
     life = a_life(
         epoch=epoch,
+        **started,
         queue_name=queue_name,
         first_seq=seq + 1,
         last_seq=seq + 900,
@@ -53,7 +55,7 @@ def keep(store: FolderRollups, hours_before: int, epoch: int = 1, queue_name: st
         first_buckets={"sojourn": ((8, 60 * number),)},
         last_buckets={"sojourn": ((8, 60 * number + 60),)},
     )
-    run = a_run(epoch=epoch, first_seq=seq, last_seq=seq + 999, first_complete_seq=seq)
+    run = a_run(epoch=epoch, first_seq=seq, last_seq=seq + 999, first_complete_seq=seq, first_ms=start_ms, **started)
     if queue_name == "q":  # it was there when the run began
         run = replace(run, first_complete_seq=None)
     name = RollupName(start_ms, Period.HOUR)
@@ -80,6 +82,13 @@ def test_after_a_restart_the_day_begins_with_the_new_run(store: FolderRollups) -
         keep(store, hours, epoch=1 if hours > 6 else 2)
     past = read_past(store, THREE_PM_MS)
     assert past.day[QUEUE].arrived == 6 * 60
+
+
+def test_a_day_in_which_only_the_observer_was_upgraded_is_a_day(store: FolderRollups) -> None:
+    """The older rollup does not say when the broker started; it is the same run."""
+    keep(store, 23)
+    keep(store, 0, started_ms=1_000)
+    assert read_past(store, THREE_PM_MS).day[QUEUE].arrived == 24 * 60
 
 
 def test_an_hour_that_is_not_over_at_the_end_of_the_window_is_not_read(store: FolderRollups) -> None:

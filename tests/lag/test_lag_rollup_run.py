@@ -85,7 +85,7 @@ def test_closed_hours_and_days_are_kept_once(spark: SparkSession, tmp_path: Path
         assert read_rollup(day) == merged(hours)
         assert (growth(read_rollup(day))[ORDERS].enqueued, growth(read_rollup(day))[ORDERS].acked) == (33, 22)
         assert read_about(day).hours == 2
-        assert read_about(day).missing[0] == "22 of 24 hours have no rows"
+        assert read_about(day).missing[0] == "22 of 24 hours have no rollup"
         assert read_about(content(observer, HOURS[0])).missing == ("main-0: its polls cover 1 of 60 minutes",)
         before = (tmp_path / "rollups" / HOURS[0]).stat().st_mtime_ns
         assert roll_up(spark, settings(tmp_path, observer.url)) == []

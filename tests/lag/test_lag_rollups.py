@@ -247,6 +247,38 @@ def test_a_broker_of_a_backup_is_another_run_although_its_epoch_came_before() ->
     assert [run.started_ms for run in merged(written).runs] == [100, 900]
 
 
+def test_a_run_goes_on_where_only_its_later_rows_say_when_it_began() -> None:
+    """The observer was upgraded at 5,000, its broker was not: 20 came before, 3 between, and 4 after. Later
+    the folder was restored from a backup, and the start after that has the same epoch.
+    """
+    old = a_life(first_seq=1, first_ms=2_000, last_ms=4_000, first=Growth(enqueued=50), last=Growth(enqueued=70))
+    new = a_life(
+        started_ms=100, first_seq=20, last_seq=30, first_ms=6_000, first=Growth(enqueued=73), last=Growth(enqueued=77)
+    )
+    restored = a_life(started_ms=9_000, first_seq=40, last_seq=50, first_ms=9_500)
+    runs = [
+        a_run(first_ms=2_000, last_seq=10),
+        a_run(started_ms=100, first_seq=20, first_ms=6_000),
+        a_run(started_ms=9_000, first_seq=40, first_ms=9_500),
+    ]
+    hours = [Rollup((run,), (life,)) for run, life in zip(runs, (old, new, restored), strict=True)]
+    for day in (merged(hours), merged([merged(hours[:2]), hours[2]]), merged([hours[0], merged(hours[1:])])):
+        assert [(run.started_ms, run.first_seq, run.snapshots) for run in day.runs] == [(100, 1, 20), (9_000, 40, 10)]
+        assert [(life.started_ms, life.first_seq) for life in day.lives] == [(100, 1), (9_000, 40)]
+        assert growth(day)[0, "q"].enqueued == 27
+
+
+@pytest.mark.parametrize("other", [{"started_ms": 2_001}, {"epoch": 2}, {"instance": "j"}, {"ordinal": 1}])
+def test_a_start_that_can_t_be_that_of_an_earlier_row_is_not_given_to_it(other: dict[str, Any]) -> None:
+    """Of a backup, of another epoch, of another folder, of another broker."""
+    old = Rollup((a_run(first_ms=2_000),), (a_life(first_ms=2_000),))
+    changes = {"started_ms": 100, "first_seq": 200, "first_ms": 6_000, "last_seq": 300} | other
+    new = Rollup((a_run(**changes),), (a_life(**changes),))
+    day = merged([old, new])
+    assert sorted(run.started_ms for run in day.runs) == [0, changes["started_ms"]]
+    assert sorted(life.started_ms for life in day.lives) == [0, changes["started_ms"]]
+
+
 def test_what_a_restart_lost_is_counted_on() -> None:
     """3 were lost before; the restart lost 4 more, of which the first snapshot after it tells. Arrivals start again."""
     before = a_life(first=Growth(enqueued=50, lost_at_restart=3), last=Growth(enqueued=80, lost_at_restart=3))

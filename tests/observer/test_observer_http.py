@@ -285,6 +285,9 @@ async def test_live_lag_is_a_result_of_the_last_poll(observer: Observer) -> None
         ("psub:durable:global:orders", LagState.IDLE)
     ]
     observer.api.live.away("the broker does not answer: refused")
+    missed_once = LagResult.model_validate((await observer.get("/v1/lag/live"))[1])
+    assert missed_once == result, "with the time of the poll that was answered"
+    observer.api.live.away("the broker does not answer: refused")
     status, body = await observer.get("/v1/lag/live")
     result = LagResult.model_validate(body)
     assert (status, result.reporting_brokers, result.missing) == (
@@ -381,6 +384,9 @@ async def test_segments_are_listed_and_served(observer: Observer) -> None:
     observer.api.live.answered(a_poll())
     observer.api.ledger.append(a_poll())
     observer.api.ledger.seal(START_MS)
+    observer.api.live.away("the broker does not answer: refused")
+    listing = SegmentList.model_validate((await observer.get("/v1/ledger/segments"))[1])
+    assert (listing.reachable, listing.problem, listing.polled_ms) == (True, None, START_MS), "one missed poll"
     observer.api.live.away("the broker does not answer: refused")
     status, body = await observer.get("/v1/ledger/segments")
     listing = SegmentList.model_validate(body)

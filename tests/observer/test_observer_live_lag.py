@@ -220,9 +220,27 @@ def test_while_the_broker_is_away_the_figures_stay_and_the_state_is_unknown() ->
     view.answered(a_poll(story.now_ms), (lag,))
     assert [each.state for each in view.known.lags_now()] == [LagState.IDLE]
     view.away("the broker does not answer: refused")
+    view.away("the broker does not answer: refused")
     (away,) = view.known.lags_now()
     assert (away.state, away.message) == (LagState.UNKNOWN, "the broker does not answer: refused")
     assert (away.messages, away.consumers, away.observed_time) == (0, 2, lag.observed_time)
+
+
+def test_one_missed_poll_is_no_outage() -> None:
+    """Neither is every second one that is missed. The second in a row is, and so is silence before the first answer."""
+    view = LiveView()
+    view.away("the broker does not answer: refused")
+    assert view.known.outage == "the broker does not answer: refused"
+    told: list[str | None] = []
+    for answers in (True, False, True, False, False, False, True, False):
+        if answers:
+            view.answered(a_poll(START_MS))
+        else:
+            view.away("the broker does not answer: refused")
+        assert view.known.reachable is answers
+        told.append(view.known.outage)
+    away = "the broker does not answer: refused"
+    assert told == [None, None, None, None, away, away, None, None]
 
 
 NAMES = ("a", "b", "c")

@@ -184,7 +184,9 @@ def test_the_namespace_is_that_of_the_resource(scrape: Scrape) -> None:
 
 
 def test_the_state_by_the_rules_of_lag_is_one_series_of_each_subscription(scrape: Scrape) -> None:
-    """Of the present state alone; Unknown while the broker is away."""
+    """Of the present state alone; Unknown while the broker is away. One missed poll takes no state away, or an alert
+    that waits for two minutes of it would begin to wait anew; that the figures are old is a figure of its own.
+    """
     live = LiveLag(0, 10_000, Thresholds())
     state = a_subscription(depth=100, ready=100, oldest_available_ms=START_MS - 90_000)
     poll = a_poll(START_MS)
@@ -195,6 +197,11 @@ def test_the_state_by_the_rules_of_lag_is_one_series_of_each_subscription(scrape
     assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unconsumed"}) == 1
     assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "OK"}) is None
     assert scrape.value("penstock_subscription_velocity_messages_per_minute", ORDERS) == 60
+    scrape.live.away("the broker does not answer: refused")
+    assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unconsumed"}) == 1
+    assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unknown"}) is None
+    assert scrape.value("penstock_broker_reachable") == 0
+    assert scrape.value("penstock_broker_poll_timestamp_seconds") == (START_MS + 70_000) / 1000
     scrape.live.away("the broker does not answer: refused")
     assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unknown"}) == 1
     assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unconsumed"}) is None
@@ -216,6 +223,8 @@ def test_the_suggested_consumers_are_a_series_only_where_they_are_known(scrape: 
     name = "penstock_subscription_suggested_consumers"
     assert scrape.value(name, ORDERS) == 5
     assert scrape.value(name, {**ORDERS, "subscription": "psub:durable:global:other"}) is None
+    scrape.live.away("the broker does not answer: refused")
+    assert scrape.value(name, ORDERS) == 5
     scrape.live.away("the broker does not answer: refused")
     assert scrape.value(name, ORDERS) is None
 

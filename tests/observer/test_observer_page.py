@@ -147,7 +147,12 @@ async def test_a_broker_that_is_away_is_unknown_with_the_reason(site: Site) -> N
         site.answer(a_poll(START_MS + step * 10_000, a_subscription()))
     assert "✔ Idle" in " ".join(text_of((await site.get("/page/", headers=BEARER))[1], "td"))
     site.page.live.away("the broker does not answer: refused")
-    site.clock.seconds += 25
+    site.clock.seconds += 15
+    _, body = await site.get("/page/", headers=BEARER)
+    assert "✔ Idle" in " ".join(text_of(body, "td")), "one missed poll"
+    assert "2023-11-14 22:20:20 UTC, 15 s ago by the observer's clock." in body
+    site.page.live.away("the broker does not answer: refused")
+    site.clock.seconds += 10
     _, body = await site.get("/page/", headers=BEARER)
     assert "? Unknown" in text_of(body, "td")
     assert "the broker does not answer: refused" in text_of(body, "td")

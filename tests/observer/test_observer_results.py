@@ -84,6 +84,36 @@ def test_only_the_newest_are_kept(store: ResultStore, tmp_path: Path) -> None:
     assert store.get("run-1") is None
 
 
+def test_a_damaged_result_is_told_once_and_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Runs have names of their own, so nothing would take its place. One of a later release stays, after a rollback."""
+    (tmp_path / "run-1.json").write_bytes(b"{")
+    later = a_result("run-2", END).replace(b'"version":1', b'"version":9')
+    (tmp_path / "run-2.json").write_bytes(later)
+    for _ in range(2):
+        assert ResultStore(tmp_path, PLACE, keep=3).latest_run() is None
+    assert len(caplog.records) == 1
+    assert "result run-1.json is damaged and is deleted" in caplog.text
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("run-2.json", later)]
+
+
+def test_a_result_that_the_disk_does_not_give_keeps_no_observer_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("run-1", "run-2"):
+        (tmp_path / f"{name}.json").write_bytes(a_result(name, END))
+    read = Path.read_bytes
+
+    def failing(path: Path) -> bytes:
+        if path.name == "run-2.json":
+            raise OSError(5, "Input/output error")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", failing)
+    assert ResultStore(tmp_path, PLACE, keep=3).latest_run() == "run-1"
+    monkeypatch.setattr(Path, "read_bytes", read)
+    assert ResultStore(tmp_path, PLACE, keep=3).latest_run() == "run-2"
+
+
 def test_a_restart_finds_the_latest_again(store: ResultStore, tmp_path: Path) -> None:
     """Half-written files go, unreadable ones are left out."""
     store.put("run-1", a_result("run-1", minutes(1)), NOW)

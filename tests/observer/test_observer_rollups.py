@@ -136,6 +136,78 @@ def test_a_rollup_is_kept_and_found_again(tmp_path: Path) -> None:
     assert again.path_of("hour-2023-11-15T10.parquet") is None
 
 
+def test_a_damaged_rollup_is_told_once_and_goes_with_its_age(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not at each start for a year; and it does not drive out a good one."""
+    monkeypatch.setattr(rollups, "KEPT", {Period.HOUR: 2, Period.DAY: 1})
+    (tmp_path / str(hour(-3))).write_bytes(b"damaged")
+    for store in (RollupStore(tmp_path, PLACE, 10**6) for _ in range(3)):
+        assert (store.rollups, store.path_of(str(hour(-3)))) == ((), None)
+    assert [record.getMessage() for record in caplog.records] == [
+        "rollup hour-2023-11-15T09.parquet is damaged, and what it told is lost unless the lag job makes it again, "
+        "which it does as long as the ledger has that time: the body is no Parquet file: Parquet file size is 7 bytes, "
+        "smaller than the minimum file footer (8 bytes); the file is now "
+        "hour-2023-11-15T09.parquet.damaged and is deleted with the rollups of its age"
+    ]
+    store = RollupStore(tmp_path, PLACE, 10**6)
+    there = {f"{hour(-3)}.damaged"}
+    for number in (-4, -2):
+        assert store.put(str(hour(number)), a_rollup(str(hour(number))), NOON_MS)
+        there.add(str(hour(number)))
+        assert {path.name for path in tmp_path.iterdir()} == there
+    assert store.put(str(hour(-1)), a_rollup(str(hour(-1))), NOON_MS)
+    assert {path.name for path in tmp_path.iterdir()} == {str(hour(-2)), str(hour(-1))}
+
+
+def test_a_rollup_that_is_made_again_takes_the_place_of_the_damaged_one(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b"damaged")
+    store = RollupStore(tmp_path, PLACE, 10**6)
+    assert store.put(NAME, a_rollup(), NOON_MS)
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+    assert [info.name for info in RollupStore(tmp_path, PLACE, 10**6).rollups] == [NAME]
+
+
+def test_damaged_rollups_make_room_before_any_other(tmp_path: Path) -> None:
+    """The oldest first, until all are within the limit."""
+    for number in (-2, -3, -4):
+        (tmp_path / str(hour(number))).write_bytes(bytes(1000))
+    content = a_rollup()
+    store = RollupStore(tmp_path, PLACE, len(content) + 1500)
+    assert store.put(NAME, content, NOON_MS)
+    assert {path.name for path in tmp_path.iterdir()} == {NAME, f"{hour(-2)}.damaged"}
+
+
+def test_a_rollup_of_a_later_release_stays_under_its_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """After a rollback. It is not damaged, and the later release finds it again, unless another takes its place."""
+    (tmp_path / NAME).write_bytes(a_rollup(version=2))
+    store = RollupStore(tmp_path, PLACE, 10**6)
+    assert (store.rollups, caplog.records) == ((), [])
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+    assert store.put(NAME, a_rollup(), NOON_MS)
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+
+
+def test_a_rollup_that_the_disk_does_not_give_keeps_no_observer_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is it set aside: the disk may give it tomorrow."""
+    read = Path.read_bytes
+
+    def failing(path: Path) -> bytes:
+        if path.name == NAME:
+            raise OSError(5, "Input/output error")
+        return read(path)
+
+    other = str(hour(-2))
+    (tmp_path / NAME).write_bytes(a_rollup())
+    (tmp_path / other).write_bytes(a_rollup(other))
+    monkeypatch.setattr(Path, "read_bytes", failing)
+    assert [info.name for info in RollupStore(tmp_path, PLACE, 10**6).rollups] == [other]
+    monkeypatch.setattr(Path, "read_bytes", read)
+    assert [info.name for info in RollupStore(tmp_path, PLACE, 10**6).rollups] == [other, NAME]
+
+
 def _without_a_column() -> bytes:
     table = pq.read_table(io.BytesIO(a_rollup()))
     body = io.BytesIO()

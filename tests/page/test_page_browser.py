@@ -137,6 +137,7 @@ async def test_everybody_can_read_it(site: Site, browser: Browser, scheme: Liter
             if name == "search":
                 assert await window.rows() == [f"psub:durable:global:{HOSTILE}\non {HOSTILE}"]
         site.page.live.away(f"the broker does not answer: {HOSTILE}")
+        site.page.live.away(f"the broker does not answer: {HOSTILE}")
         await tab.goto(f"{site.base}/page/?refresh=off")
         faults["away"] = [*await structure_faults(tab), *await contrast_faults(tab)]
         assert "the states are unknown" in (await tab.locator(".notice").inner_text()).lower()

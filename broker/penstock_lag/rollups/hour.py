@@ -23,7 +23,7 @@ from penstock_lag.figures.polls import POLL_COLUMNS
 from penstock_lag.ledger.rows import LedgerRows, Place
 from penstock_lag.rollups.hour_lives import AREA_COLUMNS, LIFE, LIFE_COLUMNS, areas, lives
 from penstock_lag_rules.figures import Growth
-from penstock_lag_rules.rollups import BrokerRow, Buckets, LifeRow, Rollup, RunKey
+from penstock_lag_rules.rollups import BrokerRow, Buckets, LifeRow, Rollup, RunKey, merged
 
 __all__ = ["compute_rollup"]
 
@@ -46,14 +46,13 @@ def compute_rollup(spark: SparkSession, rows: LedgerRows, start_ms: int, end_ms:
     polls = _collect(rows(RowKind.BROKER, POLL_COLUMNS).where(within))
     found = _collect(lives(rows(RowKind.SUBSCRIPTION, LIFE_COLUMNS).where(within)))
     if not found:
-        return Rollup(tuple(_runs(polls)))
+        return merged([Rollup(tuple(_runs(polls)))])
     area = _collect(areas(rows(RowKind.SUBSCRIPTION, AREA_COLUMNS).where(within)))
     area_of = {_key(row): int(row["depth_area"]) for row in area}
     buckets = _buckets_at(spark, rows, found)
-    return Rollup(
-        tuple(_runs(polls)),
-        tuple(_life(row, area_of[_key(row)], buckets) for row in sorted(found, key=_key)),
-    )
+    rows_of_lives = tuple(_life(row, area_of[_key(row)], buckets) for row in sorted(found, key=_key))
+    # In the hour of an upgrade, earlier rows of a run do not say when it started, and later ones do.
+    return merged([Rollup(tuple(_runs(polls)), rows_of_lives)])
 
 
 def _runs(polls: Iterable[Row]) -> list[BrokerRow]:

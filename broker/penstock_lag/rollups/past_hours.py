@@ -19,7 +19,7 @@ from penstock_lag.rollups.stores import RollupStore, RollupsUnavailable
 from penstock_lag.settings import LagJobSettings
 from penstock_lag.targets import Target
 from penstock_lag_rules.paces import Pace, newest_runs, paces
-from penstock_lag_rules.rollups import QueueKey, Rollup, merged
+from penstock_lag_rules.rollups import QueueKey, Rollup, merged, with_known_starts
 
 __all__ = ["PastHours", "past_of", "read_past"]
 
@@ -73,8 +73,11 @@ def read_past(store: RollupStore, end_ms: int) -> PastHours:
     for hours in BACK:
         name = RollupName(newest.start_ms - hours * Period.HOUR.milliseconds, Period.HOUR)
         first = _first_from(store, stored, name, newest)
-        if first is not None and newest_runs(last) <= {row.run for row in first.runs}:
-            day = paces(merged([first, last]), newest.end_ms)
+        if first is None:
+            continue
+        first, known = with_known_starts([first, last])
+        if newest_runs(known) <= {row.run for row in first.runs}:
+            day = paces(merged([first, known]), newest.end_ms)
             break
     return PastHours(paces(last, newest.end_ms), day)
 

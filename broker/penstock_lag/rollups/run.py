@@ -1,7 +1,8 @@
 """Rollups of one Broker as they are written: an hour from what was computed, a day from its hours.
 
-A day is merged from its hours one after another, so that two of them are in memory at a time. Source:
-docs/reference/lag-job.md, "Rollups".
+A day is merged from its hours one after another, so that two of them are in memory at a time. An hour that can't be
+read is missing in what is made of it, which says so; it holds up nothing else. Source: docs/reference/lag-job.md,
+"Rollups".
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from penstock_api.rollup_format import RollupAbout, RollupInfo, RollupName
 from penstock_lag.rollups.files import BadRollup, read_about, read_rollup, write_rollup
 from penstock_lag.rollups.plan import DueHour, Stored, due_days, shortfalls
-from penstock_lag.rollups.stores import RollupStore, RollupsUnavailable
+from penstock_lag.rollups.stores import RollupStore
 from penstock_lag_rules.rollups import Rollup, merged
 
 __all__ = ["RollupPlace", "keep_days", "keep_hour"]
@@ -32,8 +33,13 @@ class RollupPlace:
 
 def keep_hour(place: RollupPlace, hour: DueHour, made: Rollup) -> RollupInfo:
     """Write the rollup of an hour. Raises RollupsUnavailable."""
-    missing = shortfalls(hour.name, hour.plan, made, place.broker)
-    whole = merged([_others(_parsed(hour.name, place.store.get(hour.name)), hour), made]) if hour.keeps else made
+    missing = [*shortfalls(hour.name, hour.plan, made, place.broker)]
+    whole = made
+    if hour.keeps:
+        try:
+            whole = merged([_others(read_rollup(place.store.get(hour.name)), hour), made])
+        except BadRollup as error:  # the brokers that are missing then are due again, as far as the ledger has them
+            missing.append(f"the other brokers are missing, because their rollup could not be read: {error}"[:1024])
     log.info("%s/%s: rolled up %s: %d lives", place.namespace, place.broker, hour.name, len(whole.lives))
     return _write(place, hour.name, whole, 1, missing)
 
@@ -57,17 +63,30 @@ def keep_days(
         missing: list[str] = []
         for hour in hours:
             content = place.store.get(hour)
-            made = merged([made, _parsed(hour, content)])
-            missing += [f"{hour}: {sentence}"[:1024] for sentence in read_about(content).missing]
+            try:
+                made = merged([made, read_rollup(content)])
+                missing += [f"{hour}: {sentence}"[:1024] for sentence in read_about(content).missing]
+            except BadRollup as error:
+                missing.append(f"{hour} is missing, because it could not be read: {error}"[:1024])
+                log.error("%s/%s: %s is merged without %s: %s", place.namespace, place.broker, day, hour, error)
         if len(hours) < 24:
-            missing.insert(0, f"{24 - len(hours)} of 24 hours have no rows")
+            missing.insert(0, f"{24 - len(hours)} of 24 hours have no rollup")
         log.info("%s/%s: merged %s from %d hours", place.namespace, place.broker, day, len(hours))
-        written[day] = _write(place, day, made, len(hours), missing)
+        # What could not be read counts as merged, or each run would merge the day again; it is due if it is made again.
+        ordinals = {ordinal for hour in hours if hour in stored for ordinal in stored[hour].ordinals}
+        written[day] = _write(place, day, made, len(hours), missing, ordinals)
     return written
 
 
-def _write(place: RollupPlace, name: RollupName, made: Rollup, hours: int, missing: Sequence[str]) -> RollupInfo:
-    ordinals = tuple(sorted({run.ordinal for run in made.runs}))
+def _write(
+    place: RollupPlace,
+    name: RollupName,
+    made: Rollup,
+    hours: int,
+    missing: Sequence[str],
+    counted: Collection[int] = (),
+) -> RollupInfo:
+    ordinals = tuple(sorted({*counted, *(run.ordinal for run in made.runs)}))
     about = RollupAbout(
         broker=place.broker,
         namespace=place.namespace,
@@ -80,10 +99,3 @@ def _write(place: RollupPlace, name: RollupName, made: Rollup, hours: int, missi
     place.store.put(name, content)
     rows = len(made.runs) + len(made.lives)
     return RollupInfo(name=str(name), bytes=len(content), rows=rows, ordinals=ordinals, hours=hours)
-
-
-def _parsed(name: RollupName, content: bytes) -> Rollup:
-    try:
-        return read_rollup(content)
-    except BadRollup as error:
-        raise RollupsUnavailable(f"the rollup {name} can't be used: {error}") from error

@@ -45,8 +45,23 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- default (include "penstock-operator.fullname" .) .Values.serviceAccount.name -}}
 {{- end -}}
 
-{{/* Schedule, Secret and ServiceAccount of the operator's lag job. The names of its runs' pods add twenty characters. */}}
+{{/*
+Schedule, Secret and ServiceAccount of the operator's lag job. The names of its runs' pods add twenty characters, and no dots are
+allowed in them, nor a digit at the beginning. A release whose name has to be changed for that gets a part of its hash, so that no
+two releases share a job.
+*/}}
 {{- define "penstock-operator.lag" -}}
+{{- $former := include "penstock-operator.formerLag" . -}}
+{{- if eq $former (printf "%s-lag" .Release.Name) -}}
+{{- $former -}}
+{{- else -}}
+{{- $release := .Release.Name | replace "." "-" | trunc 26 | trimSuffix "-" -}}
+{{- printf "%s%s-%s-lag" (ternary "r" "" (regexMatch "^[0-9]" $release)) $release (sha256sum .Release.Name | trunc 8) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The same as it was without the hash. The operator deletes what it has made under this name. */}}
+{{- define "penstock-operator.formerLag" -}}
 {{- $release := .Release.Name | replace "." "-" | trunc 35 | trimSuffix "-" -}}
 {{- printf "%s%s-lag" (ternary "r" "" (regexMatch "^[0-9]" $release)) $release -}}
 {{- end -}}
@@ -58,6 +73,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- merge (dict
   "namespace" .Release.Namespace
   "name" (include "penstock-operator.lag" .)
+  "formerName" (include "penstock-operator.formerLag" .)
   "deployment" (include "penstock-operator.fullname" .)
   "imagePullPolicy" (default .Values.image.pullPolicy .Values.lagImage.pullPolicy)
   "imagePullSecrets" $secrets

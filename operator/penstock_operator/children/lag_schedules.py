@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Final, cast
 
 from penstock_operator.lag_options import ExecutorOptions
@@ -41,7 +42,7 @@ _SUBMISSION_MILLIS: Final = "120000"
 """Spark's default of 10 s is too short for a JVM that starts on a busy node: the run would fail with a timeout."""
 _KEEP_SECONDS: Final = 3600
 DEADLINE_SECONDS: Final = 1800
-_CPU: Final = "250m"
+_CPU_MILLIS: Final = 250
 """A run of 900,000 rows takes some 55 s of processor time, a small one 25 s, so it ends within four minutes also if it
 gets no more than this. Source of this and the next: docs/reference/lag-performance.md.
 """
@@ -90,6 +91,10 @@ class LagJob:
     """Settings of Spark that a person has chosen."""
     node_selector: Mapping[str, str] = field(default_factory=dict[str, str])
     tolerations: Sequence[Mapping[str, object]] = ()
+    cpu_limit: str = ""
+    """Of the driver or of the CronJob's pods; empty: none."""
+    priority_class_name: str = ""
+    """Of all pods; empty: the cluster's default."""
 
 
 def cron(name: str, interval_minutes: int) -> str:
@@ -194,7 +199,7 @@ def scheduled_application(job: LagJob) -> Manifest:
 def _driver(job: LagJob) -> Manifest:
     driver: Manifest = {
         "cores": 1,
-        "coreRequest": _CPU,
+        "coreRequest": _cpu_request(_CPU_MILLIS, job.cpu_limit),
         "memory": job.memory,
         "memoryOverhead": f"{_BESIDE_HEAP_MEBIBYTES}m",
         "javaOptions": _JAVA,
@@ -207,7 +212,7 @@ def _driver(job: LagJob) -> Manifest:
         driver["labels"] = dict(job.pod_labels)
     if job.executors.instances == 0:
         driver["kubernetesMaster"] = "local[2]"
-    return driver | _tolerations(job)
+    return driver | _core_limit(job.cpu_limit) | _scheduling(job)
 
 
 def _executor(job: LagJob) -> Manifest:
@@ -224,12 +229,37 @@ def _executor(job: LagJob) -> Manifest:
         "secrets": [{"name": job.secret, "path": job.mount, "secretType": "Generic"}],
         "securityContext": _container_security(),
         "volumeMounts": [_TMP],
-        **_tolerations(job),
+        **_executor_cpu(job.executors),
+        **_scheduling(job),
     }
 
 
-def _tolerations(job: LagJob) -> Manifest:
-    return {"tolerations": [dict(each) for each in job.tolerations]} if job.tolerations else {}
+def _executor_cpu(executors: ExecutorOptions) -> Manifest:
+    """Spark asks for as many CPUs as an executor has cores, and the API server refuses a limit that is less."""
+    asked = 1000 * executors.cores
+    limit = executors.cpu_limit
+    fewer = {"coreRequest": _cpu_request(asked, limit)} if limit and _millis(limit) < asked else {}
+    return {**fewer, **_core_limit(limit)}
+
+
+def _core_limit(limit: str) -> Manifest:
+    return {"coreLimit": limit} if limit else {}
+
+
+def _cpu_request(millis: int, limit: str) -> str:
+    """No more than the limit: the API server would refuse the pod."""
+    return f"{min(millis, _millis(limit)) if limit else millis}m"
+
+
+def _millis(cpus: str) -> int:
+    """Of CPUs such as 2, 0.5 or 500m; at least 1."""
+    return max(int(cpus[:-1]) if cpus.endswith("m") else int(Decimal(cpus) * 1000), 1)
+
+
+def _scheduling(job: LagJob) -> Manifest:
+    """The fields have the same names in a pod, and in driver and executor of a SparkApplication."""
+    priority = {"priorityClassName": job.priority_class_name} if job.priority_class_name else {}
+    return {**({"tolerations": [dict(each) for each in job.tolerations]} if job.tolerations else {}), **priority}
 
 
 def cron_job(job: LagJob) -> Manifest:
@@ -247,7 +277,10 @@ def cron_job(job: LagJob) -> Manifest:
             },
             {"name": "PENSTOCK_LAG_MEMORY", "value": job.memory},
         ],
-        "resources": {"requests": {"cpu": _CPU, "memory": memory}, "limits": {"memory": memory}},
+        "resources": {
+            "requests": {"cpu": _cpu_request(_CPU_MILLIS, job.cpu_limit), "memory": memory},
+            "limits": {**({"cpu": job.cpu_limit} if job.cpu_limit else {}), "memory": memory},
+        },
         "securityContext": _container_security(),
         "volumeMounts": [{"name": "observer", "mountPath": job.mount, "readOnly": True}, _TMP],
     }
@@ -262,7 +295,7 @@ def cron_job(job: LagJob) -> Manifest:
             {"name": "observer", "secret": {"secretName": job.secret, "defaultMode": 0o444}},
             {"name": "tmp", "emptyDir": {}},
         ],
-        **_tolerations(job),
+        **_scheduling(job),
     }
     if job.node_selector:
         pod["nodeSelector"] = dict(job.node_selector)

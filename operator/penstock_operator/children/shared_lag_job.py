@@ -160,6 +160,8 @@ def schedule(options: LagJobOptions, owner: str | None, lag_image: str, kind: st
         spark_conf=options.spark_conf,
         node_selector=options.node_selector,
         tolerations=options.tolerations,
+        cpu_limit=options.cpu_limit,
+        priority_class_name=options.priority_class_name,
     )
     if kind == "CronJob":
         return lag_schedules.cron_job(job)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -77,6 +77,8 @@ class _Found:
     secret: Manifest | None
     schedules: Mapping[str, Manifest | None]
     """By kind."""
+    former: Sequence[Manifest]
+    """Schedules, and last the Secret, that the operator of an earlier chart made under another name."""
     last_run: Manifest | None
     spark_installed: bool
 
@@ -146,14 +148,21 @@ class SharedLagJob:
         secret, *schedules = await asyncio.gather(
             *(get(API_RESOURCES[kind], options.namespace, options.name) for kind in ("Secret", *kinds))
         )
+        former: list[Manifest | None] = []
+        if options.former_name not in ("", options.name):
+            former = await asyncio.gather(
+                *(get(API_RESOURCES[kind], options.namespace, options.former_name) for kind in (*kinds, "Secret"))
+            )
         deployment = None
         if options.deployment:
             deployment = await get(API_RESOURCES["Deployment"], options.namespace, options.deployment)
         found: dict[str, Manifest | None] = dict(zip(kinds, schedules, strict=True))
         run = text_at(found.get(KINDS[0]), "status", "lastRunName")
         last_run = await get(API_RESOURCES["SparkApplication"], options.namespace, run) if run else None
+        owner = text_at(deployment, "metadata", "uid")
         return _Found(
-            owner=text_at(deployment, "metadata", "uid"),
+            owner=owner,
+            former=[it for it in former if it is not None and owner is not None and is_ours(it, owner)],
             secret=secret,
             schedules=found,
             last_run=last_run,
@@ -169,11 +178,19 @@ class SharedLagJob:
                 "cluster deletes it soon; else delete or rename it."
             )
             return SharedJobView(problem=(ConditionReason.NAME_TAKEN, message))
-        members = self._members(found.secret)
+        members = self._members(found.secret or next((it for it in found.former if it["kind"] == "Secret"), None))
         data, left_out = shared_lag_job.secret_data(members)
         kind = self._kind(found.spark_installed)
         if members or found.secret is not None:
             await self._apply_if_different(shared_lag_job.secret(self.options, found.owner, data), found.secret)
+        for left in found.former:  # or both jobs would run, and the tokens of Brokers that leave would stay
+            logger.info(
+                "%s %s is deleted: the lag job is named %s now",
+                left["kind"],
+                self.options.former_name,
+                self.options.name,
+            )
+            await self.kube.delete(left)
         may_run = bool(members) and kind is not None and (kind in found.schedules)
         schedules = {each: observed for each, observed in found.schedules.items() if observed is not None}
         if may_run and kind is not None and (schedules.get(kind) is not None or not self._runs_besides(kind, found)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.resources import broker
@@ -145,6 +146,42 @@ def test_pods_go_where_the_chart_says() -> None:
     pod = made("CronJob", **chosen)["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert (pod["nodeSelector"], pod["tolerations"]) == ({"disk": "fast"}, [taint])
     assert pod["imagePullSecrets"] == [{"name": "r"}]
+
+
+def test_pods_have_the_limit_and_the_priority_that_the_chart_says() -> None:
+    """And none otherwise. What YAML made a number of is a limit, too."""
+    options = LagJobOptions.model_validate(
+        {
+            "namespace": "n", "name": "lag", "cpuLimit": 2, "priorityClassName": "low",
+            "executors": {"instances": 1, "cores": 4, "cpuLimit": "6"},
+        }
+    )  # fmt: skip
+    template: Any = shared_lag_job.schedule(options, None, "r/lag:1", "ScheduledSparkApplication")
+    driver, executor = (template["spec"]["template"][part] for part in ("driver", "executor"))
+    assert (driver["coreRequest"], driver["coreLimit"], driver["priorityClassName"]) == ("250m", "2", "low")
+    assert (executor["coreLimit"], executor["priorityClassName"]) == ("6", "low")
+    assert "coreRequest" not in executor
+    job: Any = shared_lag_job.schedule(options, None, "r/lag:1", "CronJob")
+    memory = "1664Mi"
+    assert container(job)["resources"] == {
+        "requests": {"cpu": "250m", "memory": memory},
+        "limits": {"cpu": "2", "memory": memory},
+    }
+    assert job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["priorityClassName"] == "low"
+    assert container(made("CronJob"))["resources"]["limits"] == {"memory": memory}
+    assert "priorityClassName" not in made("CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "driver", "executor"),
+    [("100m", "100m", "100m"), ("0.2", "200m", "200m"), ("250m", "250m", "250m"), ("1.5", "250m", "1500m")],
+)
+def test_no_pod_asks_for_more_than_its_limit(limit: str, driver: str, executor: str) -> None:
+    """The API server would refuse it, and no run would ever start."""
+    assert made(cpu_limit=limit)["spec"]["template"]["driver"]["coreRequest"] == driver
+    assert container(made("CronJob", cpu_limit=limit))["resources"]["requests"]["cpu"] == driver
+    executors = ExecutorOptions(instances=1, cores=2, cpu_limit=limit)
+    assert made(executors=executors)["spec"]["template"]["executor"]["coreRequest"] == executor
 
 
 def test_the_secret_holds_the_document_and_the_files_that_it_names() -> None:

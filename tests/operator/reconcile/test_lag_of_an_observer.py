@@ -154,6 +154,8 @@ async def test_a_broker_that_does_not_answer_and_an_observer_that_begins_anew(si
     for step in range(1, 5):
         await site.poll(**healthy(step))
     site.view.away("the broker does not answer: refused")
+    assert (await site.look(), site.fresh()) == ("OK", ("True", "Current")), "one missed poll"
+    site.view.away("the broker does not answer: refused")
     assert await site.look() == "Unknown"
     assert (site.shown("message"), site.fresh()) == ("the broker does not answer: refused", ("Unknown", "Unknown"))
     assert await site.poll(**healthy(5)) == "OK"

@@ -335,3 +335,33 @@ async def test_a_broker_that_another_operator_has_taken_leaves_the_job(place: Pl
     await place.job.look()
     assert place.brokers() == ["main"]
     assert "shop.other.token" not in place.at("Secret")["data"]
+
+
+async def test_the_job_of_an_earlier_chart_s_name_goes_and_its_brokers_stay(place: Place) -> None:
+    """Also one that is paused, of which nothing but the Secret is known. It does not run beside the new one."""
+    place.add("main")
+    place.offer("main", token=b"t1")
+    await place.job.look()
+    renamed = place.options.model_copy(update={"name": "penstock-0123abcd-lag", "former_name": NAME})
+    place.start(renamed)
+    await place.job.look()
+    assert [key for key in place.api.objects if key[2] == NAME] == []
+    made = place.api.objects["Secret", HOME, renamed.name]
+    assert base64.b64decode(made["data"]["shop.main.token"]) == b"t1"
+    assert (SPARK, HOME, renamed.name) in place.api.objects
+
+
+@pytest.mark.parametrize("kind", ["Secret", SPARK, CRON])
+async def test_what_another_release_has_under_the_earlier_name_stays(place: Place, kind: str) -> None:
+    theirs = {
+        "apiVersion": "v1",
+        "kind": kind,
+        "metadata": {"name": NAME, "namespace": HOME, "uid": "u", "ownerReferences": [{"uid": "uid-other"}]},
+    }
+    place.api.objects[kind, HOME, NAME] = theirs
+    place.start(place.options.model_copy(update={"name": "penstock-0123abcd-lag", "former_name": NAME}))
+    place.add("main")
+    place.offer("main")
+    await place.job.look()
+    assert place.at(kind) == theirs
+    assert place.shared.view.problem is None
