@@ -106,5 +106,7 @@ def picked(
     NotImplemented if something on the way is not what clients usually send: then nothing is said of the message.
     """
 
-def properties_field(data: bytes, start: int, position: int, classes: tuple[Callable[[Any], Any] | None, ...], /) -> Any:
+def properties_field(
+    data: bytes, start: int, position: int, classes: tuple[Callable[[Any], Any] | None, ...], /
+) -> Any:
     """A field of the properties section; None if it, or the section, is absent; NotImplemented as for `picked`."""
