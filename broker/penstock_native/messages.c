@@ -1,11 +1,11 @@
 /* penstock_native.messages: the loops over messages of the forwarding path, and of reading a deep backlog.
  *
  * Each function does what a loop in Python would do for the messages that are plain, and stops at the first that is
- * not. An entry is (number, message, available, expires, flags), an arrival (delivery, message, settled), a held
+ * not. fields.c reads single fields of one message. An entry is (number, message, available, expires, flags), an arrival (delivery, message, settled), a held
  * delivery (link, entry, sent at): see `penstock_amqp.endpoint.events`. Records: docs/reference/log-format.md.
  */
 
-#include "numbers.h"
+#include "fields.h"
 
 enum { ENTRY_NUMBER, ENTRY_DATA, ENTRY_AVAILABLE, ENTRY_EXPIRES, ENTRY_FLAGS, ENTRY_FIELDS };
 enum { ARRIVAL_DELIVERY, ARRIVAL_DATA, ARRIVAL_SETTLED, ARRIVAL_FIELDS };
@@ -696,6 +696,8 @@ static PyMethodDef methods[] = {
     {"stretch_entries", FAST(stretch_entries), METH_FASTCALL, NULL},
     {"pageable", FAST(pageable), METH_FASTCALL, NULL},
     {"tally", FAST(tally), METH_FASTCALL, NULL},
+    {"picked", FAST(fields_picked), METH_FASTCALL, NULL},
+    {"properties_field", FAST(fields_properties_field), METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

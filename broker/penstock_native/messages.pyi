@@ -1,9 +1,10 @@
 """Loops over messages: each does what its twin in Python does for plain messages, and stops at the first that is not.
+And two readers of single fields, which say nothing of a message that is not plain.
 
 Entries, arrivals and held deliveries are those of `penstock_amqp.endpoint.events`, puts those of the broker's log.
 """
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Any
 
 def take_plain(
@@ -95,3 +96,17 @@ def pageable(
 
 def tally(entries: list[Any], flag: int, /) -> tuple[int, int, int]:
     """Bytes of the messages, how many of them expire, and how many have the flag."""
+
+def picked(
+    data: bytes, start: int, section: int, wanted: dict[bytes, str], classes: tuple[Callable[[Any], Any] | None, ...], /
+) -> dict[str, Any]:
+    """The values of a section that is a map, by name, for those encoded keys that are `wanted` and present; sections
+    are looked for from `start` on. `classes` (256) make values of numbers, by format code.
+
+    NotImplemented if something on the way is not what clients usually send: then nothing is said of the message.
+    """
+
+def properties_field(
+    data: bytes, start: int, position: int, classes: tuple[Callable[[Any], Any] | None, ...], /
+) -> Any:
+    """A field of the properties section; None if it, or the section, is absent; NotImplemented as for `picked`."""

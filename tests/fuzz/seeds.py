@@ -24,9 +24,9 @@ from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_amqp.messages.transaction_types import Declare, Discharge, TransactionalState
 from penstock_amqp.sasl.frames import Init, Response, sasl_frame
 from penstock_amqp.types.composites import to_value
-from penstock_amqp.types.values import Described, Symbol, ULong
+from penstock_amqp.types.values import Described, Float32, Symbol, Timestamp, UInt, ULong, Value
 
-__all__ = ["CONVERSATIONS", "DIALOGUES", "FRAMES", "MESSAGES", "SELECTORS"]
+__all__ = ["APPLIED", "CONVERSATIONS", "DIALOGUES", "FRAMES", "MESSAGES", "SELECTORS"]
 
 
 def _symbols(*names: str) -> tuple[Symbol, ...]:
@@ -103,6 +103,10 @@ MESSAGES: Final = (
     b"\x00\x53\x70\x45" + b"\x00\x53\x72\xc1\x16\x02\xa3\x13x-opt-delivery-time\x55\x07" + b"\x00\x53\x75\xa0\x01x",
     # Properties up to an absolute expiry.
     _HEADER + b"\x00\x53\x73\xc0\x12\x09" + 8 * b"\x40" + b"\x83\x00\x00\x01\x8b\xcf\xe5\x68\x00" + b"\x00\x53\x77\x40",
+)
+_SIZES: Final[tuple[Value, ...]] = (7, 1.5, True, None, UInt(2**31), Timestamp(2**40), Float32(0.5), "x" * 300, b"raw")
+APPLIED: Final = tuple(
+    encode_message(Message(application_properties={"size": size, "colour": "blau"}, body="hello")) for size in _SIZES
 )
 
 

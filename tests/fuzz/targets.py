@@ -10,16 +10,17 @@ import base64
 import contextlib
 import functools
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from fuzz.arena import Arena
-from fuzz.seeds import CONVERSATIONS, DIALOGUES, FRAMES, MESSAGES, SELECTORS
+from fuzz.seeds import APPLIED, CONVERSATIONS, DIALOGUES, FRAMES, MESSAGES, SELECTORS
 
+import penstock_native
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.frames.frames import FrameReader, read_body
 from penstock_amqp.frames.performatives import Performative
 from penstock_amqp.messages import fields, message_head, times
-from penstock_amqp.messages.sections import check_sections
+from penstock_amqp.messages.sections import Section, check_sections
 from penstock_amqp.messages.selected_fields import Selectable, SelectedFields
 from penstock_amqp.sasl.credentials import CredentialRecord, fake_record, make_record
 from penstock_amqp.sasl.mechanisms import (
@@ -116,6 +117,24 @@ def forwarded(data: bytes) -> None:
         check_sections(data, head.start)
 
 
+COLOUR_AND_SIZE: Final = fields.encoded_keys(["colour", "size"])
+
+
+def fields_read(data: bytes) -> None:
+    """The compiled readers of fields read what Python reads, or nothing."""
+    native: Any = penstock_native.messages
+    if native is None:
+        return
+    for section in (Section.MESSAGE_ANNOTATIONS, Section.APPLICATION_PROPERTIES):
+        picked = native.picked(data, 0, section, COLOUR_AND_SIZE, fields.CLASSES)
+        if picked is not NotImplemented:
+            assert repr(picked) == repr(fields._pick(data, 0, section, COLOUR_AND_SIZE))  # pyright: ignore[reportPrivateUsage]
+    for field in fields.Field:
+        found = native.properties_field(data, 0, field, fields.CLASSES)
+        if found is not NotImplemented:
+            assert repr(found) == repr(fields._properties_field(data, 0, field))  # pyright: ignore[reportPrivateUsage]
+
+
 NONCE: Final = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
 """The server's part in RFC 7677, section 3, so that the client's proof of that document holds."""
 SALT: Final = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
@@ -174,6 +193,7 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     "value": value,
     "frame": frame,
     "forwarded": forwarded,
+    "fields": fields_read,
     "dialogue": dialogue,
     "conversation": conversation,
 }
@@ -182,6 +202,7 @@ SEEDS: Final[dict[str, tuple[bytes, ...]]] = {
     "value": tuple(seed[8:] for seed in FRAMES),
     "frame": FRAMES,
     "forwarded": MESSAGES,
+    "fields": (*MESSAGES, *APPLIED),
     "dialogue": DIALOGUES,
     "conversation": CONVERSATIONS,
 }

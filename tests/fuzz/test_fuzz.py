@@ -17,6 +17,7 @@ RUNS = {
     "value": 50_000,
     "frame": 15_000,
     "forwarded": 50_000,
+    "fields": 50_000,
     "dialogue": 20_000,
     "conversation": 4_000,
 }

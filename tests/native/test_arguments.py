@@ -28,7 +28,10 @@ WRONG: tuple[Any, ...] = (
 )
 NO_POINTERS = tuple(each for each in WRONG if not (isinstance(each, int) and 4096 <= each < 2**64))
 LOOPS = {"take_plain": 14, "put_records": 6, "sent_runs": 1, "accepted_runs": 2, "read_puts": 6, "plain_entries": 9}
+FIELDS = {"picked": 5, "properties_field": 4}
 BATCHES = {"drain": 6, "push_plain": 14, "read_plain": 12, "send": 8, "output": 4, "send_output": 5}
+MESSAGE = bytes.fromhex("00 53 73 c0 04 02 40 52 07  00 53 74 c1 06 02 a1 01 6b 52 05  00 53 77 40")
+"""Its properties have a user-id (7), and its application-properties a `k` (5)."""
 DESCRIPTOR_AT = {"read_plain": 0, "send_output": 4}
 """Where a descriptor stands among the arguments: whatever else this process has open is left alone."""
 
@@ -60,6 +63,8 @@ def right() -> Iterator[dict[str, list[Any]]]:
         "accepted_runs": [[(1, (1, b"x", 2, 3, 4), 5)], 1],
         "read_puts": [bytes(40), 0, 40, 5, tuple, []],
         "plain_entries": [[(1, 2, 3, b"ab", 0)], 0, b"a", 1, False, 8, 1, 2, []],
+        "picked": [MESSAGE, 0, 0x74, {b"\xa1\x01k": "k"}, (int,) * 256],
+        "properties_field": [MESSAGE, 0, 1, (int,) * 256],
         "drain": [collector, *dicts],
         "push_plain": [transport, memoryview(b"AMQP"), 0, 4, 0, 0, engine.room(), 16, collector, *dicts],
         "read_plain": [
@@ -77,9 +82,9 @@ def right() -> Iterator[dict[str, list[Any]]]:
     pair.close()
 
 
-@pytest.mark.parametrize("name", [*LOOPS, *BATCHES])
+@pytest.mark.parametrize("name", [*LOOPS, *FIELDS, *BATCHES])
 def test_each_argument_alone_can_be_wrong(name: str, right: dict[str, list[Any]]) -> None:
-    function = getattr(loops if name in LOOPS else proton, name)
+    function = getattr(proton if name in BATCHES else loops, name)
     arguments = right[name]
     assert not refused(function, *arguments)
     for at, before in enumerate(arguments):
@@ -93,9 +98,9 @@ def test_each_argument_alone_can_be_wrong(name: str, right: dict[str, list[Any]]
             assert told or not is_pointer, f"argument {at} was {wrong!r}"
 
 
-@pytest.mark.parametrize("name", [*LOOPS, *BATCHES])
+@pytest.mark.parametrize("name", [*LOOPS, *FIELDS, *BATCHES])
 def test_the_number_of_arguments_is_checked(name: str, right: dict[str, list[Any]]) -> None:
-    function = getattr(loops if name in LOOPS else proton, name)
+    function = getattr(proton if name in BATCHES else loops, name)
     for arguments in ([], right[name][:-1], [*right[name], None]):
         with pytest.raises(TypeError):
             function(*arguments)
@@ -103,8 +108,9 @@ def test_the_number_of_arguments_is_checked(name: str, right: dict[str, list[Any
 
 @given(st.data())
 def test_several_arguments_can_be_wrong(data: st.DataObject) -> None:
-    name = data.draw(st.sampled_from(sorted(LOOPS)))
-    refused(getattr(loops, name), *[data.draw(st.sampled_from(WRONG)) for _ in range(LOOPS[name])])
+    counts = LOOPS | FIELDS
+    name = data.draw(st.sampled_from(sorted(counts)))
+    refused(getattr(loops, name), *[data.draw(st.sampled_from(WRONG)) for _ in range(counts[name])])
 
 
 def functions_of_proton() -> list[str]:
@@ -229,3 +235,25 @@ def test_an_error_of_a_length_comes_through() -> None:
         loops.sent_runs([(1, Failing(), 0, 0, 0)])
     with pytest.raises(OSError, match="gone"):
         loops.accepted_runs([(None, (1, Failing(), 0, 0, 0), 0)], 1)
+
+
+def test_an_error_of_a_class_or_of_a_key_comes_through() -> None:
+    def failing(_: int) -> int:
+        raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        loops.properties_field(MESSAGE, 0, 1, (failing,) * 256)
+    with pytest.raises(OSError, match="gone"):
+        loops.picked(MESSAGE, 0, 0x74, {b"\xa1\x01k": "k"}, (failing,) * 256)
+    with pytest.raises(TypeError, match="unhashable"):
+        loops.picked(MESSAGE, 0, 0x74, {b"\xa1\x01k": []}, (int,) * 256)
+
+
+def test_a_class_that_drops_what_is_wanted_is_survived() -> None:
+    wanted: dict[bytes, Any] = {b"\xa1\x01k": b"name".decode(), b"other": "other"}
+
+    def dropping(number: int) -> int:
+        wanted.clear()
+        return number
+
+    assert loops.picked(MESSAGE, 0, 0x74, wanted, (dropping,) * 256) == {"name": 5}

@@ -15,8 +15,14 @@ from fuzz.targets import SEEDS
 pytestmark = pytest.mark.fuzz
 
 SEED = 20_261_123
-CONVERSATIONS = 600
-TESTS = ("native/test_loops.py", "native/test_arguments.py", "native/test_engines_agree.py", "amqp/endpoint")
+MUTATIONS = {"conversation": 600, "fields": 20_000}
+TESTS = (
+    "native/test_loops.py",
+    "native/test_message_fields.py",
+    "native/test_arguments.py",
+    "native/test_engines_agree.py",
+    "amqp/endpoint",
+)
 SOURCES = ROOT / "broker" / "penstock_native"
 
 
@@ -39,38 +45,48 @@ def test_the_tests_of_the_c_pass(sanitized: dict[str, str]) -> None:
     assert " skipped" not in done.stdout
 
 
-def test_whatever_a_client_says_no_address_is_wrong(sanitized: dict[str, str], tmp_path: Path) -> None:
-    corpus = tmp_path / "conversation"
+@pytest.mark.parametrize("target", MUTATIONS)
+def test_whatever_a_client_says_no_address_is_wrong(target: str, sanitized: dict[str, str], tmp_path: Path) -> None:
+    corpus = tmp_path / target
     corpus.mkdir()
-    for number, data in enumerate(SEEDS["conversation"]):
+    for number, data in enumerate(SEEDS[target]):
         (corpus / str(number)).write_bytes(data)
-    finding = fuzz_sanitized("conversation", tmp_path, seed=SEED, runs=CONVERSATIONS, environment=sanitized)
+    finding = fuzz_sanitized(target, tmp_path, seed=SEED, runs=MUTATIONS[target], environment=sanitized)
     assert not finding, finding
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "call", "found"),
+    ("file", "right", "wrong", "call", "found"),
     [
         (
+            "messages.c",
             "PyBytes_FromStringAndSize(NULL, PUT_HEAD)",
             "PyBytes_FromStringAndSize(NULL, PUT_HEAD - 8)",
             "put_records([b'a'], [], 5, 1, 2, 3)",
             "heap-buffer-overflow",
         ),
         (
+            "messages.c",
             "beyond || arrival > LLONG_MAX - ttl ||",
             "beyond ||",
             "plain_entries([(1, 2, 2**63 - 1, bytes(2), 0)], 0, b'', 1, False, 8, 1, 2, [])",
             "signed integer overflow",
         ),
+        (
+            "fields.c",
+            "width <= (uint64_t)left ?",
+            "true ?",
+            "properties_field(bytes.fromhex('005373c0020171'), 0, 0, (int,) * 256)",
+            "heap-buffer-overflow",
+        ),
     ],
 )
-def test_a_planted_mistake_is_found(tmp_path: Path, right: str, wrong: str, call: str, found: str) -> None:
+def test_a_planted_mistake_is_found(tmp_path: Path, file: str, right: str, wrong: str, call: str, found: str) -> None:
     sources = tmp_path / "sources"
     shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    text = (sources / "messages.c").read_text()
+    text = (sources / file).read_text()
     assert text.count(right) == 1
-    (sources / "messages.c").write_text(text.replace(right, wrong))
+    (sources / file).write_text(text.replace(right, wrong))
     done = run(
         environment(tmp_path / "built", sources), "-c", f"import penstock_native; penstock_native.messages.{call}"
     )

@@ -1,7 +1,8 @@
 """The fields of an AMQP message that the identifiers of a selector mean, and how their values are read.
 
 Made once for each selector (or for all selectors of an exchange together); `read` then reads only the fields that
-it needs. Part of the forwarding path where selectors exist: 5 us for two properties and JMSPriority.
+it needs. Part of the forwarding path where selectors exist: 5 us for two properties and JMSPriority where
+nothing is compiled.
 
 Must not know the selector language. Sources: JMS 2.0, 3.8.1.1; the OASIS mapping of JMS to AMQP 1.0; the forms of
 identifiers that are not strings are those of the Qpid JMS client.
@@ -11,16 +12,21 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from penstock_amqp.messages.fields import Field, application_properties, encoded_keys, properties_field
+import penstock_native
+from penstock_amqp.messages.fields import CLASSES, Field, application_properties, encoded_keys, properties_field
 from penstock_amqp.messages.message_head import Head
+from penstock_amqp.messages.sections import Section
 from penstock_amqp.types.values import ULong, Value
 
 __all__ = ["Selectable", "SelectedFields"]
 
 Selectable: TypeAlias = bool | int | float | str
 """What a selector can compare. A value of any other type counts as absent."""
+
+_native: Any = penstock_native.messages
+_APPLICATION = Section.APPLICATION_PROPERTIES  # an attribute of an enum's class takes long to find
 
 _SELECTABLE = (str, int, float)  # a union would be made anew for each message; a bool is an int
 
@@ -98,17 +104,23 @@ class SelectedFields:
         self._properties = [(name, *_PROPERTIES[name]) for name in sorted(wanted & set(_PROPERTIES))]
         self._application = encoded_keys(wanted - set(_HEADER) - set(_PROPERTIES))
 
-    def read(self, data: bytes, head: Head) -> dict[str, Selectable]:
-        """Return the value of each identifier that has one. Raises `DecodeError` if the message is malformed."""
-        found: dict[str, Selectable] = {}
+    def read(self, data: bytes, head: Head) -> dict[str, Selectable | None]:
+        """Return the value of each identifier that has one; None, or nothing, counts as absent.
+
+        Raises `DecodeError` if the message is malformed.
+        """
+        found: dict[str, Selectable | None] = {}
+        if self._application:
+            found = NotImplemented
+            if _native is not None:  # it knows no other types than those that a selector can compare
+                found = _native.picked(data, head.start, _APPLICATION, self._application, CLASSES)
+            if found is NotImplemented:
+                applied = application_properties(data, head.start, self._application)
+                found = {name: _plain(raw) for name, raw in applied.items()}
         for name, of in self._header:
             found[name] = of(head)
         for name, field, convert in self._properties:
             value = convert(properties_field(data, head.start, field))
             if value is not None:
                 found[name] = value
-        if self._application:
-            for name, raw in application_properties(data, head.start, self._application).items():
-                if isinstance(raw, _SELECTABLE):
-                    found[name] = raw
         return found

@@ -49,7 +49,7 @@ class Examination:
     def __init__(self) -> None:
         self._fields = SelectedFields(())
         self._last = -1
-        self._values: dict[str, Selectable] | None = None
+        self._values: dict[str, Selectable | None] | None = None
         self.budget = 0
         """Messages that may still be looked at in this visit of the queue."""
         self.total = 0

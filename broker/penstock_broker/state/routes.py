@@ -7,7 +7,6 @@ Source: docs/decisions/018-addresses.md and 036-what-is-durable.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 from weakref import WeakValueDictionary
@@ -210,7 +209,7 @@ class ExchangeTarget:
 
 
 def reached(
-    exchange: Exchange, key: str | None, data: bytes, start: int, headers: Mapping[bytes, str] | None = None
+    exchange: Exchange, key: str | None, data: bytes, start: int, headers: dict[bytes, str] | None = None
 ) -> tuple[Queue, ...]:
     """The queues that a message reaches on an exchange: by `key`, else by its subject, or by its properties.
 

@@ -231,7 +231,7 @@ def test_the_identifiers_of_jms_stand_for_fields_of_amqp() -> None:
 def test_every_other_identifier_is_an_application_property() -> None:
     names = ["colour", "weight", "ok", "price", "raw", "none", "absent"]
     read = SelectedFields(names).read(MESSAGE, read_head(MESSAGE))
-    assert read == {"colour": "röt", "weight": 256, "ok": True, "price": 3.0}
+    assert read == {"colour": "röt", "weight": 256, "ok": True, "price": 3.0, "raw": None, "none": None}
 
 
 def test_what_a_message_lacks_has_no_value() -> None:
