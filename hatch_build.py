@@ -16,7 +16,11 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULES = {"proton": ("proton.c", "batches.c", "input.c", "output.c"), "messages": ("messages.c", "fields.c")}
+MODULES = {
+    "proton": ("proton.c", "batches.c", "input.c", "output.c"),
+    "messages": ("messages.c", "fields.c"),
+    "aio": ("aio.c",),
+}
 """Sources by module; all are in `FOLDER`."""
 FOLDER = Path("broker/penstock_native")
 OPTIONS = ["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Wno-cast-function-type", "-fPIC", "-shared"]

@@ -12,7 +12,7 @@ import os
 from importlib import import_module
 from typing import Any, Final
 
-__all__ = ["ENGINE_VARIABLE", "absence", "messages", "proton"]
+__all__ = ["ENGINE_VARIABLE", "absence", "aio", "messages", "proton"]
 
 ENGINE_VARIABLE: Final = "PENSTOCK_ENGINE"
 
@@ -22,14 +22,17 @@ proton: Any = None
 messages: Any = None
 """Loops over messages: see messages.pyi. None: their twins in Python serve."""
 
+aio: Any = None
+"""Linux AIO's fdatasync: see aio.pyi. None: ctypes serves."""
+
 absence: str = ""
 """Why nothing compiled is used; empty if it is used."""
 
 
-def _find() -> tuple[Any, Any, str]:
+def _find() -> tuple[Any, Any, Any, str]:
     chosen = os.environ.get(ENGINE_VARIABLE, "compiled")
     if chosen == "python":
-        return None, None, f"{ENGINE_VARIABLE} is python"
+        return None, None, None, f"{ENGINE_VARIABLE} is python"
     if chosen != "compiled":
         raise SystemExit(f"{ENGINE_VARIABLE} is {chosen!r}; it can be `compiled` (the default) or `python`.")
     try:
@@ -38,9 +41,10 @@ def _find() -> tuple[Any, Any, str]:
         compiled = import_module("penstock_native.proton")
         compiled.load(path)
         loops = import_module("penstock_native.messages")
+        syncs = import_module("penstock_native.aio")
     except ImportError as error:
-        return None, None, f"it can't be loaded: {error}"
-    return compiled, loops, ""
+        return None, None, None, f"it can't be loaded: {error}"
+    return compiled, loops, syncs, ""
 
 
-proton, messages, absence = _find()
+proton, messages, aio, absence = _find()

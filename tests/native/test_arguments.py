@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -174,6 +175,34 @@ def test_the_kinds_of_events_stay_as_they_are_when_use_fails() -> None:
     for wrong in ((), (1, 2, None, 4), (1, 2, -1, 4), (1, 2, 3, None), (1, 2, 3, 2**31), (1, 2, 2**64, 0)):
         with pytest.raises(REFUSALS):
             proton.use(*wrong)
+
+
+def test_the_calls_of_linux_aio_take_no_wrong_argument() -> None:
+    aio = penstock_native.aio
+    context, eventfd = aio.setup(), os.eventfd(0, os.EFD_NONBLOCK)
+    no_number = tuple(each for each in WRONG if not isinstance(each, int) or not 0 <= each < 2**31)
+    no_token = tuple(each for each in WRONG if not isinstance(each, int) or not -(2**63) <= each < 2**63)
+    wrongs: dict[str, list[tuple[Any, ...]]] = {
+        "submit": [NO_POINTERS, no_number, no_number, no_token],
+        "collect": [NO_POINTERS, no_number, (*no_number, 65)],
+        "may_be_done": [NO_POINTERS],
+        "destroy": [NO_POINTERS],
+    }
+    right = {"submit": [context, eventfd, eventfd, 1], "collect": [context, eventfd, 0]}
+    for name, choices in wrongs.items():
+        arguments = right.get(name, [context])
+        for at, chosen in enumerate(choices):
+            for wrong in chosen:
+                with pytest.raises(REFUSALS):
+                    getattr(aio, name)(*[*arguments[:at], wrong, *arguments[at + 1 :]])
+        for many in ([], [*arguments, None]):
+            with pytest.raises(TypeError):
+                getattr(aio, name)(*many)
+    with pytest.raises(TypeError):
+        aio.setup(1)
+    assert aio.collect(context, eventfd, 0) == []
+    aio.destroy(context)
+    os.close(eventfd)
 
 
 @pytest.mark.parametrize("path", ["/nowhere/proton.so", "", "libc.so.6"])

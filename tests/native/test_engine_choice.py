@@ -39,12 +39,13 @@ def test_the_tests_run_with_the_engine_that_was_asked_for() -> None:
 @pytest.mark.parametrize(
     ("chosen", "told"),
     [
-        ("compiled", " True True\n"),
-        ("python", "PENSTOCK_ENGINE is python False False\n"),
+        ("compiled", " True True True\n"),
+        ("python", "PENSTOCK_ENGINE is python False False False\n"),
     ],
 )
 def test_the_environment_chooses(chosen: str, told: str) -> None:
-    code = "import penstock_native as n; print(n.absence, n.proton is not None, n.messages is not None)"
+    modules = ", ".join(f"n.{name} is not None" for name in ("proton", "messages", "aio"))
+    code = f"import penstock_native as n; print(n.absence, {modules})"
     environment = {**os.environ, "PENSTOCK_ENGINE": chosen}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == told
@@ -128,8 +129,9 @@ def test_without_a_compiler_it_is_installed_and_says_that_it_is_slower(
         assert "WARNING" in line
 
 
-def test_with_a_compiler_both_modules_are_installed_and_used(sources: Path, tmp_path: Path) -> None:
+def test_with_a_compiler_all_modules_are_installed_and_used(sources: Path, tmp_path: Path) -> None:
     target, said = installed(sources, dict(os.environ))
     assert HINT not in said
-    assert {path.name.partition(".")[0] for path in target.rglob("penstock_native/*.so")} == {"proton", "messages"}
+    built = {path.name.partition(".")[0] for path in target.rglob("penstock_native/*.so")}
+    assert built == {"proton", "messages", "aio"}
     assert WARNING not in log_of_a_broker(target, tmp_path / "data")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import socket
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,8 +26,8 @@ SPARE = 100
 """Blocks of memory that come and go by themselves: a leak of one object a call is a thousand times as much."""
 
 
-def kept(call: Callable[[], object]) -> int:
-    """How many blocks of memory, and references to None, True and False, `CALLS` calls keep."""
+def kept(call: Callable[[], object], calls: int = CALLS) -> int:
+    """How many blocks of memory, and references to None, True and False, so many calls keep."""
 
     def now() -> int:
         return sys.getallocatedblocks() + sum(map(sys.getrefcount, (None, True, False)))
@@ -40,7 +42,7 @@ def kept(call: Callable[[], object]) -> int:
     gc.disable()
     try:
         before = now()
-        many(CALLS)
+        many(calls)
         return now() - before
     finally:
         gc.enable()
@@ -119,3 +121,28 @@ def test_nothing_of_an_engine_is_kept() -> None:
         assert kept(read) < SPARE
         assert read() == 0
     connection.let_go()()
+
+
+def test_nothing_of_a_sync_is_kept(tmp_path: Path) -> None:
+    aio = penstock_native.aio
+    context, eventfd = aio.setup(), os.eventfd(0, os.EFD_NONBLOCK)
+    reader, writer = os.pipe()
+
+    def refused() -> None:
+        with contextlib.suppress(OSError):
+            aio.submit(context, eventfd, writer, 2**60)
+
+    with (tmp_path / "file").open("wb") as file:
+        fd = file.fileno()
+
+        def synced() -> None:
+            aio.submit(context, eventfd, fd, 2**60)
+            assert aio.collect(context, eventfd, 1) == [(2**60, 0)]
+
+        assert kept(synced, 5_000) < SPARE
+    assert kept(refused) < SPARE
+    assert kept(lambda: aio.collect(context, eventfd, 0)) < SPARE
+    assert kept(lambda: aio.may_be_done(context)) < SPARE
+    aio.destroy(context)
+    for each in (eventfd, reader, writer):
+        os.close(each)

@@ -1,7 +1,5 @@
 """When what was written is synced, by each back end, and what follows from an fdatasync that fails."""
 
-import ctypes
-import errno
 import os
 import select
 import threading
@@ -11,7 +9,7 @@ import pytest
 from broker.log.log_steps import a_queue
 from broker.log.simulated_files import SimulatedFiles
 
-from penstock_broker.log import Log, LogOptions, RealFiles, SyncChoice, lock_folder
+from penstock_broker.log import Log, LogOptions, SyncChoice, lock_folder
 from penstock_broker.log.disk.syncers import AioSyncer, InlineSyncer, ThreadSyncer
 
 SMALL = LogOptions(segment_bytes=16384, sync=SyncChoice.INLINE)
@@ -75,42 +73,6 @@ def test_a_failed_sync_is_never_repeated_and_nothing_is_promised_after_it(tmp_pa
     assert log.synced < sequence <= later
     assert not log.accepts_publishing()
     log.close()
-
-
-def test_a_signal_while_the_log_waits_for_the_kernel_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """io_getevents returns EINTR when a signal comes; SIGTERM comes while the log is closed, for example."""
-    syncer = AioSyncer(RealFiles())
-    with (tmp_path / "file").open("wb") as file:
-        file.write(b"x")
-        file.flush()
-        syncer.submit(7, [file.fileno()])
-        interrupted = iter([True, True, False])
-        really = getattr(syncer, "_syscall")  # noqa: B009  # the only place at which the kernel can be stood in for
-
-        def syscall(*arguments: object) -> int:
-            if next(interrupted, False):
-                ctypes.set_errno(errno.EINTR)
-                return -1
-            return int(really(*arguments))
-
-        monkeypatch.setattr(syncer, "_syscall", syscall)
-        assert syncer.wait() == [(7, None)]
-    syncer.close()
-
-
-def test_an_asynchronous_fdatasync_that_fails_says_so(tmp_path: Path) -> None:
-    """A pipe can't be synced: the kernel refuses it, as it would refuse a descriptor of a failed volume."""
-    syncer = AioSyncer(RealFiles())
-    reader, writer = os.pipe()
-    syncer.submit(9, [writer])
-    [(token, error)] = syncer.wait()
-    assert token == 9
-    assert error is not None and error.errno == errno.EINVAL
-    syncer.close()
-    os.close(reader)
-    os.close(writer)
 
 
 @pytest.mark.parametrize("make", [AioSyncer, ThreadSyncer, InlineSyncer])

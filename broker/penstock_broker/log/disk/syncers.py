@@ -7,21 +7,19 @@ besides. An error is reported once and the call is never repeated, because after
 page cache is unknown. Source: docs/decisions/042-failed-fdatasync.md.
 """
 
-import ctypes
 import errno
 import logging
 import os
-import platform
 import threading
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from struct import Struct
 from typing import Protocol
 
 from penstock_broker.log.disk.files import FileLayer
+from penstock_broker.log.disk.linux_aio import LinuxAio, open_aio
 
 LOGGER = logging.getLogger(__name__)
 
@@ -153,23 +151,8 @@ class ThreadSyncer:
         os.close(self.descriptor)
 
 
-# Linux AIO: include/uapi/linux/aio_abi.h. struct iocb is 64 bytes, struct io_event 32; syscall numbers per machine.
-_IOCB = Struct(
-    "<QIiHhIQQqQII"
-)  # data, key, rw_flags, opcode, priority, fd, buffer, bytes, offset, reserved, flags, eventfd
-_EVENT = Struct("<QQqq")  # data, iocb, result, result 2
-_FDSYNC = 3
-_NOTIFY_EVENTFD = 1
-_NUMBERS = {"x86_64": (206, 207, 208, 209), "aarch64": (0, 1, 4, 2)}  # io_setup, io_destroy, io_getevents, io_submit
-_DEPTH = 64
-# The ring of ended operations, which the context points to and the process may read: struct aio_ring in fs/aio.c, whose
-# magic number says that it is one. It begins with ten numbers of 32 bits: id, size, head, tail, magic and others.
-_RING_HEAD, _RING_TAIL, _RING_MAGIC = 2, 3, 4
-_MAGIC = 0xA10A10A1
-
-
 class AioSyncer:
-    """Linux AIO's IOCB_CMD_FDSYNC by the C library's `syscall`: it needs no thread and no compiled code of ours.
+    """Linux AIO's IOCB_CMD_FDSYNC: it needs no thread.
 
     Raises OSError if the kernel does not have it, or if the container's seccomp profile forbids it.
     """
@@ -177,56 +160,35 @@ class AioSyncer:
     name = "aio"
     is_immediate = False
 
-    def __init__(self, files: FileLayer) -> None:
-        if platform.machine() not in _NUMBERS:
-            raise OSError(f"no Linux AIO numbers for {platform.machine()}")
-        setup, self._destroy, self._getevents, self._submit = _NUMBERS[platform.machine()]
+    def __init__(self, files: FileLayer, open_queue: Callable[[int], LinuxAio] = open_aio) -> None:
         self._files = files
-        self._syscall = ctypes.CDLL(None, use_errno=True).syscall
-        self._context = ctypes.c_ulong(0)
-        self._call(setup, ctypes.c_uint(_DEPTH), ctypes.byref(self._context))
-        self._control = ctypes.create_string_buffer(_IOCB.size)
-        self._pointer = ctypes.c_void_p(ctypes.addressof(self._control))
-        self._events = ctypes.create_string_buffer(_EVENT.size * _DEPTH)
-        # Made once: each of these takes as long as the call of the kernel.
-        ring = (ctypes.c_uint32 * 5).from_address(self._context.value)
-        self._ring = memoryview(ring).cast("B").cast("I") if ring[_RING_MAGIC] == _MAGIC else None
-        """Only looked at: with it a turn sees that a sync has ended without asking the kernel."""
-        self._to_submit = self._context, ctypes.c_long(1), ctypes.byref(self._pointer)
-        self._to_collect = ctypes.c_long(_DEPTH), self._events, ctypes.c_void_p(None)
+        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        try:
+            self._queue = open_queue(self.descriptor)
+        except BaseException:
+            os.close(self.descriptor)
+            raise
         self._under_way: dict[int, int] = {}
         self._errors: dict[int, OSError] = {}
         self._failed: Done = []
-        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._folders: SimpleQueue[tuple[int, OSError | None]] = SimpleQueue()
         self._folder_threads: list[threading.Thread] = []
         """One for each fsync of a folder that is under way, which is a few times per segment: the kernel has none of
         these for folders on every file system."""
-
-    def _call(self, number: int, *arguments: object) -> int:
-        result = int(self._syscall(ctypes.c_long(number), *arguments))
-        while result < 0 and ctypes.get_errno() == errno.EINTR:  # a signal came while it waited
-            result = int(self._syscall(ctypes.c_long(number), *arguments))
-        if result < 0:
-            error = ctypes.get_errno()
-            raise OSError(error, os.strerror(error))
-        return result
+        self.may_be_done = self._queue.may_be_done  # asked in each turn
 
     def submit(self, token: int, handles: Sequence[int]) -> None:
+        under_way = self._under_way
         for handle in handles:
             descriptor = self._files.descriptor(handle)
             assert descriptor is not None, "chosen only for files with a descriptor"
-            data = token & 0xFFFF_FFFF_FFFF_FFFF
-            place = (0, 0, 0, 0, _NOTIFY_EVENTFD, self.descriptor)
-            # The kernel copies the control block while it submits, so one buffer serves all.
-            _IOCB.pack_into(self._control, 0, data, 0, 0, _FDSYNC, 0, descriptor, *place)
             try:
-                self._call(self._submit, *self._to_submit)
+                self._queue.submit(descriptor, token)
             except OSError as error:
                 self._errors.setdefault(token, error)
                 continue
-            self._under_way[token] = self._under_way.get(token, 0) + 1
-        if token not in self._under_way:
+            under_way[token] = under_way.get(token, 0) + 1
+        if token not in under_way:
             self._failed.append((token, self._errors.pop(token, None)))
             os.eventfd_write(self.descriptor, 1)
 
@@ -246,12 +208,7 @@ class AioSyncer:
         os.eventfd_write(self.descriptor, 1)
 
     def done(self) -> Done:
-        _drain(self.descriptor)
         return self._collect(0)
-
-    def may_be_done(self) -> bool:
-        ring = self._ring
-        return ring is not None and ring[_RING_HEAD] != ring[_RING_TAIL]
 
     def wait(self) -> Done:
         done = self.done()
@@ -262,15 +219,11 @@ class AioSyncer:
         return done
 
     def _collect(self, at_least: int) -> Done:
+        ended = self._queue.collect(at_least)  # first, because it reads the descriptor: that tells of folders, too
         done, self._failed = self._failed, []
-        while not self._folders.empty():
-            done.append(self._folders.get())
-        if self._folder_threads:
-            self._folder_threads = [each for each in self._folder_threads if each.is_alive()]
-        count = self._call(self._getevents, self._context, ctypes.c_long(at_least), *self._to_collect)
-        for at in range(0, count * _EVENT.size, _EVENT.size):
-            data, _, result, _ = _EVENT.unpack_from(self._events, at)
-            token = data - (1 << 64) if data >> 63 else data
+        if self._folder_threads or not self._folders.empty():
+            self._collect_folders(done)
+        for token, result in ended:
             if result < 0:
                 self._errors.setdefault(token, OSError(-result, os.strerror(-result)))
             left = self._under_way.pop(token) - 1
@@ -280,11 +233,15 @@ class AioSyncer:
                 done.append((token, self._errors.pop(token, None)))
         return done
 
+    def _collect_folders(self, done: Done) -> None:
+        while not self._folders.empty():
+            done.append(self._folders.get())
+        self._folder_threads = [each for each in self._folder_threads if each.is_alive()]
+
     def close(self) -> None:
         for thread in self._folder_threads:
             thread.join()
-        self._ring = None
-        self._call(self._destroy, self._context)  # waits for what is under way
+        self._queue.close()
         os.close(self.descriptor)
 
 
