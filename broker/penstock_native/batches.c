@@ -58,6 +58,28 @@ batches_use(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t coun
     Py_RETURN_NONE;
 }
 
+/* The key of a delivery. The numbers of those that were asked for last are kept: proton uses its deliveries again, and a
+ * dict finds a key at once that is the same object. They are numbers alone, and may stay when the deliveries are freed. */
+static PyObject *
+key_of(void *delivery)
+{
+    enum { KEPT_BITS = 12 };
+    static struct {
+        void *delivery;
+        PyObject *key;
+    } kept[1 << KEPT_BITS], *place;
+    place = &kept[(uint64_t)(uintptr_t)delivery * 0x9e3779b97f4a7c15 >> (64 - KEPT_BITS)]; /* a multiple spreads them */
+    if (place->delivery != delivery) {
+        PyObject *key = PyLong_FromVoidPtr(delivery);
+        if (key == NULL) {
+            return NULL;
+        }
+        place->delivery = delivery;
+        Py_XSETREF(place->key, key);
+    }
+    return Py_NewRef(place->key);
+}
+
 /* The attribute as a number from 0 on (a truth is 0 or 1); -1 with an exception if it is none. */
 static long long
 attribute(PyObject *object, PyObject *name)
@@ -364,7 +386,7 @@ drain(struct reading *reading)
             }
             continue;
         }
-        PyObject *key = PyLong_FromVoidPtr(delivery);
+        PyObject *key = key_of(delivery);
         if (key == NULL) {
             done = FAILED;
             break;
@@ -412,7 +434,7 @@ batches_drain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t co
 static bool
 hold(PyObject *unsettled, void *delivery, PyObject *link, PyObject *entry, PyObject *now)
 {
-    PyObject *key = PyLong_FromVoidPtr(delivery), *held = key == NULL ? NULL : PyTuple_New(3);
+    PyObject *key = key_of(delivery), *held = key == NULL ? NULL : PyTuple_New(3);
     if (held != NULL) { /* `PyTuple_Pack` takes twice as long */
         PyTuple_SET_ITEM(held, 0, Py_NewRef(link));
         PyTuple_SET_ITEM(held, 1, Py_NewRef(entry));

@@ -122,28 +122,22 @@ def serve(broker: Broker, queue: Queue) -> Visit:
     links = queue.links
     if len(links.consumers) != 1 or links.tiers is not None or not queue.backlog.is_plain:
         return _serve_several(broker, queue)
-    left = VISIT_MESSAGES
     consumer = links.consumers[0]
     link, connection = consumer.link, consumer.connection
+    credit = link.credit
+    if credit <= 0 or not (queue.ready or queue.returned.blocks) or not consumer.is_active or connection.is_blocked:
+        return _DONE
+    if connection.turn_bytes > TURN_BYTES:
+        return Visit.OUTPUT_FULL
     try:
-        while (queue.ready or queue.returned.blocks) and (credit := link.credit) > 0 and consumer.is_active:
-            if connection.is_blocked:
-                break
-            if connection.turn_bytes > TURN_BYTES:
-                return Visit.OUTPUT_FULL
-            if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
-                connection.is_congested = True
-                break
-            sent = _send(broker, queue, consumer, left if left < credit else credit)
-            left -= sent
-            if left <= 0:
-                return Visit.FULL if queue.waiting > 0 else _DONE
-            if not sent:
-                break
+        if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
+            connection.is_congested = True
+            return _DONE
+        sent = _send(broker, queue, consumer, credit if credit < VISIT_MESSAGES else VISIT_MESSAGES)
     except Exception:
         broker.fail_connection(connection)
         return Visit.SEARCHING  # the consumers are others now
-    return _DONE
+    return Visit.FULL if sent >= VISIT_MESSAGES and queue.waiting > 0 else _DONE
 
 
 def _serve_several(broker: Broker, queue: Queue) -> Visit:

@@ -23,24 +23,30 @@ def bucket_of(microseconds: int) -> int:
 class Histogram:
     """Counts since the queue's incarnation began."""
 
-    __slots__ = ("_counts", "_sum_us", "told")
+    __slots__ = ("_counts", "_shortest", "_sum_us", "told")
 
     def __init__(self) -> None:
         self._counts: defaultdict[int, int] = defaultdict(int)
+        self._shortest = 0
+        """What is in bucket -1: of a broker that keeps up nearly everything."""
         self._sum_us = 0
         self.told: tuple[int, bytes] | None = None
         """What management has made of so many durations, to be used again."""
 
     def add(self, microseconds: int, count: int) -> None:
         """Count `count` durations; one below zero (the clock was set back) counts as zero."""
-        if microseconds > 0:
-            self._sum_us += microseconds * count
-        self._counts[-1 if microseconds <= 1000 else bucket_of(microseconds)] += count
+        if microseconds > 1000:
+            self._counts[bucket_of(microseconds)] += count
+        else:
+            self._shortest += count
+            if microseconds <= 0:
+                return
+        self._sum_us += microseconds * count
 
     @property
     def count(self) -> int:
         """Durations counted; it only grows."""
-        return sum(self._counts.values())
+        return self._shortest + sum(self._counts.values())
 
     def snapshot(self) -> state_documents.DurationHistogram:
         """The counts as `$management` sends them."""
@@ -51,7 +57,8 @@ class Histogram:
 
     def buckets(self) -> list[tuple[int, int]]:
         """Index and count of each bucket that has counted something, ascending."""
-        return sorted(self._counts.items())
+        longer = sorted(self._counts.items())
+        return [(-1, self._shortest), *longer] if self._shortest else longer
 
     @property
     def sum_ms(self) -> int:

@@ -188,6 +188,21 @@ def test_many_acks_in_one_turn_become_several_records(tmp_path: Path) -> None:
     assert [item.number for item in after.messages[incarnation]] == numbers[1::2]
 
 
+def test_queues_that_lose_the_same_messages_in_any_order_keep_the_others(tmp_path: Path) -> None:
+    log, _ = Log.open(tmp_path, options=SMALL)
+    queues = [a_queue(log, name)[0] for name in ("one", "two", "three", "four")]
+    route = log.route_set(tuple(queues))
+    assert [log.put(route, b"", 0) for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+    log.write()
+    for queue, numbers in zip(queues, ([4, 2, 3], [4, 2, 3], [2, 3, 4], [6, 1]), strict=True):
+        log.ack_many(queue, numbers)
+    log.close()
+    log, after = Log.open(tmp_path, options=SMALL)
+    log.close()
+    left = [[item.number for item in after.messages[queue]] for queue in queues]
+    assert left == [[1, 5, 6], [1, 5, 6], [1, 5, 6], [2, 3, 4, 5]]
+
+
 def test_too_large_is_said_at_once(tmp_path: Path) -> None:
     log, _ = Log.open(tmp_path, options=SMALL)
     with pytest.raises(RecordTooLarge):

@@ -328,21 +328,25 @@ class Appender:
     def _encode_acks(self, pending: PendingRecords) -> None:
         """Append the records of acks, for queues that exist."""
         records, queues, most = pending.records, self._usage.queues, self._most
+        acked = pending.acked
         before: list[int] = []
+        listed: list[int] = []
         first = last = 0
         is_range = False
         for (incarnation, reason), messages in pending.acks.items():
             if not messages or incarnation not in queues:
                 continue
-            if messages != before:  # many queues of a fan-out exchange lose the same messages together
-                messages.sort()
-                before, first, last = messages, messages[0], messages[-1]
-                is_range = last - first + 1 == len(messages) <= most
+            # Many queues of a fan-out exchange lose the same messages together, in an order that is not ascending, but
+            # the same for all. They share the list that is.
+            if messages != before:
+                before, listed = messages, sorted(messages)
+                first, last = listed[0], listed[-1]
+                is_range = last - first + 1 == len(listed) <= most
             if is_range:
                 records.append(ack_range_record(incarnation, first, last, reason))
             else:
-                records += [ack_record(incarnation, chunk, reason) for chunk in chunks(messages, most)]
-            pending.acked.append((incarnation, messages))
+                records += [ack_record(incarnation, chunk, reason) for chunk in chunks(listed, most)]
+            acked.append((incarnation, listed))
 
     def clear(self) -> None:
         """Drop what was appended: the log has failed and nothing will be written."""

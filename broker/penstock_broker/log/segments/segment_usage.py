@@ -147,10 +147,11 @@ class SegmentUsage:
             segment.put_places += count * queues
             return
         number, tallies_of = segment.number, self.queues.get
-        places = 0
+        ended = 0
         for incarnation in incarnations:
             tallies = tallies_of(incarnation)
             if tallies is None:
+                ended += 1
                 continue
             tally = tallies.get(number)
             if tally is None:
@@ -158,7 +159,7 @@ class SegmentUsage:
             else:
                 tally.count += count
                 tally.total += total
-            places += count
+        places = count * (len(incarnations) - ended)
         segment.live += places
         segment.put_places += places
 
@@ -212,7 +213,7 @@ class SegmentUsage:
             tallies = tallies_of(incarnation)
             if tallies is None:
                 continue
-            if messages != before:
+            if messages is not before:  # `Appender` has one list for those that lose the same
                 before, count, total = messages, len(messages), sum(messages)
                 first, last = messages[0], messages[-1]
                 if last > upto or first < low:
@@ -374,10 +375,12 @@ class SegmentUsage:
         """The last messages of a queue in a segment have left it: its tally goes, which has to say the same. A
         compaction may have it still.
         """
-        tally = tallies.pop(segment.number, None) or Tally()
-        tally.count -= count
-        tally.total -= total
-        if tally.count or tally.total:
+        tally = tallies.pop(segment.number, None)
+        if tally is not None:
+            count -= tally.count
+            total -= tally.total
+            tally.count = tally.total = 0
+        if count or total:
             segment.miscounted = True
             LOGGER.error(
                 "segment %d is kept until the next start: a message in it was acknowledged twice", segment.number

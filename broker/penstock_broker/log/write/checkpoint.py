@@ -140,11 +140,9 @@ class Checkpoint:
 
     def delivered_up_to(self, numbers: dict[int, int]) -> list[bytes]:
         """Take in delivered-up-to numbers by incarnation. Returns the records of those that rose; they never fall."""
-        before, queues, risen = self._delivered_up_to, self._queues, list[Pair]()
-        for incarnation, message in numbers.items():
-            if message > before.get(incarnation, 0) and incarnation in queues:
-                before[incarnation] = message
-                risen.append((incarnation, message))
+        known, queues = self._delivered_up_to.get, self._queues
+        risen = [pair for pair in numbers.items() if pair[1] > known(pair[0], 0) and pair[0] in queues]
+        self._delivered_up_to.update(risen)
         return [delivered_up_to_record(chunk) for chunk in chunks(risen, self._most)]
 
     def count(self, counts: dict[Pair, int]) -> list[bytes]:
