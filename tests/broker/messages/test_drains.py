@@ -108,5 +108,7 @@ def test_a_drain_that_can_not_be_answered_costs_its_connection_and_no_other(
     timed.turn()
     timed.step_seconds = 0.0
     other.read()
-    assert other.connection.remote_condition.name == "amqp:internal-error"
+    told = other.connection.remote_condition
+    assert told is not None
+    assert told.name == "amqp:internal-error"
     assert len(busy.bodies()) == MANY

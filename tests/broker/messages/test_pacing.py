@@ -311,6 +311,8 @@ def test_a_producer_that_can_not_be_given_its_credit_is_closed_and_no_other(
     monkeypatch.setattr(pacing, "takes_credit", fail)
     turn(timed)
     producer.peer.read()
-    assert producer.peer.connection.remote_condition.name == "amqp:internal-error"
+    told = producer.peer.connection.remote_condition
+    assert told is not None
+    assert told.name == "amqp:internal-error"
     assert not timed.broker.credit_hold.paced
     assert len(timed.broker.clients.connections) == len(consumers)
