@@ -36,18 +36,32 @@ number_bytes(unsigned char code)
     return code == 0x70 ? 4 : code == 0x52 ? 1 : code == 0x43 ? 0 : -1;
 }
 
-/* Whether a disposition, of which `size` bytes are here, names many deliveries, as `frames.wide_dispositions` decides
- * it. */
+/* Whether Python has to look at a disposition, of which `size` bytes are here: it names many deliveries, as
+ * `frames.wide_dispositions` decides it, or may lack one of its two mandatory fields, as `frames.mandatory_fields` does. */
 static bool
-is_wide(const unsigned char *frame, long long size)
+is_special(const unsigned char *frame, long long size)
 {
-    enum { WIDE = 256, LIST_AT = FRAME_CODE_AT + 1, LIST_8 = 0xc0, LIST_32 = 0xd0, BOOLEAN = 0x56 };
+    enum { WIDE = 256, LIST_AT = FRAME_CODE_AT + 1, LIST_8 = 0xc0, LIST_32 = 0xd0, BOOLEAN = 0x56, NONE = 0x40 };
+    enum { MANDATORY = 2 };
     uint32_t numbers[2] = {0, 0};
-    if (size <= LIST_AT || (frame[LIST_AT] != LIST_8 && frame[LIST_AT] != LIST_32)) {
+    if (size <= LIST_AT) {
         return false;
     }
+    if (frame[LIST_AT] != LIST_8 && frame[LIST_AT] != LIST_32) {
+        return true;
+    }
     long long at = LIST_AT + (frame[LIST_AT] == LIST_8 ? 3 : 9);
+    if (at > size) {
+        return false;
+    }
+    if ((frame[LIST_AT] == LIST_8 ? frame[at - 1] : big_endian(frame + at - 4)) < MANDATORY ||
+        (at < size && frame[at] == NONE)) {
+        return true;
+    }
     at += at < size && frame[at] == BOOLEAN ? 2 : 1; /* the role */
+    if (at < size && frame[at] == NONE) {
+        return true;
+    }
     for (int each = 0; each < 2; each++) {
         int bytes = at < size ? number_bytes(frame[at]) : -1;
         if (bytes < 0 || at + 1 + bytes > size) {
@@ -59,10 +73,10 @@ is_wide(const unsigned char *frame, long long size)
     return numbers[1] - numbers[0] >= WIDE;
 }
 
-/* How many of the next bytes, in which a frame begins at `at`, come before one that Python has to give to the engine
- * alone: a wide disposition, or what may be one in an unusual encoding. Not beyond `most`, where the piece ends. */
+/* How many of the next bytes, in which a frame begins at `at`, come before one that Python has to look at: a special
+ * disposition, or what may be one in an unusual encoding. Not beyond `most`, where the piece ends. */
 static long long
-before_wide(struct input *input, long long at, long long most)
+before_special(struct input *input, long long at, long long most)
 {
     enum { USUAL_WORDS = 2, WORDS_AT = 4 };
     long long left = input->size - input->at;
@@ -73,7 +87,7 @@ before_wide(struct input *input, long long at, long long most)
             break; /* the engine says what is wrong */
         }
         if (size > FRAME_CODE_AT && (frame[WORDS_AT] != USUAL_WORDS || frame[FRAME_CODE_AT - 1] != SMALL_ULONG ||
-                                     (frame[FRAME_CODE_AT] == DISPOSITION && is_wide(frame, Py_MIN(size, left - at))))) {
+                                     (frame[FRAME_CODE_AT] == DISPOSITION && is_special(frame, Py_MIN(size, left - at))))) {
             return at;
         }
         input->has_flow |= size > FRAME_CODE_AT && frame[FRAME_CODE_AT] == FLOW;
@@ -99,7 +113,7 @@ unseen(struct input *input, long long most)
         return 0;
     }
     unsigned char code = input->data[input->at + code_at];
-    return code == FLOW || code == TRANSFER || code == DISPOSITION ? before_wide(input, input->missing, most) : 0;
+    return code == FLOW || code == TRANSFER || code == DISPOSITION ? before_special(input, input->missing, most) : 0;
 }
 
 /* `taken` bytes were pushed, and proton holds `partial` bytes of an incomplete frame. */

@@ -107,7 +107,7 @@ class Victim:
         ready.unlink(missing_ok=True)
         self.tally.reset()
         command = [sys.executable, "-m", "crash.killed_broker", str(self.folder / "data"), self.files]
-        environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
         with (self.folder / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, str(ready), str(self.folder / "tally"), *self._sizes],

@@ -50,7 +50,7 @@ class MixedBroker:
         ready.unlink(missing_ok=True)
         command = [sys.executable, "-m", "crash.mixed_broker", str(self._folder), self._files]
         with (self._folder / "broker.log").open("ab") as log:
-            environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
             self._process = process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         until(lambda: ready.exists() or process.poll() is not None, "the broker to start")
         if process.poll() is not None:

@@ -126,7 +126,8 @@ class Attachments:
         return InLink(ptr, name, session, self._memory)
 
     def detach(self, ptr: Ptr, *, closed: bool, out: list[Event]) -> None:
-        """The peer detached or closed a link, which we may have freed before."""
+        """The peer detached or closed a link, which we may have freed before. Raises `DecodeError`."""
+        self._tap.check_detaches()
         session = self._sessions.get(links.session_of(ptr))
         if session is not None:
             self._gate.detached(session.channel, links.name_of(ptr))

@@ -90,13 +90,14 @@ class ConnectionLifecycle:
         return self._connection.peer_max_frame or self._max_frame
 
     def open_came(self, out: list[Event]) -> None:
-        """The peer's Open came. Raises `ProtocolError` if it came on a wrong channel, or allows too short frames."""
+        """The peer's Open came. Raises `ProtocolError` if it came on a wrong channel, or allows too little."""
         self.peer_opened = True
         protocol_checks.check_open(self._tap.open_channel())
         with contextlib.suppress(errors.DecodeError):  # what nobody needs in an Open may be anything
             for _, opened in self._tap.performatives((performatives.Open.CODE,)):
                 assert isinstance(opened, performatives.Open)
                 protocol_checks.check_frame_size(opened.max_frame_size)
+                protocol_checks.check_idle_time_out(opened.idle_time_out)
         out.append((EventKind.OTHER, None, self._connection.opened()))
 
     def close_came(self, out: list[Event]) -> None:

@@ -10,7 +10,8 @@ inspecting each would cost 0.2 us per message, and a client that begins, attache
 with one of the other frames. An incomplete frame of another kind is kept here until it is complete.
 
 A disposition that names many deliveries is given to the engine alone, and counts as much as a turn may cost: its few
-bytes let the engine look at each of them, and make an event for each.
+bytes let the engine look at each of them, and make an event for each. One that lacks a mandatory field is an error, of
+which the engine would say nothing; unless the field is not here yet.
 
 Must not know the engine's functions or any rule. Source: AMQP 1.0 part 1, 1.3; part 2, 2.4.1, 2.5.6 and 2.6.1.
 """
@@ -19,8 +20,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock_amqp.errors import WireError
+from penstock_amqp.errors import DecodeError, WireError
 from penstock_amqp.frames.frames import AMQP_FRAME, AMQP_HEADER, HEAD_BYTES, frame_of, parse_head, performative_code
+from penstock_amqp.frames.mandatory_fields import check_disposition, check_value
 from penstock_amqp.frames.performatives import Attach, Begin, Disposition, Flow, Open, Transfer
 from penstock_amqp.frames.wide_dispositions import is_wide
 from penstock_amqp.types.composites import numbered
@@ -87,7 +89,7 @@ class InputGate:
 
     def next(self, data: memoryview, held: int, missing: int, piece: int) -> tuple[int, bytes | None]:
         """Return how many bytes of `data` (not empty) are handled by this call, and what the engine is given for them:
-        None means the bytes themselves, b"" means nothing yet.
+        None means the bytes themselves, b"" means nothing yet. Raises `DecodeError` if a disposition lacks a field.
 
         `held`: how many bytes of an incomplete frame the engine holds. `missing`: how many bytes that frame still needs
         (0: its size is not known yet either). About `piece` bytes are inspected.
@@ -116,13 +118,26 @@ class InputGate:
                 end, _, _, body = _extent(part, at)
             except WireError:
                 break
-            if performative_code(part, body) == Disposition.CODE and is_wide(data[body:end]):
-                if at:
-                    return at
-                self.looked += WIDE_COST
-                return min(end, len(data))
+            if performative_code(part, body) == Disposition.CODE and self._goes_alone(data[body:end], behind=at):
+                return at or min(end, len(data))
             at = end
         return len(data)
+
+    def _goes_alone(self, body: memoryview, behind: int) -> bool:
+        """Whether a disposition is given to the engine alone, once it has the `behind` bytes before it.
+
+        Raises `DecodeError` if it lacks a mandatory field and nothing is before it.
+        """
+        try:
+            check_disposition(body, HEAD_BYTES)
+        except DecodeError:
+            if behind:
+                return True
+            raise
+        if not is_wide(body):
+            return False
+        self.looked += 0 if behind else WIDE_COST
+        return True
 
     def _gather(self, data: memoryview) -> tuple[int, bytes | None]:
         """Continue with a frame whose beginning was kept."""
@@ -147,11 +162,8 @@ class InputGate:
                 return (at, None) if at else self._begun(data, part, end, code)
             if code in _AWAITED:
                 return end, None
-            if code == Disposition.CODE and is_wide(data[body:end]):
-                if at:
-                    return at, None
-                self.looked += WIDE_COST
-                return end, None
+            if code == Disposition.CODE and self._goes_alone(data[body:end], behind=at):
+                return at or end, None
             attaches += code == Attach.CODE
             if attaches > _MOST_ATTACHES:
                 return at, None
@@ -186,6 +198,7 @@ class InputGate:
         known = numbered(value)
         told = self._renamed_attach(known, channel, seen) if known.descriptor == Attach.CODE else known
         if known.descriptor == Disposition.CODE:
+            check_value(Disposition, known, HEAD_BYTES)
             self.looked += WIDE_COST if is_wide(memoryview(encode(known))) else 0
         is_usual = code is not None and known == value
         if is_usual and told is known:

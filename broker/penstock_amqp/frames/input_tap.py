@@ -28,8 +28,9 @@ from typing import Final
 
 from penstock_amqp.errors import DecodeError, ProtocolError, TapError
 from penstock_amqp.frames.frames import AMQP_FRAME, performative_code, read_body, walk
+from penstock_amqp.frames.mandatory_fields import check_flow, checked
 from penstock_amqp.frames.performatives import Attach, Begin, Detach, Flow, Open, Performative, Transfer
-from penstock_amqp.types.composites import from_value, missing_field
+from penstock_amqp.types.composites import from_value
 from penstock_amqp.types.decoder import decode
 from penstock_amqp.types.values import Described, UInt, ULong, Value
 
@@ -194,6 +195,11 @@ class InputTap:
             raise TapError("the engine began a session, but the input holds no such begin")
         return self._begins.popleft()
 
+    def check_detaches(self) -> None:
+        """Raises `DecodeError` if a mandatory field is missing in a frame of the chunk that detaches a link."""
+        if self.is_current:
+            self._walk()
+
     def take_attach(self, name: str) -> TappedAttach:
         """Return the next attach of the chunk, which the engine says is that of the link `name`.
 
@@ -327,12 +333,13 @@ def _attaches_and_flows(data: bytes, every_flow: bool) -> Iterator[tuple[int, Pe
             continue
         code = performative_code(data, body)
         if code in _MANDATORY:
-            fields = _checked(_MANDATORY[code], data[body:end], body)
+            fields = checked(_MANDATORY[code], data[body:end], body)
             yield channel, TappedBegin(channel, _handle_max(fields)) if code == Begin.CODE else code, end - body
             continue
         if code is not None and code not in (Attach.CODE, Flow.CODE):
             continue
         if code == Flow.CODE and not every_flow and _field_count(data, body) <= _ECHO_FIELD:
+            check_flow(data, body, end)
             continue
         # A descriptor in another encoding is rare, and has to be decoded.
         try:
@@ -340,15 +347,6 @@ def _attaches_and_flows(data: bytes, every_flow: bool) -> Iterator[tuple[int, Pe
         except DecodeError as error:
             raise DecodeError(error.reason, body + error.offset) from None
         yield channel, performative, end - body
-
-
-def _checked(kind: type[Performative], frame_body: bytes, at: int) -> list[Value]:
-    """The fields of a performative. Raises `DecodeError` if a mandatory field is missing."""
-    value, _ = decode(frame_body)
-    missing = missing_field(kind, value)
-    if missing is not None:
-        raise DecodeError(f"{kind.NAME} lacks its mandatory field {missing}", at)
-    return value.value if isinstance(value, Described) and isinstance(value.value, list) else []
 
 
 def _handle_max(fields: list[Value]) -> int | None:

@@ -1,7 +1,7 @@
 """Checks for frames that AMQP does not allow but the engine accepts. The frames were decoded by the input tap.
 
 Each function raises `ProtocolError`, which names the condition for the close. Must not know the engine. Source: AMQP
-1.0 part 2, 2.4.1, 2.7.1, 2.7.2, 2.7.3, 2.7.5, 2.8.2 and 2.8.3.
+1.0 part 2, 2.4.1, 2.4.5, 2.7.1, 2.7.2, 2.7.3, 2.7.5, 2.8.2 and 2.8.3.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from penstock_amqp.frames.performatives import Attach, Source, Target, Transfer
 
 __all__ = [
     "LEAST_FRAME_SIZE",
+    "LEAST_IDLE_MS",
     "LONGEST_TAG",
     "check_attach",
     "check_begin",
     "check_frame_size",
     "check_handle_left",
+    "check_idle_time_out",
     "check_open",
     "check_reply_fits",
     "check_transfer",
@@ -27,6 +29,9 @@ __all__ = [
 
 LEAST_FRAME_SIZE: Final = 512
 """Bytes that a frame may have at any peer (2.8.19, MIN-MAX-FRAME-SIZE)."""
+
+LEAST_IDLE_MS: Final = 1000
+"""Milliseconds. The broker sends something after half of a peer's idle time-out, or up to 250 ms later."""
 
 LONGEST_TAG: Final = 32
 """Bytes of a delivery-tag (2.8.7)."""
@@ -49,6 +54,13 @@ def check_frame_size(max_frame_size: int | None) -> None:
     if max_frame_size is not None and max_frame_size < LEAST_FRAME_SIZE:
         told = f"Your max-frame-size is {max_frame_size}; allow at least {LEAST_FRAME_SIZE} bytes, or leave it out."
         raise ProtocolError(_INVALID, told)
+
+
+def check_idle_time_out(idle_time_out: int | None) -> None:
+    """The peer can be sent something in time, or the connection is closed with an error (2.4.5). None, 0: for ever."""
+    if idle_time_out is not None and 0 < idle_time_out < LEAST_IDLE_MS:
+        told = f"Your idle-time-out is {idle_time_out} ms; allow at least {LEAST_IDLE_MS} ms, or leave it out."
+        raise ProtocolError("amqp:not-allowed", told)
 
 
 def check_begin(channel: int, in_use: Collection[int], *, is_open: bool) -> None:

@@ -30,13 +30,14 @@ from penstock_broker.attach.request import (
 )
 from penstock_broker.attach.target import ProducePlan
 from penstock_broker.attach.topic_source import LookUpPlan, SubscribePlan
+from penstock_broker.state.routes import Destination, ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
 from penstock_broker.topology.records import Exchange, PointToPointQueue
 from penstock_core.binding import Filter
 from penstock_core.header_bindings import HeaderBinding
 from penstock_core.reason import Refuse
 from penstock_core.selector import Selector
 from penstock_core.source_reply import SourceReply
-from penstock_core.terms import DistributionMode, ExchangeType
+from penstock_core.terms import DistributionMode, ExchangeType, ExpiryPolicy
 
 __all__ = ["producer_target", "receiver_termini"]
 
@@ -97,7 +98,8 @@ def _queue_source(plan: ConsumePlan | BrowsePlan) -> Source:
     return Source(
         address=new_node.name if new_node is not None else asked.address,
         durable=0,
-        expiry_policy=asked.expiry_policy,
+        expiry_policy=_expiry(new_node),
+        timeout=0,
         dynamic=asked.dynamic,
         dynamic_node_properties=_node_properties(new_node),
         distribution_mode=Symbol(mode.value),
@@ -108,22 +110,47 @@ def _queue_source(plan: ConsumePlan | BrowsePlan) -> Source:
     )
 
 
-def _is_exclusive(node: PointToPointQueue) -> bool:
+def _is_exclusive(node: Exchange | PointToPointQueue) -> bool:
     return node.temporary is not None and node.temporary.is_exclusive
 
 
 def producer_target(plan: ProducePlan) -> Target:
-    """The target of a link on which the peer sends. A new node is temporary, so never durable."""
+    """The target of a link on which the peer sends: of what the client asked for, what is in force."""
     asked, new_node = plan.request.target, plan.new_node
     assert asked is not None, "refused by the decision"
+    true = _capabilities(plan.destination)
     return Target(
         address=new_node.name if new_node is not None else asked.address,
-        durable=0 if new_node is not None else asked.durable,
-        expiry_policy=asked.expiry_policy,
+        durable=0,
+        expiry_policy=_expiry(new_node),
+        timeout=0,
         dynamic=asked.dynamic,
         dynamic_node_properties=_node_properties(new_node),
-        capabilities=asked.capabilities,
+        capabilities=tuple(each for each in asked.capabilities or () if each in true),
     )
+
+
+def _capabilities(destination: Destination) -> tuple[str, ...]:
+    """What may be called of it in a target. Source: the JMS mapping."""
+    match destination:
+        case QueueTarget(node=node):
+            return ("queue", "temporary-queue") if _is_exclusive(node) else ("queue",)
+        case ExchangeTarget(exchange=exchange):
+            return ("topic", "temporary-topic") if _is_exclusive(exchange) else ("topic",)
+        case ManagementTarget() | RelayTarget():
+            return ()
+        case _:
+            assert_never(destination)
+
+
+def _expiry(new_node: Exchange | PointToPointQueue | None) -> Symbol:
+    """How long there is a terminus at a node: as long as its link, unless that made the node, which waits for it."""
+    expiry = ExpiryPolicy.LINK_DETACH
+    if new_node is not None and new_node.temporary is not None:
+        expiry = new_node.temporary.expiry
+    if expiry is ExpiryPolicy.NEVER:  # a temporary node goes with its connection at the latest
+        expiry = ExpiryPolicy.CONNECTION_CLOSE
+    return Symbol(expiry.value)
 
 
 def _node_properties(new_node: Exchange | PointToPointQueue | None) -> Mapping[Symbol, Value] | None:

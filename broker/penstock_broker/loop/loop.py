@@ -209,11 +209,13 @@ class Loop:
             connections.advance_streams(max(deadline, clock() + DISPATCH_SECONDS))
         self._finish()
         if broker.memory.came > broker.memory.look_after:
-            broker.look_at_memory()
+            self._look_at_memory()
         if broker.paging.queues:
+            # Its exceptions end the broker, as those of the log do: a message might be neither in memory nor where it
+            # is read from the log again. A start recovers everything.
             paging.keep_up(broker)
         if broker.topology.disposal.piles:
-            broker.topology.disposal.free_slice()
+            self._free_slice()
         # In short turns that follow each other at once it is looked once in a millisecond whether the log has idle
         # work: to look takes as long as a tenth of such a turn.
         self._looks_late = now_ms == self._looked_ms and not (
@@ -292,6 +294,22 @@ class Loop:
             self.connections.read_bytes = BUSY_READ_BYTES if is_behind or self._ready.count else READ_BYTES
         else:
             self._visits.paces = pacing.look(self.broker, ())
+
+    def _look_at_memory(self) -> None:
+        memory = self.broker.memory
+        try:
+            self.broker.look_at_memory()
+        except Exception:
+            logger.exception("Memory could not be summed up; its timer tries again")
+            memory.look_after = sys.maxsize
+
+    def _free_slice(self) -> None:
+        disposal = self.broker.topology.disposal
+        try:
+            disposal.free_slice()
+        except Exception:
+            logger.exception("What a queue that has ended held could not be freed in slices; it is freed at once")
+            disposal.piles.popleft()
 
     def _serve_browsers(self, browsing: deque[Browser]) -> None:
         for _ in range(len(browsing)):

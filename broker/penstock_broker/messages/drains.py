@@ -17,24 +17,27 @@ def finish_drains(broker: Broker) -> None:
     waiting = broker.work.draining.copy()
     broker.work.draining.clear()
     for consumer in waiting:
-        link, connection, queue = consumer.link, consumer.connection, consumer.queue
-        if not link.is_open or not link.drain or connection.is_blocked:
-            continue  # `resume` comes back to a blocked one
-        if queue.links.returning:
-            broker.work.draining.append(consumer)  # some of it is on its way back
-            continue
-        if link.credit > 0 and queue.has_work and queue.waiting and _may_get_more(queue, consumer):
-            broker.work.draining.append(consumer)
-            continue
         try:
-            if not connection.endpoint.drained(link):
-                connection.is_congested = True  # `link_unblocked` comes back once what is kept back has left
-                continue
+            _finish_drain(broker, consumer)
         except Exception:
-            broker.fail_connection(connection)
-            continue
-        queue.note_change()
-        broker.work.touch(connection)
+            broker.fail_connection(consumer.connection)
+
+
+def _finish_drain(broker: Broker, consumer: Consumer) -> None:
+    link, connection, queue = consumer.link, consumer.connection, consumer.queue
+    if not link.is_open or not link.drain or connection.is_blocked:
+        return  # `resume` comes back to a blocked one
+    if queue.links.returning:
+        broker.work.draining.append(consumer)  # some of it is on its way back
+        return
+    if link.credit > 0 and queue.has_work and queue.waiting and _may_get_more(queue, consumer):
+        broker.work.draining.append(consumer)
+        return
+    if not connection.endpoint.drained(link):
+        connection.is_congested = True  # `link_unblocked` comes back once what is kept back has left
+        return
+    queue.note_change()
+    broker.work.touch(connection)
 
 
 def _may_get_more(queue: Queue, consumer: Consumer) -> bool:

@@ -11,6 +11,7 @@ docs/decisions/090-intake-pace.md.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from itertools import islice
 from typing import Final
@@ -25,6 +26,8 @@ from penstock_broker.state.links import CreditHold, Producer, QueuePace
 from penstock_core.intake_pace import BEHIND_US, LEAST_GRANT, QueueProgress, credit_for, progress
 
 __all__ = ["look"]
+
+logger = logging.getLogger(__name__)
 
 MOST_QUEUES: Final = 64
 """Queues that pace producers at the same time. Where more are behind, they are so together, as on a fan-out exchange:
@@ -49,25 +52,38 @@ def look(broker: Broker, unfinished: Iterable[Queue]) -> bool:
     for queue in unfinished:
         if len(behind) >= MOST_QUEUES:
             break
-        ready = queue.ready
-        if not ready or now_us - ready[0][AVAILABLE] <= BEHIND_US:
-            continue
-        if queue not in behind and _progress(queue, now_us, was_behind=False) is QueueProgress.BEHIND:
-            behind[queue] = QueuePace(queue.totals.delivered)
+        try:
+            ready = queue.ready
+            if not ready or now_us - ready[0][AVAILABLE] <= BEHIND_US:
+                continue
+            if queue not in behind and _progress(queue, now_us, was_behind=False) is QueueProgress.BEHIND:
+                behind[queue] = QueuePace(queue.totals.delivered)
+        except Exception:
+            _leave_out(broker, queue)
     for queue, pace in tuple(behind.items()):
-        found = _progress(queue, now_us, was_behind=pace.is_behind)
-        pace.is_behind = found is QueueProgress.BEHIND
-        if found is QueueProgress.LEFT_TO_CONSUMERS or not (pace.is_behind or pace.is_awaited):
-            del behind[queue]
-            continue
-        delivered = queue.totals.delivered
-        earned = credit_for(delivered - pace.delivered, is_behind=pace.is_behind)
-        pace.credit = pace.credit + earned if pace.is_awaited else earned
-        pace.delivered = delivered
-        pace.is_awaited = False
+        try:
+            found = _progress(queue, now_us, was_behind=pace.is_behind)
+            pace.is_behind = found is QueueProgress.BEHIND
+            if found is QueueProgress.LEFT_TO_CONSUMERS or not (pace.is_behind or pace.is_awaited):
+                del behind[queue]
+                continue
+            delivered = queue.totals.delivered
+            earned = credit_for(delivered - pace.delivered, is_behind=pace.is_behind)
+            pace.credit = pace.credit + earned if pace.is_awaited else earned
+            pace.delivered = delivered
+            pace.is_awaited = False
+        except Exception:
+            _leave_out(broker, queue)
     if hold.paced:
         _give(broker, hold)
     return bool(behind or hold.paced)
+
+
+def _leave_out(broker: Broker, queue: Queue) -> None:
+    """An exception was raised, which is a bug of ours: the queue paces nobody, and its messages go on."""
+    broker.credit_hold.behind.pop(queue, None)
+    if broker.warnings.may_warn(f"pace of {queue.name}"):
+        logger.exception("Queue %r can't be asked how far it is; its producers are not paced", queue.name)
 
 
 def _progress(queue: Queue, now_us: int, *, was_behind: bool) -> QueueProgress:
@@ -106,18 +122,25 @@ def _give(broker: Broker, hold: CreditHold) -> None:
     for _ in range(min(PRODUCERS_PER_TURN, len(hold.paced))):
         producer = hold.paced.popleft()
         producer.is_held = False
-        if not takes_credit(producer):
-            continue
-        pace = hold.behind[producer.waits_for] if hold.waits(producer) and producer.waits_for is not None else None
-        if pace is None or hold.holds(producer):
-            top_up(producer)
-            broker.work.touch(producer.connection)
-            continue
-        pace.is_awaited = True
-        if pace.credit >= min(LEAST_GRANT, producer.owed_credit):
-            _grant(broker, producer, pace)
-        if producer.owed_credit * 2 >= producer.window:
-            hold.pace(producer)
+        try:
+            _give_one(broker, hold, producer)
+        except Exception:
+            broker.fail_connection(producer.connection)
+
+
+def _give_one(broker: Broker, hold: CreditHold, producer: Producer) -> None:
+    if not takes_credit(producer):
+        return
+    pace = hold.behind[producer.waits_for] if hold.waits(producer) and producer.waits_for is not None else None
+    if pace is None or hold.holds(producer):
+        top_up(producer)
+        broker.work.touch(producer.connection)
+        return
+    pace.is_awaited = True
+    if pace.credit >= min(LEAST_GRANT, producer.owed_credit):
+        _grant(broker, producer, pace)
+    if producer.owed_credit * 2 >= producer.window:
+        hold.pace(producer)
 
 
 def _grant(broker: Broker, producer: Producer, pace: QueuePace) -> None:

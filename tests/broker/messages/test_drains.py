@@ -14,6 +14,7 @@ from support.proton_client import SelectedBy
 from support.stepped_broker import SteppedBroker
 
 from penstock_api.management import DeliveryPolicy as Policy
+from penstock_broker.messages import drains
 
 MANY = 100
 """A visit sends 64."""
@@ -79,3 +80,35 @@ def test_who_shares_a_queue_is_told_once_nothing_waits(timed: SteppedBroker) -> 
     assert (asking.credit, asking.draining()) == (MANY - len(other.got), True)
     assert len(busy.bodies()) + len(other.bodies()) == MANY
     assert asking.credit == 0
+
+
+def test_a_drain_that_can_not_be_answered_costs_its_connection_and_no_other(
+    timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug of ours, before the endpoint is asked."""
+
+    def fail(*_: object) -> bool:
+        raise RuntimeError("a mistake")
+
+    timed.make_queue("q", durable=False)
+    busy, other = timed.connect(), timed.connect()
+    served = busy.receive("q", 0)
+    asking = other.session.receiver("asks")
+    asking.source.address = "q"
+    SelectedBy("colour = 'red'").apply(asking)
+    asking.open()
+    other.pump()
+    publish(timed)
+    monkeypatch.setattr(drains, "_may_get_more", fail)
+    served.flow(MANY)
+    asking.drain(5)
+    busy.flush()
+    other.flush()
+    timed.step_seconds = 0.0019  # messages are left when it is looked after the drain
+    timed.turn()
+    timed.step_seconds = 0.0
+    other.read()
+    told = other.connection.remote_condition
+    assert told is not None
+    assert told.name == "amqp:internal-error"
+    assert len(busy.bodies()) == MANY

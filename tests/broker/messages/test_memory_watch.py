@@ -252,3 +252,22 @@ def test_memory_that_was_freed_is_given_back_to_the_system_not_too_often(
     for _ in range(50):
         timed.pass_ms(200)
     assert process.trims == 2
+
+
+def test_a_look_that_fails_is_left_to_the_timer(timed: SteppedBroker, process: StatedProcess) -> None:
+    """It does not end the broker, and does not fail again in each turn."""
+    looks: list[int] = []
+    look = timed.broker.look_at_memory
+
+    def fail() -> None:
+        looks.append(1)
+        raise RuntimeError("a mistake")
+
+    timed.broker.look_at_memory = fail
+    timed.broker.memory.look_after = -1
+    timed.turn()
+    timed.turn()
+    assert looks == [1]
+    timed.broker.look_at_memory = look
+    take(timed, process, 99)
+    assert timed.broker.memory.level is MemoryLevel.FULL

@@ -18,7 +18,7 @@ from proton import Delivery, Message, Receiver, Sender
 from support.stepped_broker import SteppedBroker
 
 from penstock_broker.attach import close
-from penstock_broker.messages import move
+from penstock_broker.messages import move, pacing
 from penstock_core.reason import Reason, Refuse
 
 WINDOW = 1000
@@ -266,3 +266,53 @@ def test_a_link_that_waits_for_a_queue_of_its_own_ends_with_it(timed: SteppedBro
     assert condition.name == "amqp:resource-deleted"
     assert not timed.broker.credit_hold.paced
     assert not timed.broker.credit_hold.behind
+
+
+class Mistake(Exception):
+    """What a bug of ours raises."""
+
+
+def fail(*_: object, **__: object) -> bool:
+    raise Mistake
+
+
+def test_a_queue_whose_progress_can_not_be_found_out_paces_nobody(
+    timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The messages go on, and each queue is told of once, not in each turn."""
+    monkeypatch.setattr(pacing, "_progress", fail)
+    consumers, producer = fan_out(timed), Pouring(timed, "amq.fanout")
+    make_slow(timed)
+    for _ in range(60):
+        producer.pour()
+        turn(timed)
+        for each in consumers:
+            each.take()
+    told = [each.getMessage() for each in caplog.records if "can't be asked how far it is" in each.getMessage()]
+    assert 1 <= len(told) == len(set(told)) <= 4
+    timed.step_seconds = 0.0
+    while any(depths(timed)):
+        turn(timed)
+        for each in consumers:
+            each.take()
+    assert {each.taken for each in consumers} == {producer.sent}
+
+
+def test_a_producer_that_can_not_be_given_its_credit_is_closed_and_no_other(
+    timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumers, producer = fan_out(timed), Pouring(timed, "amq.fanout")
+    make_slow(timed)
+    while not timed.broker.credit_hold.paced:
+        producer.pour()
+        turn(timed)
+        for each in consumers:
+            each.take()
+    monkeypatch.setattr(pacing, "takes_credit", fail)
+    turn(timed)
+    producer.peer.read()
+    told = producer.peer.connection.remote_condition
+    assert told is not None
+    assert told.name == "amqp:internal-error"
+    assert not timed.broker.credit_hold.paced
+    assert len(timed.broker.clients.connections) == len(consumers)

@@ -203,3 +203,14 @@ def test_all_kinds_of_piles_go() -> None:
     assert remains
     remains.free_slice()
     assert (bool(remains), numbers, attempts, list(passing), blocks) == (False, set[int](), {}, [], [])
+
+
+def test_what_can_not_be_freed_in_slices_does_not_end_the_broker(timed: SteppedBroker) -> None:
+    def fails() -> Iterator[int]:
+        yield 1
+        raise RuntimeError("a mistake")
+
+    piles = timed.broker.topology.disposal.piles
+    piles.append(fails())
+    timed.turn()
+    assert not piles

@@ -10,6 +10,7 @@ from support.raw_client import RawClient, symbols
 
 from penstock_amqp.frames.performatives import Attach, Close, Detach, Disposition, End, Flow, Source, Target, Transfer
 from penstock_amqp.messages.message_codec import Message, encode_message
+from penstock_amqp.types.values import Symbol
 
 HELLO = encode_message(Message(body="hello"))
 QUEUE = symbols("queue")
@@ -76,3 +77,49 @@ def test_who_tells_a_part_of_what_is_unsettled_is_sent_nothing_new(client: RawCl
     client.send(Flow(next_incoming_id=0, incoming_window=10, next_outgoing_id=1, outgoing_window=10,
                      handle=2, delivery_count=0, link_credit=1))  # fmt: skip
     assert client.expect_transfer()[1] == HELLO
+
+
+@pytest.mark.parametrize(
+    ("address", "asked", "true"),
+    [
+        ("a-queue", ("queue",), ("queue",)),
+        ("a-topic", ("topic", "x-flies"), ("topic",)),
+        (None, ("x-flies", "queue"), ()),
+        ("$management", ("x-flies",), ()),
+    ],
+)
+def test_the_target_of_a_producer_has_the_capabilities_that_are_in_force(
+    client: RawClient, address: str | None, asked: tuple[str, ...], true: tuple[str, ...]
+) -> None:
+    """2.6.3 and 3.5.4: what the reply says is what there is."""
+    reply = client.attach_sender("to", Target(address=address, capabilities=symbols(*asked)))
+    assert isinstance(reply.target, Target)
+    assert (reply.target.capabilities or ()) == symbols(*true)
+
+
+@pytest.mark.parametrize(("durable", "expiry"), [(2, "never"), (1, "connection-close"), (0, "session-end")])
+def test_nothing_of_a_producers_target_outlives_its_link(client: RawClient, durable: int, expiry: str) -> None:
+    """3.5.5 and 3.5.6: no state is retained, so the terminus is not durable and ends as the link is detached."""
+    asked = Target(address="a-queue", durable=durable, expiry_policy=Symbol(expiry), timeout=60, capabilities=QUEUE)
+    reply = client.attach_sender("to", asked)
+    assert isinstance(reply.target, Target)
+    told = (reply.target.durable or 0, reply.target.expiry_policy, reply.target.timeout or 0)
+    assert told == (0, "link-detach", 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "true"), [("never", "connection-close"), ("session-end", "session-end"), ("link-detach", "link-detach")]
+)
+def test_the_target_that_made_its_node_waits_for_its_link(client: RawClient, asked: str, true: str) -> None:
+    """3.5.6: at the latest it goes with the connection, as its node does."""
+    reply = client.attach_sender("to", Target(dynamic=True, expiry_policy=Symbol(asked)))
+    assert isinstance(reply.target, Target)
+    assert (reply.target.expiry_policy or "session-end") == true
+
+
+def test_nothing_of_a_queues_source_outlives_its_link(client: RawClient) -> None:
+    """3.5.5 and 3.5.6"""
+    source = Source(address="a-queue", durable=2, expiry_policy=Symbol("never"), timeout=60, capabilities=QUEUE)
+    told = client.attach_receiver("from", source).source
+    assert told is not None
+    assert (told.durable or 0, told.expiry_policy, told.timeout or 0) == (0, "link-detach", 0)
