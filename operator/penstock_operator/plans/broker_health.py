@@ -23,6 +23,7 @@ __all__ = [
     "is_serving",
     "observer_failing",
     "ready_replicas",
+    "runs_newest_template",
     "storage",
 ]
 
@@ -63,6 +64,13 @@ def _why_not_ready(view: BrokerReportView) -> str:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return f"Pod {name} can't be scheduled: {condition.get('message', '')}"
     return f"Pod {name} is {text_at(view.pod, 'status', 'phase') or 'Pending'} and not ready yet."
+
+
+def runs_newest_template(view: BrokerReportView) -> bool:
+    """Whether a broker runs, in a pod that the StatefulSet does not replace soon."""
+    broker = _container(view.pod, "broker")
+    runs = broker.get("ready") is True or dig(broker, "state", "running") is not None
+    return runs and not _is_to_be_replaced(view.pod, view.stateful_set)
 
 
 def _is_to_be_replaced(pod: Manifest | None, stateful_set: Manifest | None) -> bool:

@@ -248,6 +248,37 @@ def test_an_observer_that_fails_tells_of_messages_only_what_is_so(broker_ready: 
     assert ("still delivered" in found["ObserverFailing"]) is broker_ready
 
 
+def image_told(**changes: Any) -> str:
+    return next(it.message for it in report(**changes).conditions if it.type == "VersionAligned")
+
+
+CRASHED = {"name": "broker", "ready": False, "state": {"terminated": {"exitCode": 1}}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"pod": None}, id="no-pod"),
+        pytest.param({"pod": None, "spec": {"replicas": 0}}, id="scaled-to-zero"),
+        pytest.param({"pod": {"metadata": {}, "status": {"containerStatuses": [CRASHED]}}}, id="crashed"),
+        pytest.param(
+            {"pod": of_revision("main-1"), "stateful_set": {"status": {"updateRevision": "main-2"}}}, id="old"
+        ),
+    ],
+)
+def test_an_image_that_no_pod_runs_is_not_said_to_run(changes: dict[str, Any]) -> None:
+    assert image_told(**changes) == "The next pod gets r/broker:1; none runs with it now."
+
+
+def test_the_image_of_a_broker_that_starts_is_said_to_run() -> None:
+    starting: dict[str, Any] = {"name": "broker", "ready": False, "state": {"running": {}}}
+    started: dict[str, Any] = {"pod": {"metadata": {}, "status": {"containerStatuses": [starting]}}}
+    assert image_told() == image_told(**started) == "The pods run r/broker:1."
+    assert image_told(default_image="r/broker:2") == (
+        "The pods run r/broker:1. New Brokers get r/broker:2: set `spec.image` to that image to replace the pods."
+    )
+
+
 def test_a_pod_that_goes_does_not_serve() -> None:
     going = pod()
     going["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
