@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from penstock_operator.cluster.api_server import ApiResource, Conflict, KubeError, api_resource_of
-from penstock_operator.manifest import Manifest
+from penstock_operator.manifest import Manifest, dig
 
 __all__ = ["ApiServerInMemory"]
 
@@ -65,11 +65,13 @@ class ApiServerInMemory:
         at = (kind.kind, namespace or "", name)
         return _copied(self.objects[at]) if at in self.objects else None
 
-    async def list(self, kind: ApiResource, namespace: str | None = None, labels: str = "") -> AsyncIterator[Manifest]:
+    async def list(
+        self, kind: ApiResource, namespace: str | None = None, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Manifest]:
         chosen = [
             self.objects[name]
             for name in sorted(name for name in self.objects if name[0] == kind.kind and namespace in (None, name[1]))
-            if _has_labels(self.objects[name], labels)
+            if _has_labels(self.objects[name], labels) and _has_fields(self.objects[name], fields)
         ]
         self.requests += max(1, -(-len(chosen) // PAGE))
         for manifest in chosen:
@@ -86,6 +88,8 @@ class ApiServerInMemory:
         before = self.objects.get(_name(made), {})
         if "status" in before:
             made["status"] = before["status"]  # An apply of other fields leaves it as it is.
+        if "uid" in before.get("metadata", {}):
+            made["metadata"]["uid"] = before["metadata"]["uid"]
         if made["kind"] == "Service":
             made["spec"].setdefault("clusterIP", "10.0.0.1")
         return self._put(made)
@@ -238,6 +242,14 @@ def _copied(manifest: Any) -> Any:
 def _has_labels(manifest: Any, selector: str) -> bool:
     wanted = dict(part.split("=") for part in selector.split(",") if part)
     return bool(wanted.items() <= manifest["metadata"].get("labels", {}).items())
+
+
+def _has_fields(manifest: Any, selector: str) -> bool:
+    for part in selector.split(",") if selector else ():
+        path, value = part.split("=")
+        if dig(manifest, *path.split(".")) != value:
+            return False
+    return True
 
 
 def _name(manifest: Any) -> Name:

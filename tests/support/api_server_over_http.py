@@ -113,7 +113,7 @@ class _Server:
     async def _list(self, request: web.Request, kind: ApiResource, namespace: str | None) -> web.Response:
         labels, limit = request.query.get("labelSelector", ""), int(request.query.get("limit", "500"))
         version, _, start = request.query.get("continue", f"{self._api.version}:0").partition(":")
-        found = [it async for it in self._api.list(kind, namespace, labels)]
+        found = [it async for it in self._api.list(kind, namespace, labels, request.query.get("fieldSelector", ""))]
         page, rest = found[int(start) : int(start) + limit], found[int(start) + limit :]
         about = {"resourceVersion": version, **({"continue": f"{version}:{int(start) + limit}"} if rest else {})}
         return web.json_response({"kind": f"{kind.kind}List", "metadata": about, "items": page})

@@ -41,9 +41,11 @@ class FaultyApiServer(ApiServerInMemory):
     async def get(self, kind: ApiResource, namespace: str | None, name: str) -> Manifest | None:
         return await self._answer(ApiServerInMemory.get(self, kind, namespace, name))
 
-    async def list(self, kind: ApiResource, namespace: str | None = None, labels: str = "") -> AsyncIterator[Manifest]:
+    async def list(
+        self, kind: ApiResource, namespace: str | None = None, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Manifest]:
         number = 0
-        async for manifest in ApiServerInMemory.list(self, kind, namespace, labels):
+        async for manifest in ApiServerInMemory.list(self, kind, namespace, labels, fields):
             # A list is often cut behind its first object: it must not count as complete then.
             if number % PAGE < 2:
                 await self._answer(_nothing())

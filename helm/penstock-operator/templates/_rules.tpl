@@ -54,6 +54,9 @@ one: it never lists or watches them.
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
+- apiGroups: [""] # why is there no pod of a broker, or no volume for it? They are read only while it is not ready
+  resources: [events]
+  verbs: [list]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, create, patch, delete]

@@ -77,9 +77,11 @@ class ApiServer(Protocol):
         """The object, None if there is none."""
         ...
 
-    def list(self, kind: ApiResource, namespace: str | None = None, labels: str = "") -> AsyncIterator[Manifest]:
-        """All objects of a kind, or those that a label selector chooses, page by page. Raises if the list expires
-        meanwhile; the caller then starts again.
+    def list(
+        self, kind: ApiResource, namespace: str | None = None, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Manifest]:
+        """All objects of a kind, or those that a selector of labels or of fields chooses, page by page. Raises if the
+        list expires meanwhile; the caller then starts again.
         """
         ...
 

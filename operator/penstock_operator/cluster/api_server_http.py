@@ -79,13 +79,16 @@ class HttpApiServer:
         """The object, None if there is none."""
         return await self._request("GET", kind.path(namespace, name), missing_ok=True)
 
-    async def list(self, kind: ApiResource, namespace: str | None = None, labels: str = "") -> AsyncIterator[Manifest]:
-        """All objects of a kind, or those that a label selector chooses, page by page. Raises if the list expires
-        meanwhile; the caller then starts again.
+    async def list(
+        self, kind: ApiResource, namespace: str | None = None, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Manifest]:
+        """All objects of a kind, or those that a selector of labels or of fields chooses, page by page. Raises if the
+        list expires meanwhile; the caller then starts again.
         """
         token = ""
         while True:
-            query = {"limit": str(_PAGE), **({"labelSelector": labels} if labels else {})}
+            selectors = {"labelSelector": labels, "fieldSelector": fields}
+            query = {"limit": str(_PAGE), **{name: value for name, value in selectors.items() if value}}
             if token:
                 query["continue"] = token
             page = await self._request("GET", kind.path(namespace), query=query)

@@ -26,9 +26,11 @@ class FencedApiServer:
         """The object, None if there is none."""
         return await self.server.get(kind, namespace, name)
 
-    def list(self, kind: ApiResource, namespace: str | None = None, labels: str = "") -> AsyncIterator[Manifest]:
+    def list(
+        self, kind: ApiResource, namespace: str | None = None, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Manifest]:
         """All objects of a kind, page by page."""
-        return self.server.list(kind, namespace, labels)
+        return self.server.list(kind, namespace, labels, fields)
 
     async def apply(self, manifest: Manifest) -> Manifest:
         """Server-side apply of a child."""

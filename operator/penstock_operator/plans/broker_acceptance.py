@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from penstock_api.resources import Broker
+from penstock_operator import names
 from penstock_operator.children import cluster_issuer
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
@@ -76,12 +78,29 @@ def accepted(view: BrokerReportView) -> StatusCondition:
             f"has, the pods stay as they are. {view.problem}"
         )
         return StatusCondition("Accepted", ConditionStatus.UNKNOWN, ConditionReason.BROKER_UNREACHABLE, message.strip())
+    if _waits_for_the_pause(view.broker):
+        message = (
+            f"The objects of this Broker are not changed while the annotation `{names.PAUSED}` is set, and have not "
+            "been since its spec was changed. Remove the annotation to put the spec into force."
+        )
+        return StatusCondition("Accepted", ConditionStatus.UNKNOWN, ConditionReason.PAUSED_BY_ANNOTATION, message)
     return StatusCondition(
         "Accepted",
         ConditionStatus.TRUE,
         ConditionReason.ACCEPTED,
         "The spec is valid, and all its objects belong to this Broker.",
     )
+
+
+def _waits_for_the_pause(broker: Broker) -> bool:
+    """Whether a Broker is paused and its spec was not seen in force: its status is about another generation, or did not
+    say then that it was accepted. Otherwise it would be Ready with a spec that its pod does not have.
+    """
+    if broker.metadata.annotations.get(names.PAUSED) != "true":
+        return False
+    before = next((one for one in broker.status.conditions if one.type == "Accepted"), None)
+    was_accepted = before is not None and before.status == ConditionStatus.TRUE.value
+    return not was_accepted or broker.status.observed_generation != broker.metadata.generation
 
 
 def _terms(settings: Iterable[str]) -> str:

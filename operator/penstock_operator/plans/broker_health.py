@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from penstock_api.state_documents import BrokerState
-from penstock_operator.manifest import Manifest, dig, items_of, text_at
+from penstock_operator.manifest import Manifest, dig, text_at
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import Reach
+from penstock_operator.plans.pod_trouble import container_of, how_it_ended, why_not_ready
 
 __all__ = [
     "CONTESTED",
@@ -23,6 +24,7 @@ __all__ = [
     "is_serving",
     "observer_failing",
     "ready_replicas",
+    "runs_newest_template",
     "storage",
 ]
 
@@ -35,7 +37,8 @@ def available(view: BrokerReportView) -> StatusCondition:
         message = "Scaled to zero; its volumes are kept."
         return StatusCondition("Available", ConditionStatus.FALSE, ConditionReason.SCALED_TO_ZERO, message)
     if ready_replicas(view) < view.broker.spec.replicas:
-        return StatusCondition("Available", ConditionStatus.FALSE, ConditionReason.POD_NOT_READY, _why_not_ready(view))
+        why = why_not_ready(f"{view.broker.metadata.name}-0", view.pod, view.events)
+        return StatusCondition("Available", ConditionStatus.FALSE, ConditionReason.POD_NOT_READY, why)
     if _is_to_be_replaced(view.pod, view.stateful_set):
         message = f"Pod {view.broker.metadata.name}-0 is of the spec before, and is about to be replaced."
         return StatusCondition("Available", ConditionStatus.FALSE, ConditionReason.POD_NOT_READY, message)
@@ -46,23 +49,11 @@ def available(view: BrokerReportView) -> StatusCondition:
     return StatusCondition("Available", ConditionStatus.TRUE, ConditionReason.SERVING, "The broker serves its clients.")
 
 
-def _why_not_ready(view: BrokerReportView) -> str:
-    """The reason that the kubelet or the scheduler gives, as one sentence."""
-    name = f"{view.broker.metadata.name}-0"
-    if view.pod is None:
-        return f"Pod {name} is not there yet."
-    if dig(view.pod, "metadata", "deletionTimestamp") is not None:
-        return f"Pod {name} is ending and not replaced yet."
-    waiting = text_at(_container(view.pod, "broker"), "state", "waiting", "reason")
-    if waiting is not None:
-        said = text_at(_container(view.pod, "broker"), "state", "waiting", "message") or ""
-        if waiting == "ContainerCreating" and not said:
-            said = _what_holds_it(name, text_at(view.pod, "spec", "nodeName") or "")
-        return f"Pod {name}: {waiting}. {said}".strip()
-    for condition in items_of(view.pod, "status", "conditions"):
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return f"Pod {name} can't be scheduled: {condition.get('message', '')}"
-    return f"Pod {name} is {text_at(view.pod, 'status', 'phase') or 'Pending'} and not ready yet."
+def runs_newest_template(view: BrokerReportView) -> bool:
+    """Whether a broker runs, in a pod that the StatefulSet does not replace soon."""
+    broker = container_of(view.pod, "broker")
+    runs = broker.get("ready") is True or dig(broker, "state", "running") is not None
+    return runs and not _is_to_be_replaced(view.pod, view.stateful_set)
 
 
 def _is_to_be_replaced(pod: Manifest | None, stateful_set: Manifest | None) -> bool:
@@ -84,14 +75,6 @@ def _is_to_be_replaced(pod: Manifest | None, stateful_set: Manifest | None) -> b
     return newest is not None and own is not None and own != newest
 
 
-def _what_holds_it(pod: str, node: str) -> str:
-    """The kubelet gives no reason beside this word; it is in Events, which the operator does not read."""
-    return (
-        f"If this lasts, a volume can't be attached to node {node} or mounted there; the cluster takes one from a node "
-        f"that is lost after about six minutes. `kubectl describe pod {pod}` says why."
-    )
-
-
 def ready_replicas(view: BrokerReportView) -> int:
     """The number of pods whose broker serves clients. The figure of the StatefulSet is not used: it counts a pod whose
     observer crashes as not ready, although its broker serves clients.
@@ -103,15 +86,7 @@ def is_serving(pod: Manifest | None) -> bool:
     """Whether the broker in a pod serves clients."""
     if pod is None or dig(pod, "metadata", "deletionTimestamp") is not None:
         return False
-    return _container(pod, "broker").get("ready") is True
-
-
-def _container(pod: Manifest | None, name: str) -> Manifest:
-    """The status of one container of a pod, empty if there is none."""
-    for status in items_of(pod, "status", "containerStatuses"):
-        if status.get("name") == name:
-            return status
-    return {}
+    return container_of(pod, "broker").get("ready") is True
 
 
 def storage(view: BrokerReportView) -> StatusCondition | None:
@@ -142,13 +117,16 @@ def storage(view: BrokerReportView) -> StatusCondition | None:
 
 def observer_failing(view: BrokerReportView) -> StatusCondition | None:
     """ObserverFailing; only while the observer does not run."""
-    waiting = text_at(_container(view.pod, "observer"), "state", "waiting", "reason")
+    observer = container_of(view.pod, "observer")
+    waiting = text_at(observer, "state", "waiting", "reason")
     if waiting is None or waiting in ("ContainerCreating", "PodInitializing"):
         return None
+    ended = how_it_ended(observer)
     delivered = "Messages are still delivered, but metrics" if is_serving(view.pod) else "Metrics"
     message = (
-        f"The observer does not run ({waiting}). {delivered} and lag are not updated. "
-        f"`kubectl describe pod {view.broker.metadata.name}-0` and the log of the container `observer` say why."
+        f"The observer does not run ({waiting}{'' if ended is None else f': it {ended}'}). {delivered} and lag are not "
+        f"updated. `kubectl describe pod {view.broker.metadata.name}-0` and the log of the container `observer` say "
+        "why."
     )
     return StatusCondition("ObserverFailing", ConditionStatus.TRUE, waiting, message)
 
@@ -157,7 +135,7 @@ def is_observer_undecided(view: BrokerReportView) -> bool:
     """Whether the observer starts or has just crashed: what becomes of it shows in its pod alone, which nothing
     watches.
     """
-    observer = _container(view.pod, "observer")
+    observer = container_of(view.pod, "observer")
     return observer.get("ready") is False and dig(observer, "state", "waiting") is None
 
 

@@ -76,14 +76,13 @@ def _version_aligned(view: BrokerReportView) -> StatusCondition | None:
     if view.broker.spec.image is not None:
         return None
     pinned = view.pinned.image
+    if broker_health.runs_newest_template(view):
+        told = f"The pods run {pinned}"
+    else:
+        told = f"The next pod gets {pinned}; none runs with it now"
     if pinned == view.default_image:
-        return StatusCondition(
-            "VersionAligned", ConditionStatus.TRUE, ConditionReason.PINNED, f"The pods run {pinned}."
-        )
-    message = (
-        f"The pods run {pinned}; new Brokers get {view.default_image}. Set `spec.image` to that image to replace the "
-        "pods."
-    )
+        return StatusCondition("VersionAligned", ConditionStatus.TRUE, ConditionReason.PINNED, f"{told}.")
+    message = f"{told}. New Brokers get {view.default_image}: set `spec.image` to that image to replace the pods."
     return StatusCondition("VersionAligned", ConditionStatus.FALSE, ConditionReason.UPDATE_AVAILABLE, message)
 
 

@@ -45,6 +45,8 @@ class BrokerReportView:
     stateful_set: Manifest | None = None
     pod: Manifest | None = None
     """The pod of ordinal 0."""
+    events: tuple[Manifest, ...] = ()
+    """Events about what the pod waits for, if it is not ready."""
     node: Manifest | None = None
     """The node of this pod, if the pod is ending or not ready; None if there is none."""
     is_node_known: bool = True

@@ -50,6 +50,7 @@ from penstock_operator.reconcile.broker_connections import BrokerConnections
 from penstock_operator.reconcile.broker_findings import BrokerFindings
 from penstock_operator.reconcile.certificates_of_clients import certificate_view
 from penstock_operator.reconcile.cluster_facts import ClusterFacts
+from penstock_operator.reconcile.pod_events import read_events
 from penstock_operator.reconcile.settled_brokers import SettledBrokers
 from penstock_operator.reconcile.shared_lag import SharedLag
 from penstock_operator.reconcile.tenant_trust import publish_trust
@@ -188,9 +189,13 @@ class BrokerReconciler:
         if self._connections.is_connecting(broker):
             return None
         view = await self._view(key, broker, observed, pinned, now)
+        events = await read_events(
+            self.kube, broker, view.pod, view.stateful_set, {} if volumes is None else volumes.claims
+        )
         report = report_broker(
             replace(
                 view,
+                events=events,
                 taken_names=taken_names,
                 predecessor_children=predecessor_children,
                 server_certificate=certificate_view(broker, observed),

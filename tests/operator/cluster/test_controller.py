@@ -66,7 +66,9 @@ class Overloaded:
     def __init__(self) -> None:
         self.asked: list[float] = []
 
-    async def list(self, kind: ApiResource, namespace: str | None = None, labels: str = "") -> AsyncIterator[Manifest]:
+    async def list(
+        self, kind: ApiResource, namespace: str | None = None, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Manifest]:
         if kind.kind == "Broker":
             self.asked.append(now())
             if len(self.asked) == 1:

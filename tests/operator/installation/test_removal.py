@@ -69,7 +69,7 @@ def test_what_an_operator_of_some_namespaces_leaves_concerns_them_and_their_crds
 async def test_a_cluster_without_the_crds_has_no_resources() -> None:
     class WithoutCrds(ApiServerInMemory):
         async def list(
-            self, kind: ApiResource, namespace: str | None = None, labels: str = ""
+            self, kind: ApiResource, namespace: str | None = None, labels: str = "", fields: str = ""
         ) -> AsyncIterator[Manifest]:
             if kind.plural:
                 raise KubeError(404, f"there is no {kind.plural}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from support.resources import NOW, broker, broker_state
 
+from penstock_api.resources import Condition
 from penstock_api.state_documents import BrokerState, ContestedContainer
 from penstock_operator.children.stateful_set import PinnedPods
 from penstock_operator.plans.broker_health import contested, contested_containers
@@ -246,6 +247,65 @@ def test_an_observer_that_fails_tells_of_messages_only_what_is_so(broker_ready: 
     found = {it.type: it.message for it in report(pod=pod(broker_ready, observer="ImagePullBackOff")).conditions}
     assert words in found["ObserverFailing"]
     assert ("still delivered" in found["ObserverFailing"]) is broker_ready
+
+
+def paused(generation: int, seen: int, accepted: Literal["True", "Unknown"]) -> dict[str, Any]:
+    """A report of a paused Broker of this generation, whose status said `accepted` about the generation `seen`."""
+    made = broker(metadata={"annotations": {"penstock.dev/paused": "true"}, "generation": generation})
+    said = Condition(type="Accepted", status=accepted, reason="X", message="", last_transition_time=NOW)
+    return {
+        "broker": made.model_copy(
+            update={"status": made.status.model_copy(update={"observed_generation": seen, "conditions": (said,)})}
+        )
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param(paused(2, 2, "True"), ("True", "Ready"), id="as-it-was"),
+        pytest.param(paused(3, 2, "True"), ("Unknown", "PausedByAnnotation"), id="changed"),
+        pytest.param(paused(3, 3, "Unknown"), ("Unknown", "PausedByAnnotation"), id="still-not-in-force"),
+        pytest.param(paused(1, -1, "Unknown"), ("Unknown", "PausedByAnnotation"), id="made-paused"),
+    ],
+)
+def test_a_paused_broker_is_not_ready_with_a_spec_that_is_not_in_force(
+    changes: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    assert told(**changes)["Ready"] == expected
+    assert told(**changes)["ReconciliationPaused"] == ("True", "PausedByAnnotation")
+    assert "Stalled" not in told(**changes)
+
+
+def image_told(**changes: Any) -> str:
+    return next(it.message for it in report(**changes).conditions if it.type == "VersionAligned")
+
+
+CRASHED = {"name": "broker", "ready": False, "state": {"terminated": {"exitCode": 1}}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"pod": None}, id="no-pod"),
+        pytest.param({"pod": None, "spec": {"replicas": 0}}, id="scaled-to-zero"),
+        pytest.param({"pod": {"metadata": {}, "status": {"containerStatuses": [CRASHED]}}}, id="crashed"),
+        pytest.param(
+            {"pod": of_revision("main-1"), "stateful_set": {"status": {"updateRevision": "main-2"}}}, id="old"
+        ),
+    ],
+)
+def test_an_image_that_no_pod_runs_is_not_said_to_run(changes: dict[str, Any]) -> None:
+    assert image_told(**changes) == "The next pod gets r/broker:1; none runs with it now."
+
+
+def test_the_image_of_a_broker_that_starts_is_said_to_run() -> None:
+    starting: dict[str, Any] = {"name": "broker", "ready": False, "state": {"running": {}}}
+    started: dict[str, Any] = {"pod": {"metadata": {}, "status": {"containerStatuses": [starting]}}}
+    assert image_told() == image_told(**started) == "The pods run r/broker:1."
+    assert image_told(default_image="r/broker:2") == (
+        "The pods run r/broker:1. New Brokers get r/broker:2: set `spec.image` to that image to replace the pods."
+    )
 
 
 def test_a_pod_that_goes_does_not_serve() -> None:

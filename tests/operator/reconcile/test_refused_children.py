@@ -69,6 +69,25 @@ async def test_a_broker_whose_object_is_refused_says_so_until_it_is_taken(
     assert (found["Accepted"], "Stalled" in found) == (("True", "Accepted"), False)
 
 
+async def test_a_pod_that_the_cluster_refuses_is_told_by_its_event_until_it_is_there() -> None:
+    """The operator makes no pods, so only an Event about the StatefulSet tells of this refusal."""
+    world = await begun()
+    world.api.objects["StatefulSet", "shop", "main"]["metadata"]["uid"] = "s1"
+    said = 'Create Pod main-0 in StatefulSet main failed error: pods "main-0" is forbidden: exceeded quota: small'
+    world.api.objects["Event", "shop", "main.1"] = {
+        "metadata": {"name": "main.1", "namespace": "shop"},
+        "involvedObject": {"uid": "s1"},
+        "reason": "FailedCreate",
+        "message": said,
+    }
+    await world.calm_down()
+    assert conditions(world, "Broker", "main")["Available"] == ("False", "PodNotReady")
+    assert "exceeded quota: small. Raise the ResourceQuota" in message(world, "Broker", "main", "Ready")
+    world.api.objects["Pod", "shop", "main-0"] = {"metadata": {"name": "main-0"}, "status": {"phase": "Pending"}}
+    await world.calm_down()
+    assert message(world, "Broker", "main", "Ready") == "Pod main-0 is Pending and not ready yet."
+
+
 async def test_an_exchange_whose_service_is_refused_says_so_until_it_is_taken() -> None:
     world = await begun()
     world.api.refusing["Service"] = WEBHOOK
