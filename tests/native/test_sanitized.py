@@ -19,6 +19,7 @@ MUTATIONS = {"conversation": 600, "fields": 20_000}
 TESTS = (
     "native/test_loops.py",
     "native/test_message_fields.py",
+    "broker/log/test_linux_aio.py",
     "native/test_arguments.py",
     "native/test_engines_agree.py",
     "amqp/endpoint",

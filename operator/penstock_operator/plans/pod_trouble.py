@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 from penstock_operator.manifest import Manifest, dig, items_of, text_at
 
@@ -115,7 +115,7 @@ def _end(container: Manifest) -> Manifest | None:
     for state in ("state", "lastState"):
         if isinstance(dig(container, state, "terminated", "exitCode"), int):
             found = dig(container, state, "terminated")
-            return found if isinstance(found, dict) else None
+            return cast(Manifest, found) if isinstance(found, dict) else None
     return None
 
 

@@ -167,14 +167,14 @@ def test_requests_that_come_at_once_are_answered_some_per_turn(timed: SteppedBro
     stream = SteppedStream(timed)
     with RawClient(0, "busy", stream=stream) as client:
         client.begin()
-        client.attach_sender("control", Coordinator())
+        for number in range(10):  # each coordinator gives credit for 64 requests
+            client.attach_sender(f"control-{number}", Coordinator())
         declare = encode_message(WholeMessage(body=to_value(Declare())))
-        stream.sendall(
-            b"".join(
-                encode_frame(Transfer(handle=0, delivery_id=number, delivery_tag=b"t", message_format=0), 0, declare)
-                for number in range(600)
-            )
-        )
+        requests = [
+            Transfer(handle=number // 60, delivery_id=number, delivery_tag=b"t", message_format=0)
+            for number in range(600)
+        ]
+        stream.sendall(b"".join(encode_frame(request, 0, declare) for request in requests))
         (connection,) = timed.broker.clients.connections.values()
         unread = [len(connection.reading.unread)]
         for _ in range(100):
