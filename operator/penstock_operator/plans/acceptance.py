@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final, TypeVar, assert_never
 
-from penstock_api import declaration, release_terms, resources
+from penstock_api import declaration, release_terms
 from penstock_api.management import ManagementDocument
 from penstock_api.resources import Broker, Declaring, Exchange, Queue, Subscription
 from penstock_core.reason import Reason as BrokerReason
@@ -40,6 +40,8 @@ __all__ = [
 
 
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_OF_A_SPEC: Final = frozenset({"Ready", "Accepted", "Stalled"})
+"""Conditions that are anew with each spec."""
 
 DeclaringT = TypeVar("DeclaringT", Exchange, Subscription, Queue)
 
@@ -204,17 +206,35 @@ def duplicate(resource: Declaring, winner: Declaring, broker: str) -> StatusCond
     )
 
 
-def paused_conditions(
-    before: Iterable[resources.Condition], *, but: frozenset[str] = frozenset()
-) -> tuple[StatusCondition, ...]:
-    """The conditions of a paused resource: those that it has, except the types in `but`, and ReconciliationPaused."""
-    kept = (
+def paused_conditions(resource: Declaring) -> tuple[StatusCondition, ...]:
+    """The conditions of a paused resource: those that it has, except what the lag says, and ReconciliationPaused.
+
+    If they are about an earlier spec, it is not Ready: the broker does not have the new one.
+    """
+    kept = tuple(
         StatusCondition(one.type, ConditionStatus(one.status), one.reason, one.message)
-        for one in before
-        if one.type != "ReconciliationPaused" and one.type not in but
+        for one in resource.status.conditions
+        if one.type != "ReconciliationPaused" and one.type not in conditions.OF_LAG
     )
+    if _waits_for_the_pause(resource):
+        why = (
+            f"The broker was not told of this spec, because the annotation `{names.PAUSED}` is set. Remove the "
+            "annotation to put the spec into force."
+        )
+        accepted = StatusCondition("Accepted", ConditionStatus.UNKNOWN, ConditionReason.PAUSED_BY_ANNOTATION, why)
+        kept = conditions.ready_from((accepted, *(one for one in kept if one.type not in _OF_A_SPEC)), "")
     said = f"Nothing is changed on the broker while the annotation `{names.PAUSED}` is set."
     return (
         *kept,
         StatusCondition("ReconciliationPaused", ConditionStatus.TRUE, ConditionReason.PAUSED_BY_ANNOTATION, said),
+    )
+
+
+def _waits_for_the_pause(resource: Declaring) -> bool:
+    """Whether the conditions of a paused resource are about another generation, or said already that they are."""
+    if resource.status.observed_generation != resource.metadata.generation:
+        return True
+    return any(
+        one.type == "Accepted" and one.reason == ConditionReason.PAUSED_BY_ANNOTATION
+        for one in resource.status.conditions
     )

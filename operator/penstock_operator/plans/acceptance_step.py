@@ -18,7 +18,7 @@ from penstock_api.management import EntityType
 from penstock_api.resources import Declaring
 from penstock_operator import names
 from penstock_operator.manifest import Manifest
-from penstock_operator.plans import conditions, deletion, rights
+from penstock_operator.plans import deletion, rights
 from penstock_operator.plans.acceptance import broker_not_usable, duplicate, paused_conditions
 from penstock_operator.plans.conditions import ConditionReason, StatusCondition
 from penstock_operator.plans.decisions import AddFinalizer, Decision, RemoveFinalizer, Report
@@ -64,7 +64,7 @@ def acceptance_step(
             return RemoveFinalizer("it does not have the operator's finalizer")
         return _deletion(view, details)
     if metadata.annotations.get(names.PAUSED) == "true":
-        return Report(paused_conditions(view.resource.status.conditions, but=conditions.OF_LAG), details)
+        return Report(paused_conditions(view.resource), details)
     key = declaration.broker_key(view.resource)
     obstacle = (
         broker_not_usable(metadata.namespace, key, view.broker) or problem_of_references() or _twin(view, broker=key[1])

@@ -167,9 +167,26 @@ def test_a_short_outage_does_not_change_what_is_said() -> None:
     assert told(plan_queue(over))[0] == ("Ready", "Unknown", "BrokerUnreachable")
 
 
-def test_a_paused_one_keeps_its_conditions_and_is_not_declared() -> None:
+WAITS_FOR_THE_PAUSE = [
+    ("Ready", "Unknown", "PausedByAnnotation"),
+    ("Accepted", "Unknown", "PausedByAnnotation"),
+    ("ReconciliationPaused", "True", "PausedByAnnotation"),
+]
+
+
+def test_one_that_was_made_paused_is_not_declared_and_not_ready() -> None:
     paused = {**OURS, "annotations": {"penstock.dev/paused": "true"}}
-    assert told(plan_queue(view(queue(metadata=paused)))) == [("ReconciliationPaused", "True", "PausedByAnnotation")]
+    assert told(plan_queue(view(queue(metadata=paused)))) == WAITS_FOR_THE_PAUSE
+
+
+def test_one_that_was_changed_while_it_is_paused_stays_not_ready() -> None:
+    """The first report of the change has observed its generation."""
+    at = "2026-03-01T11:00:00Z"
+    said = {"type": "Accepted", "status": "Unknown", "reason": "PausedByAnnotation", "lastTransitionTime": at}
+    stalled = {"type": "Stalled", "status": "True", "reason": "DuplicateQueue", "lastTransitionTime": at}
+    paused = {**OURS, "annotations": {"penstock.dev/paused": "true"}}
+    shown = {"observedGeneration": 3, "conditions": [said, stalled]}
+    assert told(plan_queue(view(queue(status=shown, metadata=paused)))) == WAITS_FOR_THE_PAUSE
 
 
 def deleted(**spec: Any) -> Queue:

@@ -404,8 +404,22 @@ def test_the_older_of_two_is_not_named_across_namespaces() -> None:
     assert "first" not in decision.conditions[0].message
 
 
-def test_paused_changes_nothing_on_the_broker_and_keeps_what_was_said() -> None:
+@pytest.mark.parametrize(
+    ("seen", "ready"),
+    [
+        pytest.param(3, [("Ready", "True", "Ready"), ("Accepted", "True", "Accepted")], id="unchanged"),
+        pytest.param(
+            2,
+            [("Ready", "Unknown", "PausedByAnnotation"), ("Accepted", "Unknown", "PausedByAnnotation")],
+            id="its-spec-was-changed",
+        ),
+    ],
+)
+def test_paused_changes_nothing_on_the_broker_and_keeps_what_was_said(
+    seen: int, ready: list[tuple[str, str, str]]
+) -> None:
     before: dict[str, Any] = {
+        "observedGeneration": seen,
         "conditions": [
             {
                 "type": kind,
@@ -416,15 +430,16 @@ def test_paused_changes_nothing_on_the_broker_and_keeps_what_was_said() -> None:
             }
             for kind, reason in (
                 ("Ready", "Ready"),
+                ("Accepted", "Accepted"),
                 ("Bound", "Declared"),
                 ("Lagging", "Stalled"),
                 ("LagFresh", "Current"),
             )
-        ]
+        ],
     }
     paused = subscription(before, metadata={**OURS, "annotations": {"penstock.dev/paused": "true"}})
     assert told(plan_subscription(view(paused))) == [
-        ("Ready", "True", "Ready"),
+        *ready,
         ("Bound", "True", "Declared"),
         ("ReconciliationPaused", "True", "PausedByAnnotation"),
     ]
