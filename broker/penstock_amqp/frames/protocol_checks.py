@@ -30,8 +30,8 @@ __all__ = [
 LEAST_FRAME_SIZE: Final = 512
 """Bytes that a frame may have at any peer (2.8.19, MIN-MAX-FRAME-SIZE)."""
 
-LEAST_IDLE_MS: Final = 1000
-"""Milliseconds. The broker sends something after half of a peer's idle time-out, or up to 250 ms later."""
+LEAST_IDLE_MS: Final = 250
+"""Milliseconds. The broker sends something after half of a peer's idle time-out; the first time up to 250 ms later."""
 
 LONGEST_TAG: Final = 32
 """Bytes of a delivery-tag (2.8.7)."""

@@ -154,5 +154,6 @@ def _admit(broker: Broker, connection: Connection) -> None:
     connection.endpoint.open(broker.instance.container_id, OFFERED, properties)
     connection.phase = Phase.OPEN
     connection.opened_us = broker.clock.now_us
+    connection.due_ms = 0  # the peer may want to hear from us soon
     broker.clients.containers.setdefault(connection.client.container_id, []).append(connection)
     broker.work.touch(connection)

@@ -1,13 +1,14 @@
 """Time-outs of connections: heartbeats, silent peers, logins that take too long, peers that do not take our Close, and
 sockets that are half closed.
 
-A look at each connection is cheaper than a timer for each, and a connection that is gone leaves nothing behind. Source:
-docs/decisions/027-timers.md.
+A look at each connection is cheaper than a timer for each, and a connection that is gone leaves nothing behind. Only a
+peer that wants to hear from us more often than we look has a timer. Source: docs/decisions/027-timers.md.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import Final
 
 from penstock_amqp.endpoint.events import Event
@@ -95,10 +96,21 @@ class TimeOuts:
             connection.due_ms = broker.clock.now_ms + IDLE_MS
             return
         events: list[Event] = []
-        now_ms = broker.clock.now_ms
+        now_ms, is_first = broker.clock.now_ms, connection.due_ms == 0
         due_ms = connection.endpoint.tick(now_ms, events)
         if events:
             serve(broker, connection, events)
         broker.work.touch(connection)
         # 0: no time-out is known yet.
         connection.due_ms = due_ms if due_ms > 0 and connection.phase is Phase.OPEN else now_ms + IDLE_MS
+        wait_ms = connection.due_ms - now_ms
+        if 1 < wait_ms < 2 * SWEEP_MS:  # 1: it is to be looked at in each sweep
+            if is_first:
+                connection.send_heartbeat()  # our Open may have left up to `SWEEP_MS` ago
+            broker.clock.after(
+                wait_ms, partial(self._look_again, connection), partial(self._connections.fail, connection)
+            )
+
+    def _look_again(self, connection: Connection) -> None:
+        if connection.phase is Phase.OPEN and connection.due_ms <= self._broker.clock.now_ms:  # no sweep was before
+            self._tick(connection)

@@ -1,0 +1,53 @@
+"""A peer that names an idle time-out hears from the broker in time. Source: AMQP 1.0 part 2, 2.4.5."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from support.raw_client import RawClient
+from support.stepped_broker import SteppedBroker, SteppedStream
+
+from penstock_amqp.frames.frames import encode_frame
+
+HEARTBEAT = encode_frame(None)
+STEP_MS = 5
+
+
+@pytest.fixture
+def timed() -> Iterator[SteppedBroker]:
+    broker = SteppedBroker()
+    broker.loop.time_outs.sweep()  # it sets its next timer itself
+    yield broker
+    broker.close()
+
+
+@pytest.mark.parametrize("before_ms", [0, 60, 130, 245])
+@pytest.mark.parametrize("idle_ms", [250, 400, 500, 1000, 2000])
+def test_a_peer_hears_something_within_its_idle_time_out(timed: SteppedBroker, idle_ms: int, before_ms: int) -> None:
+    """Whenever its Open comes between two looks at the connections, which are 250 ms apart."""
+    timed.pass_ms(before_ms)
+    stream = SteppedStream(timed)
+    with RawClient(0, "hasty", stream=stream, idle_time_out=idle_ms):
+        heard = [timed.now_ms]
+        while timed.now_ms < heard[0] + 10_000:
+            timed.pass_ms(STEP_MS)
+            came = stream.take()
+            assert came == HEARTBEAT * (len(came) // len(HEARTBEAT))
+            if came:
+                heard.append(timed.now_ms)
+        pauses = [later - earlier for earlier, later in pairwise([*heard, timed.now_ms])]
+        assert max(pauses) <= idle_ms
+        assert min(pauses[1:-1]) >= idle_ms // 2  # the first may be early
+
+
+def test_a_connection_that_ends_leaves_no_timer_that_harms(timed: SteppedBroker) -> None:
+    stream = SteppedStream(timed)
+    with RawClient(0, "hasty", stream=stream, idle_time_out=400):
+        timed.pass_ms(250)
+        assert stream.take() == HEARTBEAT
+    witness = timed.connect()
+    timed.pass_ms(200)
+    assert [each.client.container_id for each in timed.broker.clients.connections.values()] == ["peer"]
+    witness.close()
