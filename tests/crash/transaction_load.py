@@ -23,6 +23,8 @@ from penstock_amqp.frames.performatives import Accepted
 __all__ = ["Books", "move_under_kills"]
 
 WORK, FIRST, SECOND = "work", "first", "second"
+FED_TOGETHER = 100
+"""Messages that are sent before their outcomes are read: fewer than the broker gives credit for at once."""
 
 
 @dataclass
@@ -79,8 +81,10 @@ def move_under_kills(folder: Path, files: str, *, messages: int, kills: int, see
 
 def _feed(client: TransactionClient, messages: int) -> None:
     sender = client.sender(WORK)
-    sent = [client.post(sender, str(number), None) for number in range(messages)]
-    assert all(client.state_of(delivery) == Accepted() for delivery in sent)
+    for first in range(0, messages, FED_TOGETHER):
+        numbers = range(first, min(first + FED_TOGETHER, messages))
+        sent = [client.post(sender, str(number), None) for number in numbers]
+        assert all(client.state_of(delivery) == Accepted() for delivery in sent)
 
 
 def _kill_within_commit(victim: Victim, chance: random.Random) -> Callable[[], None]:
