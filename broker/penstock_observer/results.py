@@ -25,12 +25,13 @@ from penstock_api.observer_api import RUN_NAME
 from penstock_api.validation_messages import validation_messages
 from penstock_api.whole_files import write_whole
 
-__all__ = ["BrokerPod", "RejectedResult", "ResultStore", "read_result"]
+__all__ = ["OTHER_VERSION", "BrokerPod", "RejectedResult", "ResultStore", "read_result"]
 
 log = logging.getLogger(__name__)
 
 SUFFIX: Final = ".json"
 OTHER_VERSION: Final = "OtherVersion"
+"""Refused because it is of another release, which may read it."""
 CLOCK_TOLERANCE: Final = timedelta(hours=1)
 _RUN_NAME: Final = re.compile(RUN_NAME)
 

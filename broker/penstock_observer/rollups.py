@@ -37,7 +37,7 @@ from penstock_api.rollup_format import (
 )
 from penstock_api.whole_files import write_whole
 from penstock_observer.parquet import ARROW_TYPES
-from penstock_observer.results import BrokerPod, RejectedResult
+from penstock_observer.results import OTHER_VERSION, BrokerPod, RejectedResult
 
 __all__ = ["KEPT", "RollupStore", "inspected", "outlived", "surplus"]
 
@@ -50,7 +50,6 @@ NEEDED_MS: Final = 26 * 3_600_000
 DAMAGED_SUFFIX: Final = ".damaged"
 """Behind the name of a rollup: it could not be read when an observer started, and is not tried again."""
 CLOCK_TOLERANCE_MS: Final = 3_600_000
-OTHER_VERSION: Final = "OtherVersion"
 MAX_ROWS: Final = 2_000_000
 MAX_EXPANDED_BYTES: Final = 2 * 1024 * 1024 * 1024
 """A file whose columns are larger than this when they are read is refused."""
