@@ -239,6 +239,15 @@ message_of(PyObject *const *given, PyObject *classes, struct message *message)
     return true;
 }
 
+/* The items of a section, none if the message does not have it; false if something is unusual. */
+static bool
+items_in(const struct message *message, int wanted, int narrow, struct items *items)
+{
+    Py_ssize_t section = message->data == NULL ? UNUSUAL : section_of(message, wanted);
+    *items = (struct items){0, 0, 0};
+    return section == ABSENT || (section >= 0 && items_of(message, section, narrow, items));
+}
+
 /* picked(data, start, section, wanted, classes): dict, or NotImplemented */
 PyObject *
 fields_picked(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
@@ -253,9 +262,8 @@ fields_picked(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t co
         PyErr_SetString(PyExc_TypeError, "picked takes a dict");
         return NULL;
     }
-    Py_ssize_t section = message.data == NULL ? UNUSUAL : section_of(&message, (int)wanted_section);
-    struct items items = {0, 0, 0};
-    if (section == UNUSUAL || (section >= 0 && !items_of(&message, section, MAP8, &items))) {
+    struct items items;
+    if (!items_in(&message, (int)wanted_section, MAP8, &items)) {
         Py_RETURN_NOTIMPLEMENTED;
     }
     PyObject *found = PyDict_New();
@@ -277,9 +285,8 @@ fields_properties_field(PyObject *Py_UNUSED(module), PyObject *const *given, Py_
         (position = number_of(given[2], UINT8_MAX)) < 0) {
         return NULL;
     }
-    Py_ssize_t section = message.data == NULL ? UNUSUAL : section_of(&message, PROPERTIES);
-    struct items items = {0, 0, 0};
-    if (section == UNUSUAL || (section >= 0 && !items_of(&message, section, LIST8, &items))) {
+    struct items items;
+    if (!items_in(&message, PROPERTIES, LIST8, &items)) {
         Py_RETURN_NOTIMPLEMENTED;
     }
     if (items.count <= position) {
