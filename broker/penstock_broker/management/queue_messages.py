@@ -239,7 +239,9 @@ class MessagesTask:
                 chosen[entry[NUMBER]] = entry
         waiting = self.queue.stranded
         stranded = {number: kept for number in chosen if (kept := waiting.get(number)) is not None} if waiting else {}
-        self._handle(self.queue.take_out(chosen, passed), stranded)
+        taken = {entry[NUMBER]: entry for entry in self.queue.take_out(chosen, passed)}
+        # In the order of hand-out: a destination that takes no more is to have those that would be sent first.
+        self._handle([entry for number in chosen if (entry := taken.get(number)) is not None], stranded)
 
     def _takes_all(self) -> bool:
         """Whether what is in no memory may go without being read."""

@@ -282,7 +282,7 @@ class Backlog:
                 return taken + [fresh.popleft() for _ in range(left)]
             taken += fresh
             fresh.clear()
-            if level.tail is not None:
+            if level.tail:
                 break  # lower priorities wait until what is behind the window has been read
         return taken
 
@@ -296,7 +296,7 @@ class Backlog:
 
     def _is_through(self, level: PriorityLevel, consumer: BacklogConsumer) -> bool:
         """Whether a level in which nothing was found has nothing for the consumer that is still to be read."""
-        if level.tail is None:
+        if not level.tail:  # one that nothing is left in, as when all of it expired, is nothing to wait for
             return True
         return consumer.cursor is not None and consumer.cursor.has_searched(level)
 

@@ -181,6 +181,17 @@ async def test_move_ends_where_the_destination_is_full(client: ManagementClient,
     assert await bodies(client, "jobs") == ["m2", "m3", "m4"]
 
 
+async def test_move_takes_higher_priorities_first(client: ManagementClient, broker_process: BrokerProcess) -> None:
+    with connected(broker_process.url) as connection:
+        sender = connection.create_sender("jobs")
+        for body, priority in (("low", 0), ("normal", 4), ("high", 9)):
+            publish(sender, [body], priority=priority)
+    await client.create(QueueDeclaration(limits=QueueLimits(max_messages=2, overflow="Reject")), "other")
+    await handled(client, Operation.MOVE, "jobs", MessageSelection(destination="other"))
+    assert await bodies(client, "other") == ["high", "normal"]
+    assert await bodies(client, "jobs") == ["low"]
+
+
 async def test_dead_letters_go_back_to_where_they_died(client: ManagementClient, broker_process: BrokerProcess) -> None:
     declared = SubscriptionDeclaration(
         subscription_name="billing", exchange="amq.topic", delivery=DeliveryPolicy(dead_letter="dead")

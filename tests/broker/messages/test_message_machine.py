@@ -1,5 +1,6 @@
 """Whatever becomes of a message over its life, it is in exactly one place: in its queue or with a consumer, settled,
-dead-lettered, or in the queue of what expired. Any steps that Hypothesis finds, restarts among them.
+dead-lettered, or in the queue of what expired. It does not wait while a consumer has credit that may have it, and the
+totals of each queue add up. Any steps that Hypothesis finds, restarts among them.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -10,11 +11,11 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from proton import Delivery, Message, symbol
+from proton import Delivery, Message, Receiver, symbol
 from support.stepped_broker import Peer, SteppedBroker
 from support.tight_memory import tighten
 
-from penstock_amqp.endpoint.events import DATA
+from penstock_amqp.endpoint.events import DATA, EXPIRES
 from penstock_api.management import DeliveryPolicy as Policy
 from penstock_broker.messages import move
 from penstock_broker.queue.queue import Queue
@@ -40,6 +41,9 @@ class Life(RuleBasedStateMachine):
         self.settled: list[str] = []
         self.sent: list[str] = []
         self.consumer: Peer | None = None
+        self.link: Receiver | None = None
+        self.refused: set[str] = set()
+        """What the consumer called undeliverable here."""
         self.timed.make_queue("late")
         self.timed.make_queue("jobs", Policy(max_deliveries=2, dead_letter="dead", expiry="late"))
 
@@ -69,7 +73,14 @@ class Life(RuleBasedStateMachine):
     def consume(self) -> None:
         if self.consumer is None:
             self.consumer = self.timed.connect()
-            self.consumer.receive("jobs", credit=3)
+            self.link = self.consumer.receive("jobs", credit=3)
+            self.refused.clear()
+
+    @rule(credit=st.sampled_from([1, 10]))
+    def grant(self, credit: int) -> None:
+        if self.consumer is not None and self.link is not None:
+            self.link.flow(credit)
+            self.consumer.pump()
 
     @rule(outcome=OUTCOMES)
     def settle(self, outcome: tuple[int, bool, bool]) -> None:
@@ -80,6 +91,8 @@ class Life(RuleBasedStateMachine):
         body = str(peer.take(state, failed=failed, undeliverable=undeliverable).body)
         if state == Delivery.ACCEPTED:
             self.settled.append(body)
+        if undeliverable:
+            self.refused.add(body)
 
     @rule()
     def lose_the_consumer(self) -> None:
@@ -122,6 +135,27 @@ class Life(RuleBasedStateMachine):
                 assert isinstance(origin, Queue)
                 assert move.redrive(self.timed.broker, node.queue, entry, origin) is None
         self.timed.turn()
+
+    @invariant()
+    def nothing_waits_for_a_consumer_with_credit(self) -> None:
+        if not hasattr(self, "timed") or self.consumer is None or self.link is None:
+            return
+        self.consumer.pump()
+        now_us = self.timed.now_ms * 1000
+        waiting = {
+            body_of(entry[DATA])
+            for state, entry in self.timed.queue("jobs").everything()
+            if state == "Ready" and not 0 < entry[EXPIRES] <= now_us
+        }
+        assert self.link.credit == 0 or waiting <= self.refused
+
+    @invariant()
+    def the_totals_of_each_queue_add_up(self) -> None:
+        """docs/reference/management.md, "What came and left"."""
+        for node in self.timed.broker.topology.queues.values() if hasattr(self, "timed") else ():
+            totals = node.queue.totals
+            left = totals.acked + totals.expired + totals.dead_lettered + totals.moved + totals.purged + totals.dropped
+            assert node.queue.depth == totals.enqueued - left
 
     @invariant()
     def every_message_is_in_one_place(self) -> None:

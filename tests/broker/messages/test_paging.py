@@ -207,6 +207,19 @@ def test_higher_and_lower_priorities_keep_their_places_around_a_tail(broker: Ste
     assert take_all(consumer) == ["high", *range(DEEP), "low"]
 
 
+def test_lower_priorities_do_not_wait_for_a_tail_of_which_all_has_expired(broker: SteppedBroker) -> None:
+    broker.make_queue("q")
+    tighten(broker.broker, window=2)
+    producer = broker.connect()
+    producer.send("q", Message(body="gone", durable=True, priority=9, ttl=0.4))
+    producer.send("q", *[Message(body=body, durable=True, priority=9) for body in ("high 1", "high 2")])
+    producer.send("q", Message(body="low", durable=True))
+    settle_down(broker)
+    consumer = broker.connect()
+    consumer.receive("q", credit=10)
+    assert take_all(consumer) == ["high 1", "high 2", "low"]
+
+
 def test_messages_expire_though_they_are_not_in_memory(broker: SteppedBroker) -> None:
     broker.make_queue("dead")
     broker.make_queue("q", DeliveryPolicy(expiry="dead"))
