@@ -153,9 +153,10 @@ def outline_of(path: Path) -> Outline:
     """Read the footer of a segment. Raises UnreadableSegment if the file isn't a complete ledger segment."""
     try:
         footer = pq.read_metadata(path)
-    except (OSError, pa.ArrowException) as error:
+        names = footer.schema.names
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: of a damaged name of a column
         raise UnreadableSegment(f"{path.name}: {error}") from error
-    column = footer.schema.names.index("time_ms") if "time_ms" in footer.schema.names else None
+    column = names.index("time_ms") if "time_ms" in names else None
     if column is None or footer.num_rows == 0:
         raise UnreadableSegment(f"{path.name}: not a ledger segment (no rows with a time)")
     ranges = [footer.row_group(group).column(column).statistics for group in range(footer.num_row_groups)]

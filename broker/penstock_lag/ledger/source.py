@@ -56,6 +56,8 @@ small segment.
 """
 FORMAT: Final = "penstock_ledger"
 _KIND: Final = "kind"
+_DAMAGED: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""What reading a file may raise that is damaged."""
 
 
 class SegmentMismatch(Exception):
@@ -187,7 +189,7 @@ def to_batches(
     try:
         file = pq.ParquetFile(io.BytesIO(content))
         table = file.read([found for found in file.schema_arrow.names if found in wanted])
-    except pa.ArrowException as error:
+    except _DAMAGED as error:
         raise SegmentMismatch(f"{name} can't be read: {error}") from error
     if kind is not None:
         table = table.filter(pc.field(_KIND) == kind.value)
@@ -200,7 +202,8 @@ def check_segment(content: bytes, name: str) -> None:
     """Look at the columns of a file, not at its rows. Raises SegmentMismatch as `to_batches` does."""
     try:
         empty = pq.read_schema(io.BytesIO(content)).empty_table()
-    except pa.ArrowException as error:
+        _ = empty.schema.names  # here a damaged name is found
+    except _DAMAGED as error:
         raise SegmentMismatch(f"{name} can't be read: {error}") from error
     for column in COLUMNS:
         _column(empty, column, name)
