@@ -60,6 +60,7 @@ _FORM: Final[dict[str, Any]] = {
     "compression": "zstd",
     "use_dictionary": _FEW_VALUES,
     "column_encoding": dict.fromkeys(_STEADY, "DELTA_BINARY_PACKED"),
+    "write_page_checksum": True,  # else half of all flipped bits are read as another number
     # Of every column that each row must have, so that a reader of the footer sees whether it does.
     "write_statistics": ["queue_name", *(column.name for column in COLUMNS if not column.nullable)],
 }

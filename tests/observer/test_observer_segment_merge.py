@@ -274,6 +274,33 @@ def test_a_damaged_segment_stays_as_it_is(column: str, tmp_path: Path) -> None:
     assert any(each.startswith(f"one of {name} to {name} can't be read: ") for each in told)
 
 
+def test_no_flipped_bit_is_merged_as_another_number(tmp_path: Path) -> None:
+    """Wherever it is in the pages: without checksums, half of them would be."""
+    ledger = ledger_of(tmp_path, steady(2))
+    name = SegmentName.parse(ledger.segments[0].name)
+    assert name is not None
+    path = tmp_path / str(name)
+    whole = path.read_bytes()
+    pages = len(whole) - int.from_bytes(whole[-8:-4], "little") - 8
+    refused, merged = 0, {_merged_rows(tmp_path, name)}
+    for at in range(100, pages, pages // 60):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        try:
+            merged.add(_merged_rows(tmp_path, name))
+        except (MergeRefused, OSError):
+            refused += 1
+    assert (len(merged), refused >= 50) == (1, True)
+    ledger.close()
+
+
+def _merged_rows(folder: Path, name: SegmentName) -> str:
+    """Of a segment that is merged alone, which is not published."""
+    file = merge_segments(folder, [name]).file
+    rows = pq.read_table(folder / f".{name}").to_pylist()
+    file.discard()
+    return repr(rows)
+
+
 def test_a_merge_that_the_disk_refused_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -44,6 +44,7 @@ _FORM: Final[dict[str, Any]] = {
     "use_dictionary": [*_TEXTS, "ordinal", "epoch", "started_ms", "incarnation"],
     "column_encoding": dict.fromkeys(_STEADY, "DELTA_BINARY_PACKED"),
     "write_statistics": False,
+    "write_page_checksum": True,
 }
 
 _LIFE_COLUMNS: Final = tuple(each.name for each in fields(LifeRow) if each.name in SCHEMA.names)
@@ -96,7 +97,7 @@ def read_rollup(content: bytes, columns: frozenset[str] | None = None) -> Rollup
 
 def _opened(source: IO[bytes]) -> tuple[Any, RollupAbout]:
     try:
-        file = pq.ParquetFile(source)
+        file = pq.ParquetFile(source, page_checksum_verification=True)
         types = {field.name: field.type for field in file.schema_arrow}
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise BadRollup(f"it is no Parquet file: {error}") from error
