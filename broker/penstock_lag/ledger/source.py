@@ -187,7 +187,7 @@ def to_batches(
     """
     wanted = {column.name for column in columns} | {_KIND}
     try:
-        file = pq.ParquetFile(io.BytesIO(content))
+        file = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
         table = file.read([found for found in file.schema_arrow.names if found in wanted])
     except _DAMAGED as error:
         raise SegmentMismatch(f"{name} can't be read: {error}") from error
@@ -199,10 +199,13 @@ def to_batches(
 
 
 def check_segment(content: bytes, name: str) -> None:
-    """Look at the columns of a file, not at its rows. Raises SegmentMismatch as `to_batches` does."""
+    """Look at the columns of a file, and read all of its pages. Raises SegmentMismatch as `to_batches` does."""
     try:
-        empty = pq.read_schema(io.BytesIO(content)).empty_table()
+        file = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
+        empty = file.schema_arrow.empty_table()
         _ = empty.schema.names  # here a damaged name is found
+        for _ in file.iter_batches(BATCH_ROWS):
+            pass
     except _DAMAGED as error:
         raise SegmentMismatch(f"{name} can't be read: {error}") from error
     for column in COLUMNS:

@@ -6,14 +6,14 @@ docs/reference/lag-job.md, "The window".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from penstock_api.ledger_format import SegmentName
 from penstock_api.observer_api import SegmentInfo, SegmentList
 
-__all__ = ["AbsentBroker", "BrokerWindow", "Chosen", "Plan", "PresentBroker", "make_plan"]
+__all__ = ["AbsentBroker", "BrokerWindow", "Chosen", "Plan", "PresentBroker", "make_plan", "without_damaged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,19 @@ def make_plan(
         missing=tuple(sorted(missing)),
         gaps=tuple(sorted(gaps, key=lambda gap: gap[0])),
         bytes=size,
+    )
+
+
+def without_damaged(plan: Plan, damaged: Mapping[Chosen, str]) -> Plan:
+    """The plan without some of its segments, and why each is damaged (no full stop)."""
+    sentences = [
+        (each.ordinal, f"segment {each.name} is not read, because it is damaged: {reason}")
+        for each, reason in sorted(damaged.items(), key=lambda found: (found[0].ordinal, found[0].name))
+    ]
+    return replace(
+        plan,
+        segments=tuple(each for each in plan.segments if each not in damaged),
+        gaps=tuple(sorted((*plan.gaps, *sentences), key=lambda gap: gap[0])),
     )
 
 
