@@ -212,6 +212,21 @@ def test_after_the_clock_was_set_back_the_window_ends_where_the_clock_is() -> No
     )
 
 
+def test_no_two_of_many_segments_are_compared_when_the_clock_was_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each with each, a ledger of two days would take minutes."""
+    before = [segment(number, T + number * MINUTE, T + number * MINUTE + 50_000) for number in range(30)]
+    after = [
+        segment(number, T + (number - 20) * MINUTE, T + (number - 20) * MINUTE + 50_000) for number in range(30, 40)
+    ]
+
+    def compared(one: SegmentInfo, other: object) -> bool:
+        raise AssertionError(f"{one} and {other}")
+
+    monkeypatch.setattr(SegmentInfo, "__eq__", compared)
+    plan = plan_of(present(0, *before, *after))
+    assert [each.name for each in plan.segments] == [each.name for each in after[4:]]
+
+
 def test_a_given_end_reads_the_segments_of_both_clocks() -> None:
     """Who asks for a time gets what is of that time."""
     again = segment(4, T + MINUTE, T + MINUTE + 50_000)

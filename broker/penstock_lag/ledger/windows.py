@@ -6,6 +6,7 @@ docs/reference/lag-job.md, "The window".
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -142,8 +143,11 @@ def _of_former_clock(segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
 
 
 def _without(broker: PresentBroker, segments: Sequence[SegmentInfo]) -> PresentBroker:
-    left = tuple(segment for segment in broker.listing.segments if segment not in segments) if segments else None
-    return broker if left is None else replace(broker, listing=broker.listing.model_copy(update={"segments": left}))
+    if not segments:
+        return broker
+    names = {segment.name for segment in segments}
+    left = tuple(segment for segment in broker.listing.segments if segment.name not in names)
+    return replace(broker, listing=broker.listing.model_copy(update={"segments": left}))
 
 
 def _not_read(name: SegmentName) -> str:
@@ -194,9 +198,14 @@ def _gaps(chosen: Sequence[SegmentName], listed: Sequence[SegmentName]) -> list[
 
 
 def _gap(first: int, last: int, listed: Sequence[SegmentName]) -> str:
-    if any(first <= segment.first and segment.last <= last for segment in listed):
+    begin_there = listed[bisect_left(listed, first, key=_first) : bisect_right(listed, last, key=_first)]
+    if any(segment.last <= last for segment in begin_there):
         return f"rows {first} to {last} of its ledger are outside of the window, because the broker's clock was set"
     return f"rows {first} to {last} of its ledger are gone"
+
+
+def _first(name: SegmentName) -> int:
+    return name.first
 
 
 def _silence(
