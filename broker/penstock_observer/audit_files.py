@@ -131,12 +131,18 @@ class AuditStore:
                 self._put(StoredAudit(state))
         known = self._audits.get(state.audit, StoredAudit(state))
         known = replace(known, state=state, is_whole=known.is_whole and first == known.records)
-        if events:
-            table, counted = _table(first, events, known.counted)
-            name = f"{state.audit}-{first:012d}-{first + len(events) - 1:012d}{SUFFIX}"
+        if not events:
+            self._put(known)
+            return
+        table, counted = _table(first, events, known.counted)
+        name = f"{state.audit}-{first:012d}-{first + len(events) - 1:012d}{SUFFIX}"
+        try:
             size = write_whole(self._folder / name, lambda path: pq.write_table(table, path, compression="zstd"))
-            known = replace(known, files={**known.files, name: size}, records=first + len(events), counted=counted)
-        self._put(known)
+            files = {**known.files, name: size}
+            self._put(replace(known, files=files, records=first + len(events), counted=counted))
+        except OSError:  # it may be there: its records come again, with others, under another name
+            (self._folder / name).unlink(missing_ok=True)
+            raise
 
     def _put(self, audit: StoredAudit) -> None:
         body = audit.state.model_dump_json(by_alias=True, exclude_none=True).encode()

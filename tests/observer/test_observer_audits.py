@@ -194,6 +194,22 @@ def test_an_audit_is_whole_after_a_failure_at_any_step_of_its_first_records(
     assert steps >= 4
 
 
+def test_records_that_failed_and_come_again_with_others_are_stored_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At whichever sync of a file or of the folder, in an observer that goes on."""
+    for steps in range(6):
+        store = AuditStore(tmp_path / str(steps), 1 << 30, DAY_MS)
+        store.append(state(1), 0, events(4))
+        with monkeypatch.context() as patch, contextlib.suppress(OSError):
+            patch.setattr(os, "fsync", _failing_after(steps))
+            store.append(state(1), 4, events(5))
+        stored = store.next_of("1-1-7")
+        store.append(state(1, is_written=True, records=20), stored, events(20 - stored))
+        (found,) = AuditStore(tmp_path / str(steps), 1 << 30, DAY_MS).listed()
+        assert (found.records, found.is_complete) == (20, True), f"after {steps} steps"
+
+
 def _failing_after(steps: int) -> Callable[[int], None]:
     sync, left = os.fsync, [steps]
 
