@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,7 @@ from penstock_lag.groups import Member, figures_of_members, windows_of
 from penstock_lag.ledger.rows import LedgerRows
 from penstock_lag.ledger.segment_files import SegmentFile, download, native_rows, served_rows
 from penstock_lag.ledger.source import SegmentMismatch, ServedSegment, read_ledger
+from penstock_lag.ledger.windows import without_damaged
 from penstock_lag.observer_client import ObserverError
 from penstock_lag.session import tune
 from penstock_lag.spark_failures import OutOfMemory, explained, unreadable
@@ -55,18 +57,20 @@ def analyse_copies(
 ) -> list[Failed]:
     """On this machine, from copies of what the observers serve. Returns the Brokers that failed."""
     failed: list[Failed] = []
-    files: dict[int, list[SegmentFile]] = {}
+    there: list[Member] = []
+    files: dict[int, Sequence[SegmentFile]] = {}
     with tempfile.TemporaryDirectory(prefix="penstock-ledger-") as scratch:
         for member in members:
             try:
-                files[member.first] = copies_of(member, patience_seconds, Path(scratch))
+                readable, files[member.first] = copies_of(member, patience_seconds, Path(scratch))
             except Failure as failure:
                 failed.append((member.target, failure))
+            else:
+                there.append(readable)
 
         def rows_of(some: Sequence[Member]) -> LedgerRows:
             return native_rows(spark, [file for member in some for file in files[member.first]], Path(scratch))
 
-        there = [member for member in members if member.first in files]
         return failed + analyse_rows(spark, there, rows_of, finish)
 
 
@@ -122,14 +126,19 @@ def finish_all(members: Sequence[Member], found: Sequence[Figures], finish: Fini
     return failed
 
 
-def copies_of(member: Member, patience_seconds: float, scratch: Path) -> list[SegmentFile]:
-    """The planned segments of a Broker, copied to the scratch folder. Raises Failure."""
+def copies_of(member: Member, patience_seconds: float, scratch: Path) -> tuple[Member, Sequence[SegmentFile]]:
+    """The planned segments of a Broker, copied to the scratch folder, and the plan without those that are damaged.
+    Raises Failure.
+    """
     if not member.plan.segments:
-        return []
+        return member, []
     try:
-        return download(observers_of(member.target, patience_seconds), member.plan, scratch, member.first)
+        copies = download(observers_of(member.target, patience_seconds), member.plan, scratch, member.first)
     except (ObserverError, SegmentMismatch, OSError) as error:
         raise unreadable(str(error)) from error
+    for reason in copies.damaged.values():
+        log.error("a segment of %s is left out: %s", member.target.name, reason)
+    return replace(member, plan=without_damaged(member.plan, copies.damaged)), copies.files
 
 
 def served_of(member: Member) -> list[ServedSegment]:

@@ -2,8 +2,8 @@
 
 A file is written under a hidden name, synced and renamed, like a segment of the ledger. The folder has a limit of its
 own: the oldest audits that have ended are deleted, and one that is on and larger than the limit alone is not stored any
-more, which its report says. Synchronous; the caller keeps it off the event loop. Source: docs/reference/observer.md,
-"Audits".
+more, which its report says. What can't be read is left to `damaged_audits`. Synchronous; the caller keeps it off the
+event loop. Source: docs/reference/observer.md, "Audits".
 """
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -28,6 +28,7 @@ from penstock_api.failure import Failure
 from penstock_api.ledger_format import HIDDEN_PREFIX, SUFFIX
 from penstock_api.message_audit import AUDIT_COLUMNS, COUNTED, AuditEvent, AuditFiles, AuditState, EndedBy
 from penstock_api.whole_files import write_whole
+from penstock_observer.damaged_audits import DAMAGED_SUFFIX, DamagedAudits
 
 __all__ = ["AuditFull", "AuditStore"]
 
@@ -40,7 +41,7 @@ SCHEMA: Final[Any] = pa.schema(
 )
 
 _NAME: Final = re.compile(r"([0-9]+-[0-9]+-[0-9]+)-([0-9]{12,})-([0-9]{12,})\.parquet")
-_STATE_NAME: Final = re.compile(r"[0-9]+-[0-9]+-[0-9]+\.json")
+_STATE_NAME: Final = re.compile(r"([0-9]+-[0-9]+-[0-9]+)\.json")
 
 
 class AuditFull(Exception):
@@ -90,6 +91,7 @@ class AuditStore:
         self._ledger_begins_ms = ledger_begins_ms
         self._audits: dict[str, StoredAudit] = {}  # replaced, never changed: the event loop reads it meanwhile
         self._full: set[str] = set()  # took all of the room, so that nothing more of them is stored
+        self._damaged = DamagedAudits()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._audits = self._scan()
@@ -125,15 +127,22 @@ class AuditStore:
         if events:
             self._make_room(state)
             if state.audit not in self._audits:  # files of which no state is known would be of no audit after a crash
+                self._damaged.give_way(state.audit)
                 self._put(StoredAudit(state))
         known = self._audits.get(state.audit, StoredAudit(state))
         known = replace(known, state=state, is_whole=known.is_whole and first == known.records)
-        if events:
-            table, counted = _table(first, events, known.counted)
-            name = f"{state.audit}-{first:012d}-{first + len(events) - 1:012d}{SUFFIX}"
+        if not events:
+            self._put(known)
+            return
+        table, counted = _table(first, events, known.counted)
+        name = f"{state.audit}-{first:012d}-{first + len(events) - 1:012d}{SUFFIX}"
+        try:
             size = write_whole(self._folder / name, lambda path: pq.write_table(table, path, compression="zstd"))
-            known = replace(known, files={**known.files, name: size}, records=first + len(events), counted=counted)
-        self._put(known)
+            files = {**known.files, name: size}
+            self._put(replace(known, files=files, records=first + len(events), counted=counted))
+        except OSError:  # it may be there: its records come again, with others, under another name
+            (self._folder / name).unlink(missing_ok=True)
+            raise
 
     def _put(self, audit: StoredAudit) -> None:
         body = audit.state.model_dump_json(by_alias=True, exclude_none=True).encode()
@@ -149,6 +158,7 @@ class AuditStore:
         kept_from_ms = state.started_ms - self._age_ms
         if self._ledger_begins_ms is not None:
             kept_from_ms = min(kept_from_ms, self._ledger_begins_ms())
+        self._damaged.remove(self._bytes() + self._damaged.bytes - self._limit_bytes, kept_from_ms)
         oldest = sorted(self._audits.values(), key=lambda each: each.state.started_ms)
         for each in oldest:
             is_over = self._bytes() > self._limit_bytes or each.state.started_ms < kept_from_ms
@@ -173,21 +183,36 @@ class AuditStore:
         self._audits = {name: each for name, each in self._audits.items() if name != audit.state.audit}
 
     def _scan(self) -> dict[str, StoredAudit]:
-        found: dict[str, StoredAudit] = {}
+        usable: dict[str, list[Path]] = {}  # files of each audit
+        damaged: dict[str, list[Path]] = {}
         for path in sorted(self._folder.iterdir()):
+            name = path.name.removesuffix(DAMAGED_SUFFIX)
+            named = _STATE_NAME.fullmatch(name) or _NAME.fullmatch(name)
             if path.name.startswith(HIDDEN_PREFIX):
                 path.unlink()
-            elif _STATE_NAME.fullmatch(path.name):
-                try:
-                    state = AuditState.read(json.loads(path.read_bytes()))
-                except (ValidationError, ValueError) as error:
-                    log.error("the audit %s is left out because its state can't be read: %s", path.name, error)
-                    continue
-                try:
-                    found[state.audit] = self._with_files(StoredAudit(state))
-                except (OSError, pa.ArrowException) as error:
-                    log.error("the audit %s is left out because its records can't be read: %s", path.name, error)
-        return found
+            elif named is not None:
+                (usable if name == path.name else damaged).setdefault(named[1], []).append(path)
+        for audit, paths in damaged.items():
+            self._damaged.keep(audit, paths)
+        found = [self._adopted(audit, sorted(paths, key=_is_records)) for audit, paths in usable.items()]
+        return {stored.state.audit: stored for stored in found if stored is not None}
+
+    def _adopted(self, audit: str, paths: Sequence[Path]) -> StoredAudit | None:
+        """What the files of an audit say, its state first; None if that can't be used."""
+        if _is_records(paths[0]):
+            self._damaged.set_aside(audit, paths, f"there is no {audit}{STATE_SUFFIX}")
+            return None
+        try:
+            state = AuditState.read(json.loads(paths[0].read_bytes()))
+            if state.audit != audit:
+                raise ValueError(f"{paths[0].name} is of the audit {state.audit}")
+            return self._with_files(StoredAudit(state))
+        except (ValidationError, ValueError, pa.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # Arrow's own have no number
+                self._damaged.leave(audit, paths, str(error))
+            else:
+                self._damaged.set_aside(audit, paths, str(error))
+        return None
 
     def _with_files(self, audit: StoredAudit) -> StoredAudit:
         for path in sorted(self._folder.glob(f"{audit.state.audit}-*{SUFFIX}")):
@@ -204,6 +229,10 @@ class AuditStore:
         if audit.files:
             audit = replace(audit, counted=_last_counted(self._folder / list(audit.files)[-1]))
         return audit
+
+
+def _is_records(path: Path) -> bool:
+    return path.suffix != STATE_SUFFIX
 
 
 def _may_go_on(state: AuditState) -> bool:

@@ -21,6 +21,7 @@ from penstock_api.failure import Failure
 from penstock_api.ledger_format import HIDDEN_PREFIX, HOUR_MS, SUFFIX, SegmentName
 from penstock_api.observer_api import SegmentInfo
 from penstock_observer.compaction import Mergeable, contained, plan_merge
+from penstock_observer.merge_failures import MergeFailures
 from penstock_observer.observed_time import longest_gap_ms
 from penstock_observer.open_segment import Life, OpenSegment, Told
 from penstock_observer.parquet import UnreadableSegment, outline_of, write_segment
@@ -98,7 +99,7 @@ class Ledger:
         self._reserve = reserve
         self._sealed: dict[SegmentName, SegmentInfo] = {}
         self._thinned: set[SegmentName] = set()  # of the sealed ones
-        self._unmergeable: set[SegmentName] = set()  # of the sealed ones; until the observer starts again
+        self._merge_failures = MergeFailures()
         self._changing = threading.RLock()  # held while any of these change
         self._damaged: dict[SegmentName, KeptSegment] = {}
         self._open: OpenSegment | None = None  # rows in memory, not sealed yet
@@ -194,6 +195,7 @@ class Ledger:
         a crash in between, the next start deletes the others.
         """
         with self._changing:
+            self._merge_failures.begin_round()
             names = self._due_merge()
         if not names:
             return False
@@ -202,18 +204,24 @@ class Ledger:
         except (MergeRefused, OSError) as error:
             with self._changing:
                 if all(name in self._sealed for name in names):  # else retention has deleted one of them
-                    self._unmergeable.update(names)
-                    log.error("segments %s to %s stay as they are: %s", names[0], names[-1], error)
+                    self._not_merged(names, error)
             return False
         with self._changing:
             return self._adopt_merged(merged, names)
+
+    def _not_merged(self, names: Sequence[SegmentName], error: MergeRefused | OSError) -> None:
+        if isinstance(error, MergeRefused) or error.errno is None:  # Arrow's own, of damaged rows, have no number
+            self._merge_failures.refused(names)
+            log.error("segments %s to %s stay as they are: %s", names[0], names[-1], error)
+        elif self._merge_failures.failed(names):
+            log.error("segments %s to %s can't be merged: %s; the observer tries again", names[0], names[-1], error)
 
     def _due_merge(self) -> list[SegmentName]:
         """The segments to merge, once there is room for the merged one."""
         candidates = [
             Mergeable(name, info.bytes, info.first_ms, info.last_ms, name in self._thinned)
             for name, info in self._sealed.items()
-            if name not in self._unmergeable
+            if self._merge_failures.allow(name)
         ]
         due = plan_merge(candidates, gap_ms=longest_gap_ms(self.interval_ms))
         if due:
@@ -333,7 +341,7 @@ class Ledger:
         self._sealed.pop(name, None)
         self._damaged.pop(name, None)
         self._thinned.discard(name)
-        self._unmergeable.discard(name)
+        self._merge_failures.forget(name)
         return True
 
     def _publish(self) -> None:

@@ -60,6 +60,7 @@ _FORM: Final[dict[str, Any]] = {
     "compression": "zstd",
     "use_dictionary": _FEW_VALUES,
     "column_encoding": dict.fromkeys(_STEADY, "DELTA_BINARY_PACKED"),
+    "write_page_checksum": True,  # else half of all flipped bits are read as another number
     # Of every column that each row must have, so that a reader of the footer sees whether it does.
     "write_statistics": ["queue_name", *(column.name for column in COLUMNS if not column.nullable)],
 }
@@ -153,9 +154,10 @@ def outline_of(path: Path) -> Outline:
     """Read the footer of a segment. Raises UnreadableSegment if the file isn't a complete ledger segment."""
     try:
         footer = pq.read_metadata(path)
-    except (OSError, pa.ArrowException) as error:
+        names = footer.schema.names
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: of a damaged name of a column
         raise UnreadableSegment(f"{path.name}: {error}") from error
-    column = footer.schema.names.index("time_ms") if "time_ms" in footer.schema.names else None
+    column = names.index("time_ms") if "time_ms" in names else None
     if column is None or footer.num_rows == 0:
         raise UnreadableSegment(f"{path.name}: not a ledger segment (no rows with a time)")
     ranges = [footer.row_group(group).column(column).statistics for group in range(footer.num_row_groups)]

@@ -112,7 +112,8 @@ def inspected(content: bytes) -> tuple[RollupAbout, int]:
     """What a file says about itself, and its number of rows, without reading them. Raises RejectedResult."""
     try:
         file = pq.ParquetFile(io.BytesIO(content))
-    except (pa.ArrowException, OSError) as error:
+        types = {field.name: field.type for field in file.schema_arrow}
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise RejectedResult("NotARollup", f"the body is no Parquet file: {error}") from error
     found = (file.schema_arrow.metadata or {}).get(ABOUT_KEY)
     try:
@@ -125,7 +126,6 @@ def inspected(content: bytes) -> tuple[RollupAbout, int]:
             f"the rollup has version {about.version}, but this observer accepts version {VERSION}: "
             "run the lag job of the same release as the broker",
         )
-    types = {field.name: field.type for field in file.schema_arrow}
     needed = [column for column in COLUMNS if column.name in types or column.name not in LATER_COLUMNS]
     wrong = next((column.name for column in needed if types.get(column.name) != ARROW_TYPES[column.type]), None)
     if wrong is not None:

@@ -30,7 +30,7 @@ __all__ = ["MergeRefused", "Merged", "merge_segments"]
 ROWS_AT_ONCE: Final = 100_000
 """How many rows are in memory at the same time, or those of one subscription if they are more."""
 
-_ALONE: Final[dict[str, Any]] = {"partitioning": None}
+_READING: Final[dict[str, Any]] = {"partitioning": None, "page_checksum_verification": True}
 """The names of the folders say nothing of the rows."""
 
 _KNOWN: Final = frozenset(column.name for column in COLUMNS)
@@ -83,7 +83,7 @@ def _merged(folder: Path, names: Sequence[SegmentName]) -> Merged:
 
 def _read(path: Path, which: Any) -> Any:
     """Rows of a segment with all columns of the ledger; those that an earlier release did not have are null."""
-    table = pq.read_table(path, filters=which, **_ALONE)
+    table = pq.read_table(path, filters=which, **_READING)
     unknown = [column for column in table.schema.names if column not in _KNOWN]
     if unknown:
         raise MergeRefused(f"{path.name} is of a later release: it has the column {unknown[0]}")
@@ -99,7 +99,7 @@ def _ranges(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     """First and last name of queues that fit into memory together, in the order of names."""
     rows: dict[str, int] = {}
     for path in paths:
-        for found in pc.value_counts(pq.read_table(path, columns=["queue_name"], **_ALONE)["queue_name"]):
+        for found in pc.value_counts(pq.read_table(path, columns=["queue_name"], **_READING)["queue_name"]):
             queue, count = found["values"].as_py(), found["counts"].as_py()
             if queue is not None:
                 rows[queue] = rows.get(queue, 0) + count

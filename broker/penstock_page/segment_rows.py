@@ -44,7 +44,7 @@ def snapshots_in(segment: Path | IO[bytes], queue_names: Iterable[str]) -> Itera
     """Queue name and snapshot of each row of these subscriptions, in the file's order. Raises UnreadableSegment."""
     names = pa.array(list(queue_names), pa.string())
     try:
-        with pq.ParquetFile(segment) as file:
+        with pq.ParquetFile(segment, page_checksum_verification=True) as file:
             there = [name for name in ("kind", *COLUMNS) if name in file.schema_arrow.names]
             for batch in file.iter_batches(BATCH_ROWS, columns=there):
                 yield from _snapshots(_chosen(batch, names))
@@ -62,7 +62,7 @@ def rows_in(segment: Path | IO[bytes], begin_ms: int) -> Iterator[Mapping[str, A
     UnreadableSegment.
     """
     try:
-        with pq.ParquetFile(segment) as file:
+        with pq.ParquetFile(segment, page_checksum_verification=True) as file:
             there = [name for name in file.schema_arrow.names if not name.startswith(("sojourn_", "wait_", "hold_"))]
             for batch in file.iter_batches(BATCH_ROWS, columns=there):
                 yield from batch.filter(pc.greater_equal(batch["time_ms"], begin_ms)).to_pylist()

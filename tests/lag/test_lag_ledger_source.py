@@ -14,10 +14,12 @@ from observer.samples import START_MS, a_poll, a_subscription, table_of
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType
 
+from penstock_api.failure import Failure
 from penstock_api.ledger_format import COLUMNS, RowKind, SegmentName
 from penstock_api.state_documents import DurationHistogram
 from penstock_lag.ledger.schema import LEDGER
-from penstock_lag.ledger.source import SegmentMismatch, ServedSegment, packed, read_ledger, to_batches
+from penstock_lag.ledger.segment_footers import footer_in
+from penstock_lag.ledger.source import SegmentMismatch, ServedSegment, check_segment, packed, read_ledger, to_batches
 from penstock_observer.parquet import write_segment
 
 pa: Any = importlib.import_module("pyarrow")  # it ships no type information
@@ -84,6 +86,19 @@ def test_a_segment_of_a_later_release_has_more_columns(tmp_path: Path) -> None:
     table = a_segment(tmp_path)
     newer = table.add_column(0, "priority", pa.array([1, 2]))
     assert read_back(newer) == table.to_pylist()
+
+
+def test_a_segment_with_a_damaged_name_of_a_column_is_named(tmp_path: Path) -> None:
+    """Its end is read, too, where only that is looked at."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(a_segment(tmp_path), path)
+    content = path.read_bytes().replace(b"queue_name", b"queue\xffname")
+    with pytest.raises(SegmentMismatch, match=r"x\.parquet can't be read: 'utf-8' codec"):
+        check_segment(content, "x.parquet")
+    with pytest.raises(SegmentMismatch, match=r"x\.parquet can't be read: 'utf-8' codec"):
+        list(to_batches(content, "x.parquet"))
+    with pytest.raises(Failure, match=r"^x\.parquet can't be read: 'utf-8' codec"):
+        footer_in(content, "x.parquet")
 
 
 def test_what_is_no_segment_is_named(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from penstock_api.failure import Failure, Misuse
 from penstock_api.lag_result import LagResult
+from penstock_lag import analysis
 from penstock_lag.arguments import parse
 from penstock_lag.main import run
 from penstock_lag.session import Needs
@@ -65,11 +66,11 @@ def alone(served: Served, namespace: str, token: Path, **changes: Any) -> LagJob
 
 @pytest.mark.spark
 def test_each_broker_has_the_document_of_a_run_of_its_own_whatever_happens_to_the_others(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two Brokers of the same name, with the same queue, an hour apart, and windows of their own. Of the others the
-    first has no token, the second an observer that is away, and the third a segment with spoilt pages, which Spark
-    notices when all are read together.
+    first has no token, the second an observer that is away, and the third a segment with spoilt pages, which executors
+    notice when all are read together. Where copies are read, that is noticed before, and the other segment is enough.
     """
     session: Session = lambda _: nullcontext(spark)  # noqa: E731
     token = token_file(tmp_path)
@@ -87,6 +88,8 @@ def test_each_broker_has_the_document_of_a_run_of_its_own_whatever_happens_to_th
         spoil(served["spoilt"].api.ledger.folder / first)
         run(alone(served["shop"], "shop", token), session)
         run(alone(served["pay"], "pay", token, window_seconds=40), session)
+        run(alone(served["spoilt"], "spoilt", token), session)
+        monkeypatch.setattr(analysis, "is_local", lambda _: False)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         away = {**entry(served["shop"], "away", token), "observers": ["http://127.0.0.1:1"]}
         file = brokers_file(
             tmp_path,
@@ -104,19 +107,23 @@ def test_each_broker_has_the_document_of_a_run_of_its_own_whatever_happens_to_th
             assert of_all is not None and of_one is not None
             assert of_all == of_one.replace(b'"runName":"alone"', b'"runName":"all"')
         assert served["spoilt"].api.results.get("all") is None
+        without = LagResult.model_validate_json(served["spoilt"].api.results.get("alone") or b"")
         results = {
             namespace: LagResult.model_validate_json(served[namespace].api.results.get("all") or b"")
             for namespace in ("shop", "pay")
         }
     assert [(lag.queue_name, lag.messages) for lag in results["shop"].subscriptions] == [(ORDERS, 104)]
     assert [(lag.queue_name, lag.messages) for lag in results["pay"].subscriptions] == [(ORDERS, 15)]
+    assert [(lag.queue_name, lag.messages) for lag in without.subscriptions] == [(ORDERS, 5)]
+    assert (without.reporting_brokers, len(without.segments), len(without.missing)) == (1, 1, 1)
+    assert without.missing[0].startswith(f"main-0: segment {first} is not read, because it is damaged: {first} can't")
     head, *told = failed.value.cause.splitlines()
     assert head == "3 of 5 Brokers are not done:"
     assert [line.split(":")[0] for line in told] == ["away/main", "away/main", "closed/main", "spoilt/main"]
     assert "was not stored: http://127.0.0.1:1/v1/lag/results/all can't be reached" in told[0]
     assert "the rollups of away/main are not complete" in told[1]
     assert "absent can't be read" in told[2]
-    assert f"ordinal=2/{first}" in told[3]
+    assert f"{first} can't be read" in told[3]
     assert failed.value.exit_code == 1
 
 

@@ -162,11 +162,15 @@ def test_of_two_brokers_one_fails(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_an_hour_that_can_t_be_read_does_not_hold_up_the_next_one(spark: SparkSession, tmp_path: Path) -> None:
-    """A page of its segment is damaged, and its rows stay in the ledger for two days. The day is merged without it."""
+    """A page of each of its segments is damaged, and its rows stay in the ledger for two days. The day is merged
+    without it. Of the next hour only the first segment is damaged: it is made of the others, and says so.
+    """
     with serving(tmp_path, polls(-120, 20), now=lambda: NOW) as observer:
         ledger = observer.api.ledger
-        for segment in ledger.segments:
-            if RollupName.of(Period.HOUR, segment.first_ms).start_ms == MIDNIGHT_MS - 7_200_000:
+        hours = [RollupName.of(Period.HOUR, segment.first_ms).start_ms for segment in ledger.segments]
+        next_one = ledger.segments[hours.index(MIDNIGHT_MS - 3_600_000)]
+        for segment, start_ms in zip(ledger.segments, hours, strict=True):
+            if start_ms == MIDNIGHT_MS - 7_200_000 or segment == next_one:
                 damaged = (ledger.folder / segment.name).read_bytes()
                 (ledger.folder / segment.name).write_bytes(damaged[:4] + b"\xff" * 200 + damaged[204:])
         ((target, failure),) = roll_up(spark, settings(tmp_path, observer.url))
@@ -174,6 +178,8 @@ def test_an_hour_that_can_t_be_read_does_not_hold_up_the_next_one(spark: SparkSe
         assert "the ledger could not be evaluated" in failure.cause
         assert stored(observer) == ["day-2023-11-14.parquet", HOURS[1]]
         assert read_about(content(observer, "day-2023-11-14.parquet")).hours == 1
+        (first, *_) = read_about(content(observer, HOURS[1])).missing
+        assert first.startswith(f"main-0: segment {next_one.name} is not read, because it is damaged: ")
 
 
 @pytest.mark.spark

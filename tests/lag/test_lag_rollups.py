@@ -337,6 +337,12 @@ def test_a_rollup_without_an_old_column_is_refused(column: str) -> None:
         read_rollup(damaged.getvalue())
 
 
+def test_a_rollup_with_a_damaged_name_of_a_column_is_refused() -> None:
+    content = write_rollup(Rollup((), (a_life(),)), ABOUT).replace(b"depth_area", b"depth\xffarea")
+    with pytest.raises(BadRollup, match="it is no Parquet file: 'utf-8' codec"):
+        read_rollup(content)
+
+
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"no parquet at all"])
 def test_anything_else_is_no_rollup(content: bytes) -> None:
     """It may come from anywhere."""

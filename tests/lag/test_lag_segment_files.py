@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lag.observer_server import TOKEN, serving
@@ -16,6 +19,8 @@ from penstock_lag.ledger.served_segments import list_segments
 from penstock_lag.ledger.source import SegmentMismatch
 from penstock_lag.ledger.windows import Plan, make_plan
 from penstock_lag.observer_client import Observer, ObserverError
+
+pq: Any = importlib.import_module("pyarrow.parquet")  # it ships no type information
 
 POLLS = [a_poll(START_MS + 10_000 * step, a_subscription(depth=step)) for step in range(6)]
 
@@ -40,7 +45,7 @@ def test_copies_have_the_bytes_of_the_segments(tmp_path: Path) -> None:
     with serving(tmp_path, POLLS) as served:
         observer = Observer(served.url, TOKEN)
         plan = planned(observer)
-        files = download([observer], plan, scratch, first=7)
+        files = download([observer], plan, scratch, first=7).files
         assert len(files) == len(plan.segments) == 2
         assert plan.bytes == sum(segment.bytes for segment in served.api.ledger.segments)
         for file in files:
@@ -50,21 +55,54 @@ def test_copies_have_the_bytes_of_the_segments(tmp_path: Path) -> None:
             assert copy.read_bytes() == (served.api.ledger.folder / str(file.name)).read_bytes()
 
 
-def test_a_segment_that_is_none_or_gone_is_named(tmp_path: Path) -> None:
-    """Its file was overwritten, or removed, after it was listed."""
+def test_a_damaged_segment_is_left_out_and_named_unless_all_are(tmp_path: Path) -> None:
+    """One of two was cut or overwritten, or has a flipped bit that makes another number; then the other one, too."""
+    with serving(tmp_path, POLLS) as served:
+        observer = Observer(served.url, TOKEN)
+        plan = planned(observer)
+        first, second = (served.api.ledger.folder / each.name for each in plan.segments)
+        whole = second.read_bytes()
+        pages = len(whole) - int.from_bytes(whole[-8:-4], "little") - 8
+        flipped = (whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(100, pages, 7))
+        other = next(content for content in flipped if _is_another(content, whole))
+        for number, content in enumerate([b"", b"<html>", whole[:1000], whole[:-1], other]):
+            second.write_bytes(content)
+            scratch = tmp_path / str(number)
+            scratch.mkdir()
+            copies = download([observer], plan, scratch)
+            assert [str(file.name) for file in copies.files] == [first.name]
+            ((chosen, reason),) = copies.damaged.items()
+            assert (chosen, reason.startswith(f"{second.name} can't be read: ")) == (plan.segments[1], True)
+            assert [path.name for path in scratch.glob("*/*")] == [first.name]
+        first.write_bytes(b"")
+        (tmp_path / "none").mkdir()
+        with pytest.raises(SegmentMismatch, match=f"{first.name} can't be read"):
+            download([observer], plan, tmp_path / "none")
+
+
+def _is_another(content: bytes, whole: bytes) -> bool:
+    """For a reader that does not look at checksums it is a segment with other rows."""
+    try:
+        rows = [row for batch in _batches(content) for row in batch.to_pylist()]
+    except (OSError, ValueError):
+        return False
+    return rows != [row for batch in _batches(whole) for row in batch.to_pylist()]
+
+
+def _batches(content: bytes) -> Any:
+    return pq.ParquetFile(io.BytesIO(content)).iter_batches()
+
+
+def test_a_segment_that_is_gone_is_named(tmp_path: Path) -> None:
+    """Its file was removed after it was listed."""
     with serving(tmp_path, POLLS) as served:
         observer = Observer(served.url, TOKEN)
         plan = planned(observer)
         segment = served.api.ledger.folder / plan.segments[1].name
-        for spoil, told, expected in (
-            (lambda: segment.write_bytes(b"<html>"), SegmentMismatch, f"{segment.name} can't be read"),
-            (segment.unlink, ObserverError, "answered 404"),
-        ):
-            spoil()
-            scratch = tmp_path / told.__name__
-            scratch.mkdir()
-            with pytest.raises(told, match=expected):
-                download([observer], plan, scratch)
+        segment.unlink()
+        (tmp_path / "scratch").mkdir()
+        with pytest.raises(ObserverError, match="answered 404"):
+            download([observer], plan, tmp_path / "scratch")
 
 
 def test_segments_that_do_not_fit_on_the_disk_are_not_fetched(tmp_path: Path) -> None:

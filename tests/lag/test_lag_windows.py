@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.observer_api import SegmentInfo, SegmentList
-from penstock_lag.ledger.windows import AbsentBroker, BrokerWindow, Chosen, Plan, PresentBroker, make_plan
+from penstock_lag.ledger.windows import (
+    AbsentBroker,
+    BrokerWindow,
+    Chosen,
+    Plan,
+    PresentBroker,
+    make_plan,
+    without_damaged,
+)
 
 T = 1_700_000_000_000
 MINUTE = 60_000
@@ -145,6 +153,21 @@ def test_rows_that_are_gone_between_two_segments_are_named_and_the_broker_still_
     assert plan_of(present(0, five[0], *five[2:4]), window_ms=100_000).gaps == ()
 
 
+def test_damaged_segments_are_left_out_and_named() -> None:
+    plan = plan_of(present(1, *FOUR), present(0, FOUR[0], FOUR[2], FOUR[3]))
+    left = without_damaged(plan, {Chosen(0, FOUR[3].name): "cut", Chosen(1, FOUR[1].name): "spoilt"})
+    assert [each for each in plan.segments if each not in left.segments] == [
+        Chosen(0, "0000000001-000000000031-000000000040.parquet"),
+        Chosen(1, "0000000001-000000000011-000000000020.parquet"),
+    ]
+    assert left.gaps == (
+        (0, "rows 11 to 20 of its ledger are gone"),
+        (0, "segment 0000000001-000000000031-000000000040.parquet is not read, because it is damaged: cut"),
+        (1, "segment 0000000001-000000000011-000000000020.parquet is not read, because it is damaged: spoilt"),
+    )
+    assert (left.windows, left.missing) == (plan.windows, ())
+
+
 def test_the_rows_that_the_end_leaves_out_are_no_gap() -> None:
     """Segments 0 and 1 are chosen and follow each other; 2 is gone, but behind the end."""
     assert plan_of(present(0, FOUR[0], FOUR[1], FOUR[3]), as_of_ms=T + 65_000).gaps == ()
@@ -187,6 +210,21 @@ def test_after_the_clock_was_set_back_the_window_ends_where_the_clock_is() -> No
     assert plan.gaps == tuple(
         (0, f"segment {info.name} is not read, because the broker's clock was set back after it") for info in FOUR[1:3]
     )
+
+
+def test_no_two_of_many_segments_are_compared_when_the_clock_was_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each with each, a ledger of two days would take minutes."""
+    before = [segment(number, T + number * MINUTE, T + number * MINUTE + 50_000) for number in range(30)]
+    after = [
+        segment(number, T + (number - 20) * MINUTE, T + (number - 20) * MINUTE + 50_000) for number in range(30, 40)
+    ]
+
+    def compared(one: SegmentInfo, other: object) -> bool:
+        raise AssertionError(f"{one} and {other}")
+
+    monkeypatch.setattr(SegmentInfo, "__eq__", compared)
+    plan = plan_of(present(0, *before, *after))
+    assert [each.name for each in plan.segments] == [each.name for each in after[4:]]
 
 
 def test_a_given_end_reads_the_segments_of_both_clocks() -> None:

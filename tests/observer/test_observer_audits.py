@@ -1,7 +1,7 @@
 """Audits: their records are fetched from a real broker and kept as Parquet files, with a limit of their own."""
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-# proton's own types are not complete.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# proton's own types are not complete, and pyarrow ships none.
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import pytest_asyncio
 from aiohttp.test_utils import TestServer
@@ -193,6 +194,22 @@ def test_an_audit_is_whole_after_a_failure_at_any_step_of_its_first_records(
     assert steps >= 4
 
 
+def test_records_that_failed_and_come_again_with_others_are_stored_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At whichever sync of a file or of the folder, in an observer that goes on."""
+    for steps in range(6):
+        store = AuditStore(tmp_path / str(steps), 1 << 30, DAY_MS)
+        store.append(state(1), 0, events(4))
+        with monkeypatch.context() as patch, contextlib.suppress(OSError):
+            patch.setattr(os, "fsync", _failing_after(steps))
+            store.append(state(1), 4, events(5))
+        stored = store.next_of("1-1-7")
+        store.append(state(1, is_written=True, records=20), stored, events(20 - stored))
+        (found,) = AuditStore(tmp_path / str(steps), 1 << 30, DAY_MS).listed()
+        assert (found.records, found.is_complete) == (20, True), f"after {steps} steps"
+
+
 def _failing_after(steps: int) -> Callable[[int], None]:
     sync, left = os.fsync, [steps]
 
@@ -236,18 +253,106 @@ def test_a_gap_is_never_complete(tmp_path: Path) -> None:
 def test_what_was_half_written_is_removed_and_what_is_strange_stays(tmp_path: Path) -> None:
     (tmp_path / ".1-1-7-000000000000-000000000008.parquet").write_bytes(b"half")
     (tmp_path / "notes.txt").write_text("mine")
-    (tmp_path / "1-1-7.json").write_text("{")
     store = AuditStore(tmp_path, 1 << 30, DAY_MS)
     assert store.listed() == ()
     assert store.path_of("notes.txt") is None
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["1-1-7.json", "notes.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_an_audit_whose_file_is_damaged_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def _with_damaged_state(folder: Path) -> None:
+    (folder / "1-1-7.json").write_text("{")
+
+
+def _with_another_state(folder: Path) -> None:
+    (folder / "1-1-7.json").write_bytes((folder / "1-2-7.json").read_bytes())
+
+
+def _without_state(folder: Path) -> None:
+    (folder / "1-1-7.json").unlink()
+
+
+def _with_a_file_of_other_bytes(folder: Path) -> None:
+    next(folder.glob("1-1-*.parquet")).write_bytes(b"damaged")
+
+
+def _with_other_bytes_in_a_column(folder: Path) -> None:
+    """Of which Arrow says by an OSError that the disk gave something else."""
+    path = next(folder.glob("1-1-*.parquet"))
+    chunk = pq.read_metadata(path).row_group(0).column(6)
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    content = bytearray(path.read_bytes())
+    content[start : start + chunk.total_compressed_size] = b"\xa5" * chunk.total_compressed_size
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _with_damaged_state,
+        _with_another_state,
+        _without_state,
+        _with_a_file_of_other_bytes,
+        _with_other_bytes_in_a_column,
+    ],
+)
+def test_a_damaged_audit_is_told_once_and_goes_with_its_age(
+    damage: Callable[[Path], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its records do not stay for ever."""
     store = AuditStore(tmp_path, 1 << 30, DAY_MS)
     store.append(state(1), 0, events(9))
     store.append(state(2), 0, events(9))
-    next(tmp_path.glob("1-1-*.parquet")).write_bytes(b"damaged")
-    again = AuditStore(tmp_path, 1 << 30, DAY_MS)
-    assert [each.state.queue_name for each in again.listed()] == ["q2"]
-    assert "1-1-7.json is left out because its records can't be read" in caplog.text
+    damage(tmp_path)
+    for path in tmp_path.glob("1-1-7*"):
+        os.utime(path, (0, 0))  # written in 1970, as the others were by the broker's clock
+    again = [AuditStore(tmp_path, 1 << 30, DAY_MS) for _ in range(3)]
+    assert [[each.state.queue_name for each in one.listed()] for one in again] == [["q2"]] * 3
+    assert caplog.text.count("the audit 1-1-7 is damaged, and its records are not used: ") == 1
+    assert {path.name.endswith(".damaged") for path in tmp_path.glob("1-1-7*")} == {True}
+    again[-1].append(state(3), 0, events(1))
+    assert list(tmp_path.glob("1-1-7*")) != []
+    again[-1].append(state(4, started_ms=2 + DAY_MS), 0, events(1))
+    assert list(tmp_path.glob("1-1-7*")) == []
+
+
+def test_damaged_audits_make_room_before_any_other(tmp_path: Path) -> None:
+    """Also before one that began earlier."""
+    store = AuditStore(tmp_path, 1 << 30, DAY_MS)
+    for number in (1, 2, 3):
+        store.append(state(number), 0, events(9))
+    size = store.listed()[0].bytes
+    for number in (1, 2):
+        (tmp_path / f"1-{number}-7.json").unlink()
+    os.utime(next(tmp_path.glob("1-2-7-*")), (0, 0))
+    store = AuditStore(tmp_path, int(2.5 * size), DAY_MS)
+    store.append(state(4), 0, events(9))
+    assert sorted(path.name[:5] for path in tmp_path.glob("*parquet*")) == ["1-1-7", "1-3-7", "1-4-7"]
+    store.append(state(5), 0, events(9))
+    assert sorted(path.name[:5] for path in tmp_path.glob("*parquet*")) == ["1-3-7", "1-4-7", "1-5-7"]
+
+
+def test_an_audit_that_the_disk_does_not_give_keeps_no_observer_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor is it set aside, because the disk may give it tomorrow; unless the broker tells of it again."""
+    read = Path.read_bytes
+
+    def failing(path: Path) -> bytes:
+        if path.name == "1-1-7.json":
+            raise OSError(5, "Input/output error")
+        return read(path)
+
+    store = AuditStore(tmp_path, 1 << 30, DAY_MS)
+    store.append(state(1), 0, events(9))
+    store.append(state(2), 0, events(9))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", failing)
+        without = AuditStore(tmp_path, 1 << 30, DAY_MS)
+    assert [each.state.queue_name for each in without.listed()] == ["q2"]
+    assert "the audit 1-1-7 is left out until the next start, because it can't be read: [Errno 5]" in caplog.text
+    assert [each.state.queue_name for each in AuditStore(tmp_path, 1 << 30, DAY_MS).listed()] == ["q1", "q2"]
+    without.append(state(1), 4, events(3))
+    assert [(each.records, len(each.files)) for each in AuditStore(tmp_path, 1 << 30, DAY_MS).listed()] == [
+        (7, 1),
+        (9, 1),
+    ]

@@ -232,6 +232,7 @@ def _nonsense() -> bytes:
     [
         pytest.param("x.parquet", a_rollup(), "BadRollupName", id="no name of a rollup"),
         pytest.param(NAME, b"nothing", "NotARollup", id="no Parquet"),
+        pytest.param(NAME, a_rollup().replace(b"depth_area", b"depth\xffarea"), "NotARollup", id="damaged name"),
         pytest.param(NAME, _without_metadata(), "NotARollup", id="says nothing"),
         pytest.param(NAME, _nonsense(), "NotARollup", id="says nonsense"),
         pytest.param(NAME, _without_a_column(), "NotARollup", id="lacks a column"),

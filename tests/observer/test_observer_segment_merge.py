@@ -26,6 +26,8 @@ from penstock_lag.figures.percentiles import Life, grown
 from penstock_lag_rules.figures import Figures
 from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.ledger import Ledger, SealLimits
+from penstock_observer.merge_failures import REST_ROUNDS
+from penstock_observer.parquet import SegmentFile
 from penstock_observer.retention import RetentionLimits
 from penstock_observer.rows import Poll, RowOrigin, rows_of
 from penstock_observer.segment_merge import MergeRefused, merge_segments
@@ -270,6 +272,72 @@ def test_a_damaged_segment_stays_as_it_is(column: str, tmp_path: Path) -> None:
             told.append(str(error))
         assert list(tmp_path.iterdir()) == [path]
     assert any(each.startswith(f"one of {name} to {name} can't be read: ") for each in told)
+
+
+def test_no_flipped_bit_is_merged_as_another_number(tmp_path: Path) -> None:
+    """Wherever it is in the pages: without checksums, half of them would be."""
+    ledger = ledger_of(tmp_path, steady(2))
+    name = SegmentName.parse(ledger.segments[0].name)
+    assert name is not None
+    path = tmp_path / str(name)
+    whole = path.read_bytes()
+    pages = len(whole) - int.from_bytes(whole[-8:-4], "little") - 8
+    refused, merged = 0, {_merged_rows(tmp_path, name)}
+    for at in range(100, pages, pages // 60):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        try:
+            merged.add(_merged_rows(tmp_path, name))
+        except (MergeRefused, OSError):
+            refused += 1
+    assert (len(merged), refused >= 50) == (1, True)
+    ledger.close()
+
+
+def _merged_rows(folder: Path, name: SegmentName) -> str:
+    """Of a segment that is merged alone, which is not published."""
+    file = merge_segments(folder, [name]).file
+    rows = pq.read_table(folder / f".{name}").to_pylist()
+    file.discard()
+    return repr(rows)
+
+
+def test_a_merge_that_the_disk_refused_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not in every round, because each attempt reads all of them; and it is told once."""
+    ledger = ledger_of(tmp_path, steady(3))
+    before, wanted = [*ledger.segments], compacted_copy(ledger, tmp_path.parent / f"{tmp_path.name}-copy")
+    attempts = 0
+
+    def full(_: SegmentFile) -> int:
+        nonlocal attempts
+        attempts += 1
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentFile, "finish", full)
+        for _ in range(3 * REST_ROUNDS):
+            assert not ledger.compact()
+    assert attempts == 3
+    assert [*ledger.segments] == before
+    assert [record.getMessage() for record in caplog.records] == [
+        f"segments {before[0].name} to {before[2].name} can't be merged: [Errno 28] No space left on device; "
+        "the observer tries again"
+    ]
+    for _ in range(REST_ROUNDS):
+        ledger.compact()
+    assert compacted(ledger) == wanted
+    assert len(ledger.segments) == 2
+    ledger.close()
+
+
+def compacted_copy(ledger: Ledger, folder: Path) -> list[Row]:
+    """The rows that a ledger has once it is merged; that ledger stays as it is."""
+    shutil.copytree(ledger.folder, folder)
+    copy = Ledger(folder, WRITER, SEGMENTS, KEEP)
+    rows = compacted(copy)
+    copy.close()
+    return rows
 
 
 def replace_epoch(poll: Poll) -> Poll:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +23,11 @@ from penstock_api.ledger_format import RowKind, SegmentName
 from penstock_api.observer_api import SEGMENT
 from penstock_lag.ledger.rows import LedgerRows, Place
 from penstock_lag.ledger.schema import LEDGER
-from penstock_lag.ledger.source import ServedSegment, check_segment
+from penstock_lag.ledger.source import SegmentMismatch, ServedSegment, check_segment
 from penstock_lag.ledger.windows import Chosen, Plan
 from penstock_lag.observer_client import Observer
 
-__all__ = ["SegmentFile", "download", "native_rows", "room_for_copies", "served_rows", "with_places"]
+__all__ = ["Copies", "SegmentFile", "download", "native_rows", "room_for_copies", "served_rows", "with_places"]
 
 NUMBER: Final = "ordinal"
 """The column in which Spark puts the number that is in the name of a folder."""
@@ -48,33 +48,50 @@ class SegmentFile:
     path: str
 
 
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Of the planned segments of a Broker."""
+
+    files: Sequence[SegmentFile]
+    damaged: Mapping[Chosen, str]
+    """Those that can't be read, and why (a sentence without its full stop)."""
+
+
 def room_for_copies(scratch: Path) -> int:
     """How many bytes of segments fit into the scratch folder, beside Spark's own files."""
     return max(shutil.disk_usage(scratch).free - SPARE_BYTES, 0)
 
 
-def download(observers: Sequence[Observer], plan: Plan, scratch: Path, first: int = 0) -> list[SegmentFile]:
+def download(observers: Sequence[Observer], plan: Plan, scratch: Path, first: int = 0) -> Copies:
     """Copy the planned segments of a Broker into the scratch folder, a few at a time, and check each. Its ledgers are
-    numbered from `first` on. Raises Failure if they don't fit; ObserverError if one can't be had; SegmentMismatch if
-    one is none; then no more are fetched.
+    numbered from `first` on. Raises Failure if they don't fit; ObserverError if one can't be had, and then no more are
+    fetched; SegmentMismatch if all are damaged.
     """
     _check_space(scratch, plan.bytes)
     folders = {ordinal: scratch / f"{NUMBER}={first + ordinal}" for ordinal in {each.ordinal for each in plan.segments}}
     for folder in folders.values():
         folder.mkdir()
 
-    def one(chosen: Chosen) -> SegmentFile:
+    def one(chosen: Chosen) -> SegmentFile | SegmentMismatch:
         content = observers[chosen.ordinal].get(SEGMENT.format(name=chosen.name))
-        check_segment(content, chosen.name)
+        try:
+            check_segment(content, chosen.name)
+        except SegmentMismatch as error:
+            return error
         path = folders[chosen.ordinal] / chosen.name
         path.write_bytes(content)
         return SegmentFile(first + chosen.ordinal, _parsed(chosen.name), _address(path))
 
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="segment")
     try:
-        return list(pool.map(one, plan.segments))
+        found = list(zip(plan.segments, pool.map(one, plan.segments), strict=True))
     finally:
         pool.shutdown(cancel_futures=True)
+    files = [file for _, file in found if isinstance(file, SegmentFile)]
+    damaged = {chosen: error for chosen, error in found if isinstance(error, SegmentMismatch)}
+    if damaged and not files:
+        raise next(iter(damaged.values()))
+    return Copies(files, {chosen: str(error) for chosen, error in damaged.items()})
 
 
 def native_rows(spark: SparkSession, files: Sequence[SegmentFile], copies: Path | None = None) -> LedgerRows:
@@ -82,7 +99,9 @@ def native_rows(spark: SparkSession, files: Sequence[SegmentFile], copies: Path 
     ones that an earlier release did not have are null. Of files in the folder of copies, the folder of each says which
     ledger it is of, not the rows: two Brokers of a run may have the same name in different namespaces.
     """
-    reader = spark.read if copies is None else spark.read.option("basePath", _address(copies))
+    reader = spark.read.option("parquet.page.verify-checksum.enabled", "true")
+    if copies is not None:
+        reader = reader.option("basePath", _address(copies))
 
     def of_kind(kind: RowKind, columns: Sequence[str], places: Sequence[Place] | None = None) -> DataFrame:
         wanted = files if places is None else with_places(files, places)

@@ -46,7 +46,8 @@ def bytes_needed(tail: bytes) -> int:
 def _outline(source: Path | io.BytesIO, path: str) -> dict[str, Any]:
     try:
         footer = pq.read_metadata(source)
-    except (OSError, pa.ArrowException) as error:
+        _ = footer.schema.names
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise Failure(f"{path} can't be read: {error}.", CURE) from error
     found: dict[str, Any] = {"rows": footer.num_rows}
     ranges = {name: _range(footer, name, path) for name in REQUIRED}

@@ -56,6 +56,8 @@ small segment.
 """
 FORMAT: Final = "penstock_ledger"
 _KIND: Final = "kind"
+_DAMAGED: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""What reading a file may raise that is damaged."""
 
 
 class SegmentMismatch(Exception):
@@ -185,9 +187,9 @@ def to_batches(
     """
     wanted = {column.name for column in columns} | {_KIND}
     try:
-        file = pq.ParquetFile(io.BytesIO(content))
+        file = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
         table = file.read([found for found in file.schema_arrow.names if found in wanted])
-    except pa.ArrowException as error:
+    except _DAMAGED as error:
         raise SegmentMismatch(f"{name} can't be read: {error}") from error
     if kind is not None:
         table = table.filter(pc.field(_KIND) == kind.value)
@@ -197,10 +199,14 @@ def to_batches(
 
 
 def check_segment(content: bytes, name: str) -> None:
-    """Look at the columns of a file, not at its rows. Raises SegmentMismatch as `to_batches` does."""
+    """Look at the columns of a file, and read all of its pages. Raises SegmentMismatch as `to_batches` does."""
     try:
-        empty = pq.read_schema(io.BytesIO(content)).empty_table()
-    except pa.ArrowException as error:
+        file = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
+        empty = file.schema_arrow.empty_table()
+        _ = empty.schema.names  # here a damaged name is found
+        for _ in file.iter_batches(BATCH_ROWS):
+            pass
+    except _DAMAGED as error:
         raise SegmentMismatch(f"{name} can't be read: {error}") from error
     for column in COLUMNS:
         _column(empty, column, name)

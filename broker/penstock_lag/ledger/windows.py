@@ -6,14 +6,15 @@ docs/reference/lag-job.md, "The window".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from penstock_api.ledger_format import SegmentName
 from penstock_api.observer_api import SegmentInfo, SegmentList
 
-__all__ = ["AbsentBroker", "BrokerWindow", "Chosen", "Plan", "PresentBroker", "make_plan"]
+__all__ = ["AbsentBroker", "BrokerWindow", "Chosen", "Plan", "PresentBroker", "make_plan", "without_damaged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,19 @@ def make_plan(
     )
 
 
+def without_damaged(plan: Plan, damaged: Mapping[Chosen, str]) -> Plan:
+    """The plan without some of its segments, and why each is damaged (no full stop)."""
+    sentences = [
+        (each.ordinal, f"segment {each.name} is not read, because it is damaged: {reason}")
+        for each, reason in sorted(damaged.items(), key=lambda found: (found[0].ordinal, found[0].name))
+    ]
+    return replace(
+        plan,
+        segments=tuple(each for each in plan.segments if each not in damaged),
+        gaps=tuple(sorted((*plan.gaps, *sentences), key=lambda gap: gap[0])),
+    )
+
+
 def _of_former_clock(segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
     """The segments from before the broker's clock was set back the last time: by the present clock their times are yet
     to come, or come twice.
@@ -129,8 +143,11 @@ def _of_former_clock(segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
 
 
 def _without(broker: PresentBroker, segments: Sequence[SegmentInfo]) -> PresentBroker:
-    left = tuple(segment for segment in broker.listing.segments if segment not in segments) if segments else None
-    return broker if left is None else replace(broker, listing=broker.listing.model_copy(update={"segments": left}))
+    if not segments:
+        return broker
+    names = {segment.name for segment in segments}
+    left = tuple(segment for segment in broker.listing.segments if segment.name not in names)
+    return replace(broker, listing=broker.listing.model_copy(update={"segments": left}))
 
 
 def _not_read(name: SegmentName) -> str:
@@ -181,9 +198,14 @@ def _gaps(chosen: Sequence[SegmentName], listed: Sequence[SegmentName]) -> list[
 
 
 def _gap(first: int, last: int, listed: Sequence[SegmentName]) -> str:
-    if any(first <= segment.first and segment.last <= last for segment in listed):
+    begin_there = listed[bisect_left(listed, first, key=_first) : bisect_right(listed, last, key=_first)]
+    if any(segment.last <= last for segment in begin_there):
         return f"rows {first} to {last} of its ledger are outside of the window, because the broker's clock was set"
     return f"rows {first} to {last} of its ledger are gone"
+
+
+def _first(name: SegmentName) -> int:
+    return name.first
 
 
 def _silence(

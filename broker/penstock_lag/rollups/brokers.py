@@ -22,10 +22,10 @@ from penstock_lag.group_analysis import Failed, copies_of, served_of
 from penstock_lag.groups import Member, grouped, numbered
 from penstock_lag.ledger.folders import LedgerFolder, list_ledgers
 from penstock_lag.ledger.rows import LedgerRows
-from penstock_lag.ledger.segment_files import SegmentFile, native_rows, room_for_copies, served_rows
+from penstock_lag.ledger.segment_files import native_rows, room_for_copies, served_rows
 from penstock_lag.ledger.served_segments import list_segments
 from penstock_lag.ledger.source import read_ledger
-from penstock_lag.ledger.windows import PresentBroker
+from penstock_lag.ledger.windows import Plan, PresentBroker
 from penstock_lag.rollups.hour import compute_rollup
 from penstock_lag.rollups.plan import Bounds, Brokers, DueHour, due_hours, newest_row_ms
 from penstock_lag.rollups.run import RollupPlace, keep_days, keep_hour
@@ -44,6 +44,9 @@ GROUP_ROWS: Final = 4_000_000
 MOST_FAILED: Final = 2
 """Hours of a Broker that can't be computed in one run: the others may be sound, or its observer may be away."""
 CURE: Final = "The result of the run is not affected. The next run tries the rollups again."
+
+Made = tuple[Plan, Rollup]
+"""The rollup of an hour, and what was read for it: less than was planned if a segment is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def roll_up(spark: SparkSession, works: Sequence[Work], patience_seconds: float)
         for group in grouped(members, GROUP_ROWS, _room(spark)):
             made = _computed(spark, group, {target: work for target, (work, _) in due.items()}, patience_seconds)
             for member, rollup in zip(group, made, strict=True):
-                failure = rollup if isinstance(rollup, Failure) else _kept(*due[member.target], rollup)
+                failure = rollup if isinstance(rollup, Failure) else _kept(*due[member.target], *rollup)
                 if failure is not None:
                     failed.setdefault(member.target, []).append(failure)
                 if failure is not None and not isinstance(rollup, Failure):
@@ -155,7 +158,7 @@ def _tried_work(
 
 def _computed(
     spark: SparkSession, group: Sequence[Member], works: Mapping[Target, Work], patience_seconds: float
-) -> list[Rollup | Failure]:
+) -> list[Made | Failure]:
     """The hour of each, in their order. If that fails together, each half is tried on its own."""
     try:
         return list(_computed_together(spark, group, works, patience_seconds))
@@ -173,32 +176,32 @@ def _computed(
 
 def _computed_together(
     spark: SparkSession, group: Sequence[Member], works: Mapping[Target, Work], patience_seconds: float
-) -> list[Rollup]:
+) -> list[Made]:
     rows = sum(member.plan.rows for member in group)
     start_ms, end_ms = group[0].plan.start_ms, group[0].plan.end_ms
     with tempfile.TemporaryDirectory(prefix="penstock-rollup-") as scratch:
-        read = _rows(spark, group, works, patience_seconds, Path(scratch))
+        group, read = _rows(spark, group, works, patience_seconds, Path(scratch))
         tune(spark, rows)
         with explained(spark, rows):
             made = compute_rollup(spark, read, start_ms, end_ms)
-    return [_own(made, member) for member in group]
+    return [(member.plan, _own(made, member)) for member in group]
 
 
 def _rows(
     spark: SparkSession, group: Sequence[Member], works: Mapping[Target, Work], patience_seconds: float, scratch: Path
-) -> LedgerRows:
+) -> tuple[Sequence[Member], LedgerRows]:
+    """The rows, and the members without segments that are damaged."""
     if any(member.target.ledgers for member in group):  # then it is the only Broker of the run
         (member,) = group
         chosen = {(each.ordinal, each.name) for each in member.plan.segments}
         files = [file for folder in works[member.target].folders for file in folder.files]
-        return native_rows(spark, [file for file in files if (file.ordinal, str(file.name)) in chosen])
+        return group, native_rows(spark, [file for file in files if (file.ordinal, str(file.name)) in chosen])
     if not is_local(spark):
         segments = [segment for member in group for segment in served_of(member)]
-        return served_rows(segments, partial(read_ledger, spark, patience_seconds=patience_seconds))
-    copies: list[SegmentFile] = []
-    for member in group:
-        copies += copies_of(member, patience_seconds, scratch)
-    return native_rows(spark, copies, scratch)
+        return group, served_rows(segments, partial(read_ledger, spark, patience_seconds=patience_seconds))
+    copied = [copies_of(member, patience_seconds, scratch) for member in group]
+    copies = [file for _, files in copied for file in files]
+    return [member for member, _ in copied], native_rows(spark, copies, scratch)
 
 
 def _own(made: Rollup, member: Member) -> Rollup:
@@ -210,9 +213,9 @@ def _own(made: Rollup, member: Member) -> Rollup:
     )
 
 
-def _kept(work: Work, hour: DueHour, made: Rollup) -> Failure | None:
+def _kept(work: Work, hour: DueHour, read: Plan, made: Rollup) -> Failure | None:
     try:
-        work.stored[hour.name] = keep_hour(work.place, hour, made)
+        work.stored[hour.name] = keep_hour(work.place, replace(hour, plan=read), made)
     except RollupsUnavailable as error:
         return _failure(work.target, error)
     return None

@@ -44,6 +44,7 @@ _FORM: Final[dict[str, Any]] = {
     "use_dictionary": [*_TEXTS, "ordinal", "epoch", "started_ms", "incarnation"],
     "column_encoding": dict.fromkeys(_STEADY, "DELTA_BINARY_PACKED"),
     "write_statistics": False,
+    "write_page_checksum": True,
 }
 
 _LIFE_COLUMNS: Final = tuple(each.name for each in fields(LifeRow) if each.name in SCHEMA.names)
@@ -96,8 +97,9 @@ def read_rollup(content: bytes, columns: frozenset[str] | None = None) -> Rollup
 
 def _opened(source: IO[bytes]) -> tuple[Any, RollupAbout]:
     try:
-        file = pq.ParquetFile(source)
-    except (pa.ArrowException, OSError) as error:
+        file = pq.ParquetFile(source, page_checksum_verification=True)
+        types = {field.name: field.type for field in file.schema_arrow}
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise BadRollup(f"it is no Parquet file: {error}") from error
     found = (file.schema_arrow.metadata or {}).get(ABOUT_KEY)
     if found is None:
@@ -106,7 +108,6 @@ def _opened(source: IO[bytes]) -> tuple[Any, RollupAbout]:
         about = RollupAbout.model_validate_json(found)
     except ValidationError as error:
         raise BadRollup("its metadata can't be understood") from error
-    types = {field.name: field.type for field in file.schema_arrow}
     needed = [column for column in COLUMNS if column.name in types or column.name not in LATER_COLUMNS]
     wrong = [column.name for column in needed if types.get(column.name) != _ARROW[column.type]]
     if wrong:
