@@ -310,6 +310,21 @@ def test_what_was_settled_is_gone_by_a_commit_after_its_link(
     assert other.nothing_came()
 
 
+def test_what_is_settled_after_the_broker_has_ended_its_link_comes_again(
+    client: TransactionClient, other: TransactionClient, queue: str
+) -> None:
+    """fe2o3-amqp commits this way what it got before the broker refused its link."""
+    a, b = in_flight(client, queue, "a", "b")
+    txn_id = client.declare()
+    client.settle(b, Accepted(), b"nowhere")  # for which the broker ends the link
+    client.detached()
+    client.settle(a, Accepted(), txn_id)
+    client.commit(txn_id)
+    other.receiver(queue)
+    assert other.bodies(1) == [("a", 1)]
+    assert other.bodies(1) == [("b", 0)]
+
+
 def test_an_outcome_without_settlement_is_confirmed_by_the_commit(client: TransactionClient, queue: str) -> None:
     (a,) = in_flight(client, queue, "a")
     txn_id = client.declare()
