@@ -45,6 +45,7 @@ class ConnectionLifecycle:
         "_tap",
         "closed",
         "is_open",
+        "peer_idle_time_out_ms",
         "peer_opened",
     )
 
@@ -69,6 +70,8 @@ class ConnectionLifecycle:
         self._peer_closed = False
         self.peer_opened = False
         """The peer's Open came."""
+        self.peer_idle_time_out_ms = 0
+        """The silence of ours that the peer does not bear; 0: it bears any, or has not opened yet."""
         self.closed = False
         """True once our Close is on its way or the engine gave up; nothing more is sent or received."""
 
@@ -98,6 +101,7 @@ class ConnectionLifecycle:
                 assert isinstance(opened, performatives.Open)
                 protocol_checks.check_frame_size(opened.max_frame_size)
                 protocol_checks.check_idle_time_out(opened.idle_time_out)
+                self.peer_idle_time_out_ms = opened.idle_time_out or 0
         out.append((EventKind.OTHER, None, self._connection.opened()))
 
     def close_came(self, out: list[Event]) -> None:

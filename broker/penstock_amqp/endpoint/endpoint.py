@@ -172,6 +172,11 @@ class Endpoint:
         self.input.drain(out)
         return now_ms + 1 if self._settlement.settle_overdue() else deadline
 
+    @property
+    def peer_idle_time_out_ms(self) -> int:
+        """The silence of ours that the peer does not bear, in milliseconds; 0: it bears any, or has not opened yet."""
+        return self._state.peer_idle_time_out_ms
+
     # Connection
 
     def open(self, container_id: str, offered: Sequence[str], properties: Mapping[str, Value]) -> None:

@@ -139,6 +139,8 @@ class Input:
                 weighed -= weight(out[last])
             try:
                 dealt = 0
+                if tap.held and (disposition := tap.completed_disposition(INPUT_VIEW[start:size])) is not None:
+                    gate.goes_alone(disposition, behind=0)
                 if told is not None and sockets is not None:
                     pushed, told = sockets.pushed(told, start, tap, out), None
                     dealt = self._take(pushed, out)

@@ -11,7 +11,7 @@ with one of the other frames. An incomplete frame of another kind is kept here u
 
 A disposition that names many deliveries is given to the engine alone, and counts as much as a turn may cost: its few
 bytes let the engine look at each of them, and make an event for each. One that lacks a mandatory field is an error, of
-which the engine would say nothing; unless the field is not here yet.
+which the engine would say nothing; one whose end is not here yet is looked at once it comes (`Input`).
 
 Must not know the engine's functions or any rule. Source: AMQP 1.0 part 1, 1.3; part 2, 2.4.1, 2.5.6 and 2.6.1.
 """
@@ -118,12 +118,12 @@ class InputGate:
                 end, _, _, body = _extent(part, at)
             except WireError:
                 break
-            if performative_code(part, body) == Disposition.CODE and self._goes_alone(data[body:end], behind=at):
+            if performative_code(part, body) == Disposition.CODE and self.goes_alone(data[body:end], behind=at):
                 return at or min(end, len(data))
             at = end
         return len(data)
 
-    def _goes_alone(self, body: memoryview, behind: int) -> bool:
+    def goes_alone(self, body: memoryview, behind: int) -> bool:
         """Whether a disposition is given to the engine alone, once it has the `behind` bytes before it.
 
         Raises `DecodeError` if it lacks a mandatory field and nothing is before it.
@@ -162,7 +162,7 @@ class InputGate:
                 return (at, None) if at else self._begun(data, part, end, code)
             if code in _AWAITED:
                 return end, None
-            if code == Disposition.CODE and self._goes_alone(data[body:end], behind=at):
+            if code == Disposition.CODE and self.goes_alone(data[body:end], behind=at):
                 return at or end, None
             attaches += code == Attach.CODE
             if attaches > _MOST_ATTACHES:

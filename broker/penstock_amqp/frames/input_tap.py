@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock_amqp.errors import DecodeError, ProtocolError, TapError
-from penstock_amqp.frames.frames import AMQP_FRAME, performative_code, read_body, walk
+from penstock_amqp.frames.frames import AMQP_FRAME, HEAD_BYTES, performative_code, read_body, walk
 from penstock_amqp.frames.mandatory_fields import check_flow, checked
-from penstock_amqp.frames.performatives import Attach, Begin, Detach, Flow, Open, Performative, Transfer
+from penstock_amqp.frames.performatives import Attach, Begin, Detach, Disposition, Flow, Open, Performative, Transfer
 from penstock_amqp.types.composites import from_value
 from penstock_amqp.types.decoder import decode
 from penstock_amqp.types.values import Described, UInt, ULong, Value
@@ -55,6 +55,7 @@ _TRANSFER_BYTES = 32
 """About what is decoded of a transfer; its payload is not."""
 
 _FLOW_MARK = bytes((0x00, 0x53, Flow.CODE))
+_DISPOSITION_MARK: Final = bytes((0x00, 0x53, Disposition.CODE))
 
 _CODE_BYTES: Final = 64
 """Within so many bytes of its beginning a frame has its descriptor, however that is written."""
@@ -179,6 +180,15 @@ class InputTap:
         """Whether the frame that began before the chunk may be a flow."""
         begun = _beginning(self._held_before, _CODE_BYTES)
         return len(begun) < _CODE_BYTES or _FLOW_MARK in begun
+
+    def completed_disposition(self, more: memoryview) -> memoryview | None:
+        """The body of the disposition that the engine holds in part, if `more`, which comes next, completes it."""
+        begun = _beginning(self._held, _CODE_BYTES)
+        begun += more[: _CODE_BYTES - len(begun)]
+        if len(begun) < HEAD_BYTES or not begun.startswith(_DISPOSITION_MARK, body := 4 * begun[4]):
+            return None
+        missing = int.from_bytes(begun[:_SIZE_BYTES]) - self.held
+        return memoryview(b"".join([*self._held, more[:missing]]))[body:] if 0 < missing <= len(more) else None
 
     def _untaken(self) -> TapError:
         return TapError(f"the engine raised no event for the attach of link {self._attaches[0].attach.name!r}")

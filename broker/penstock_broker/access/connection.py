@@ -112,6 +112,8 @@ class Reading:
     """It is in the loop's list of connections with something unread."""
     is_held: bool = False
     """It is not read until the log has synced the long messages that it brought."""
+    spared_until_ms: int = 0
+    """Until then, on the monotonic clock, its silence does not count: it was not read."""
 
 
 class Connection:

@@ -225,8 +225,7 @@ class Connections:
             connection.reading.is_held = False
             if connection.phase is Phase.GONE:
                 continue
-            # It was not read: its silence does not count.
-            connection.due_ms = max(connection.due_ms, self._broker.clock.now_ms + IDLE_MS)
+            connection.reading.spared_until_ms = self._broker.clock.now_ms + IDLE_MS
             try:
                 self._set_mask(connection)
                 self._note_behind(connection)

@@ -22,6 +22,8 @@ from penstock_broker.state.broker import Broker
 __all__ = ["SWEEP_MS", "TimeOuts"]
 
 SWEEP_MS: Final = 250
+SOON_MS: Final = 2 * SWEEP_MS
+"""Who is to be looked at before this has a timer: a sweep may come `SWEEP_MS` too late."""
 CLOSE_MS: Final = 30_000
 """How long a peer gets to take our Close, and what it has not read before: one that reads nothing would never do so."""
 DUE_PER_TURN: Final = 100
@@ -89,27 +91,38 @@ class TimeOuts:
 
     def _tick(self, connection: Connection) -> None:
         broker = self._broker
-        if connection.reading.is_held:
-            # We do not read from it, so we can't say that it is silent; it has to hear from us.
+        now_ms, is_first, reading = broker.clock.now_ms, connection.due_ms == 0, connection.reading
+        if reading.is_held or now_ms < reading.spared_until_ms:
+            # We do not read from it, or did not until just now, so we can't say that it is silent; it has to hear
+            # from us.
             connection.send_heartbeat()
             broker.work.touch(connection)
-            connection.due_ms = broker.clock.now_ms + IDLE_MS
+            self._look_within(connection, IDLE_MS)
             return
         events: list[Event] = []
-        now_ms, is_first = broker.clock.now_ms, connection.due_ms == 0
         due_ms = connection.endpoint.tick(now_ms, events)
         if events:
             serve(broker, connection, events)
         broker.work.touch(connection)
         # 0: no time-out is known yet.
-        connection.due_ms = due_ms if due_ms > 0 and connection.phase is Phase.OPEN else now_ms + IDLE_MS
-        wait_ms = connection.due_ms - now_ms
-        if 1 < wait_ms < 2 * SWEEP_MS:  # 1: it is to be looked at in each sweep
-            if is_first:
-                connection.send_heartbeat()  # our Open may have left up to `SWEEP_MS` ago
-            broker.clock.after(
-                wait_ms, partial(self._look_again, connection), partial(self._connections.fail, connection)
-            )
+        wait_ms = self._look_within(
+            connection, due_ms - now_ms if due_ms > 0 and connection.phase is Phase.OPEN else IDLE_MS
+        )
+        if is_first and 1 < wait_ms < SOON_MS:
+            connection.send_heartbeat()  # our Open may have left up to `SWEEP_MS` ago
+
+    def _look_within(self, connection: Connection, most_ms: int) -> int:
+        """Look at it again after so long, or earlier if its peer wants to hear from us; return after how long.
+
+        What was sent may have left just behind one look; the next one lets half of the peer's time-out pass from then
+        on. So there is one in each quarter, and by a timer if a sweep may be too late.
+        """
+        clock, idle_ms = self._broker.clock, connection.endpoint.peer_idle_time_out_ms
+        wait_ms = min(most_ms, idle_ms // 4) if idle_ms else most_ms
+        connection.due_ms = clock.now_ms + wait_ms
+        if 1 < wait_ms < SOON_MS:  # 1: it is to be looked at in each sweep
+            clock.after(wait_ms, partial(self._look_again, connection), partial(self._connections.fail, connection))
+        return wait_ms
 
     def _look_again(self, connection: Connection) -> None:
         if connection.phase is Phase.OPEN and connection.due_ms <= self._broker.clock.now_ms:  # no sweep was before

@@ -10,8 +10,10 @@ from support.raw_client import RawClient
 from support.stepped_broker import SteppedBroker, SteppedStream
 
 from penstock_amqp.frames.frames import encode_frame
+from penstock_amqp.frames.performatives import Flow
 
 HEARTBEAT = encode_frame(None)
+ECHO = Flow(next_incoming_id=0, incoming_window=100, next_outgoing_id=0, outgoing_window=100, echo=True)
 STEP_MS = 5
 
 
@@ -51,3 +53,30 @@ def test_a_connection_that_ends_leaves_no_timer_that_harms(timed: SteppedBroker)
     timed.pass_ms(200)
     assert [each.client.container_id for each in timed.broker.clients.connections.values()] == ["peer"]
     witness.close()
+
+
+@pytest.mark.parametrize("behind_ms", [0, 5, 100, 245])
+@pytest.mark.parametrize("idle_ms", [250, 400, 1000, 1900, 2000, 30_000])
+def test_what_a_peer_hears_in_between_makes_no_later_pause_longer(
+    timed: SteppedBroker, idle_ms: int, behind_ms: int
+) -> None:
+    """2.4.5: "Each peer has its own (independent) idle timeout", and an answer that left just behind a look at the
+    connection is as good as an empty frame, but no better.
+    """
+    stream = SteppedStream(timed)
+    with RawClient(0, "hasty", stream=stream, idle_time_out=idle_ms) as client:
+        client.begin()
+        pauses: list[int] = []
+        for _ in range(3):
+            while not stream.take():
+                timed.pass_ms(STEP_MS)
+            timed.pass_ms(behind_ms)
+            stream.take()
+            client.send(ECHO)
+            timed.pass_ms(0)
+            assert len(stream.take()) > len(HEARTBEAT)
+            asked = timed.now_ms
+            while not stream.take():
+                timed.pass_ms(STEP_MS)
+            pauses.append(timed.now_ms - asked)
+        assert max(pauses) <= idle_ms

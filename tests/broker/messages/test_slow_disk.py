@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from proton import Message
@@ -95,13 +96,13 @@ def connection_of(disk: Disk, container: str) -> Connection:
     return found
 
 
-def started(disk: Disk, header: bytes = DURABLE) -> tuple[Eager, Uploading]:
+def started(disk: Disk, header: bytes = DURABLE, idle_ms: int | None = None) -> tuple[Eager, Uploading]:
     """A client that wants to send a large message, and has come as far as the disk lets it."""
     disk.timed.make_queue("q")
     disk.catch_up()
     stream = Eager(disk)
     disk.streams.append(stream)
-    client = RawClient(0, "c", stream=stream)
+    client = RawClient(0, "c", stream=stream, idle_time_out=idle_ms)
     client.begin()
     up = Uploading.to(client, "q")
     up.send(encoded(LARGE, header))
@@ -201,3 +202,30 @@ def test_nobody_is_held_for_a_log_that_has_failed(disk: Disk) -> None:
     assert not connection_of(disk, "c").reading.is_held
     stream.push()
     assert not stream.waiting
+
+
+@pytest.mark.parametrize("idle_ms", [250, 400, 1000, 1900])
+def test_a_sender_that_waits_for_the_disk_hears_from_us_within_its_idle_time_out(disk: Disk, idle_ms: int) -> None:
+    """AMQP 1.0 part 2, 2.4.5: "If a peer needs to satisfy the need to send traffic to prevent idle timeout, and has
+    nothing to send, it MAY send an empty frame"; while we do not read from it, and in the second behind that.
+    """
+    timed = disk.timed
+    timed.loop.time_outs.sweep()  # it sets its next timer itself
+    stream, _ = started(disk, idle_ms=idle_ms)
+    heard = [timed.now_ms]
+
+    def listen(milliseconds: int) -> None:
+        until = timed.now_ms + milliseconds
+        while timed.now_ms < until:
+            timed.pass_ms(5)
+            if stream.take():
+                heard.append(timed.now_ms)
+
+    listen(MINUTE_MS // 10)
+    assert connection_of(disk, "c").reading.is_held
+    while stream.waiting or connection_of(disk, "c").reading.is_held:
+        disk.syncer.complete()
+        listen(5)
+        stream.push()
+    listen(MINUTE_MS // 10)
+    assert max(later - earlier for earlier, later in pairwise([*heard, timed.now_ms])) <= idle_ms

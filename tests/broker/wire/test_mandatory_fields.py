@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from support.broker_process import BrokerProcess
 from support.raw_client import RawClient, symbols
+from support.stepped_broker import SteppedBroker, SteppedStream
 
 from penstock_amqp.frames.frames import AMQP_HEADER, FrameReader, encode_frame, read_body
 from penstock_amqp.frames.performatives import Begin, Close, Disposition, Flow, Performative, Source, Target, Transfer
@@ -94,6 +95,42 @@ def test_a_frame_that_lacks_a_field_ends_the_connection(
     assert performative.error is not None
     assert performative.error.condition == "amqp:decode-error"
     assert f"amqp:{kind}:list lacks its mandatory field {field}" in (performative.error.description or "")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param([None, number(0), number(0), True, ACCEPTED], id="role"),
+        pytest.param([True, None, number(0), True, ACCEPTED], id="first"),
+    ],
+)
+def test_a_disposition_lacks_a_field_wherever_it_is_cut(fields: list[Value]) -> None:
+    """2.7.6 has `mandatory="true"` for role and first. It comes in two reads, in each way in which it can be cut."""
+    data = frame(ULong(0x15), fields)
+    timed = SteppedBroker()
+    for cut in range(1, len(data)):
+        stream = SteppedStream(timed)
+        with RawClient(0, "cut", stream=stream) as client:
+            client.begin()
+            for part in (data[:cut], data[cut:]):
+                client.send_bytes(part)
+                timed.turn()
+            error = client.expect(Close).error
+            assert error is not None, cut
+            assert error.condition == "amqp:decode-error", cut
+    timed.close()
+
+
+def test_a_sound_disposition_may_be_cut_anywhere() -> None:
+    timed = SteppedBroker()
+    with RawClient(0, "cut", stream=SteppedStream(timed)) as client:
+        client.begin()
+        for cut in range(1, len(DISPOSITION)):
+            for part in (DISPOSITION[:cut], DISPOSITION[cut:] + DISPOSITION[:cut], DISPOSITION[cut:]):
+                client.send_bytes(part)
+                timed.turn()
+        assert client.close().error is None
+    timed.close()
 
 
 def test_a_disposition_with_a_symbolic_descriptor_lacks_its_role(client: RawClient) -> None:
