@@ -15,6 +15,7 @@ from penstock_api.failure import CannotRun, Failure, Misuse
 from penstock_cli import main
 from penstock_cli.extras import needs_extra
 from penstock_cli.verbs.observer import observer
+from penstock_cli.verbs.operator import operator
 from penstock_cli.verbs.size import SIZE
 from penstock_observer.settings import ObserverSettings
 from penstock_operator.settings import OperatorSettings as OperatorSettings
@@ -105,6 +106,12 @@ def test_the_defaults_that_the_operators_help_shows_are_those_of_its_settings() 
     for field in dataclasses.fields(OperatorSettings):
         if f"--{field.name.replace('_', '-')}" in said and field.default not in ("", (), None, dataclasses.MISSING):
             assert f"({str(field.default).lower()})" in said, field.name
+
+
+def test_every_setting_of_the_operator_has_an_option() -> None:
+    """But for what the cluster says itself: whether its Services have addresses of IPv6."""
+    settings = {field.name for field in dataclasses.fields(OperatorSettings)}
+    assert settings - {option.name for option in operator.params} == {"has_ipv6"}
 
 
 def test_version() -> None:
