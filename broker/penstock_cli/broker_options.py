@@ -30,9 +30,9 @@ class BrokerAccess:
 
 def on_broker(verb: Callable[..., int]) -> Callable[..., int]:
     """Add these options to a verb that asks `$management`, which gets them as its first argument, a `BrokerAccess`."""
-    return _with_access(
-        verb, "PENSTOCK_BROKER", "unix:PATH|HOST:PORT", "Address of the broker's management listener.", required=True
-    )
+    told = "Address of the broker's management listener."
+    without = "Not needed on a Unix socket."
+    return _with_access(verb, "PENSTOCK_BROKER", "unix:PATH|HOST:PORT", told, without, required=True)
 
 
 def on_clients(verb: Callable[..., int]) -> Callable[..., int]:
@@ -50,12 +50,14 @@ def on_clients(verb: Callable[..., int]) -> Callable[..., int]:
     def with_token(site: BrokerAccess, *, token_file: Path | None, **arguments: Any) -> int:
         return verb(replace(site, token_file=token_file), **arguments)
 
-    return _with_access(with_token, "PENSTOCK_URL", "[amqp[s]://]HOST[:PORT]", told, required=False)
+    without = "Default: log in without a name."
+    return _with_access(with_token, "PENSTOCK_URL", "[amqp[s]://]HOST[:PORT]", told, without, required=False)
 
 
 def _with_access(
-    verb: Callable[..., int], variable: str, metavar: str, told: str, *, required: bool
+    verb: Callable[..., int], variable: str, metavar: str, told: str, without: str, *, required: bool
 ) -> Callable[..., int]:
+    """``told`` says what the address is, ``without`` what becomes of a login without ``--user``."""
     # An option that has a default counts as given, also if the default is None.
     presence: dict[str, Any] = {"required": True} if required else {"default": "amqp://localhost"}
 
@@ -67,9 +69,7 @@ def _with_access(
         metavar=metavar,
         help=told,
     )
-    @click.option(
-        "--user", envvar="PENSTOCK_USER", show_envvar=True, help="User to log in as. Not needed on a Unix socket."
-    )
+    @click.option("--user", envvar="PENSTOCK_USER", show_envvar=True, help=f"User to log in as. {without}")
     @click.option(
         "--password-file",
         type=FILE,

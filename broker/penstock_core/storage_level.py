@@ -1,7 +1,7 @@
 """How full the broker's volume is, in words, and what follows from it for producers.
 
 Three marks divide the volume below its end. From the first two on, people are told; from the third on, producers get
-little credit, and less the fuller the volume is. A level is left only some way below the mark at which it was entered,
+little credit, and less the fuller the volume is. A level is left only some way below the point at which it was entered,
 so that a volume which stands at a mark does not change its level with each reading. Pure: shares and the level before
 come in as arguments. Source: docs/decisions/076-nothing-lost-by-default.md.
 """
@@ -14,7 +14,7 @@ from typing import Final
 __all__ = ["StorageLevel", "credits_per_tick", "held_back_from", "level_of"]
 
 HYSTERESIS: Final = 0.03
-"""A level is left this share of the volume below the mark at which it begins."""
+"""A level is left this share of the volume below the point at which it begins."""
 
 HELD_BACK_SHARE: Final = 0.10
 HELD_BACK_BYTES: Final = 4 * 1024**3

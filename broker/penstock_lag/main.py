@@ -20,7 +20,7 @@ from penstock_lag.session import local_session
 from penstock_lag.settings import LagJobSettings
 from penstock_lag.targets import targets_of
 
-__all__ = ["main", "run"]
+__all__ = ["main", "run", "run_command"]
 
 COLLECTED_AFTER: Final = 1_000_000
 """Objects. The rows of 10,000 subscriptions are about as many, and all of them are in use: at Python's 700, the
@@ -30,13 +30,18 @@ OTHERS: Final = "The others are done. The next run tries all of them again."
 log = logging.getLogger(__name__)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run with command-line arguments; errors go to the standard error. Returns the exit code."""
+def run_command(arguments: Sequence[str]) -> int:
+    """Run with command-line arguments. Returns the exit code, or raises Failure."""
     gc.freeze()
     gc.set_threshold(COLLECTED_AFTER)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    return run(parse(arguments))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The same as a whole process: a failure goes to the standard error. Returns the exit code."""
     try:
-        return run(parse(arguments))
+        return run_command(arguments)
     except Failure as failure:
         sys.stderr.write(f"penstock lag: {failure}\n")
         return failure.exit_code

@@ -5,6 +5,7 @@
  * ring is another one is asked by io_getevents.
  */
 
+#include "modules.h"
 #include "numbers.h"
 #include "pointers.h"
 
@@ -13,7 +14,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define FAST(function) ((PyCFunction)(void (*)(void))(function))
 #define RING_MAGIC 0xA10A10A1u
 
 enum { DEPTH = 64 };
@@ -192,13 +192,10 @@ static PyMethodDef methods[] = {
     {"submit", FAST(submit), METH_FASTCALL, NULL},
     {"may_be_done", may_be_done, METH_O, NULL},
     {"collect", FAST(collect), METH_FASTCALL, NULL},
-    {NULL, NULL, 0, NULL},
+    END_OF_METHODS,
 };
 
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "penstock_native.aio", "Linux AIO's fdatasync: see aio.pyi.", -1, methods,
-    NULL, NULL, NULL, NULL,
-};
+static struct PyModuleDef definition = MODULE("aio", "Linux AIO's fdatasync");
 
 PyMODINIT_FUNC
 PyInit_aio(void)

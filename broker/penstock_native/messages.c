@@ -6,6 +6,7 @@
  */
 
 #include "fields.h"
+#include "modules.h"
 
 enum { ENTRY_NUMBER, ENTRY_DATA, ENTRY_AVAILABLE, ENTRY_EXPIRES, ENTRY_FLAGS, ENTRY_FIELDS };
 enum { ARRIVAL_DELIVERY, ARRIVAL_DATA, ARRIVAL_SETTLED, ARRIVAL_FIELDS };
@@ -683,8 +684,6 @@ tally(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
     return Py_BuildValue("nnn", bytes, expiring, flagged);
 }
 
-#define FAST(function) ((PyCFunction)(void (*)(void))(function))
-
 static PyMethodDef methods[] = {
     {"take_plain", FAST(take_plain), METH_FASTCALL, NULL},
     {"put_records", FAST(put_records), METH_FASTCALL, NULL},
@@ -698,13 +697,10 @@ static PyMethodDef methods[] = {
     {"tally", FAST(tally), METH_FASTCALL, NULL},
     {"picked", FAST(fields_picked), METH_FASTCALL, NULL},
     {"properties_field", FAST(fields_properties_field), METH_FASTCALL, NULL},
-    {NULL, NULL, 0, NULL},
+    END_OF_METHODS,
 };
 
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "penstock_native.messages", "Loops over messages: see messages.pyi.", -1, methods,
-    NULL, NULL, NULL, NULL,
-};
+static struct PyModuleDef definition = MODULE("messages", "Loops over messages");
 
 PyMODINIT_FUNC
 PyInit_messages(void)

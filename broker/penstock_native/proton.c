@@ -6,6 +6,7 @@
  * not given up: nothing here waits, but what frees a connection.
  */
 
+#include "modules.h"
 #include "pointers.h"
 
 #include <dlfcn.h>
@@ -254,7 +255,6 @@ call_pn_delivery_tag(PyObject *Py_UNUSED(module), PyObject *object)
 
 #define ONE(result, name, arguments) {#name, call_##name, METH_O, NULL},
 #define NONE(result, name, arguments) {#name, call_##name, METH_NOARGS, NULL},
-#define FAST(function) ((PyCFunction)(void (*)(void))(function))
 #define MANY(result, name, arguments) {#name, FAST(call_##name), METH_FASTCALL, NULL},
 
 static PyMethodDef methods[] = {
@@ -273,13 +273,10 @@ static PyMethodDef methods[] = {
     PROTON_READERS(MANY) PROTON_WRITERS(MANY)
     MANY(, pn_connection_collect, ) MANY(, pn_transport_bind, ) MANY(, pn_connection_set_container, )
     MANY(, pn_delivery, ) ONE(, pn_delivery_tag, )
-    {NULL, NULL, 0, NULL},
+    END_OF_METHODS,
 };
 
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "penstock_native.proton", "Proton's engine: see proton.pyi.", -1, methods,
-    NULL, NULL, NULL, NULL,
-};
+static struct PyModuleDef definition = MODULE("proton", "Proton's engine");
 
 PyMODINIT_FUNC
 PyInit_proton(void)

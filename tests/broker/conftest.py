@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.broker_process import BrokerProcess
+from support.stepped_broker import SteppedBroker
 from support.topic_links import Connections
 
 from penstock_amqp.client.management import ManagementClient
@@ -20,6 +21,14 @@ def broker_process(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A running `--dev` broker with an empty data folder."""
     with BrokerProcess(tmp_path / "data") as broker:
         yield broker
+
+
+@pytest.fixture
+def timed() -> Iterator[SteppedBroker]:
+    """A broker in this process, whose turns and clock the test drives."""
+    broker = SteppedBroker()
+    yield broker
+    broker.close()
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from penstock_api.failure import CannotRun, Failure, Misuse
 from penstock_cli import main
 from penstock_cli.extras import needs_extra
 from penstock_cli.verbs.observer import observer
+from penstock_cli.verbs.operator import operator
 from penstock_cli.verbs.size import SIZE
 from penstock_observer.settings import ObserverSettings
 from penstock_operator.settings import OperatorSettings as OperatorSettings
@@ -51,13 +53,31 @@ def test_every_verb_is_said_in_one_line_that_is_whole() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-@pytest.mark.parametrize("verb", ["version", "--help", "completion bash"])
+@pytest.mark.parametrize("verb", ["version", "--help", "completion bash", "lag --help"])
 def test_a_full_disk_is_told_in_one_sentence(verb: str, encoding: str) -> None:
     command = f'PYTHONIOENCODING={encoding} "{sys.executable}" -m penstock_cli {verb} > /dev/full'
     said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=300)
     assert said.returncode == 1
     cause = "penstock: the output can't be written: No space left on device.\n"
     assert said.stderr == f"{cause}Send it to somewhere else.\n"
+
+
+@pytest.mark.parametrize("verb", ["version", "--help", "lag --help"])
+def test_nothing_is_told_if_the_reader_of_the_output_has_ended(verb: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "penstock_cli", *verb.split()]
+    try:
+        said = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=300)
+    finally:
+        os.close(writing)
+    assert (said.returncode, said.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize("verb", [["lag"], ["lag", "report"], ["lag", "--watch"], ["lag", "audit"], ["log", "dump"]])
+def test_the_short_option_for_help_is_known_everywhere(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert called(*verb, "-h") == 0
+    assert "usage" in capsys.readouterr().out.lower()
 
 
 def test_the_defaults_that_the_observers_help_shows_are_those_of_its_settings() -> None:
@@ -86,6 +106,12 @@ def test_the_defaults_that_the_operators_help_shows_are_those_of_its_settings() 
     for field in dataclasses.fields(OperatorSettings):
         if f"--{field.name.replace('_', '-')}" in said and field.default not in ("", (), None, dataclasses.MISSING):
             assert f"({str(field.default).lower()})" in said, field.name
+
+
+def test_every_setting_of_the_operator_has_an_option() -> None:
+    """But for what the cluster says itself: whether its Services have addresses of IPv6."""
+    settings = {field.name for field in dataclasses.fields(OperatorSettings)}
+    assert settings - {option.name for option in operator.params} == {"has_ipv6"}
 
 
 def test_version() -> None:
@@ -146,6 +172,13 @@ def test_each_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> No
 def test_wrong_usage_is_exit_code_2(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert called(*arguments) == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_a_failure_of_the_lag_job_is_told_as_every_other_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """By `penstock`, which also knows when nobody reads: `penstock lag --help | head -3` complained."""
+    assert called("lag", "--ledger", "/nonexistent", "--no-publish") == 2
+    cause = "penstock: it is not said which Broker is meant.\n"
+    assert capsys.readouterr().err == f"{cause}Give --broker and --namespace, or --brokers.\n"
 
 
 def test_wrong_usage_shows_no_traceback() -> None:

@@ -129,7 +129,9 @@ class SubscriptionSpec(schema.Spec):
         Literal["Never", "LinkDetach", "SessionEnd", "ConnectionClose"],
         Field(json_schema_extra=base.immutable("expiryPolicy")),
     ] = "Never"
-    """When it ends by itself."""
+    """The lifetime that clients are told. It ends nothing: a declared subscription ends with its resource. Anything but
+    `Never` needs `durability: NonDurable`.
+    """
     binding_keys: Annotated[
         tuple[Annotated[str, Field(max_length=255)], ...],
         Field(max_length=256, json_schema_extra={schema.LIST_TYPE: "set"}),
@@ -200,7 +202,7 @@ class Applied(base.Status):
     selector: Annotated[str, Field(max_length=8192)] | None = None
     """Selector in force, as the broker writes it."""
     expiry_policy: Annotated[str, Field(max_length=32)]
-    """When it ends by itself."""
+    """The lifetime that clients are told."""
     sharing: Annotated[str, Field(max_length=32)]
     """`Shared` or `Exclusive`."""
 

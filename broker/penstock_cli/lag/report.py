@@ -30,7 +30,7 @@ FIRST_YEAR: Final = 1970
 TIME = click.DateTime(formats=["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%MZ"])
 
 
-@click.command("lag report")
+@click.command("lag report", context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--window", type=click.IntRange(60, 7 * 86_400), help="Seconds that the report covers. Default: 3600.")
 @click.option("--day", type=DAY, metavar="YYYY-MM-DD", help="Cover this day, in UTC, instead of a window.")
 @click.option(

@@ -20,7 +20,7 @@ __all__ = ["watch"]
 HOME_AND_CLEAR = "\x1b[H\x1b[J"
 
 
-@click.command("lag --watch")
+@click.command("lag --watch", context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--interval",
     type=click.FloatRange(min=1, max=3600),

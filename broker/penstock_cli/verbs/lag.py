@@ -46,8 +46,8 @@ def lag(arguments: tuple[str, ...]) -> int:
         click.echo("          penstock lag report --help (one HTML file for a window or a day, without Spark)")
         click.echo("          penstock lag audit --help  (every message of one subscription, for a limited time)\n")
     with needs_extra("lag"):
-        from penstock_lag.main import main
-    return main(list(arguments))
+        from penstock_lag.main import run_command
+    return run_command(arguments)
 
 
 def _run(verb: click.Command, arguments: tuple[str, ...]) -> int:

@@ -11,7 +11,6 @@ from penstock_cli.extras import needs_extra
 __all__ = ["log"]
 
 FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON: one document, or one line per record.")
 
 
 @click.group()
@@ -24,7 +23,7 @@ def log() -> None:
 
 @log.command("verify")
 @FOLDER
-@JSON
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def verify(folder: Path, *, as_json: bool) -> int:
     """Read the whole log and say what it holds and what of it is damaged. Nothing is changed.
 
@@ -41,7 +40,7 @@ def verify(folder: Path, *, as_json: bool) -> int:
 @click.option("--segment", type=click.IntRange(min=1), help="Only the records of this segment, by its number.")
 @click.option("--queue", help="Only records about this queue or subscription, by its name.")
 @click.option("--messages", is_flag=True, help="Also print the bytes of each message that is not in parts.")
-@JSON
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per record, one per line.")
 def dump(folder: Path, *, segment: int | None, queue: str | None, messages: bool, as_json: bool) -> int:
     """Print the records of the log, one per line. Nothing is changed."""
     with needs_extra("broker"):

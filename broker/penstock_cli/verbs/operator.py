@@ -40,10 +40,22 @@ __all__ = ["operator"]
     show_default="15",
     help="Seconds without a renewal of the Lease after which another operator takes it.",
 )
+@click.option(
+    "--identity",
+    metavar="NAME",
+    help="Names this operator in the Lease. Default: the host's name and something random.",
+)
 @click.option("--cluster-domain", show_default="cluster.local", help="DNS domain of the cluster.")
+@click.option("--liveness-host", help="Address of /livez, /readyz and /metrics. Default: all addresses.")
 @click.option("--liveness-port", show_default="8080", help="Port of /livez, /readyz and /metrics.")
 @click.option("--resync-seconds", show_default="120", help="Seconds between two complete lists of all resources.")
 @click.option("--poll-seconds", show_default="5", help="Seconds between two checks of each broker and its lag.")
+@click.option("--workers", show_default="200", help="Resources that are reconciled at the same time, 1 to 1000.")
+@click.option(
+    "--pass-seconds",
+    show_default="120",
+    help="Seconds that the reconcile of one resource may take, 30 to 3600; then it is ended, and repeated later.",
+)
 @click.option(
     "--log-level", type=click.Choice(LEVELS), show_default="info", help="Least severe messages that are logged."
 )
@@ -51,7 +63,7 @@ __all__ = ["operator"]
     "--log-format", type=click.Choice(FORMATS), show_default="text", help="Form of the lines that are logged."
 )
 def operator(**options: str | None) -> int:
-    """Run the operator: it makes brokers, exchanges and subscriptions as the resources of a cluster describe them.
+    """Run the operator: it makes brokers, exchanges, subscriptions and queues as the resources of a cluster say.
 
     An option overrides the environment variable PENSTOCK_OPERATOR_<OPTION>, which the Helm chart sets.
     """

@@ -216,7 +216,7 @@ def paused_conditions(resource: Declaring) -> tuple[StatusCondition, ...]:
         for one in resource.status.conditions
         if one.type != "ReconciliationPaused" and one.type not in conditions.OF_LAG
     )
-    if _waits_for_the_pause(resource):
+    if _has_undeclared_spec(resource):
         why = (
             f"The broker was not told of this spec, because the annotation `{names.PAUSED}` is set. Remove the "
             "annotation to put the spec into force."
@@ -230,8 +230,10 @@ def paused_conditions(resource: Declaring) -> tuple[StatusCondition, ...]:
     )
 
 
-def _waits_for_the_pause(resource: Declaring) -> bool:
-    """Whether the conditions of a paused resource are about another generation, or said already that they are."""
+def _has_undeclared_spec(resource: Declaring) -> bool:
+    """Whether the broker was not told of a paused resource's spec: its conditions are about another generation, or said
+    so already. Of a Broker, whose pods have to be seen too, `broker_acceptance` says it by a rule of its own.
+    """
     if resource.status.observed_generation != resource.metadata.generation:
         return True
     return any(

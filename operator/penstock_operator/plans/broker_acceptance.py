@@ -78,7 +78,7 @@ def accepted(view: BrokerReportView) -> StatusCondition:
             f"has, the pods stay as they are. {view.problem}"
         )
         return StatusCondition("Accepted", ConditionStatus.UNKNOWN, ConditionReason.BROKER_UNREACHABLE, message.strip())
-    if _waits_for_the_pause(view.broker):
+    if _is_paused_before_its_spec_was_accepted(view.broker):
         message = (
             f"The objects of this Broker are not changed while the annotation `{names.PAUSED}` is set, and have not "
             "been since its spec was changed. Remove the annotation to put the spec into force."
@@ -92,7 +92,7 @@ def accepted(view: BrokerReportView) -> StatusCondition:
     )
 
 
-def _waits_for_the_pause(broker: Broker) -> bool:
+def _is_paused_before_its_spec_was_accepted(broker: Broker) -> bool:
     """Whether a Broker is paused and its spec was not seen in force: its status is about another generation, or did not
     say then that it was accepted. Otherwise it would be Ready with a spec that its pod does not have.
     """

@@ -5,7 +5,7 @@ JMS does that: `receive` acknowledges a message of one session, and the next cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from support.raw_client import RawClient
@@ -25,13 +25,6 @@ from penstock_amqp.frames.performatives import (
 MESSAGE = b"\x00\x53\x75\xa0\x01x"
 BEGINS = 20
 """More than it takes until the broker reads this connection in long pieces, and ahead of others."""
-
-
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
 
 
 def accept(delivery: int) -> bytes:

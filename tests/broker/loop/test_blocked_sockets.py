@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,13 +19,6 @@ from penstock_broker.loop.time_outs import CLOSE_MS
 BODY = "x" * 10_000
 COUNT = 200
 """Two megabytes, of which a socket holds some hundred kilobytes."""
-
-
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
 
 
 def blocked(timed: SteppedBroker) -> Peer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -50,13 +50,6 @@ ECHO = encode_frame(
 )
 MOST_PER_TURN = 260
 """Expensive frames of one connection that are answered in a turn: at most 8 KiB of small ones at the very first."""
-
-
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
 
 
 def answers(stream: SteppedStream) -> int:

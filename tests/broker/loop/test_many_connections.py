@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -19,13 +19,6 @@ from penstock_broker.attach import permission_review
 from penstock_broker.loop import connections as connections_module
 from penstock_broker.loop import gone_connections, stop, time_outs
 from penstock_broker.state.broker import Broker
-
-
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
 
 
 def connected(timed: SteppedBroker, count: int) -> list[Peer]:

@@ -10,7 +10,6 @@ A connection gets 128 KiB of a turn, which is thirteen of the messages of these 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 from proton import Message, Receiver
@@ -24,13 +23,6 @@ from penstock_broker.state.broker import Broker
 BODY = "x" * 9_900
 QUEUES = 60
 NAMES = [f"q{number}" for number in range(QUEUES)]
-
-
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
 
 
 @pytest.fixture

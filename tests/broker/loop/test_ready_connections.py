@@ -81,13 +81,6 @@ def test_one_that_is_ready_again_keeps_its_place_and_the_newest_word_of_epoll() 
 
 
 @pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
-
-
-@pytest.fixture
 def clients() -> Iterator[ExitStack]:
     with ExitStack() as stack:
         yield stack

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
@@ -23,13 +23,6 @@ from penstock_core.temporary_nodes import LifetimePolicy, Use, is_over
 
 HEARTBEAT = encode_frame(None)
 MESSAGE = b"\x00\x53\x75\xa0\x01x"
-
-
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
 
 
 @contextmanager

@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from proton import Message
 from support.stepped_broker import SteppedBroker
 
@@ -16,13 +14,6 @@ from penstock_broker.management.entity_states import queue_state
 from penstock_broker.queue.queue import Queue
 
 START = 1_000_000  # the clock of a new SteppedBroker, milliseconds
-
-
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
 
 
 def told(timed: SteppedBroker, queue: Queue) -> Any:

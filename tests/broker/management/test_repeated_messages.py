@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from typing import TypeAlias
 
 import pytest
@@ -20,13 +19,6 @@ from penstock_broker.management import entity_states
 Identifier: TypeAlias = str | bytes | uuid.UUID | int | None
 BEGIN_MS = 1_000_000
 """The time at which the broker of a test starts."""
-
-
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
 
 
 def listed(timed: SteppedBroker) -> list[RepeatedMessage]:

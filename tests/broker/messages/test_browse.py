@@ -5,20 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from proton import Delivery, Message, Terminus
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_broker.queue.queue import Queue
-
-
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from proton import Condition, Delivery, Message, symbol
 from support.stepped_broker import Peer, SteppedBroker
@@ -19,13 +17,6 @@ from penstock_broker.queue.queue import Queue, Stranded
 from penstock_broker.state.broker import Broker
 
 LIMITED = Policy(max_deliveries=2, dead_letter="dead")
-
-
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from proton import Message
 from support.stepped_broker import SteppedBroker
@@ -18,13 +16,6 @@ from penstock_core.reason import Reason, Refuse
 
 DURABLE = bytes(Message(body="m1", durable=True).encode())
 VOLATILE = bytes(Message(body="m2").encode())
-
-
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
 
 
 def put(timed: SteppedBroker, address: str, data: bytes, *, keep: bool = False) -> AmqpError | Refuse | None:

@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from proton import Message, symbol
 from support.proton_client import SelectedBy
@@ -18,13 +16,6 @@ from penstock_broker.messages import drains
 
 MANY = 100
 """A visit sends 64."""
-
-
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
 
 
 def publish(timed: SteppedBroker) -> None:

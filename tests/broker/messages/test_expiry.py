@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from proton import Delivery, Message, symbol
 from support.stepped_broker import Peer, SteppedBroker
@@ -20,13 +18,6 @@ from penstock_broker.messages.expiry import LOOKED_AT, PASSED, SLICE, keep_time
 from penstock_broker.queue.queue import Queue
 
 START = 1_000_000  # the clock of a new TimedBroker, milliseconds
-
-
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
 
 
 def message(body: str, **fields: object) -> Message:

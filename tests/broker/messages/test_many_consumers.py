@@ -23,13 +23,6 @@ from penstock_core.dispatch_order import tiers
 PRIORITY = symbol("priority")
 
 
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
-
-
 def attached(peer: Peer, count: int, *, credit: int) -> list[Receiver]:
     return [peer.receive("work", credit, name=f"r{number}") for number in range(count)]
 

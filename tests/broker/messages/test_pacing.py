@@ -10,7 +10,7 @@ docs/decisions/090-intake-pace.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 
 import pytest
@@ -26,13 +26,6 @@ WINDOW = 1000
 
 MESSAGE = Message(body="x").encode()
 NUMBERS = count()
-
-
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
 
 
 class Pouring:

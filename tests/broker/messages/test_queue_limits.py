@@ -7,7 +7,6 @@ docs/decisions/045-queue-limits.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
@@ -19,13 +18,6 @@ from penstock_broker.messages import queue_limits
 from penstock_broker.messages.queue_limits import DROPPED_AT_ONCE
 from penstock_core.memory_level import MemoryLevel
 from penstock_core.terms import Overflow
-
-
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
 
 
 @pytest.mark.parametrize(

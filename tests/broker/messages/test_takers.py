@@ -10,7 +10,6 @@ would serve it, as if the broker had forgotten it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import count
 
 import pytest
@@ -27,13 +26,6 @@ from penstock_broker.state.links import Consumer
 NAMES = count(1)
 FORGOTTEN = 1_000_000
 """The number of the message that the broker has forgotten."""
-
-
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
 
 
 def forget(timed: SteppedBroker, message: Message) -> None:

@@ -25,13 +25,6 @@ MANY = FREED_PER_TURN * SLICES
 GONE = Refuse(Reason.NODE_DELETED, "It was deleted.")
 
 
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
-
-
 class Counted(bytes):
     """A message that is counted as long as anybody holds it."""
 

@@ -5,7 +5,6 @@ All of them come in one read, so that no new credit can have been on its way. So
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -16,13 +15,6 @@ from penstock_amqp.frames.frames import encode_frame, read_body, walk
 from penstock_amqp.frames.performatives import Detach, Disposition, Flow, Performative, Target, Transfer
 
 MESSAGE = b"\x00\x53\x75\xa0\x01x"
-
-
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
 
 
 class Sender:

@@ -22,13 +22,6 @@ ASKED = encode_frame(
 )
 
 
-@pytest.fixture
-def timed() -> Iterator[SteppedBroker]:
-    broker = SteppedBroker()
-    yield broker
-    broker.close()
-
-
 class Peer:
     """A connection that sends to `work` (handle 0) and takes from it (handle 1), and is read in long pieces."""
 
