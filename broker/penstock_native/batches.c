@@ -397,19 +397,6 @@ batches_drain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t co
     return reading_of(given, &reading) ? drain(&reading) : NULL;
 }
 
-/* Note a delivery that was sent as held; the link, the entry and the time are shared. */
-static bool
-hold(sent_t *unsettled, void *delivery, PyObject *link, PyObject *entry, PyObject *now)
-{
-    PyObject *held = PyTuple_New(3);
-    if (held != NULL) { /* `PyTuple_Pack` takes twice as long */
-        PyTuple_SET_ITEM(held, 0, Py_NewRef(link));
-        PyTuple_SET_ITEM(held, 1, Py_NewRef(entry));
-        PyTuple_SET_ITEM(held, 2, Py_NewRef(now));
-    }
-    return sent_add(unsettled, delivery, held);
-}
-
 /* The message of an entry and its length; NULL with an exception if there is none. The length of a streamed message is
  * that of the whole, which Python code tells; only if it fits one frame, all of it has to be in memory. */
 static PyObject *
@@ -460,7 +447,7 @@ send_entry(void *pointer, PyObject *link, PyObject *entry, PyObject *now, sent_t
     if (unsettled == NULL) {
         proton.pn_delivery_settle(delivery);
     }
-    else if (!hold(unsettled, delivery, link, entry, now)) {
+    else if (!sent_add(unsettled, delivery, link, entry, now)) {
         return NULL;
     }
     return Py_NewRef(Py_None);

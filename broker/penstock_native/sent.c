@@ -12,12 +12,14 @@
 
 #include "pointers.h"
 
-enum { FEWEST_SLOTS = 64, KEPT_SLOTS = 1024, MOST_SLOTS = 4096 }; /* powers of two; those beyond KEPT_SLOTS are freed */
-enum { FREE = 0, GONE = 0xffff };                                 /* no places of slots, which count from 1 */
+enum { FEWEST_SLOTS = 64, MOST_SLOTS = 4096 }; /* powers of two; proton's deliveries take ten times their memory */
+enum { FREE = 0, GONE = 0xffff };              /* no places of slots, which count from 1 */
+enum { HELD_FIELDS = 3 };
 
 struct slot {
     void *delivery;
-    PyObject *held; /* NULL: it is gone */
+    PyObject *held[HELD_FIELDS]; /* of the tuple that is made when it is asked for; the first NULL: it is gone, the
+                                  * second: the first is the tuple */
 };
 
 struct sent {
@@ -52,16 +54,7 @@ static void
 empty(sent_t *sent)
 {
     sent->used = sent->live = 0;
-    if (sent->size > KEPT_SLOTS) {
-        PyMem_Free(sent->slots);
-        PyMem_Free(sent->places);
-        sent->slots = NULL;
-        sent->places = NULL;
-        sent->size = 0;
-    }
-    else if (sent->size) {
-        memset(sent->places, 0, 2 * sent->size * sizeof *sent->places);
-    }
+    memset(sent->places, 0, 2 * sent->size * sizeof *sent->places);
 }
 
 /* Have `size` slots, with those that are live in front. */
@@ -82,7 +75,7 @@ resize(sent_t *sent, uint32_t size)
     }
     uint32_t live = 0;
     for (uint32_t at = 0; at < sent->used; at++) {
-        if (sent->slots[at].held != NULL) {
+        if (sent->slots[at].held[0] != NULL) {
             slots[live++] = sent->slots[at];
         }
     }
@@ -105,24 +98,52 @@ resize(sent_t *sent, uint32_t size)
     return true;
 }
 
+/* Give up what a slot has. */
+static void
+drop(struct slot *slot)
+{
+    for (int at = 0; at < HELD_FIELDS; at++) {
+        Py_CLEAR(slot->held[at]);
+    }
+}
+
+/* What a slot has, which it gives up; NULL with an exception if there is no memory. */
+static PyObject *
+taken(struct slot *slot)
+{
+    PyObject *held = slot->held[0];
+    if (slot->held[1] != NULL) {
+        held = PyTuple_New(HELD_FIELDS);
+        for (int at = 0; held != NULL && at < HELD_FIELDS; at++) {
+            PyTuple_SET_ITEM(held, at, slot->held[at]);
+        }
+    }
+    if (held != NULL) {
+        memset(slot->held, 0, sizeof slot->held);
+    }
+    return held;
+}
+
 /* Move everything to the dict. */
 static bool
 move(sent_t *sent)
 {
     for (uint32_t at = 0; at < sent->used; at++) {
         struct slot *slot = &sent->slots[at];
-        if (slot->held == NULL) {
+        if (slot->held[0] == NULL) {
             continue;
         }
         PyObject *key = PyLong_FromVoidPtr(slot->delivery);
-        int failed = key == NULL ? -1 : PyDict_SetItem(sent->all, key, slot->held);
+        PyObject *held = key == NULL ? NULL : taken(slot);
+        int failed = held == NULL ? -1 : PyDict_SetItem(sent->all, key, held);
         Py_XDECREF(key);
         if (failed) {
+            slot->held[0] = held;
             return false;
         }
         *find(sent, slot->delivery) = GONE;
         sent->live--;
-        Py_CLEAR(slot->held);
+        Py_DECREF(held);
     }
     empty(sent);
     return true;
@@ -138,24 +159,25 @@ make_room(sent_t *sent)
     if (sent->size < MOST_SLOTS) {
         return resize(sent, 2 * sent->size);
     }
-    return move(sent) && (sent->size || resize(sent, FEWEST_SLOTS));
+    return move(sent);
 }
 
 bool
-sent_add(sent_t *sent, void *delivery, PyObject *held)
+sent_add(sent_t *sent, void *delivery, PyObject *first, PyObject *second, PyObject *third)
 {
-    if (held == NULL || (sent->used == sent->size && !make_room(sent))) {
-        Py_XDECREF(held);
+    if (sent->used == sent->size && !make_room(sent)) {
         return false;
     }
     uint16_t *place = find(sent, delivery);
-    if (*place != FREE) { /* as a dict does */
-        Py_SETREF(sent->slots[*place - 1].held, held);
-        return true;
+    struct slot *slot = &sent->slots[*place == FREE ? sent->used : *place - 1u], before = *slot;
+    *slot = (struct slot){delivery, {Py_NewRef(first), Py_XNewRef(second), Py_XNewRef(third)}};
+    if (*place == FREE) {
+        *place = (uint16_t)++sent->used;
+        sent->live++;
     }
-    sent->slots[sent->used] = (struct slot){delivery, held};
-    *place = (uint16_t)++sent->used;
-    sent->live++;
+    else { /* as a dict does */
+        drop(&before);
+    }
     return true;
 }
 
@@ -180,11 +202,12 @@ sent_take(sent_t *sent, void *delivery)
 {
     uint16_t *place = sent->live ? find(sent, delivery) : NULL;
     if (place != NULL && *place != FREE) {
-        struct slot *slot = &sent->slots[*place - 1];
-        PyObject *held = slot->held;
-        slot->held = NULL;
+        PyObject *held = taken(&sent->slots[*place - 1]);
+        if (held == NULL) {
+            return NULL;
+        }
         *place = GONE;
-        if (--sent->live == 0 && (sent->size > KEPT_SLOTS || sent->used > sent->size / 2)) {
+        if (--sent->live == 0 && sent->used > sent->size / 2) {
             empty(sent); /* which takes the longer the larger it is */
         }
         return held;
@@ -229,10 +252,13 @@ make(PyTypeObject *type, PyObject *arguments, PyObject *names)
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "", none)) {
         return NULL;
     }
-    sent_t *sent = (sent_t *)type->tp_alloc(type, 0); /* everything else is 0 */
-    if (sent != NULL && (sent->all = PyDict_New()) == NULL) {
-        Py_CLEAR(sent);
+    PyObject *all = PyDict_New();
+    sent_t *sent = all == NULL ? NULL : (sent_t *)type->tp_alloc(type, 0); /* everything else is 0 */
+    if (sent == NULL) {
+        Py_XDECREF(all);
+        return NULL;
     }
+    sent->all = all;
     return (PyObject *)sent;
 }
 
@@ -242,7 +268,9 @@ traverse(PyObject *self, visitproc visit, void *arg)
     sent_t *sent = (sent_t *)self;
     Py_VISIT(sent->all);
     for (uint32_t at = 0; at < sent->used; at++) {
-        Py_VISIT(sent->slots[at].held);
+        for (int field = 0; field < HELD_FIELDS; field++) {
+            Py_VISIT(sent->slots[at].held[field]);
+        }
     }
     return 0;
 }
@@ -258,11 +286,10 @@ clear(PyObject *self)
     PyMem_Free(sent->places);
     sent->places = NULL;
     for (uint32_t at = 0; at < used; at++) {
-        Py_XDECREF(slots[at].held);
+        drop(&slots[at]);
     }
     PyMem_Free(slots);
-    Py_CLEAR(sent->all);
-    return 0;
+    return 0; /* the dict is emptied by itself, and stays */
 }
 
 static void
@@ -270,6 +297,7 @@ dealloc(PyObject *self)
 {
     PyObject_GC_UnTrack(self);
     clear(self);
+    Py_DECREF(((sent_t *)self)->all);
     Py_TYPE(self)->tp_free(self);
 }
 
@@ -300,7 +328,7 @@ add(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     void *delivery;
     if (!takes(count, 2, "add") || (delivery = pointer_of(given[0])) == NULL ||
-        !sent_add((sent_t *)self, delivery, Py_NewRef(given[1]))) {
+        !sent_add((sent_t *)self, delivery, given[1], NULL, NULL)) {
         return NULL;
     }
     Py_RETURN_NONE;

@@ -10,8 +10,9 @@ typedef struct sent sent_t;
 /* The object as what it is; NULL with an exception if it is something else. */
 extern sent_t *sent_of(PyObject *);
 
-/* Note a delivery as held; the reference to `held` is given up. */
-extern bool sent_add(sent_t *, void *delivery, PyObject *held);
+/* Note a delivery, as the tuple of three fields that it is when it is asked for, or, if there is no second one, as the
+ * first. */
+extern bool sent_add(sent_t *, void *delivery, PyObject *first, PyObject *second, PyObject *third);
 
 /* What was noted of a delivery, which is forgotten; NULL: nothing, if there is no exception. */
 extern PyObject *sent_take(sent_t *, void *delivery);
