@@ -17,7 +17,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MODULES = {
-    "proton": ("proton.c", "batches.c", "input.c", "output.c"),
+    "proton": ("proton.c", "batches.c", "input.c", "output.c", "sent.c"),
     "messages": ("messages.c", "fields.c"),
     "aio": ("aio.c",),
 }

@@ -188,46 +188,17 @@ show(PyObject **told, int code, void *pointer, PyObject *detail)
     return *told == NULL ? FAILED : SHOWN;
 }
 
-/* What a dict has at this key, taken out of it; NULL: nothing, or an exception. */
-static PyObject *
-taken_out(PyObject *dict, PyObject *key)
-{
-#if PY_VERSION_HEX >= 0x030D0000
-    PyObject *value;
-    return PyDict_Pop(dict, key, &value) < 0 ? NULL : value;
-#else
-    PyObject *value = _PyDict_Pop(dict, key, Py_None);
-    if (value == Py_None) {
-        Py_CLEAR(value);
-    }
-    return value;
-#endif
-}
-
-/* Put back what was taken out, while an exception is on its way. */
-static void
-put_back(PyObject *dict, PyObject *key, PyObject *value)
-{
-    PyObject *type, *error, *trace;
-    PyErr_Fetch(&type, &error, &trace);
-    if (PyDict_SetItem(dict, key, value) < 0) {
-        PyErr_Clear();
-    }
-    Py_DECREF(value);
-    PyErr_Restore(type, error, trace);
-}
-
 /* A state of a delivery that we sent. */
 static enum handling
-settle_sent(void *delivery, PyObject *key, PyObject *unsettled, struct runs *runs, PyObject **told)
+settle_sent(void *delivery, sent_t *unsettled, struct runs *runs, PyObject **told)
 {
-    PyObject *held = taken_out(unsettled, key);
+    PyObject *held = sent_take(unsettled, delivery);
     if (held == NULL) {
         return PyErr_Occurred() ? FAILED : ELSE;
     }
     if (!PyTuple_Check(held) || PyTuple_GET_SIZE(held) <= HELD_LINK) {
         PyErr_Format(PyExc_TypeError, "no held delivery: %R", held);
-        put_back(unsettled, key, held);
+        sent_put_back(unsettled, delivery, held);
         return FAILED;
     }
     PyObject *link = PyTuple_GET_ITEM(held, HELD_LINK);
@@ -239,7 +210,7 @@ settle_sent(void *delivery, PyObject *key, PyObject *unsettled, struct runs *run
         is_plain = second == 0;
     }
     if (second < 0 || (is_plain && !is_next && begin_run(runs, accepted_kind, link) == NULL)) {
-        put_back(unsettled, key, held);
+        sent_put_back(unsettled, delivery, held);
         return FAILED;
     }
     if (!is_plain) {
@@ -299,7 +270,7 @@ look_up(struct incoming *incoming, void *pointer, PyObject *receivers)
 
 /* Read a message that came as a whole. */
 static enum handling
-take_message(void *delivery, PyObject *key, struct incoming *incoming, struct runs *runs, PyObject **told)
+take_message(void *delivery, struct incoming *incoming, struct runs *runs, PyObject **told)
 {
     size_t size = proton.pn_delivery_pending(delivery);
     if (incoming->link == NULL || incoming->credit <= 0 || size == 0 || size >= incoming->too_long ||
@@ -312,13 +283,15 @@ take_message(void *delivery, PyObject *key, struct incoming *incoming, struct ru
         return FAILED;
     }
     PyObject *data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
-    PyObject *arrival = data == NULL ? NULL : PyTuple_New(3);
+    PyObject *key = data == NULL ? NULL : key_of(delivery);
+    PyObject *arrival = key == NULL ? NULL : PyTuple_New(3);
     if (arrival == NULL) {
+        Py_XDECREF(key);
         Py_XDECREF(data);
         return FAILED;
     }
     ssize_t read = proton.pn_link_recv(incoming->pointer, PyBytes_AS_STRING(data), size);
-    PyTuple_SET_ITEM(arrival, 0, Py_NewRef(key));
+    PyTuple_SET_ITEM(arrival, 0, key);
     PyTuple_SET_ITEM(arrival, 1, data);
     if (read < 0 || (size_t)read != size) {
         PyErr_Format(PyExc_RuntimeError, "the engine gave %zd bytes of a message of %zu", read, size);
@@ -333,20 +306,20 @@ take_message(void *delivery, PyObject *key, struct incoming *incoming, struct ru
 
 /* A state of a delivery that is in none of the batches. */
 static enum handling
-look_aside(void *delivery, PyObject *key, PyObject *aside, PyObject *unconfirmed, PyObject **told)
+look_aside(void *delivery, PyObject *aside, PyObject *unconfirmed, PyObject **told)
 {
-    if (PyDict_GET_SIZE(aside)) {
-        PyObject *held = PyDict_GetItemWithError(aside, key);
-        if (held == NULL && PyErr_Occurred()) {
-            return FAILED;
-        }
-        if (held != NULL && held != Py_None) {
-            return show(told, ASIDE, delivery, NULL);
-        }
+    if (!PyDict_GET_SIZE(aside) && !PyDict_GET_SIZE(unconfirmed)) {
+        return PLAIN;
     }
-    int contains = PyDict_GET_SIZE(unconfirmed) ? PyDict_Contains(unconfirmed, key) : 0;
-    if (contains < 0) {
+    PyObject *key = key_of(delivery);
+    PyObject *held = key == NULL ? NULL : PyDict_GetItemWithError(aside, key);
+    int contains = held != NULL || PyErr_Occurred() ? 0 : PyDict_Contains(unconfirmed, key);
+    Py_XDECREF(key);
+    if (contains < 0 || PyErr_Occurred()) {
         return FAILED;
+    }
+    if (held != NULL && held != Py_None) {
+        return show(told, ASIDE, delivery, NULL);
     }
     return contains ? show(told, STATE, delivery, NULL) : PLAIN;
 }
@@ -355,13 +328,13 @@ look_aside(void *delivery, PyObject *key, PyObject *aside, PyObject *unconfirmed
 bool
 reading_of(PyObject *const *given, struct reading *reading)
 {
-    if (!PyDict_CheckExact(given[1]) || !PyDict_CheckExact(given[2]) || !PyDict_CheckExact(given[3]) ||
-        !PyDict_CheckExact(given[4]) || !PyList_CheckExact(given[5]) || messages_kind == NULL) {
-        PyErr_SetString(PyExc_TypeError, "a collector, four dicts and a list are wanted, and `use` before");
+    if (!PyDict_CheckExact(given[1]) || !PyDict_CheckExact(given[3]) || !PyDict_CheckExact(given[4]) ||
+        !PyList_CheckExact(given[5]) || messages_kind == NULL) {
+        PyErr_SetString(PyExc_TypeError, "a collector, three dicts and a list are wanted, and `use` before");
         return false;
     }
-    *reading = (struct reading){pointer_of(given[0]), given[1], given[2], given[3], given[4], given[5], false};
-    return reading->collector != NULL;
+    *reading = (struct reading){pointer_of(given[0]), NULL, given[1], given[3], given[4], given[5], false};
+    return reading->collector != NULL && (reading->unsettled = sent_of(given[2])) != NULL;
 }
 
 /* Append what is plain to `out`; what Python has to do next, or None. */
@@ -386,31 +359,25 @@ drain(struct reading *reading)
             }
             continue;
         }
-        PyObject *key = key_of(delivery);
-        if (key == NULL) {
-            done = FAILED;
-            break;
-        }
         void *link = proton.pn_delivery_link(delivery);
         done = ELSE;
         if (proton.pn_link_is_sender(link)) {
-            done = settle_sent(delivery, key, reading->unsettled, &runs, &told);
+            done = settle_sent(delivery, reading->unsettled, &runs, &told);
         }
         else if (proton.pn_delivery_readable(delivery)) {
             done = link == incoming.pointer ? PLAIN : look_up(&incoming, link, reading->receivers);
             if (done == PLAIN) {
-                done = take_message(delivery, key, &incoming, &runs, &told);
+                done = take_message(delivery, &incoming, &runs, &told);
                 reading->is_heavy |= incoming.is_heavy;
             }
         }
         if (done == ELSE) {
-            done = look_aside(delivery, key, reading->aside, reading->unconfirmed, &told);
+            done = look_aside(delivery, reading->aside, reading->unconfirmed, &told);
             if (done == PLAIN && proton.pn_link_is_sender(link) &&
                 (proton.pn_delivery_pending(delivery) || proton.pn_link_current(link) == delivery)) {
                 done = show(&told, ASTRAY, delivery, NULL);
             }
         }
-        Py_DECREF(key);
         if (done != PLAIN) {
             break;
         }
@@ -428,22 +395,6 @@ batches_drain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t co
         return NULL;
     }
     return reading_of(given, &reading) ? drain(&reading) : NULL;
-}
-
-/* Note a delivery that was sent as held; the link, the entry and the time are shared. */
-static bool
-hold(PyObject *unsettled, void *delivery, PyObject *link, PyObject *entry, PyObject *now)
-{
-    PyObject *key = key_of(delivery), *held = key == NULL ? NULL : PyTuple_New(3);
-    if (held != NULL) { /* `PyTuple_Pack` takes twice as long */
-        PyTuple_SET_ITEM(held, 0, Py_NewRef(link));
-        PyTuple_SET_ITEM(held, 1, Py_NewRef(entry));
-        PyTuple_SET_ITEM(held, 2, Py_NewRef(now));
-    }
-    bool done = held != NULL && PyDict_SetItem(unsettled, key, held) == 0;
-    Py_XDECREF(key);
-    Py_XDECREF(held);
-    return done;
 }
 
 /* The message of an entry and its length; NULL with an exception if there is none. The length of a streamed message is
@@ -471,7 +422,7 @@ data_of(PyObject *entry, Py_ssize_t frame_bytes, Py_ssize_t *size)
 
 /* Send one entry, which the caller owns. Returns None; if it is too long for a frame, its delivery; NULL: failed. */
 static PyObject *
-send_entry(void *pointer, PyObject *link, PyObject *entry, PyObject *now, PyObject *unsettled, uint32_t tag,
+send_entry(void *pointer, PyObject *link, PyObject *entry, PyObject *now, sent_t *unsettled, uint32_t tag,
            Py_ssize_t frame_bytes, PyObject *bodies)
 {
     Py_ssize_t size;
@@ -493,10 +444,10 @@ send_entry(void *pointer, PyObject *link, PyObject *entry, PyObject *now, PyObje
         proton.pn_link_send(pointer, PyBytes_AS_STRING(data), (size_t)size);
     }
     proton.pn_link_advance(pointer);
-    if (unsettled == Py_None) {
+    if (unsettled == NULL) {
         proton.pn_delivery_settle(delivery);
     }
-    else if (!hold(unsettled, delivery, link, entry, now)) {
+    else if (!sent_add(unsettled, delivery, link, entry, now)) {
         return NULL;
     }
     return Py_NewRef(Py_None);
@@ -510,10 +461,13 @@ batches_send(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t cou
     if (!takes(count, 8, "send")) {
         return NULL;
     }
-    PyObject *link = given[0], *entries = given[2], *now = given[3], *unsettled = given[4], *bodies = given[7];
-    if (!PyList_CheckExact(entries) || (unsettled != Py_None && !PyDict_CheckExact(unsettled)) ||
-        (bodies != Py_None && !PyList_CheckExact(bodies)) || entries == bodies) {
-        PyErr_SetString(PyExc_TypeError, "send takes a list of entries, a dict and a list of bodies");
+    PyObject *link = given[0], *entries = given[2], *now = given[3], *bodies = given[7];
+    sent_t *unsettled = given[4] == Py_None ? NULL : sent_of(given[4]);
+    if (unsettled == NULL && given[4] != Py_None) {
+        return NULL;
+    }
+    if (!PyList_CheckExact(entries) || (bodies != Py_None && !PyList_CheckExact(bodies)) || entries == bodies) {
+        PyErr_SetString(PyExc_TypeError, "send takes a list of entries and a list of bodies");
         return NULL;
     }
     long long tag = number_of(given[5], UINT32_MAX), frame_bytes = tag < 0 ? -1 : number_of(given[6], PY_SSIZE_T_MAX);

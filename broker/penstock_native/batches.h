@@ -4,13 +4,15 @@
 #define PENSTOCK_BATCHES_H
 
 #include "pointers.h"
+#include "sent.h"
 
 #include <stdbool.h>
 
 /* What a connection's deliveries are looked up in, and where its events go. */
 struct reading {
     void *collector;
-    PyObject *receivers, *unsettled, *aside, *unconfirmed, *out;
+    sent_t *unsettled;
+    PyObject *receivers, *aside, *unconfirmed, *out;
     bool is_heavy; /* a message came that costs as much as a frame of another kind */
 };
 

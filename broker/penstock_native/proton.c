@@ -8,6 +8,7 @@
 
 #include "modules.h"
 #include "pointers.h"
+#include "sent.h"
 
 #include <dlfcn.h>
 
@@ -281,5 +282,12 @@ static struct PyModuleDef definition = MODULE("proton", "Proton's engine");
 PyMODINIT_FUNC
 PyInit_proton(void)
 {
-    return batches_prepare() < 0 ? NULL : PyModule_Create(&definition);
+    if (batches_prepare() < 0 || PyType_Ready(&sent_type) < 0) {
+        return NULL;
+    }
+    PyObject *module = PyModule_Create(&definition);
+    if (module != NULL && PyModule_AddObjectRef(module, "Sent", (PyObject *)&sent_type) < 0) {
+        Py_CLEAR(module);
+    }
+    return module;
 }

@@ -8,6 +8,15 @@ Pointers are integers. Each function takes exactly the objects that proton's fun
 from collections.abc import Iterable
 from typing import Any
 
+class Sent:
+    """Deliveries that were sent and are not settled, by their pointers, in the order of sending. Each is a tuple whose
+    first field is the link."""
+
+    all: dict[Any, Any]
+    """All of them, and whatever is put in: what is asked for is whole until more is sent, or something is settled."""
+    def add(self, delivery: int, held: object) -> None:
+        """Note a delivery that was sent."""
+
 def load(path: str) -> None:
     """Take the functions from proton's library. Raises ImportError if it has not all of them."""
 
@@ -19,7 +28,7 @@ def use(messages: object, accepted: object, noticed: int, transport_error: int) 
 def drain(
     collector: int,
     receivers: dict[Any, Any],
-    unsettled: dict[Any, Any],
+    unsettled: Sent,
     aside: dict[Any, Any],
     unconfirmed: dict[Any, Any],
     out: list[Any],
@@ -42,7 +51,7 @@ def push_plain(
     most_events: int,
     collector: int,
     receivers: dict[Any, Any],
-    unsettled: dict[Any, Any],
+    unsettled: Sent,
     aside: dict[Any, Any],
     unconfirmed: dict[Any, Any],
     out: list[Any],
@@ -63,7 +72,7 @@ def read_plain(
     most_events: int,
     collector: int,
     receivers: dict[Any, Any],
-    unsettled: dict[Any, Any],
+    unsettled: Sent,
     aside: dict[Any, Any],
     unconfirmed: dict[Any, Any],
     out: list[Any],
@@ -79,7 +88,7 @@ def send(
     pointer: int,
     entries: list[Any],
     now_us: int,
-    unsettled: dict[Any, Any] | None,
+    unsettled: Sent | None,
     tag: int,
     frame: int,
     bodies: list[Any] | None,

@@ -54,7 +54,7 @@ def right() -> Iterator[dict[str, list[Any]]]:
     connection = ProtonConnection(max_frame=65_536, idle_timeout_ms=0, max_sessions=1)
     engine = CompiledEngine(connection)
     transport, collector = connection.transport, connection.collector
-    dicts: list[Any] = [engine.receivers, engine.unsettled, engine.aside, engine.unconfirmed, []]
+    tables: list[Any] = [engine.receivers, proton.Sent(), engine.aside, engine.unconfirmed, []]
     ours, theirs = socket.socketpair()
     theirs.send(b"AMQP" * 500)
     yield {
@@ -66,13 +66,13 @@ def right() -> Iterator[dict[str, list[Any]]]:
         "plain_entries": [[(1, 2, 3, b"ab", 0)], 0, b"a", 1, False, 8, 1, 2, []],
         "picked": [MESSAGE, 0, 0x74, {b"\xa1\x01k": "k"}, (int,) * 256],
         "properties_field": [MESSAGE, 0, 1, (int,) * 256],
-        "drain": [collector, *dicts],
-        "push_plain": [transport, memoryview(b"AMQP"), 0, 4, 0, 0, engine.room(), 16, collector, *dicts],
+        "drain": [collector, *tables],
+        "push_plain": [transport, memoryview(b"AMQP"), 0, 4, 0, 0, engine.room(), 16, collector, *tables],
         "read_plain": [
             *(ours.fileno(), 4, transport, memoryview(bytearray(8)), engine.room(), 16),
-            *(collector, *dicts),
+            *(collector, *tables),
         ],
-        "send": [None, link.ptr, [(1, b"x", 2, 3, 4)], 5, {}, 1, 9, []],
+        "send": [None, link.ptr, [(1, b"x", 2, 3, 4)], 5, proton.Sent(), 1, 9, []],
         "output": [transport, collector, memoryview(bytearray(100)), []],
         "send_output": [transport, collector, memoryview(bytearray(100)), [], ours.fileno()],
     }

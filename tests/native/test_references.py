@@ -62,6 +62,18 @@ def recorded(puts: list[Any]) -> None:
     loops.plain_entries(puts, 0, b"a", 1, False, 8, 2**50, 2, [])
 
 
+SENT: Any = proton.Sent() if proton else None
+
+
+def some_sent(count: int) -> None:
+    """More than there is room for at first, some of them twice."""
+    table = proton.Sent()
+    for number in range(count):
+        table.add(4096 + number % 66, None)
+    assert len(table.all) == 66
+    table.add(4096, None)
+
+
 CASES: dict[str, Callable[[], object]] = {
     "take_plain": lambda: take([(BIG, b"ab", False), (BIG, b"ab", True)], []),
     "take_plain stops": lambda: take([(1, b"ab", False), (1, b"b", True)]),
@@ -79,8 +91,10 @@ CASES: dict[str, Callable[[], object]] = {
     "plain_entries": lambda: recorded([(1, BIG, 2**50, b"ab", 0)]),
     "plain_entries fails": lambda: recorded([(1, BIG, 2**50, b"ab", 0), None]),
     "pointers": lambda: proton.pn_transport_push(FREED, b"", 0),
-    "drain fails": lambda: proton.drain(FREED, {}, {}, {}, {}, []),
-    "send fails": lambda: proton.send(None, FREED, [], 1, {}, 1, 1, []),
+    "drain fails": lambda: proton.drain(FREED, {}, SENT, {}, {}, []),
+    "send fails": lambda: proton.send(None, FREED, [], 1, SENT, 1, 1, []),
+    "sent": lambda: some_sent(70),
+    "sent fails": lambda: SENT.add(FREED, 1),
     "accept fails": lambda: proton.accept([FREED]),
 }
 
@@ -99,19 +113,19 @@ def test_nothing_of_an_engine_is_kept() -> None:
     connection = ProtonConnection(max_frame=65_536, idle_timeout_ms=0, max_sessions=1)
     transport, collector = connection.transport, connection.collector
     buffer, out = memoryview(bytearray(64)), list[Any]()
-    assert kept(lambda: proton.drain(collector, {}, {}, {}, {}, out)) < SPARE
+    assert kept(lambda: proton.drain(collector, {}, SENT, {}, {}, out)) < SPARE
     assert kept(lambda: proton.output(transport, collector, buffer, [])) < SPARE
     room = proton.pn_transport_capacity(transport)
-    push = lambda: proton.push_plain(transport, buffer, 0, 64, 0, 0, room, 16, collector, {}, {}, {}, {}, out)  # noqa: E731
+    push = lambda: proton.push_plain(transport, buffer, 0, 64, 0, 0, room, 16, collector, {}, SENT, {}, {}, out)  # noqa: E731
     assert kept(push) < SPARE
-    again = lambda: proton.read_plain(None, 64, transport, buffer, room, 16, collector, {}, {}, {}, {}, out)  # noqa: E731
+    again = lambda: proton.read_plain(None, 64, transport, buffer, room, 16, collector, {}, SENT, {}, {}, out)  # noqa: E731
     assert kept(again) < SPARE
     ours, theirs = socket.socketpair()
     with ours, theirs:
         fd = ours.fileno()
 
         def read() -> object:
-            return proton.read_plain(fd, 8, transport, buffer, room, 16, collector, {}, {}, {}, {}, out)
+            return proton.read_plain(fd, 8, transport, buffer, room, 16, collector, {}, SENT, {}, {}, out)
 
         assert kept(read) < SPARE  # nothing has come: EAGAIN
         theirs.send(b"not AMQP" * 12)

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from penstock_amqp.endpoint.buffers import INPUT, INPUT_VIEW, OUTPUT, OUTPUT_BYTES, Ptr
 from penstock_amqp.endpoint.engine import Engine, Notice, NoticeKind, Pushed, SocketEngine, Unsent
-from penstock_amqp.endpoint.events import Entry, Event, EventKind
+from penstock_amqp.endpoint.events import Entry, Event, EventKind, Held
 from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.endpoint.proton import ffi
 from penstock_amqp.endpoint.proton.connection import ProtonConnection
@@ -41,6 +41,7 @@ MOST_EVENTS: Final = 16
 if ffi.compiled is not None:
     assert all(0 <= each < _PLAIN_TYPES for each in NOTICES)
     ffi.compiled.use(EventKind.MESSAGES, EventKind.ACCEPTED, sum(1 << each for each in NOTICES), ffi.TRANSPORT_ERROR)
+    _Sent: Any = ffi.compiled.Sent
     _drain: Any = ffi.compiled.drain
     _push_plain: Any = ffi.compiled.push_plain
     _read_plain: Any = ffi.compiled.read_plain
@@ -54,15 +55,31 @@ if ffi.compiled is not None:
 class CompiledEngine(ProtonEngine):
     """`Engine` on proton's library by compiled batches. One thread at a time, as all engines of the process."""
 
-    __slots__ = ("_bodies", "_keeps_bodies")
+    __slots__ = ("_bodies", "_keeps_bodies", "_sent")
 
     def __init__(self, connection: ProtonConnection) -> None:
+        self._sent = _Sent()
+        """What was sent and is not settled; nothing of it is in a dict until somebody looks: see
+        penstock_native/sent.c."""
         super().__init__(connection)
         self._bodies: list[Any] = []
         """Bodies of messages of which proton has no byte: see penstock_native/output.c."""
         self._keeps_bodies = True
         """All that proton had to send was taken. While a session's window holds messages back, others go to proton as a
         whole, so that it knows how much it holds."""
+
+    @property
+    def unsettled(self) -> dict[Ptr, Held]:
+        """See `Engine.unsettled`. The dict is whole until the engine reads or sends again."""
+        found: dict[Ptr, Held] = self._sent.all
+        return found
+
+    @unsettled.setter
+    def unsettled(self, table: dict[Ptr, Held]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._sent.all = table
+
+    def _hold(self, delivery: Ptr, held: Held) -> None:
+        self._sent.add(delivery, held)
 
     def free(self) -> None:
         """The connection is about to be freed: forget every pointer."""
@@ -80,7 +97,7 @@ class CompiledEngine(ProtonEngine):
             self._has_notice = False
             ffi.collector_pop(collector)
         while True:
-            found = _drain(collector, self.receivers, self.unsettled, self.aside, self.unconfirmed, out)
+            found = _drain(collector, self.receivers, self._sent, self.aside, self.unconfirmed, out)
             if found is None:
                 return None
             if found[0] != _ASIDE:
@@ -125,7 +142,7 @@ class CompiledEngine(ProtonEngine):
             MOST_EVENTS,
             self._collector,
             self.receivers,
-            self.unsettled,
+            self._sent,
             self.aside,
             self.unconfirmed,
             out,
@@ -143,7 +160,7 @@ class CompiledEngine(ProtonEngine):
             MOST_EVENTS,
             self._collector,
             self.receivers,
-            self.unsettled,
+            self._sent,
             self.aside,
             self.unconfirmed,
             out,
@@ -164,7 +181,7 @@ class CompiledEngine(ProtonEngine):
     def send(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> Unsent | None:
         """See `Engine.send`."""
         listed = entries if entries.__class__ is list else list(entries)
-        unsettled = None if link.presettled else self.unsettled
+        unsettled = None if link.presettled else self._sent
         bodies = self._bodies if self._keeps_bodies else None
         sent: int | tuple[int, int, Ptr] = _send(
             link, link.ptr, listed, now_us, unsettled, self._tag, self.frame_bytes, bodies

@@ -258,15 +258,19 @@ class ProtonEngine:
         if link.presettled:
             delivery_settle(sent)
         else:
-            self.unsettled[sent] = (link, entry, now_us)
+            self._hold(sent, (link, entry, now_us))
         return None
+
+    def _hold(self, delivery: Ptr, held: Held) -> None:
+        """The delivery was sent, or is recalled: it is in `unsettled` from now on."""
+        self.unsettled[delivery] = held
 
     def recall(self, delivery: Ptr) -> None:
         """If the delivery is in `aside`, put it back into `unsettled`."""
         held = self.aside.get(delivery)
         if held is not None:
             self.aside[delivery] = None
-            self.unsettled[delivery] = held
+            self._hold(delivery, held)
             self.has_recalled = True
 
     @property
@@ -281,7 +285,7 @@ class ProtonEngine:
         if link.presettled:
             delivery_settle(delivery)
         else:
-            self.unsettled[delivery] = held
+            self._hold(delivery, held)
 
     def accept(self, deliveries: Iterable[Ptr]) -> None:
         """Accept and settle deliveries that were received."""
