@@ -1,8 +1,8 @@
 """How much memory messages may take, how much they take, in words, and what follows from it.
 
-Three marks divide what messages may take. They turn memory into credit, then into disk, then into refusals, in this
-order. A level is left only some way below the point at which it was entered. Pure: sizes and the level before come in as
-arguments. Source: docs/decisions/084-memory.md.
+Three thresholds divide what messages may take. They turn memory into credit, then into disk, then into refusals, in
+this order. A level is left only some way below the threshold at which it was entered. Pure: sizes and the level before
+come in as arguments. Source: docs/decisions/084-memory.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LEAST_BUDGET: Final = 16 * 1024 * 1024
 """Messages always get so much."""
 
 HYSTERESIS: Final = 0.05
-"""A level is left this share below the point at which it begins."""
+"""A level is left this share below the threshold at which it begins."""
 
 MOST_PER_TICK: Final = 100_000
 """Messages that all producers together may send per tick while they are held back."""
