@@ -22,6 +22,10 @@ __all__ = ["problem_of", "serve", "unready"]
 
 _MAX_MISSED_LISTS: Final = 3
 _LIST_MARGIN_SECONDS: Final = 60.0
+_LEAST_SILENCE_SECONDS: Final = 660.0
+"""Longer than the ten minutes after which a kubelet forgets the ends of a container: else each restart in a long outage
+of the API server would double the pause before the next one, up to five minutes in which nothing is done after it.
+"""
 _ENDING_SECONDS: Final = 60.0
 """So long a reconcile may go on after its deadline: it may have connections to close."""
 _MAX_LISTS_WITHOUT_EVENTS: Final = 3
@@ -36,7 +40,7 @@ def problem_of(
     """
     listed = began if controller.last_listed is None else controller.last_listed
     silent = now - listed
-    if silent > _MAX_MISSED_LISTS * resync_seconds + _LIST_MARGIN_SECONDS:
+    if silent > max(_MAX_MISSED_LISTS * resync_seconds + _LIST_MARGIN_SECONDS, _LEAST_SILENCE_SECONDS):
         return f"the resources could not be listed for {silent:.0f} s"
     if controller.lists_without_events >= _MAX_LISTS_WITHOUT_EVENTS:
         return f"{controller.lists_without_events} lists in a row found changes that no watch had reported"

@@ -30,7 +30,8 @@ from penstock_operator.cluster.api_server_http import HttpApiServer
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.cluster.controller import Controller
 from penstock_operator.cluster.fenced_api_server import FencedApiServer
-from penstock_operator.cluster.leadership import Leadership
+from penstock_operator.cluster.leadership import Leadership, LeadershipLost
+from penstock_operator.cluster.own_thread import OwnThread
 from penstock_operator.cluster.watch_activity import WatchActivity
 from penstock_operator.cluster.work_queue import WorkQueue
 from penstock_operator.manifest import text_at
@@ -56,7 +57,7 @@ def run(settings: OperatorSettings) -> int:
 
     Raises:
         CannotRun: no API server is known.
-        Failure: this operator does not lead any more, its watches hang, or a task of it ended, which is a bug.
+        Failure: its watches hang, or a task of it ended, which is a bug.
     """
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler_of(settings.log_format)])
     asyncio.run(operate(settings))
@@ -64,16 +65,13 @@ def run(settings: OperatorSettings) -> int:
 
 
 async def operate(settings: OperatorSettings, connect: Connector = connect_amqp, kubeconfig: str | None = None) -> None:
-    """Run the operator until SIGTERM or SIGINT; `connect` and `kubeconfig` are for tests.
-
-    Raises:
-        LeadershipLost: it led, and could not renew its Lease.
-    """
+    """Run the operator until SIGTERM or SIGINT; `connect` and `kubeconfig` are for tests."""
     told_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told_to_stop.set)
     kube = await HttpApiServer.connect(kubeconfig)
-    lease_server = await HttpApiServer.connect(kubeconfig)
+    for_lease = OwnThread("lease")
+    lease_server = await for_lease.run(HttpApiServer.connect(kubeconfig))
     leadership = _leadership(settings, lease_server)
     metrics, cache = Metrics(), Cache()
     queue = WorkQueue[ResourceKey](random.random)
@@ -84,14 +82,15 @@ async def operate(settings: OperatorSettings, connect: Connector = connect_amqp,
         await run_until_first_ends(
             _stopped(told_to_stop),
             _watch(controller, settings, activity),
-            _take_turn(settings, kube, controller, connect, leadership),
+            _take_turns(settings, kube, controller, connect, leadership, for_lease),
         )
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().remove_signal_handler(number)
         await runner.cleanup()
         await kube.close()
-        await lease_server.close()
+        await for_lease.run(lease_server.close())
+        for_lease.end()
 
 
 async def _stopped(told: asyncio.Event) -> None:
@@ -110,29 +109,38 @@ def _leadership(settings: OperatorSettings, server: HttpApiServer) -> Leadership
     )
 
 
-async def _take_turn(
+async def _take_turns(
     settings: OperatorSettings,
     kube: ApiServer,
     controller: Controller,
     connect: Connector,
     leadership: Leadership | None,
+    for_lease: OwnThread,
 ) -> None:
-    """Wait until this operator leads, and lead as long as the Lease is renewed; in the end give it back."""
+    """Wait until this operator leads, lead as long as the Lease is renewed, and wait again; in the end give it back."""
     if leadership is None:
         await _lead(settings, kube, controller, connect)
         return
     try:
-        # Meanwhile the cache is kept warm: whoever leads next begins with one more list.
-        await run_until_first_ends(
-            leadership.acquire(), controller.resync(kube, settings.namespaces, settings.resync_seconds, _nothing)
-        )
-        fenced_kube = FencedApiServer(kube, leadership.leads)
-        await run_until_first_ends(
-            leadership.keep(), _lead(settings, fenced_kube, controller, fenced(connect, leadership.leads))
-        )
+        while True:
+            # Meanwhile the cache is kept warm: whoever leads next begins with one more list.
+            await run_until_first_ends(
+                for_lease.run(leadership.acquire()),
+                controller.resync(kube, settings.namespaces, settings.resync_seconds, _nothing),
+            )
+            fenced_kube = FencedApiServer(kube, leadership.leads)
+            try:
+                await run_until_first_ends(
+                    for_lease.run(leadership.keep()),
+                    _lead(settings, fenced_kube, controller, fenced(connect, leadership.leads)),
+                )
+            except LeadershipLost as lost:
+                # The process goes on: a container that ends again and again is started again after minutes only.
+                logger.warning("%s %s", lost.cause, lost.cure)
+            controller.begin_anew()
     finally:
         # What was led has ended: another operator may begin at once.
-        await leadership.release()
+        await for_lease.run(leadership.release())
 
 
 async def _lead(settings: OperatorSettings, kube: ApiServer, controller: Controller, connect: Connector) -> None:

@@ -21,17 +21,23 @@ def controller() -> Controller:
 
 def test_a_new_operator_is_live_until_its_first_list_is_overdue() -> None:
     made = controller()
-    assert health.problem_of(made, began=0, resync_seconds=100, now=360) is None
+    assert health.problem_of(made, began=0, resync_seconds=300, now=960) is None
     assert (
-        health.problem_of(made, began=0, resync_seconds=100, now=361) == "the resources could not be listed for 361 s"
+        health.problem_of(made, began=0, resync_seconds=300, now=961) == "the resources could not be listed for 961 s"
     )
+
+
+def test_it_is_not_restarted_before_the_kubelet_has_forgotten_the_restart_before() -> None:
+    made = controller()
+    assert health.problem_of(made, began=0, resync_seconds=10, now=660) is None
+    assert health.problem_of(made, began=0, resync_seconds=10, now=661) == "the resources could not be listed for 661 s"
 
 
 def test_lists_keep_it_alive() -> None:
     made = controller()
     made.last_listed = 1000
-    assert health.problem_of(made, began=0, resync_seconds=100, now=1360) is None
-    assert health.problem_of(made, began=0, resync_seconds=100, now=1361) is not None
+    assert health.problem_of(made, began=0, resync_seconds=300, now=1960) is None
+    assert health.problem_of(made, began=0, resync_seconds=300, now=1961) is not None
 
 
 def test_watches_that_tell_nothing_are_noticed() -> None:

@@ -303,6 +303,8 @@ class BrokerSession:
     def problem_sentence(self) -> str:
         """Why the broker cannot be asked, as a sentence for conditions; empty while it is connected."""
         problem = self.problem.removesuffix(".")
+        if "." in problem.partition(" ")[0]:
+            return f"{problem}."  # It begins with a host name, which has no capital.
         return f"{problem[0].upper()}{problem[1:]}." if problem else ""
 
     def _state_received(self, state: BrokerState) -> None:

@@ -341,5 +341,6 @@ def _read(manifest: Manifest) -> tuple[AnyResource | None, str]:
 
 def _wanted_state(manifest: Manifest) -> tuple[object, ...]:
     """The parts of a resource that others change; if one of them differs, the resource must be reconciled."""
-    fields = ("uid", "generation", "deletionTimestamp", "annotations")
+    # `kubectl replace`, and so a tool that replaces what it syncs, takes finalizers away that are not in the manifest.
+    fields = ("uid", "generation", "deletionTimestamp", "annotations", "finalizers")
     return tuple(dig(manifest, "metadata", field) for field in fields)

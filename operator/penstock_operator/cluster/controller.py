@@ -63,6 +63,16 @@ class Controller:
     _added: asyncio.Event = field(default_factory=asyncio.Event)
     _resync_requested: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def begin_anew(self) -> None:
+        """Forget what only holds while this operator leads: what was under way, back-off, and what it has applied. The
+        cache stays.
+        """
+        self.queue = WorkQueue[ResourceKey](self.queue.spread)
+        self.children = ChildVersions()
+        self.started.clear()
+        self.left = tuple[ResourceKey, ...]
+        self._rest_until = 0.0
+
     def add(self, key: ResourceKey, priority: Priority, delay: float = 0) -> None:
         """Put a resource into the queue, due in `delay` seconds."""
         self.queue.add(key, priority, self.monotonic(), delay)

@@ -1,7 +1,8 @@
-"""One operator of several leads: it holds a Lease, renews it, stops when it can't, and gives it back at its end.
+"""One operator of several leads: it holds a Lease, renews it, waits again when it can't, and gives it back at its end.
 
-The rules are in `plans.lease`. Requests for the Lease go over a connection of their own, so that they do not wait
-behind the operator's other work. Source: docs/decisions/106-one-operator-leads.md.
+The rules are in `plans.lease`. Requests for the Lease go over a connection of their own, in a thread of their own, so
+that they do not wait behind the operator's other work. Source: docs/decisions/106-one-operator-leads.md,
+docs/decisions/129-the-process-goes-on.md.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _SPREAD: Final = 0.2
 
 
 class LeadershipLost(Failure):
-    """This operator led, and another one leads now or may at any time. Its process has to end."""
+    """This operator led, and another one leads now or may at any time. All that it knew has to be forgotten."""
 
 
 class LeaseServer(Protocol):
@@ -91,15 +92,14 @@ class Leadership:
         """Renew the Lease again and again.
 
         Raises:
-            LeadershipLost: it could not be renewed in time, or another operator has it.
+            LeadershipLost: it could not be renewed in time, or another operator has it; `acquire` waits for it again.
         """
         while True:
             await asyncio.sleep(min(self.times.retry_period, max(self._remaining(), 0)))
             if self._remaining() <= 0:
-                raise LeadershipLost(
-                    f"The Lease {self._label} could not be renewed for {self.times.renew_deadline:.0f} s: "
-                    f"{self.problem or 'the process stood still'}.",
-                    "This operator stops, so that another one may lead; it is started again.",
+                why = self.problem or "the process stood still"
+                raise self._lost(
+                    f"The Lease {self._label} could not be renewed for {self.times.renew_deadline:.0f} s: {why}."
                 )
             await self._attempt(min(self._remaining(), self.times.renew_deadline / 2))
 
@@ -147,10 +147,7 @@ class Leadership:
         self._see_holder("" if self._sighting is None else self._sighting.record.holder)
         step = lease.decide(self._sighting, self.identity, now, self.times)
         if self._renewed is not None and self.holder not in ("", self.identity):
-            self._renewed = None
-            raise LeadershipLost(
-                f"{self.holder} has taken the Lease {self._label}.", "This operator stops; it is started again."
-            )
+            raise self._lost(f"{self.holder} has taken the Lease {self._label}.")
         if step is LeaseStep.WAIT:
             return False
         record = None if self._sighting is None else self._sighting.record
@@ -164,6 +161,10 @@ class Leadership:
         self._renewed = now
         self.holder = self.identity
         return True
+
+    def _lost(self, why: str) -> LeadershipLost:
+        self._renewed = self._own = None
+        return LeadershipLost(why, "This operator begins anew, and waits until it leads again.")
 
     def _see_holder(self, holder: str) -> None:
         if holder != self.holder and holder not in ("", self.identity):

@@ -51,6 +51,8 @@ _CANCELLATIONS: Final = 5
 _HELD_SECONDS: Final = 0.1
 """So long kopf keeps an object that it has handed over. It must not be 0: kopf would look for the next event for ever.
 """
+_ERROR_PAUSES: Final = (1.0, 2.0, *(5.0,) * 12)
+"""Seconds between attempts to open a watch. kopf's own grow to 21 s, in which changes wait after an outage."""
 _STOP_SECONDS: Final = 30.0
 """If kopf's thread has not ended after that, the process has to end."""
 
@@ -309,6 +311,7 @@ def _kopf_settings(times: WatchTimes) -> kopf.OperatorSettings:
     settings.watching.connect_timeout = 30
     settings.watching.chunk_size = 500
     settings.networking.request_timeout = 60
+    settings.networking.error_backoffs = _ERROR_PAUSES
     # Else each object of the first list, whole as it came, is kept for five seconds after it was handed over.
     settings.queueing.idle_timeout = _HELD_SECONDS
     for child in _CHILDREN:

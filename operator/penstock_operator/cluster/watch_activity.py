@@ -21,8 +21,8 @@ class WatchActivity:
     """The seconds after which the server ends each watch."""
     margin: float = 60.0
     """For the attempts to open a watch again while the API server restarts; then it is overdue."""
-    patience: float = 180.0
-    """For all watches to be started anew, after one is overdue."""
+    patience: float = 300.0
+    """For all watches to be started anew, after one is overdue: eleven minutes in all, as `health` waits for lists."""
     _opened: dict[str, float] = field(default_factory=dict[str, float])
     """By the path of the watch, when it was opened last, or was expected to be."""
 

@@ -13,7 +13,7 @@ from penstock_operator.manifest import Manifest, dig, text_at
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import Reach
-from penstock_operator.plans.pod_trouble import container_of, how_it_ended, why_not_ready
+from penstock_operator.plans.pod_trouble import container_of, how_it_ended, waiting_reason, why_not_ready
 
 __all__ = [
     "CONTESTED",
@@ -116,9 +116,13 @@ def storage(view: BrokerReportView) -> StatusCondition | None:
 
 
 def observer_failing(view: BrokerReportView) -> StatusCondition | None:
-    """ObserverFailing; only while the observer does not run."""
+    """ObserverFailing, from when the observer does not run until it is ready: one that crashes at each start does not
+    come and go with each attempt.
+    """
     observer = container_of(view.pod, "observer")
-    waiting = text_at(observer, "state", "waiting", "reason")
+    waiting = waiting_reason(observer)
+    if waiting is None and observer.get("ready") is False and how_it_ended(observer) is not None:
+        return _shown(view, "ObserverFailing")
     if waiting is None or waiting in ("ContainerCreating", "PodInitializing"):
         return None
     ended = how_it_ended(observer)
@@ -129,6 +133,14 @@ def observer_failing(view: BrokerReportView) -> StatusCondition | None:
         "why."
     )
     return StatusCondition("ObserverFailing", ConditionStatus.TRUE, waiting, message)
+
+
+def _shown(view: BrokerReportView, kind: str) -> StatusCondition | None:
+    """A condition as the status has it; None if it has none of this type."""
+    for stored in view.broker.status.conditions:
+        if stored.type == kind:
+            return StatusCondition(kind, ConditionStatus(stored.status), stored.reason, stored.message)
+    return None
 
 
 def is_observer_undecided(view: BrokerReportView) -> bool:

@@ -2,8 +2,9 @@
 
 It is judged in every round by the operator's own clock, whether or not the observer answers: the live state if there is
 one, else the newest run if it is newer, else what is shown for as long as that holds. Figures that are too old stay,
-with their time; their state becomes Unknown, because OK would be a claim about the present. Pure. Source:
-docs/decisions/067-freshness-of-lag.md, docs/decisions/069-two-sources-of-lag.md, docs/reference/operator.md.
+with their time; their state becomes Unknown, because OK would be a claim about the present. Those of a Broker that is
+gone are removed. Pure. Source: docs/decisions/067-freshness-of-lag.md, docs/decisions/069-two-sources-of-lag.md,
+docs/decisions/134-lag-of-a-deleted-broker.md, docs/reference/operator.md.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ class LagVerdict:
     """What the status of a Subscription or a Queue has to say about its lag."""
 
     lag: Lag | None
-    """`status.lag`; None if nothing was ever known."""
+    """`status.lag`; None if nothing was ever known, or if nothing of it can be true any more."""
     conditions: tuple[StatusCondition, ...]
     """LagFresh, and Lagging if there is a lag."""
 
 
 def judge(resource: Holding, entries: LagEntries, known: BrokerLag, now: datetime) -> LagVerdict | None:
     """What the status has to say; None if it stays as it is. `entries`: those of the resource in both results."""
+    if known.is_gone:
+        return LagVerdict(None, (_of_no_broker(known),))
     live, entry = known.live, entries.live
     word = known.word(entries, now)
     if word is LiveWord.HOLDS:
@@ -213,6 +216,12 @@ def _nothing_known(what: str, known: BrokerLag, now: datetime) -> StatusConditio
             f"No lag result has said anything about this {what} yet{fault}.",
         )
     return StatusCondition(FRESH, ConditionStatus.UNKNOWN, reason, message)
+
+
+def _of_no_broker(known: BrokerLag) -> StatusCondition:
+    """LagFresh of a resource whose Broker does not exist."""
+    message = f"No lag is known, because there is no Broker {known.broker}."
+    return StatusCondition(FRESH, ConditionStatus.UNKNOWN, ConditionReason.BROKER_NOT_FOUND, message)
 
 
 def _unreachable(known: BrokerLag, now: datetime) -> str:

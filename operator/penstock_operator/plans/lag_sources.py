@@ -97,6 +97,8 @@ class BrokerLag:
     """What asking its observer for the live result has come to."""
     live: LiveResult | None = None
     """The newest live result."""
+    is_gone: bool = False
+    """There is no such Broker."""
     is_live_offered: bool = True
     """False if the observer is of an earlier release, which has no live result."""
 

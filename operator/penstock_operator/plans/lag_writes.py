@@ -52,7 +52,7 @@ def urgency(resource: Holding, verdict: LagVerdict) -> Urgency:
     shown, found = resource.status.lag, verdict.lag
     if any(_is_other(before.get(condition.type), condition) for condition in verdict.conditions):
         return Urgency.STATE
-    if found is not None and (shown is None or found.state != shown.state):
+    if (found is None) is not (shown is None) or (found and shown and found.state != shown.state):
         return Urgency.STATE
     if any(_is_reworded(before.get(condition.type), condition) for condition in verdict.conditions):
         return Urgency.FIGURES

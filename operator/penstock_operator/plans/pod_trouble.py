@@ -13,11 +13,17 @@ from typing import Final, cast
 
 from penstock_operator.manifest import Manifest, dig, items_of, text_at
 
-__all__ = ["asked_about", "container_of", "how_it_ended", "why_not_ready"]
+__all__ = ["asked_about", "container_of", "how_it_ended", "waiting_reason", "why_not_ready"]
 
 _OF_A_CREATION: Final = re.compile(r"create (?:pod|claim) (\S+) .*?failed error: (.*)", re.IGNORECASE | re.DOTALL)
 """What the StatefulSet controller says in FailedCreate."""
-_IMAGE: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
+_PULL: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
+"""The kubelet alternates between them for as long as an image can't be pulled."""
+_IMAGE: Final = _PULL | {"ErrImageNeverPull", "InvalidImageName"}
+_BACK_OFF: Final = re.compile(r'Back-off pulling image "[^"]*": (?=ErrImagePull: )')
+"""What the kubelet sets before the error while it waits."""
+_OWN_PORT: Final = re.compile(r":[0-9]+(?=->)")
+"""Of the node's end of a connection that failed; each attempt has another."""
 _CREATING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 
 _CURES_OF_REFUSALS: Final = (
@@ -71,12 +77,12 @@ def why_not_ready(name: str, pod: Manifest | None, events: Sequence[Manifest]) -
     if not_scheduled is not None:
         return _unschedulable(name, not_scheduled, events)
     broker = container_of(pod, "broker")
-    waiting = text_at(broker, "state", "waiting", "reason")
+    waiting = waiting_reason(broker)
     if waiting in _CREATING:
         return _being_created(name, text_at(pod, "spec", "nodeName") or "", waiting, broker, events)
     if waiting in _IMAGE:
         return (
-            f"Pod {name}: {waiting}. {_sentence(text_at(broker, 'state', 'waiting', 'message'))}Correct `spec.image` "
+            f"Pod {name}: {waiting}. {_sentence(_of_a_pull(broker))}Correct `spec.image` "
             "(or the value `brokerImage` of the operator's chart), or give `spec.imagePullSecrets`; the node tries "
             "again by itself."
         )
@@ -97,6 +103,14 @@ def container_of(pod: Manifest | None, name: str) -> Manifest:
     return {}
 
 
+def waiting_reason(container: Manifest) -> str | None:
+    """Why a container waits, in the kubelet's word; None if it does not. An image that can't be pulled has one word,
+    so that the status does not change with each attempt.
+    """
+    reason = text_at(container, "state", "waiting", "reason")
+    return "ImagePullBackOff" if reason in _PULL else reason
+
+
 def how_it_ended(container: Manifest) -> str | None:
     """How a container ended the last time, such as `ended with exit code 137 (OOMKilled)`; None if it never did.
 
@@ -109,6 +123,12 @@ def how_it_ended(container: Manifest) -> str | None:
     reason, said = text_at(end, "reason"), (text_at(end, "message") or "").strip().rstrip(".")
     in_brackets = f" ({reason})" if reason not in (None, "Error", "Completed") else ""
     return f"ended with exit code {end.get('exitCode')}{in_brackets}{f' ({said})' if said else ''}"
+
+
+def _of_a_pull(container: Manifest) -> str:
+    """What the kubelet says about an image, the same while it tries and while it waits."""
+    said = _BACK_OFF.sub("", text_at(container, "state", "waiting", "message") or "")
+    return _OWN_PORT.sub("", said.removeprefix("ErrImagePull: "))
 
 
 def _end(container: Manifest) -> Manifest | None:

@@ -148,6 +148,7 @@ class LagReader:
         if broker is None:
             if not self.cache.is_complete:
                 return  # The Broker may only not have been listed yet.
+            reading.known = replace(reading.known, is_gone=found is None)
             self._nobody_to_ask(reading, f"there is no Broker {key.name} that this operator can read")
         else:
             await self._read(key, broker, reading)
@@ -183,7 +184,7 @@ class LagReader:
             reading = self._readings[key] = _Reading(uid, BrokerLag(broker=key.name))
         if broker is not None:
             service = lag_service(key.name, broker.spec.lag_analysis, self.lag_job)
-            reading.known = replace(reading.known, service=service)
+            reading.known = replace(reading.known, service=service, is_gone=False)
         return reading
 
     def _nobody_to_ask(self, reading: _Reading, why: str) -> None:

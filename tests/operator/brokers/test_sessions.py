@@ -237,6 +237,13 @@ async def test_a_fight_is_news_of_the_broker_alone_and_only_when_it_reads_otherw
     assert made.changes == 1
 
 
+async def test_a_host_name_that_begins_a_sentence_stays_as_it_is(made: Fixture) -> None:
+    session = await made.session()
+    await until(lambda: session.reach is Reach.CONNECTED)
+    session.problem = "main-management.shop.svc does not answer"
+    assert session.problem_sentence == "main-management.shop.svc does not answer."
+
+
 async def test_a_lost_broker_is_unreachable_at_once_and_connected_again(made: Fixture) -> None:
     session = await made.session()
     await until(lambda: session.reach is Reach.CONNECTED)

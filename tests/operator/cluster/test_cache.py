@@ -34,6 +34,13 @@ def test_a_new_one_and_a_new_spec_are_work_a_new_status_is_not(cache: Cache) -> 
     assert cache.put(made("Broker", 4, {"generation": 4, "annotations": {"a": "b"}})) is ResourceChange.SPEC
 
 
+def test_a_finalizer_that_somebody_takes_away_is_work(cache: Cache) -> None:
+    """Without it a deletion would not be seen before the resource is gone."""
+    cache.put(made("Exchange", 2, {"finalizers": ["penstock.dev/topology"]}))
+    assert cache.put(made("Exchange", 3)) is ResourceChange.SPEC
+    assert cache.put(made("Exchange", 4)) is ResourceChange.STATUS
+
+
 def test_what_a_list_lacks_is_gone(cache: Cache) -> None:
     assert cache.end_list("Subscription", cache.begin_list(), [], ()) == {BILLING}
     assert cache.get(BILLING) is None

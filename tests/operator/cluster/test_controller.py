@@ -114,3 +114,34 @@ def test_a_worker_that_is_ended_while_a_key_comes_has_ended(turns: int) -> None:
         return worker.cancelled()
 
     assert run_in_virtual_time(ended())
+
+
+def test_who_leads_anew_knows_nothing_of_what_was_under_way() -> None:
+    """A pass that was ended in the middle would keep its resource for ever."""
+
+    async def story() -> list[str]:
+        controller = Controller(Cache(is_complete=True), Metrics(), now)
+        done: list[str] = []
+
+        async def hang(_: ResourceKey) -> Retry:
+            await asyncio.Event().wait()
+            return Retry.RESYNC
+
+        async def reconcile(key: ResourceKey) -> Retry:
+            done.append(key.name)
+            return Retry.RESYNC
+
+        worker = asyncio.create_task(controller.run_worker(hang))
+        controller.add(A, Priority.CHANGE)
+        await asyncio.sleep(1)
+        worker.cancel()
+        assert list(controller.started) == [A]
+        controller.begin_anew()
+        assert list(controller.started) == []
+        controller.add(A, Priority.RESYNC)
+        again = asyncio.create_task(controller.run_worker(reconcile))
+        await asyncio.sleep(1)
+        again.cancel()
+        return done
+
+    assert run_in_virtual_time(story()) == ["a"]

@@ -165,6 +165,52 @@ def test_a_leader_that_can_t_renew_stops_before_the_other_begins() -> None:
     play(story)
 
 
+def test_a_leader_that_could_not_renew_waits_and_leads_again_if_nobody_else_has() -> None:
+    async def story(pair: Pair) -> None:
+        pair.way_of_a.failure = KubeError(503, "it is away")
+        with pytest.raises(LeadershipLost):
+            await pair.a.keep()
+        waiting = asyncio.create_task(pair.a.acquire())
+        await asyncio.sleep(600)
+        assert not pair.a.leads()
+        pair.way_of_a.failure = None
+        back = now()
+        await waiting
+        assert now() - back <= 2.5
+        assert (pair.a.leads(), pair.spec["holderIdentity"], pair.spec["leaseTransitions"]) == (True, "a", 0)
+
+    play(story)
+
+
+def test_a_leader_that_lost_the_lease_to_another_waits_like_everybody() -> None:
+    async def story(pair: Pair) -> None:
+        await pair.b.acquire()
+        with pytest.raises(LeadershipLost):
+            await pair.a.keep()
+        keeping, waiting = asyncio.create_task(pair.b.keep()), asyncio.create_task(pair.a.acquire())
+        await asyncio.sleep(600)
+        assert (pair.a.leads(), pair.b.leads(), waiting.done()) == (False, True, False)
+        keeping.cancel()
+        await pair.b.release()
+        await waiting
+        assert (pair.a.leads(), pair.spec["holderIdentity"], pair.spec["leaseTransitions"]) == (True, "a", 2)
+
+    play(story)
+
+
+def test_whose_lease_was_taken_waits_for_it_without_another_error() -> None:
+    async def story(pair: Pair) -> None:
+        taken = pair.api.objects[NAME]
+        await pair.api.replace({**taken, "spec": {**taken["spec"], "holderIdentity": "c"}})
+        with pytest.raises(LeadershipLost):
+            await pair.a.keep()
+        began = now()
+        await pair.a.acquire()
+        assert 15 <= now() - began <= 17.5
+
+    play(story)
+
+
 def test_an_answer_that_is_lost_is_no_renewal_but_the_lease_stays_its_own() -> None:
     async def story(pair: Pair) -> None:
         keeping = asyncio.create_task(pair.a.keep())

@@ -28,9 +28,9 @@ def test_each_watch_is_judged_alone() -> None:
 
 def test_the_operator_is_live_until_a_new_start_of_the_watches_did_not_help() -> None:
     made = activity()
-    made.opened("/b", 1500)
-    assert made.problem(1540) is None
-    assert made.problem(1541) == "the watches of /a were not opened again for 541 s"
+    made.opened("/b", 1600)
+    assert made.problem(1660) is None
+    assert made.problem(1661) == "the watches of /a were not opened again for 661 s"
 
 
 def test_what_nobody_expects_is_not_judged() -> None:

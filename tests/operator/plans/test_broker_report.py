@@ -249,6 +249,36 @@ def test_an_observer_that_fails_tells_of_messages_only_what_is_so(broker_ready: 
     assert ("still delivered" in found["ObserverFailing"]) is broker_ready
 
 
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff"])
+def test_an_observer_whose_image_is_not_there_has_one_reason(reason: str) -> None:
+    assert told(pod=pod(observer=reason))["ObserverFailing"] == ("True", "ImagePullBackOff")
+
+
+ENDED = {"terminated": {"exitCode": 1}}
+
+
+@pytest.mark.parametrize(
+    ("observer", "fails"),
+    [
+        pytest.param({"ready": False, "state": ENDED}, True, id="it-has-just-ended"),
+        pytest.param({"ready": False, "state": {"running": {}}, "lastState": ENDED}, True, id="it-starts-again"),
+        pytest.param({"ready": True, "state": {"running": {}}, "lastState": ENDED}, False, id="it-is-ready"),
+        pytest.param({"ready": False, "state": {"running": {}}}, False, id="of-a-new-pod"),
+    ],
+)
+def test_an_observer_that_crashes_fails_until_it_is_ready(observer: dict[str, Any], fails: bool) -> None:
+    shown = Condition(
+        type="ObserverFailing", status="True", reason="CrashLoopBackOff", message="It ended.", last_transition_time=NOW
+    )
+    made = broker(lagAnalysis={"backend": "None"})
+    seen = pod()
+    seen["status"]["containerStatuses"][1] = {"name": "observer", **observer}
+    before = made.model_copy(update={"status": made.status.model_copy(update={"conditions": (shown,)})})
+    found = {it.type: (it.reason, it.message) for it in report(broker=before, pod=seen).conditions}
+    assert found.get("ObserverFailing") == (("CrashLoopBackOff", "It ended.") if fails else None)
+    assert "ObserverFailing" not in told(pod=seen)  # the first crash alone says nothing
+
+
 def paused(generation: int, seen: int, accepted: Literal["True", "Unknown"]) -> dict[str, Any]:
     """A report of a paused Broker of this generation, whose status said `accepted` about the generation `seen`."""
     made = broker(metadata={"annotations": {"penstock.dev/paused": "true"}, "generation": generation})
@@ -323,7 +353,7 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "message": "no cpu"}
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        ({"containerStatuses": [PULLING]}, "ErrImagePull. 404"),
+        ({"containerStatuses": [PULLING]}, "ImagePullBackOff. 404"),
         ({"containerStatuses": [CREATING]}, "ContainerCreating. If this lasts, a volume can't be attached"),
         ({"conditions": [UNSCHEDULABLE]}, "can't be scheduled: no cpu"),
         ({"phase": "Pending"}, "is Pending and not ready yet"),

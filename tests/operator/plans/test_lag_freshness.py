@@ -413,3 +413,24 @@ def test_what_it_says_is_the_same_after_a_restart_and_is_written_once(
     running = BrokerLag(broker="main", contact=asked, result=result(STALE), first_seen=NOW - STALE)
     for again, found in ((known, None), (running, entry(STALE))):
         assert not Outcome(written, found, again).is_written
+
+
+def test_of_a_broker_that_is_gone_no_figures_stay() -> None:
+    """They would look like the present, and nothing counts its queues any more."""
+    gone = BrokerLag(broker="main", is_gone=True)
+    outcome = Outcome(showing(MINUTE), entry(MINUTE), gone)
+    assert (outcome.is_written, outcome.lag) == (True, None)
+    assert outcome.said == {
+        "LagFresh": ("Unknown", "BrokerNotFound", "No lag is known, because there is no Broker main.")
+    }
+
+
+def test_figures_that_are_left_beside_the_condition_are_removed_as_well() -> None:
+    gone = BrokerLag(broker="main", is_gone=True)
+    left = showing(MINUTE, fresh=("Unknown", "BrokerNotFound"))
+    said = next(it for it in left.status.conditions if it.type == "LagFresh")
+    said = said.model_copy(update={"message": "No lag is known, because there is no Broker main."})
+    status = left.status.model_copy(update={"conditions": (said,)})
+    assert Outcome(left.model_copy(update={"status": status}), None, gone).is_written
+    status = status.model_copy(update={"lag": None})
+    assert not Outcome(left.model_copy(update={"status": status}), None, gone).is_written

@@ -131,12 +131,29 @@ def test_the_newest_end_is_told() -> None:
     assert how_it_ended({"state": {"running": {}}, "lastState": {}}) is None
 
 
-@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff"])
-def test_an_image_that_is_not_there_is_told_with_the_fields_that_name_it(reason: str) -> None:
-    waiting = {"reason": reason, "message": 'Back-off pulling image "r/broker:9": not found'}
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        {"reason": "ErrImagePull", "message": 'failed to pull "r/broker:9": read udp 10.1.0.1:42757->10.9.0.3:53: i/o'},
+        {
+            "reason": "ImagePullBackOff",
+            "message": 'Back-off pulling image "r/broker:9": ErrImagePull: failed to pull "r/broker:9": read udp '
+            "10.1.0.1:39620->10.9.0.3:53: i/o",
+        },
+    ],
+)
+def test_an_image_that_is_not_there_is_told_in_the_same_words_while_the_node_tries_and_waits(waiting: Any) -> None:
     assert why_not_ready("main-0", pod(waiting), []) == (
-        f'Pod main-0: {reason}. Back-off pulling image "r/broker:9": not found. Correct `spec.image` (or the value '
-        "`brokerImage` of the operator's chart), or give `spec.imagePullSecrets`; the node tries again by itself."
+        'Pod main-0: ImagePullBackOff. failed to pull "r/broker:9": read udp 10.1.0.1->10.9.0.3:53: i/o. Correct '
+        "`spec.image` (or the value `brokerImage` of the operator's chart), or give `spec.imagePullSecrets`; the node "
+        "tries again by itself."
+    )
+
+
+def test_an_older_kubelet_says_only_that_it_waits() -> None:
+    waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "r/broker:9"'}
+    assert why_not_ready("main-0", pod(waiting), []).startswith(
+        'Pod main-0: ImagePullBackOff. Back-off pulling image "r/broker:9". Correct `spec.image`'
     )
 
 

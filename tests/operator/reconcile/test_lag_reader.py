@@ -171,14 +171,21 @@ async def test_an_observer_that_was_never_there_is_named(stage: Stage) -> None:
     assert (stage.lag(), stage.lagging(), stage.fresh()) == (None, ("", ""), ("Unknown", "ObserverUnreachable"))
 
 
-async def test_a_broker_that_is_gone_leaves_no_ok(stage: Stage) -> None:
+async def test_a_broker_that_is_gone_leaves_no_figures_until_it_is_there_again(stage: Stage) -> None:
     stage.answer = document(entry(stage.uid))
     await stage.look()
+    gone = stage.reader.cache.get(BROKER)
+    assert gone is not None
     stage.reader.cache.remove(BROKER)
-    stage.now = NOW + timedelta(minutes=15)
     await stage.look()
-    assert (stage.lag()["state"], stage.fresh()) == ("Unknown", ("False", "LagReportStale"))
-    assert "there is no Broker main" in stage.lag()["message"]
+    assert (stage.lag(), stage.lagging(), stage.fresh()) == (None, ("", ""), ("Unknown", "BrokerNotFound"))
+    await stage.rounds(30, timedelta(seconds=10))
+    assert stage.api.written == 2, "it is said once"
+    about: Any = gone.manifest["metadata"]
+    stage.reader.cache.put({**gone.manifest, "metadata": {**about, "uid": "another", "resourceVersion": "999"}})
+    stage.now = NOW
+    await stage.look()
+    assert (stage.lag()["state"], stage.fresh()) == ("OK", ("True", "Current"))
 
 
 async def test_before_the_first_list_a_broker_may_only_not_have_been_seen(stage: Stage) -> None:
