@@ -22,7 +22,7 @@ from penstock_broker.access.lobby import Lobby
 from penstock_broker.attach import connection_end, severance
 from penstock_broker.loop.events import handle, rescue, serve
 from penstock_broker.loop.gone_connections import GoneConnections
-from penstock_broker.loop.plain_sockets import send_plain
+from penstock_broker.loop.plain_sockets import FEW, send_plain
 from penstock_broker.loop.read_ahead import READ, ReadAhead
 from penstock_broker.messages import dispatch
 from penstock_broker.state.broker import Broker
@@ -199,7 +199,7 @@ class Connections:
                 continue
             dirty = work.dirty.copy()
             work.dirty.clear()
-            others, stuck = (dirty, None) if work.output_lines.lines else send_plain(dirty)
+            others, stuck = (dirty, None) if len(dirty) < FEW or work.output_lines.lines else send_plain(dirty)
             if stuck is not None:
                 self._flush(*stuck)
             for connection in others:

@@ -33,6 +33,7 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.loop.acceptor import Acceptor
 from penstock_broker.loop.connections import IDLE_MS, Connections
 from penstock_broker.loop.garbage import YoungCollection
+from penstock_broker.loop.plain_sockets import FEW
 from penstock_broker.loop.queue_visits import DISPATCH_SECONDS, QueueVisits
 from penstock_broker.loop.read_ahead import READ
 from penstock_broker.loop.ready_connections import ReadyConnections
@@ -254,8 +255,9 @@ class Loop:
             fd, mask = ready[at]
             connection = connections.by_fd.get(fd)
             if (
-                at + 1 < count  # one alone is read at less cost
+                count - at >= FEW
                 and connection is not None
+                and connection.light_line is not None
                 and reads_ahead
                 and not is_late
                 and (done := ahead.read_together(ready, at)) != at

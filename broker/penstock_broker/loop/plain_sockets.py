@@ -12,7 +12,10 @@ from typing import Final, TypeAlias
 from penstock_amqp.endpoint.engine import ENGINE, Line
 from penstock_broker.access.connection import Connection, Phase
 
-__all__ = ["send_plain"]
+__all__ = ["FEW", "send_plain"]
+
+FEW: Final = 4
+"""Fewer connections than these are read, and flushed, one by one: the lists for one call would cost more."""
 
 _OPEN: Final = Phase.OPEN
 """An attribute of an enum's class takes long to find."""
