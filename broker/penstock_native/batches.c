@@ -337,6 +337,35 @@ reading_of(PyObject *const *given, struct reading *reading)
     return reading->collector != NULL && (reading->unsettled = sent_of(given[2])) != NULL;
 }
 
+/* What a tuple says of a line; false with an exception if it is none. */
+bool
+line_of(PyObject *given, struct line *line)
+{
+    if (!PyTuple_CheckExact(given) || PyTuple_GET_SIZE(given) != LINE_FIELDS ||
+        !PyList_CheckExact(PyTuple_GET_ITEM(given, 3))) {
+        PyErr_Format(PyExc_TypeError, "no line of a socket: %R", given);
+        return false;
+    }
+    long long descriptor = number_of(PyTuple_GET_ITEM(given, 0), INT_MAX);
+    if (descriptor < 0) {
+        return false;
+    }
+    *line = (struct line){(int)descriptor, pointer_of(PyTuple_GET_ITEM(given, 1)), NULL, PyTuple_GET_ITEM(given, 3)};
+    return line->transport != NULL && (line->collector = pointer_of(PyTuple_GET_ITEM(given, 2))) != NULL;
+}
+
+/* The same for what is read; the line is one. */
+bool
+reading_of_line(PyObject *line, PyObject *out, struct reading *reading)
+{
+    PyObject *given[READING_ARGUMENTS] = {PyTuple_GET_ITEM(line, 2)};
+    for (int dict = 1; dict < READING_ARGUMENTS - 1; dict++) {
+        given[dict] = PyTuple_GET_ITEM(line, LINE_READING_AT + dict - 1);
+    }
+    given[READING_ARGUMENTS - 1] = out;
+    return reading_of(given, reading);
+}
+
 /* Append what is plain to `out`; what Python has to do next, or None. */
 PyObject *
 drain(struct reading *reading)
@@ -384,6 +413,18 @@ drain(struct reading *reading)
     }
     Py_XDECREF(incoming.link);
     return done == PLAIN ? Py_NewRef(Py_None) : told; /* NULL if it failed */
+}
+
+/* Whether these events are one run of messages or of accepts. */
+bool
+is_one_run(PyObject *events)
+{
+    PyObject *event = PyList_GET_SIZE(events) == 1 ? PyList_GET_ITEM(events, 0) : NULL;
+    if (event == NULL || !PyTuple_CheckExact(event) || PyTuple_GET_SIZE(event) <= EVENT_BATCH) {
+        return false;
+    }
+    PyObject *kind = PyTuple_GET_ITEM(event, EVENT_KIND);
+    return kind == messages_kind || kind == accepted_kind;
 }
 
 /* drain(collector, receivers, unsettled, aside, unconfirmed, out) */

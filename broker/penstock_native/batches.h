@@ -18,9 +18,22 @@ struct reading {
 
 enum { READING_ARGUMENTS = 6 };
 
+/* By what a plain socket is read and written: a tuple of its descriptor, the engine's transport and collector, the
+ * bodies of output.c, what else `reading` has, and an object of the caller's. The references are borrowed. */
+struct line {
+    int descriptor;
+    void *transport, *collector;
+    PyObject *bodies;
+};
+
+enum { LINE_READING_AT = 4, LINE_FIELDS = 9 };
+
 /* batches.c */
 extern bool reading_of(PyObject *const *, struct reading *);
 extern PyObject *drain(struct reading *);
+extern bool is_one_run(PyObject *);
+extern bool line_of(PyObject *, struct line *);
+extern bool reading_of_line(PyObject *, PyObject *, struct reading *);
 extern int transport_error; /* the type of event that `output` leaves in place */
 
 /* output.c */

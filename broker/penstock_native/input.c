@@ -221,6 +221,43 @@ input_push_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t
     return told_of(&input, pushed);
 }
 
+/* Receive at most so many bytes into the buffer: how many, or -errno. */
+static ssize_t
+receive(int descriptor, const Py_buffer *view, ssize_t most)
+{
+    ssize_t size;
+    Py_BEGIN_ALLOW_THREADS
+    size = recv(descriptor, view->buf, (size_t)most, MSG_DONTWAIT);
+    if (size < 0) {
+        size = -errno;
+    }
+    Py_END_ALLOW_THREADS
+    return size;
+}
+
+/* Push `size` bytes that came while proton holds nothing: what `read_plain` returns. `is_whole`, unless it is NULL: all
+ * of them were plain and whole. */
+static PyObject *
+push_read(ssize_t size, void *transport, const Py_buffer *view, long long capacity, long long most_events,
+          struct reading *reading, bool *is_whole)
+{
+    if (size <= 0) {
+        return PyLong_FromSsize_t(size);
+    }
+    struct input input = {view->buf, 0, 0, size, 0, 0, false};
+    struct pushed pushed = push(transport, &input, capacity, PyList_GET_SIZE(reading->out) + most_events, reading);
+    if (pushed.told == Py_None && input.at == size && !input.held && !pushed.held_before && !reading->is_heavy &&
+        !input.has_flow) {
+        Py_DECREF(pushed.told);
+        if (is_whole != NULL) {
+            *is_whole = true;
+        }
+        return PyLong_FromSsize_t(size);
+    }
+    PyObject *told = told_of(&input, pushed);
+    return told == NULL ? NULL : Py_BuildValue("nN", size, told);
+}
+
 /* read_plain(descriptor, most bytes, transport, input, capacity of the empty transport, most events, and what `drain`
  * takes), while proton holds nothing; without a descriptor (None) so many bytes are in the input already: how many bytes came, if all of them were plain and whole; 0: the peer has ended;
  * below 0: -errno. Otherwise (bytes, what `told_of` says). */
@@ -240,24 +277,59 @@ input_read_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t
     }
     ssize_t size = (ssize_t)Py_MIN(before[1], view.len);
     if (given[0] != Py_None) {
-        Py_BEGIN_ALLOW_THREADS
-        size = recv((int)before[0], view.buf, (size_t)size, MSG_DONTWAIT);
-        Py_END_ALLOW_THREADS
+        size = receive((int)before[0], &view, size);
     }
-    if (size <= 0) {
-        int error = size < 0 ? errno : 0;
-        PyBuffer_Release(&view);
-        return PyLong_FromLong(-error);
-    }
-    struct input input = {view.buf, 0, 0, size, 0, 0, false};
-    struct pushed pushed = push(transport, &input, after[0], PyList_GET_SIZE(reading.out) + after[1], &reading);
-    bool is_done = pushed.told == Py_None && input.at == size && !input.held && !pushed.held_before &&
-                   !reading.is_heavy && !input.has_flow;
+    PyObject *read = push_read(size, transport, &view, after[0], after[1], &reading, NULL);
     PyBuffer_Release(&view);
-    if (is_done) {
-        Py_DECREF(pushed.told);
-        return PyLong_FromSsize_t(size);
+    return read;
+}
+
+/* read_together(lines, most bytes, input, most events, bytes of a read that is not light, out): each line of a list is
+ * read as by `read_plain`, and gets a list of its own in `out`, up to the first that brings anything but one light run
+ * of messages or accepts: what `read_plain` returns for that one, or None. */
+PyObject *
+input_read_together(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    enum { LINES, MOST, INPUT, NUMBERS, OUT = NUMBERS + 2, OWN };
+    long long most, numbers[2];
+    Py_buffer view;
+    if (!takes(count, OWN, "read_together") || !numbers_of(given + MOST, 1, &most) ||
+        !numbers_of(given + NUMBERS, 2, numbers)) {
+        return NULL;
     }
-    PyObject *told = told_of(&input, pushed);
-    return told == NULL ? NULL : Py_BuildValue("nN", size, told);
+    PyObject *lines = given[LINES], *out = given[OUT];
+    if (!PyList_CheckExact(lines) || !PyList_CheckExact(out) || lines == out) {
+        PyErr_SetString(PyExc_TypeError, "read_together takes a list of lines, and one for events");
+        return NULL;
+    }
+    if (PyObject_GetBuffer(given[INPUT], &view, PyBUF_WRITABLE) < 0) {
+        return NULL;
+    }
+    PyObject *told = Py_NewRef(Py_None);
+    for (Py_ssize_t at = 0; told == Py_None && at < PyList_GET_SIZE(lines); at++) {
+        struct reading reading;
+        struct line line;
+        PyObject *of_line = Py_NewRef(PyList_GET_ITEM(lines, at)); /* others run while bytes are received */
+        PyObject *events = PyList_New(0);
+        if (events == NULL || PyList_Append(out, events) < 0 || !line_of(of_line, &line) ||
+            !reading_of_line(of_line, events, &reading)) {
+            Py_CLEAR(told);
+        }
+        else {
+            ssize_t size = receive(line.descriptor, &view, (ssize_t)Py_MIN(most, view.len));
+            long long capacity = proton.pn_transport_capacity(line.transport); /* it holds nothing */
+            bool is_whole = false;
+            PyObject *read = push_read(size, line.transport, &view, capacity, numbers[0], &reading, &is_whole);
+            if (is_whole && size < numbers[1] && is_one_run(events)) {
+                Py_DECREF(read);
+            }
+            else {
+                Py_SETREF(told, read);
+            }
+        }
+        Py_XDECREF(events);
+        Py_DECREF(of_line);
+    }
+    PyBuffer_Release(&view);
+    return told;
 }

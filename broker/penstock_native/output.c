@@ -206,25 +206,15 @@ struct filled {
     bool has_failed; /* proton has failed behind these bytes */
 };
 
-/* Fill the buffer, and drop the flow events that proton raises for our own transfers; false with an exception. `given`:
- * transport, collector, buffer, bodies. */
+/* Fill the buffer, and drop the flow events that proton raises for our own transfers; false with an exception. */
 static bool
-fill(PyObject *const *given, Py_buffer *buffer, struct filled *filled)
+fill_buffer(void *transport, void *collector, PyObject *bodies, const Py_buffer *buffer, struct filled *filled)
 {
-    PyObject *bodies = given[3];
-    void *transport, *collector, *event;
-    if (!PyList_CheckExact(bodies)) {
-        PyErr_SetString(PyExc_TypeError, "output takes a list of bodies");
-        return false;
-    }
+    void *event;
     long long first = 0, rest = 0;
     bool has_bodies = PyList_GET_SIZE(bodies) >= FIRST_BODY;
     if (has_bodies && ((first = number_of(PyList_GET_ITEM(bodies, FIRST_TAG), UINT32_MAX)) < 0 ||
                        (rest = number_of(PyList_GET_ITEM(bodies, REST_OF_FRAME), UINT32_MAX)) < 0)) {
-        return false;
-    }
-    if ((transport = pointer_of(given[0])) == NULL || (collector = pointer_of(given[1])) == NULL ||
-        PyObject_GetBuffer(given[2], buffer, PyBUF_WRITABLE) < 0) {
         return false;
     }
     struct spliced into = {buffer->buf, (size_t)buffer->len, 0, bodies, (uint32_t)first, (size_t)rest};
@@ -241,7 +231,6 @@ fill(PyObject *const *given, Py_buffer *buffer, struct filled *filled)
         }
     }
     if (has_bodies && note_bodies(&into) < 0) {
-        PyBuffer_Release(buffer);
         return false;
     }
     /* Every flow that `drain` finds must be the peer's. */
@@ -250,6 +239,51 @@ fill(PyObject *const *given, Py_buffer *buffer, struct filled *filled)
     }
     *filled = (struct filled){into.filled, size < 0};
     return true;
+}
+
+/* The same with the arguments of `output`: transport, collector, buffer, bodies. The caller releases the buffer. */
+static bool
+fill(PyObject *const *given, Py_buffer *buffer, struct filled *filled)
+{
+    void *transport, *collector;
+    if (!PyList_CheckExact(given[3])) {
+        PyErr_SetString(PyExc_TypeError, "output takes a list of bodies");
+        return false;
+    }
+    if ((transport = pointer_of(given[0])) == NULL || (collector = pointer_of(given[1])) == NULL ||
+        PyObject_GetBuffer(given[2], buffer, PyBUF_WRITABLE) < 0) {
+        return false;
+    }
+    if (!fill_buffer(transport, collector, given[3], buffer, filled)) {
+        PyBuffer_Release(buffer);
+        return false;
+    }
+    return true;
+}
+
+/* Send what is filled. Whether that is all; otherwise `sent` is how many bytes the socket took, or -errno. More may wait
+ * if the buffer is full to the half: `buffers.OUTPUT_BYTES`. */
+static bool
+send_filled(int descriptor, const Py_buffer *buffer, const struct filled *filled, ssize_t *sent)
+{
+    *sent = 0;
+    if (filled->bytes) {
+        Py_BEGIN_ALLOW_THREADS
+        *sent = send(descriptor, buffer->buf, filled->bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (*sent < 0) {
+            *sent = -errno;
+        }
+        Py_END_ALLOW_THREADS
+    }
+    return !filled->has_failed && *sent >= 0 && (size_t)*sent == filled->bytes &&
+           filled->bytes <= (size_t)buffer->len / 2;
+}
+
+/* What `output` says of these bytes. */
+static ssize_t
+told_of(const struct filled *filled)
+{
+    return filled->has_failed ? -1 - (ssize_t)filled->bytes : (ssize_t)filled->bytes;
 }
 
 /* output(transport, collector, buffer, bodies): bytes in the buffer, or -1 - bytes if the engine has failed behind
@@ -263,7 +297,7 @@ output_fill(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t coun
         return NULL;
     }
     PyBuffer_Release(&buffer);
-    return PyLong_FromSsize_t(filled.has_failed ? -1 - (ssize_t)filled.bytes : (ssize_t)filled.bytes);
+    return PyLong_FromSsize_t(told_of(&filled));
 }
 
 /* send_output(transport, collector, buffer, bodies, descriptor): None if everything is sent. Otherwise (what `output`
@@ -280,20 +314,45 @@ output_send(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t coun
     if (descriptor < 0 || !fill(given, &buffer, &filled)) {
         return NULL;
     }
-    ssize_t sent = 0;
-    int error = 0;
-    if (filled.bytes) {
-        Py_BEGIN_ALLOW_THREADS
-        sent = send((int)descriptor, buffer.buf, filled.bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-        error = errno;
-        Py_END_ALLOW_THREADS
-    }
-    /* More may wait if the buffer is full to the half: `buffers.OUTPUT_BYTES`. */
-    bool is_all = !filled.has_failed && (size_t)sent == filled.bytes && filled.bytes <= (size_t)buffer.len / 2;
+    ssize_t sent;
+    bool is_all = send_filled((int)descriptor, &buffer, &filled, &sent);
     PyBuffer_Release(&buffer);
     if (is_all) {
         Py_RETURN_NONE;
     }
-    ssize_t bytes = (ssize_t)filled.bytes;
-    return Py_BuildValue("nn", filled.has_failed ? -1 - bytes : bytes, sent < 0 ? (ssize_t)-error : sent);
+    return Py_BuildValue("nn", told_of(&filled), sent);
+}
+
+/* send_outputs(lines, buffer): None if everything of all lines of a list is sent. Otherwise (position of the first of
+ * which that is not so, what `send_output` says of it): nothing is done for those behind it. */
+PyObject *
+output_send_all(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    Py_buffer buffer;
+    if (!takes(count, 2, "send_outputs")) {
+        return NULL;
+    }
+    if (!PyList_CheckExact(given[0])) {
+        PyErr_SetString(PyExc_TypeError, "send_outputs takes a list of lines");
+        return NULL;
+    }
+    if (PyObject_GetBuffer(given[1], &buffer, PyBUF_WRITABLE) < 0) {
+        return NULL;
+    }
+    PyObject *told = Py_NewRef(Py_None);
+    for (Py_ssize_t at = 0; told == Py_None && at < PyList_GET_SIZE(given[0]); at++) {
+        struct filled filled;
+        struct line line;
+        ssize_t sent;
+        PyObject *of_line = Py_NewRef(PyList_GET_ITEM(given[0], at)); /* others run while bytes are sent */
+        if (!line_of(of_line, &line) || !fill_buffer(line.transport, line.collector, line.bodies, &buffer, &filled)) {
+            Py_CLEAR(told);
+        }
+        else if (!send_filled(line.descriptor, &buffer, &filled, &sent)) {
+            Py_SETREF(told, Py_BuildValue("n(nn)", at, told_of(&filled), sent));
+        }
+        Py_DECREF(of_line);
+    }
+    PyBuffer_Release(&buffer);
+    return told;
 }

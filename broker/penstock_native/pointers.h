@@ -32,7 +32,9 @@ extern PyObject *batches_settle(PyObject *, PyObject *);
 extern int batches_prepare(void);
 extern PyObject *input_push_plain(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *input_read_plain(PyObject *, PyObject *const *, Py_ssize_t);
+extern PyObject *input_read_together(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *output_fill(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *output_send(PyObject *, PyObject *const *, Py_ssize_t);
+extern PyObject *output_send_all(PyObject *, PyObject *const *, Py_ssize_t);
 
 #endif

@@ -264,11 +264,13 @@ static PyMethodDef methods[] = {
     {"drain", FAST(batches_drain), METH_FASTCALL, NULL},
     {"push_plain", FAST(input_push_plain), METH_FASTCALL, NULL},
     {"read_plain", FAST(input_read_plain), METH_FASTCALL, NULL},
+    {"read_together", FAST(input_read_together), METH_FASTCALL, NULL},
     {"send", FAST(batches_send), METH_FASTCALL, NULL},
     {"accept", batches_accept, METH_O, NULL},
     {"settle", batches_settle, METH_O, NULL},
     {"output", FAST(output_fill), METH_FASTCALL, NULL},
     {"send_output", FAST(output_send), METH_FASTCALL, NULL},
+    {"send_outputs", FAST(output_send_all), METH_FASTCALL, NULL},
     PROTON_MAKERS(NONE) PROTON_PARTS(ONE) PROTON_ACTS(ONE) PROTON_RELEASES(ONE) PROTON_NUMBERS(ONE)
     PROTON_TRUTHS(ONE) PROTON_TEXTS(ONE) PROTON_SETTERS(MANY) PROTON_ANSWERING_SETTERS(MANY) PROTON_NAMINGS(MANY)
     PROTON_READERS(MANY) PROTON_WRITERS(MANY)

@@ -6,7 +6,12 @@ Pointers are integers. Each function takes exactly the objects that proton's fun
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
+
+_Line: TypeAlias = tuple[int, int, int, list[Any], dict[Any, Any], Sent, dict[Any, Any], dict[Any, Any], object]
+"""A plain socket and its engine: descriptor, transport, collector, bodies, receivers, unsettled, aside, unconfirmed;
+and an object of the caller's.
+"""
 
 class Sent:
     """Deliveries that were sent and are not settled, by their pointers, in the order of sending. Each is a tuple whose
@@ -83,6 +88,15 @@ def read_plain(
     0: the peer has ended; below 0: -errno. Otherwise how many bytes came, and what `push_plain` returns.
     """
 
+def read_together(
+    lines: list[_Line], most: int, data: memoryview, most_events: int, bulk: int, out: list[list[Any]]
+) -> int | tuple[int, tuple[int, int, int, int, int, tuple[int, int, Any] | None] | None] | None:
+    """`read_plain` for several. Each gets a list of its own in `out`, up to the first that does not bring less than
+    `bulk` bytes which are one run of messages, or of accepts, and nothing else: returns what `read_plain` returns for
+    that one, whose bytes are in `data`. None: there is none. After an exception, which is of the last one in `out`,
+    nothing was done for those behind it.
+    """
+
 def send(
     link: object,
     pointer: int,
@@ -116,6 +130,12 @@ def send_output(
 ) -> tuple[int, int] | None:
     """As `output`, and send the bytes to the socket `fd`. None: the socket took all, and there is no more. Otherwise
     what `output` returns, and how many of the bytes the socket took; below 0: -errno.
+    """
+
+def send_outputs(lines: list[_Line], buffer: memoryview) -> tuple[int, tuple[int, int]] | None:
+    """`send_output` for several. None: all sockets took all, and there is no more. Otherwise the position of the first
+    of which that is not so, and what `send_output` returns for it: its bytes are in the buffer, and nothing was done
+    for those behind it.
     """
 
 def __getattr__(name: str) -> Any: ...

@@ -30,7 +30,16 @@ WRONG: tuple[Any, ...] = (
 NO_POINTERS = tuple(each for each in WRONG if not (isinstance(each, int) and 4096 <= each < 2**64))
 LOOPS = {"take_plain": 14, "put_records": 6, "sent_runs": 1, "accepted_runs": 2, "read_puts": 6, "plain_entries": 9}
 FIELDS = {"picked": 5, "properties_field": 4}
-BATCHES = {"drain": 6, "push_plain": 14, "read_plain": 12, "send": 8, "output": 4, "send_output": 5}
+BATCHES = {
+    "drain": 6,
+    "push_plain": 14,
+    "read_plain": 12,
+    "read_together": 6,
+    "send": 8,
+    "output": 4,
+    "send_output": 5,
+    "send_outputs": 2,
+}
 MESSAGE = bytes.fromhex("00 53 73 c0 04 02 40 52 07  00 53 74 c1 06 02 a1 01 6b 52 05  00 53 77 40")
 """Its properties have a user-id (7), and its application-properties a `k` (5)."""
 DESCRIPTOR_AT = {"read_plain": 0, "send_output": 4}
@@ -72,9 +81,11 @@ def right() -> Iterator[dict[str, list[Any]]]:
             *(ours.fileno(), 4, transport, memoryview(bytearray(8)), engine.room(), 16),
             *(collector, *tables),
         ],
+        "read_together": [[engine.line(ours.fileno())], 4, memoryview(bytearray(8)), 16, 8192, []],
         "send": [None, link.ptr, [(1, b"x", 2, 3, 4)], 5, proton.Sent(), 1, 9, []],
         "output": [transport, collector, memoryview(bytearray(100)), []],
         "send_output": [transport, collector, memoryview(bytearray(100)), [], ours.fileno()],
+        "send_outputs": [[engine.line(ours.fileno())], memoryview(bytearray(100))],
     }
     ours.close()
     theirs.close()
@@ -97,6 +108,20 @@ def test_each_argument_alone_can_be_wrong(name: str, right: dict[str, list[Any]]
         for wrong in wrongs:
             told = refused(function, *[*arguments[:at], wrong, *arguments[at + 1 :]])
             assert told or not is_pointer, f"argument {at} was {wrong!r}"
+
+
+@pytest.mark.parametrize(("name", "fields"), [("read_together", range(8)), ("send_outputs", range(4))])
+def test_each_field_of_a_line_alone_can_be_wrong(name: str, fields: range, right: dict[str, list[Any]]) -> None:
+    function, ([line], *others) = getattr(proton, name), right[name]
+    for at in fields:
+        wrongs = NO_POINTERS if at else tuple(each for each in WRONG if not isinstance(each, int) or each < 0)
+        is_dict, is_list = isinstance(line[at], dict), isinstance(line[at], list)
+        for wrong in wrongs:
+            if not (is_dict and isinstance(wrong, dict)) and not (is_list and isinstance(wrong, list)):
+                assert refused(function, [(*line[:at], wrong, *line[at + 1 :])], *others), f"field {at} was {wrong!r}"
+    for wrong in (line[:-1], (*line, None), list(line)):
+        assert refused(function, [wrong], *others)
+    assert not refused(function, [line], *others)
 
 
 @pytest.mark.parametrize("name", [*LOOPS, *FIELDS, *BATCHES])

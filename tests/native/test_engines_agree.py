@@ -19,7 +19,7 @@ from penstock_amqp.endpoint import buffers
 from penstock_amqp.endpoint.buffers import Buffer
 from penstock_amqp.endpoint.endpoint import Endpoint
 from penstock_amqp.endpoint.engine import Pushed, SocketEngine
-from penstock_amqp.endpoint.events import DATA, Event
+from penstock_amqp.endpoint.events import DATA, Event, EventKind
 from penstock_amqp.endpoint.input import UNBOUNDED
 from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.endpoint.proton.compiled_engine import CompiledEngine
@@ -487,6 +487,64 @@ def test_what_a_socket_does_not_take_is_told(monkeypatch: pytest.MonkeyPatch) ->
         theirs.close()
         endpoint.send(link, [(14, b"x", 0, 0, 0)], 1)
         assert sockets.send_output(ours.fileno()) == (size, -errno.EPIPE)
+
+
+def test_what_one_socket_of_several_does_not_take_is_told_before_the_next_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first takes all; what the second does not take is in the buffer; nothing was done for the third."""
+    with ExitStack() as stack:
+        ends = [stack.enter_context(silent_end(monkeypatch)) for _ in range(3)]
+        pairs = [tuple(map(stack.enter_context, socket.socketpair())) for _ in range(3)]
+        lines = [sockets.line(ours.fileno()) for (_, sockets, _), (ours, _) in zip(ends, pairs, strict=True)]
+        pairs[1][0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+        for at, (endpoint, _, link) in enumerate(ends):
+            endpoint.send(link, [(number, bytes([at + 65]) * 10_000, 0, 0, 0) for number in range(12)], 1)
+        for ours, _ in pairs:
+            ours.setblocking(False)
+        at, (size, sent) = ends[0][1].send_outputs(lines) or (0, (0, 0))
+        assert at == 1
+        assert 0 < sent < size
+        assert pairs[1][1].recv(1 << 20) == buffers.OUTPUT_VIEW[:sent]
+        assert pairs[0][1].recv(1 << 20).count(b"A") > 100_000
+        with pytest.raises(BlockingIOError):
+            pairs[2][1].recv(1, socket.MSG_DONTWAIT)
+        assert ends[0][1].send_outputs(lines[2:]) is None
+        assert pairs[2][1].recv(1 << 20).count(b"C") > 100_000
+
+
+def test_several_sockets_are_read_up_to_the_first_that_brings_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message, and a message; an attach; a message that is left in its socket."""
+    with ExitStack() as stack:
+        ends = [stack.enter_context(silent_end(monkeypatch)) for _ in range(4)]
+        pairs = [tuple(map(stack.enter_context, socket.socketpair())) for _ in range(4)]
+        lines = [sockets.line(ours.fileno()) for (_, sockets, _), (ours, _) in zip(ends, pairs, strict=True)]
+        peer = Peer()
+        peer.opening()
+        for _ in range(PIECES):
+            peer.transfer(0, 3)
+        message, attach = peer.transfer(0, 5), peer.attach(3)
+        for (_, theirs), data in zip(pairs, (message, message, attach, message), strict=True):
+            theirs.send(data)
+        came: list[list[Event]] = []
+        sockets = ends[0][1]
+        read = sockets.read_together(lines, 1000, 8192, came)
+        assert [[event[0] for event in each] for each in came] == [[EventKind.MESSAGES], [EventKind.MESSAGES], []]
+        assert read == (len(attach), None)
+        came.clear()
+        assert sockets.read_together(lines[3:], 1000, 8192, came) is None
+        assert len(came) == 1
+        again = peer.transfer(0, 5)
+        pairs[0][1].send(again)
+        came.clear()
+        assert sockets.read_together(lines[:2], 1000, len(again), came) == len(again)  # so many are not light
+        assert len(came) == 1
+        came.clear()
+        wrong: Any = (*lines[1][:1], None, *lines[1][2:])
+        pairs[0][1].send(peer.transfer(0, 5))
+        with pytest.raises(TypeError):
+            sockets.read_together([lines[0], wrong, lines[2]], 1000, 8192, came)
+        assert [len(each) for each in came] == [1, 0]  # the exception is of the last one
 
 
 def test_output_that_fills_more_than_half_of_the_buffer_may_not_be_all(monkeypatch: pytest.MonkeyPatch) -> None:

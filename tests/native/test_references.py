@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,9 +132,21 @@ def test_nothing_of_an_engine_is_kept() -> None:
         theirs.send(b"not AMQP" * 12)
         assert [read() for _ in range(12)] == [(8, None)] * 12
         assert kept(lambda: proton.send_output(transport, collector, buffer, [], fd)) < SPARE
+        line: Any = (fd, transport, collector, [], {}, proton.Sent(), {}, {}, None)
+        lists = list[Any]()
+
+        def together(lines: list[Any]) -> object:
+            lists.clear()
+            return proton.read_together(lines, 8, buffer, 16, 99, lists)
+
+        for lines in ([line, line], [line, None], [(*line[:4], None, *line[5:])]):
+            assert kept(partial(together, lines)) < SPARE
+            assert kept(partial(proton.send_outputs, lines, buffer)) < SPARE
+        theirs.send(b"not AMQP" * 12)
+        assert [together([line]) for _ in range(12)] == [(8, None)] * 12
         theirs.close()
         assert kept(read) < SPARE
-        assert read() == 0
+        assert read() == together([line]) == 0
     connection.let_go()()
 
 

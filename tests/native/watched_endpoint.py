@@ -113,7 +113,14 @@ class WatchedEndpoint:
         assert self._theirs.send(self._unread) == len(self._unread)
         sockets = self.endpoint.sockets
         assert sockets is not None
-        read = sockets.read_plain(self._ours.fileno(), SOCKET_BYTES, part.tap, events)
+        came: list[list[Event]] = []
+        line = sockets.line(self._ours.fileno())
+        read = sockets.read_together([line], SOCKET_BYTES, SOCKET_BYTES, came)
+        events += came[0]
+        if read is None:
+            assert [event[0] in (EventKind.MESSAGES, EventKind.ACCEPTED) for event in events] == [True]
+            self.read_quietly += len(self._unread)
+            return len(self._unread)
         assert part.go_on(read, events, UNBOUNDED) == len(self._unread)
         if part.is_quiet:
             self.read_quietly += part.taken
@@ -239,7 +246,8 @@ class WatchedEndpoint:
         assert sockets is not None
         left: tuple[int, int] | None = (1, 0)
         while left is not None and left[0]:
-            left = sockets.send_output(self._ours.fileno())
+            found = sockets.send_outputs([sockets.line(self._ours.fileno())])
+            left = None if found is None else found[1]
             with suppress(BlockingIOError):
                 while part := self._theirs.recv(1 << 20):
                     written.append(part)

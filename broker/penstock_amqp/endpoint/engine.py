@@ -43,14 +43,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from penstock_amqp.endpoint.buffers import Buffer, Ptr
 from penstock_amqp.endpoint.events import Entry, Event, Held
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.frames.input_tap import InputTap
 
-__all__ = ["BareKind", "Engine", "Notice", "NoticeKind", "Pushed", "SocketEngine", "Unsent"]
+__all__ = ["ENGINE", "BareKind", "Engine", "Line", "Notice", "NoticeKind", "Pushed", "SocketEngine", "Unsent"]
 
 
 class NoticeKind(enum.Enum):
@@ -243,8 +243,21 @@ class Engine(Protocol):
         ...
 
 
+Line: TypeAlias = tuple[
+    int, Ptr, Ptr, list[Any], dict[Any, Any], object, dict[Any, Any], dict[Any, Any], "SocketEngine"
+]
+"""A plain socket and its engine, which is the last field: see `SocketEngine.line`."""
+
+ENGINE: Final = 8
+"""The field of a line that is its engine."""
+
+
 class SocketEngine(Protocol):
     """Reads and writes the plain sockets of connections: one call in a turn for each of them that says little."""
+
+    def line(self, fd: int) -> Line:
+        """What `read_together` and `send_outputs` take for the non-blocking socket `fd`, until the engine is freed."""
+        ...
 
     def read_plain(self, fd: int | None, most: int, tap: InputTap, out: list[Event]) -> int | tuple[int, object]:
         """Read once, `most` bytes at most, from the non-blocking socket `fd` into `buffers.INPUT`, and go on as
@@ -253,6 +266,18 @@ class SocketEngine(Protocol):
 
         How many bytes came, if all of them were plain and whole: `tap` need not know of them. 0: the peer has ended;
         below 0: -errno. Otherwise how many came, and what `pushed` takes (None: the first bytes are not plain).
+        """
+        ...
+
+    @staticmethod
+    def read_together(
+        lines: list[Line], most: int, bulk: int, out: list[list[Event]]
+    ) -> int | tuple[int, object] | None:
+        """`read_plain` of several, in their order. Each gets a list of events of its own in `out`, up to the first that
+        does not bring less than `bulk` bytes, all of them plain and whole, and one run of messages or accepts.
+
+        What `read_plain` returns for that one, whose list is the last in `out`, and whose bytes are in `buffers.INPUT`;
+        None: there is none. An exception is of the last in `out`. Nothing was done for those behind it.
         """
         ...
 
@@ -265,5 +290,14 @@ class SocketEngine(Protocol):
 
         None: there is no more, and the socket took all of it. Otherwise what `output` returned, and how many of these
         bytes the socket took; below 0: -errno.
+        """
+        ...
+
+    @staticmethod
+    def send_outputs(lines: list[Line]) -> tuple[int, tuple[int, int]] | None:
+        """`send_output` of several, in their order.
+
+        None: there is no more of any, and the sockets took all. Otherwise the position of the first of which that is
+        not so, and what its `send_output` returns: nothing was done for those behind it.
         """
         ...

@@ -18,6 +18,7 @@ from typing import Final, Protocol, assert_never
 
 from penstock_amqp.endpoint.buffers import INPUT_VIEW, OUTPUT_BYTES, OUTPUT_VIEW
 from penstock_amqp.endpoint.endpoint import Endpoint
+from penstock_amqp.endpoint.engine import Line
 from penstock_amqp.endpoint.events import Event, EventKind
 from penstock_amqp.endpoint.links import PartialMemory
 from penstock_amqp.errors import WireError
@@ -129,6 +130,8 @@ class Connection:
         "is_blocked",
         "is_congested",
         "is_dirty",
+        "light_line",
+        "line",
         "listener",
         "login",
         "number",
@@ -180,6 +183,10 @@ class Connection:
         """A peer's session window held messages back when a queue last looked."""
         self.is_dirty = False
         """It is in the broker's list of connections to flush."""
+        self.line: Line | None = None
+        """How it is read and flushed together with others: of a plain socket, once the answer to the Open is sent."""
+        self.light_line: Line | None = None
+        """Its line, if its last read brought little, which was wholly taken in: so will the next, probably."""
         self.turn_bytes = 0
         """Message bytes handed to the endpoint since the last flush."""
         self.transactions: object = None
@@ -201,6 +208,7 @@ class Connection:
         `most`: bytes of a read, if messages are short.
         """
         reading = self.reading
+        self.light_line = None
         if reading.debt > 0:
             reading.debt -= TURN_BUDGET
             return True
@@ -238,6 +246,7 @@ class Connection:
     def was_read(self, read: int | tuple[int, object], most: int, out: list[Event]) -> bool:
         """Go on with what `SocketEngine.read_plain` returned for at most so many bytes; as `receive`."""
         reading, input = self.reading, self.endpoint.input
+        self.light_line = None
         size = input.go_on(read, out, TURN_BUDGET)
         if size <= 0:
             return size in _NOTHING_CAME
@@ -247,6 +256,8 @@ class Connection:
             reading.unread += INPUT_VIEW[input.taken : size].tobytes()
         if size == most:
             reading.has_long = not reading.unread and _has_long(size, out, reading.has_long)
+        if input.is_quiet and not (reading.is_bulk or reading.has_long):
+            self.light_line = self.line
         return True
 
     @property
@@ -343,9 +354,19 @@ class Connection:
             if left is None and not endpoint.flows.owed:  # nearly always
                 self.is_blocked = False
                 return True
-            size = 0 if left is None else left[0]
-            if left is not None and not transport.sent(OUTPUT_VIEW[:size], left[1]):
-                return False
+            if left is not None:
+                return self.keep(left)
+            size = 0
+        return self._send_rest(size)
+
+    def keep(self, left: tuple[int, int]) -> bool:
+        """Go on as `flush`, behind a call of `SocketEngine.send_output` that returned this."""
+        size, sent = left
+        return self.transport.sent(OUTPUT_VIEW[:size], sent) and self._send_rest(size)
+
+    def _send_rest(self, size: int) -> bool:
+        """`size`: bytes of the output that was taken last."""
+        transport, endpoint = self.transport, self.endpoint
         while size > _HALF and (size := endpoint.output()):
             if not transport.send(OUTPUT_VIEW[:size]):
                 return False
@@ -372,6 +393,7 @@ class Connection:
     def free(self, free_endpoint: Callable[[Connection], None] | None = None) -> None:
         """Give everything back but the socket. `free_endpoint`: has the endpoint freed, now or later."""
         self.phase = Phase.GONE
+        self.line = self.light_line = None
         self.reading.unread = b""
         if free_endpoint is not None:
             free_endpoint(self)

@@ -17,7 +17,8 @@ from penstock_broker.access.connection_client import ConnectionLogin
 from penstock_broker.access.listeners import Listener
 from penstock_broker.access.lobby import Lobby
 from penstock_broker.access.transport import Transport
-from penstock_broker.loop.connections import READ, Connections
+from penstock_broker.loop.connections import Connections
+from penstock_broker.loop.read_ahead import READ
 from penstock_broker.settings import process_descriptors
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker

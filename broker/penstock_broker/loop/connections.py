@@ -15,38 +15,30 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from penstock_amqp.endpoint.events import AmqpError, Event, EventKind
+from penstock_amqp.endpoint.events import AmqpError, Event
 from penstock_amqp.sasl.mechanisms import CredentialAnswer
-from penstock_broker.access.connection import (
-    BULK_BYTES,
-    LONG_READ,
-    MAX_BACKLOG_BYTES,
-    READ_BYTES,
-    Connection,
-    Phase,
-)
+from penstock_broker.access.connection import MAX_BACKLOG_BYTES, Connection, Phase
 from penstock_broker.access.lobby import Lobby
 from penstock_broker.attach import connection_end, severance
-from penstock_broker.loop.events import accepted, handle, handle_messages, rescue, serve
+from penstock_broker.loop.events import handle, rescue, serve
 from penstock_broker.loop.gone_connections import GoneConnections
+from penstock_broker.loop.plain_sockets import FEW, send_plain
+from penstock_broker.loop.read_ahead import READ, ReadAhead
 from penstock_broker.messages import dispatch
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
 
-__all__ = ["DONE", "IDLE_MS", "READ", "Connections"]
+__all__ = ["DONE", "IDLE_MS", "Connections"]
 
 logger = logging.getLogger(__name__)
 
 IDLE_MS: Final = 1000
 RELEASED_PER_TURN: Final = 500
 """Connections that are read again in one turn after they were held: about a millisecond."""
-READ: Final = select.EPOLLIN
 _WRITE: Final = select.EPOLLOUT
 DONE: Final = (Phase.LEAVING, Phase.GONE)
 """Nothing is read or sent any more."""
 _READ_OR_LOST: Final = READ | select.EPOLLHUP | select.EPOLLERR
-_MESSAGES: Final = EventKind.MESSAGES
-_ACCEPTED: Final = EventKind.ACCEPTED
 _OPEN: Final = Phase.OPEN
 _LEAVING: Final = Phase.LEAVING
 _CLOSING: Final = Phase.CLOSING
@@ -65,11 +57,8 @@ class Connections:
         self._seconds = seconds
         self._events: list[Event] = []
         """Of the connection that is being read; one list for all, since it is empty again after each."""
-        self.ahead: list[tuple[Connection, list[Event]]] = []
-        """Connections that were read in this turn and brought some messages, which are handled together."""
-        self.read_bytes = READ_BYTES
-        """What is read at once of a connection whose messages are short."""
         self.by_fd: dict[int, Connection] = {}
+        self.ahead = ReadAhead(broker, self.by_fd, self._was_read, self.fail)
         self.behind: deque[Connection] = deque()
         """Connections with something unread, which the next turns go on with."""
         self._gone = GoneConnections(broker, epoll, lobby, self.by_fd)
@@ -118,7 +107,7 @@ class Connections:
             return
         events = self._events
         try:
-            alive = connection.receive(events, self.read_bytes)
+            alive = connection.receive(events, self.ahead.read_bytes)
             handle(self._broker, connection, events)
         except Exception:
             rescue(self._broker, events)
@@ -135,61 +124,6 @@ class Connections:
             if connection.is_blocked and connection.phase not in DONE:
                 self._set_mask(connection)  # by what TLS or WebSocket say themselves, which no flush has to follow
             self._note_behind(connection)
-
-    def read_ahead(self, connection: Connection) -> bool:
-        """Read a connection that probably brings a message or two, to be handled with those of others by
-        `handle_ahead`; False if it has to be served as all are. Not while publishers wait for room in the log.
-        """
-        reading, endpoint = connection.reading, connection.endpoint
-        if connection.phase is not _OPEN or reading.is_bulk or connection.is_congested:
-            return False
-        input, sockets = endpoint.input, endpoint.sockets
-        events: list[Event] = []
-        try:
-            try:
-                if input.is_quiet and sockets is not None and connection.transport.wrapping is None:
-                    most = self.read_bytes * LONG_READ if reading.has_long else self.read_bytes
-                    read = sockets.read_plain(connection.transport.fd, most, input.tap, events)
-                    if len(events) == 1 and isinstance(read, int) and read < BULK_BYTES:
-                        # All of it was whole and light: nothing else has to be noted.
-                        event = events[0]
-                        if event[0] is _MESSAGES:
-                            self.ahead.append((connection, events))
-                            return True
-                        if event[0] is _ACCEPTED:
-                            accepted(self._broker, event[1].context, event[2])  # which nobody answers
-                            return True
-                    alive = connection.was_read(read, most, events)
-                elif reading.is_behind or reading.unread or reading.debt > 0:
-                    return False
-                else:
-                    alive = connection.receive(events, self.read_bytes)
-                kind = events[0][0] if alive and len(events) == 1 else None
-                if kind is _MESSAGES and not (
-                    reading.is_bulk
-                    or reading.is_held
-                    or connection.has_unread
-                    or endpoint.flows.owed
-                    or endpoint.changes.are_pending
-                ):
-                    self.ahead.append((connection, events))
-                    return True
-                if kind is not _ACCEPTED:  # what consumers accept concerns no message that waits here
-                    self.handle_ahead()
-                handle(self._broker, connection, events)
-            except Exception:
-                rescue(self._broker, events)
-                raise
-            self._was_read(connection, alive)
-        except Exception:
-            self.fail(connection)
-        return True
-
-    def handle_ahead(self) -> None:
-        """Handle what `read_ahead` has read, before anything else happens."""
-        ahead, self.ahead = self.ahead, []
-        if ahead:
-            handle_messages(self._broker, ahead, self.fail)
 
     def catch_up(self, deadline: float) -> None:
         """Go on with connections that sent much at once: one step each, behind those that sent little."""
@@ -260,29 +194,43 @@ class Connections:
         """Send what there is to send, on every connection that has something."""
         work = self._broker.work
         while work.dirty:
+            if len(work.dirty) == 1:
+                self._flush(work.dirty.pop(), None)
+                continue
             dirty = work.dirty.copy()
             work.dirty.clear()
-            for connection in dirty:
-                try:
-                    if connection.phase is not _OPEN and connection.phase in DONE:
-                        connection.is_dirty = False
-                        continue
-                    if not connection.flush():
-                        self.drop(connection)
-                        continue
-                    if (
-                        connection.is_blocked
-                        or connection.is_congested
-                        or connection.phase is not _OPEN
-                        or connection.reading.unread
-                        or connection.endpoint.streams
-                        or connection.transport.events_mask & _WRITE
-                    ):
-                        self._resume(connection)
-                    if work.output_lines.lines:
-                        work.visit(work.output_lines.flushed(connection))
-                except Exception:
-                    self.fail(connection)
+            others, stuck = (dirty, None) if len(dirty) < FEW or work.output_lines.lines else send_plain(dirty)
+            if stuck is not None:
+                self._flush(*stuck)
+            for connection in others:
+                self._flush(connection, None)
+
+    def _flush(self, connection: Connection, left: tuple[int, int] | None) -> None:
+        """Send what a connection has to say; `left`: what `SocketEngine.send_output` has just returned for it."""
+        work = self._broker.work
+        try:
+            if connection.phase is not _OPEN and connection.phase in DONE:
+                connection.is_dirty = False
+                return
+            if not (connection.flush() if left is None else connection.keep(left)):
+                self.drop(connection)
+                return
+            if (
+                connection.is_blocked
+                or connection.is_congested
+                or connection.phase is not _OPEN
+                or connection.reading.unread
+                or connection.endpoint.streams
+                or connection.transport.events_mask & _WRITE
+            ):
+                self._resume(connection)
+            elif connection.line is None and connection.transport.wrapping is None:
+                sockets = connection.endpoint.sockets
+                connection.line = None if sockets is None else sockets.line(connection.transport.fd)
+            if work.output_lines.lines:
+                work.visit(work.output_lines.flushed(connection))
+        except Exception:
+            self.fail(connection)
 
     def _resume(self, connection: Connection) -> None:
         """More than sending is to be done: it is blocked or was so, or something waits that can go on now."""

@@ -41,7 +41,7 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.departures import LeavingLink, consumed_queue
 from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.open_transactions import Coordinator
-from penstock_broker.state.routes import Route
+from penstock_broker.state.routes import ExchangeTarget, Route
 from penstock_broker.transactions import commit, coordinator, work
 
 __all__ = ["accepted", "handle", "handle_messages", "rescue", "serve"]
@@ -103,8 +103,8 @@ def accepted(broker: Broker, consumer: object, batch: list[Held]) -> None:
 def handle_messages(
     broker: Broker, came: list[tuple[Connection, list[Event]]], failed: Callable[[Connection], None]
 ) -> None:
-    """Handle what several connections brought, each of them one run of messages, in their order. What follows each
-    other on the same way is stored together.
+    """Handle what several connections brought, each of them one run of messages or accepts, in their order. What
+    follows each other on the same way is stored together, whatever is accepted in between.
 
     `failed` is called, while the exception is handled, for a connection whose messages could not be dealt with.
     """
@@ -112,6 +112,13 @@ def handle_messages(
     shared_route: Route | None = None
     for connection, events in came:
         event = events[0]
+        if event[0] is _ACCEPTED:
+            try:
+                accepted(broker, event[1].context, event[2])  # which nobody answers
+            except Exception:
+                rescue(broker, events)
+                failed(connection)
+            continue
         assert event[0] is _MESSAGES
         link, batch = event[1], event[2]
         producer = link.context
@@ -123,6 +130,17 @@ def handle_messages(
                 and connection.transactions is None
                 and not is_transactional(batch[0][0])
             ):
+                destination = producer.destination
+                if (
+                    shared_route is not None
+                    and isinstance(destination, ExchangeTarget)
+                    and destination.constant is shared_route
+                    and destination.version == destination.exchange.version
+                ):
+                    destination.exchange.received += len(batch)
+                    producer.transfers += len(batch)
+                    shared.append((producer, batch))
+                    continue
                 route = publish.common_route(broker, producer, len(batch))
             if route is not shared_route and shared_route is not None and not _is_same(route, shared_route):
                 _publish_shared(broker, shared_route, shared, failed)

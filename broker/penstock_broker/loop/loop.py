@@ -2,8 +2,9 @@
 
 A turn: read ready sockets -> route and append to the log -> queues to consumers -> delivered-up-to numbers -> write the
 log's block -> ask for the fdatasync -> flush sockets. What waits for a sync leaves in the turn in which the log says it
-is done. At most 64 descriptors per poll, the deadline is checked between connections, and what did not get its turn is
-the first in the next one. `turn` and `add` are public, so that a test can drive a whole broker on a clock of its own.
+is done. At most 64 descriptors per poll, the deadline is checked between connections (or behind some that are read by
+one call), and what did not get its turn is the first in the next one. `turn` and `add` are public, so that a test can
+drive a whole broker on a clock of its own.
 
 Written for speed: `turn` and what it calls run for every batch. Source: docs/decisions/022-one-thread.md and
 docs/decisions/023-bounded-turns.md.
@@ -30,9 +31,11 @@ from penstock_broker.attach import connection_end, permission_review
 from penstock_broker.clock import SYSTEM_CLOCK, Clock
 from penstock_broker.errors import amqp_error
 from penstock_broker.loop.acceptor import Acceptor
-from penstock_broker.loop.connections import IDLE_MS, READ, Connections
+from penstock_broker.loop.connections import IDLE_MS, Connections
 from penstock_broker.loop.garbage import YoungCollection
+from penstock_broker.loop.plain_sockets import FEW
 from penstock_broker.loop.queue_visits import DISPATCH_SECONDS, QueueVisits
+from penstock_broker.loop.read_ahead import READ
 from penstock_broker.loop.ready_connections import ReadyConnections
 from penstock_broker.loop.stop import Stop
 from penstock_broker.loop.time_outs import SWEEP_MS, TimeOuts
@@ -244,41 +247,54 @@ class Loop:
         `has_work`: the turn had something to do before it looked at them.
         """
         clock, connections, waiting = self._clock.seconds, self.connections, self._ready
+        ahead = connections.ahead
         had_waiting = is_late = waiting.count > 0
         reads_ahead = not self.broker.log.makes_room()
-        for fd, mask in ready:
+        at, count = 0, len(ready)
+        while at < count:
+            fd, mask = ready[at]
             connection = connections.by_fd.get(fd)
+            if (
+                count - at >= FEW
+                and connection is not None
+                and connection.light_line is not None
+                and reads_ahead
+                and not is_late
+                and (done := ahead.read_together(ready, at)) != at
+            ):
+                at = done
+                is_late = clock() > deadline
+                continue
+            at += 1
             if connection is None:
-                if connections.ahead:
-                    connections.handle_ahead()
+                if ahead.batches:
+                    ahead.handle()
                 reader = self._readers.get(fd)
                 if reader is not None:
-                    self._acceptor.others_have_work = has_work or len(ready) > 1
+                    self._acceptor.others_have_work = has_work or count > 1
                     self._call(*reader)
             elif is_late:
                 waiting.add(connection, mask, self.broker.clock.turns)
             else:
-                if mask != READ or not reads_ahead or not connections.read_ahead(connection):
-                    if connections.ahead:
-                        connections.handle_ahead()
+                if mask != READ or not reads_ahead or not ahead.read(connection):
+                    if ahead.batches:
+                        ahead.handle()
                     connections.serve(connection, mask)
                 is_late = clock() > deadline
         if had_waiting:
             connection, mask = waiting.pop_oldest()
             while True:
-                if connection.phase is not Phase.GONE and not (
-                    mask == READ and reads_ahead and connections.read_ahead(connection)
-                ):
-                    if connections.ahead:
-                        connections.handle_ahead()
+                if connection.phase is not Phase.GONE and not (mask == READ and reads_ahead and ahead.read(connection)):
+                    if ahead.batches:
+                        ahead.handle()
                     connections.serve(connection, mask)
-                elif len(connections.ahead) >= LATE_TOGETHER:
-                    connections.handle_ahead()
+                elif len(ahead.batches) >= LATE_TOGETHER:
+                    ahead.handle()
                 if not waiting.count or clock() > deadline:
                     break
                 connection, mask = waiting.pop()
-        if connections.ahead:
-            connections.handle_ahead()
+        if ahead.batches:
+            ahead.handle()
 
     def _call(self, action: Callable[[], None], failed: Callable[[], None] | None) -> None:
         try:
@@ -291,7 +307,7 @@ class Loop:
     def _visit_queues(self, deadline: float) -> None:
         if self.broker.work.ready:
             is_behind = self._visits.serve(deadline)
-            self.connections.read_bytes = BUSY_READ_BYTES if is_behind or self._ready.count else READ_BYTES
+            self.connections.ahead.read_bytes = BUSY_READ_BYTES if is_behind or self._ready.count else READ_BYTES
         else:
             self._visits.paces = pacing.look(self.broker, ())
 

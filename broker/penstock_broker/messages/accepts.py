@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeAlias
 
 from penstock_amqp.endpoint.buffers import Ptr
-from penstock_broker.access.connection import Connection, Phase
+from penstock_broker.access.connection import Phase
 from penstock_broker.messages.refuse import top_up
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.fan_outs import FanOut
@@ -30,10 +30,9 @@ def accept_stored(broker: Broker, unsynced: Sequence[Unanswered], unlogged: Sequ
     fan_outs = broker.work.fan_outs
     fan_out = fan_outs[-1] if fan_outs else None
     if unsynced:
-        connections: list[Connection] = []
         for producer, _ in unsynced:
             producer.stores = True
-            connections.append(producer.connection)
+        connections = [producer.connection for producer, _ in unsynced]
         broker.sync.after_sync_of(connections, partial(_accept, broker, unsynced, fan_out))
     if unlogged:
         _accept(broker, unlogged, fan_out)

@@ -46,11 +46,14 @@ ROOMS = (
 )
 OF_THE_LOOP = {
     "Connections.serve",
-    "Connections.read_ahead",
-    "Connections.handle_ahead",
+    "ReadAhead.read_together",
+    "ReadAhead.read",
+    "ReadAhead._take_read",
+    "ReadAhead.handle",
     "handle_messages",
     "_publish_shared",
     "Connections.flush",
+    "Connections._flush",
     "Connections.catch_up",
     "Connections.release_held",
     "Connections.advance_streams",

@@ -26,7 +26,7 @@ from penstock_amqp.frames.performatives import (
 from penstock_amqp.frames.performatives import Transfer as TransferFrame
 from penstock_amqp.types.values import Described, Symbol, ULong
 from penstock_broker.access.connection import Connection
-from penstock_broker.loop import events, loop
+from penstock_broker.loop import events, loop, read_ahead
 from penstock_broker.messages import publish_batches, store
 from penstock_broker.messages.publish_batches import Batch
 from penstock_broker.state.broker import Broker
@@ -171,7 +171,10 @@ def test_messages_of_several_connections_are_stored_together(timed: Site, shared
 def test_messages_of_connections_that_had_to_wait_for_their_turn_are_stored_together_too(
     timed: Site, shared: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A turn has time for two of nine; later there is time for all, and not more than three are handled at once."""
+    """A turn has time for two of nine, read one by one; later there is time for all, and not more than three are
+    handled at once.
+    """
+    monkeypatch.setattr(read_ahead, "READ_TOGETHER", 1)
     queue = timed.make_queue("work")
     senders = clients(timed, 9)
     enqueued = queue.totals.enqueued
@@ -398,6 +401,7 @@ def test_what_a_layer_keeps_back_is_not_forgotten(timed: Site, shared: list[int]
     size = len(encode_frame(frame, payload=one))
     for connection in timed.broker.clients.connections.values():
         connection.transport.wrapping = Layer(size)
+        connection.line = connection.light_line = None  # which only a plain socket has
     shared.clear()
     for sender in senders:
         sender.post(b"1")

@@ -100,7 +100,7 @@ def noted(timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> list[Connect
     """The connections that are served from now on, in order, alone or read ahead."""
     served: list[Connection] = []
     connections = timed.loop.connections
-    serve, read_ahead = connections.serve, connections.read_ahead
+    serve, read_ahead = connections.serve, connections.ahead.read
 
     def noted_serve(connection: Connection, mask: int) -> None:
         served.append(connection)
@@ -113,7 +113,7 @@ def noted(timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> list[Connect
         return is_read
 
     monkeypatch.setattr(connections, "serve", noted_serve)
-    monkeypatch.setattr(connections, "read_ahead", noted_read)
+    monkeypatch.setattr(connections.ahead, "read", noted_read)
     return served
 
 

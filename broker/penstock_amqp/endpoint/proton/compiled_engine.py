@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from penstock_amqp.endpoint.buffers import INPUT, INPUT_VIEW, OUTPUT, OUTPUT_BYTES, Ptr
-from penstock_amqp.endpoint.engine import Engine, Notice, NoticeKind, Pushed, SocketEngine, Unsent
+from penstock_amqp.endpoint.engine import ENGINE, Engine, Line, Notice, NoticeKind, Pushed, SocketEngine, Unsent
 from penstock_amqp.endpoint.events import Entry, Event, EventKind, Held
 from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.endpoint.proton import ffi
@@ -45,11 +45,13 @@ if ffi.compiled is not None:
     _drain: Any = ffi.compiled.drain
     _push_plain: Any = ffi.compiled.push_plain
     _read_plain: Any = ffi.compiled.read_plain
+    _read_together: Any = ffi.compiled.read_together
     _send: Any = ffi.compiled.send
     _accept: Any = ffi.compiled.accept
     _settle: Any = ffi.compiled.settle
     _output: Any = ffi.compiled.output
     _send_output: Any = ffi.compiled.send_output
+    _send_outputs: Any = ffi.compiled.send_outputs
 
 
 class CompiledEngine(ProtonEngine):
@@ -85,6 +87,11 @@ class CompiledEngine(ProtonEngine):
         """The connection is about to be freed: forget every pointer."""
         super().free()
         self._bodies.clear()
+
+    def line(self, fd: int) -> Line:
+        """See `SocketEngine.line`."""
+        reading = self.receivers, self._sent, self.aside, self.unconfirmed
+        return fd, self._transport, self._collector, self._bodies, *reading, self
 
     def sockets(self) -> SocketEngine:
         """See `Engine.sockets`."""
@@ -167,6 +174,12 @@ class CompiledEngine(ProtonEngine):
         )
         return read
 
+    @staticmethod
+    def read_together(lines: list[Line], most: int, bulk: int, out: list[list[Event]]) -> int | tuple[int, Any] | None:
+        """See `SocketEngine.read_together`."""
+        read: int | tuple[int, Any] | None = _read_together(lines, most, INPUT, MOST_EVENTS, bulk, out)
+        return read
+
     def pushed(self, told: Any, start: int, tap: InputTap, out: list[Event]) -> Pushed:
         """See `SocketEngine.pushed`."""
         taken, last, has_flow, held_before, held, missing, found = told
@@ -227,12 +240,32 @@ class CompiledEngine(ProtonEngine):
     def send_output(self, fd: int) -> tuple[int, int] | None:
         """See `SocketEngine.send_output`."""
         left: tuple[int, int] | None = _send_output(self._transport, self._collector, OUTPUT, self._bodies, fd)
-        self.unwritten_sessions = 0
-        self._has_notice = self.has_failed = False
         if left is None:
+            self.unwritten_sessions = 0
+            self._has_notice = self.has_failed = False
             self._keeps_bodies = not self._bodies
             return None
+        return self._left(left)
+
+    @staticmethod
+    def send_outputs(lines: list[Line]) -> tuple[int, tuple[int, int]] | None:
+        """See `SocketEngine.send_outputs`."""
+        found: tuple[int, tuple[int, int]] | None = _send_outputs(lines, OUTPUT)
+        for line in lines if found is None else lines[: found[0]]:
+            engine: Any = line[ENGINE]  # one of us; a `cast` is a call
+            engine.unwritten_sessions = 0
+            engine._has_notice = engine.has_failed = False
+            engine._keeps_bodies = not engine._bodies
+        if found is None:
+            return None
+        at, left = found
+        return at, cast("CompiledEngine", lines[at][ENGINE])._left(left)
+
+    def _left(self, left: tuple[int, int]) -> tuple[int, int]:
+        """Note that not all of the output was sent."""
         filled, sent = left
+        self.unwritten_sessions = 0
+        self._has_notice = False
         self._keeps_bodies = not self._bodies and filled < OUTPUT_BYTES
         self.has_failed = filled < 0
         return filled if filled >= 0 else -1 - filled, sent
