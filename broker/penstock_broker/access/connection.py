@@ -12,43 +12,24 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol, assert_never
 
 from penstock_amqp.endpoint.buffers import INPUT_VIEW, OUTPUT_BYTES, OUTPUT_VIEW
 from penstock_amqp.endpoint.endpoint import Endpoint
 from penstock_amqp.endpoint.engine import Line
-from penstock_amqp.endpoint.events import Event, EventKind
+from penstock_amqp.endpoint.events import Event
 from penstock_amqp.endpoint.links import PartialMemory
 from penstock_amqp.errors import WireError
 from penstock_amqp.sasl.mechanisms import CredentialAnswer, LookUpKeys, Question, Verify
 from penstock_amqp.sasl.server import Authenticated, Refused, Result, SaslServer
 from penstock_broker.access.connection_client import NOT_OPENED, ConnectionLogin
 from penstock_broker.access.listeners import Listener
+from penstock_broker.access.read_progress import BULK_BYTES, LONG_READ, READ_BYTES, TURN_BUDGET, ReadProgress, has_long
 from penstock_broker.access.transport import Transport
 from penstock_core.identity import Identity
 
-__all__ = ["Authenticator", "Connection", "Phase", "Reading"]
-
-TURN_BUDGET: Final = 64
-"""What a connection may ask for in a turn, as `endpoint.events.weight` weighs it; the rest waits for the next turns.
-
-If one read brings more, the connection is not read again for as many turns as that takes.
-"""
-
-BULK_BYTES: Final = 8 * 1024
-"""A read that brings so much takes long: these are some fifty short messages."""
-
-READ_BYTES: Final = 64 * 1024
-"""What is read of a connection at once, unless the loop says otherwise: some four hundred short messages."""
-
-LONG_READ: Final = 4
-"""So many times as much is read at once of a connection whose messages are long: what a turn costs beside its messages
-is shared by some 200 messages of 1 KiB then, and not by 60. Source: docs/decisions/095-reads-of-long-messages.md."""
-
-LONG_BYTES: Final = 512
-"""Messages of so many bytes are long."""
+__all__ = ["Authenticator", "Connection", "Phase"]
 
 MAX_EARLY_BYTES: Final = 1024 * 1024
 """What a peer may send behind its Open while that is not answered."""
@@ -95,26 +76,6 @@ class Authenticator(Protocol):
     def transport_failed(self, connection: Connection, error: WireError) -> None:
         """TLS or WebSocket of a connection has failed."""
         ...
-
-
-@dataclass(slots=True, eq=False)
-class Reading:
-    """How far the loop is with reading from a connection."""
-
-    unread: bytes = b""
-    """AMQP bytes that came and wait for their turn; nothing is read from the socket meanwhile."""
-    debt: int = 0
-    """What it asked for beyond `TURN_BUDGET`: it is not read again for as many turns as that takes."""
-    is_bulk: bool = False
-    """The last read brought much, so the next one is likely to take long."""
-    has_long: bool = False
-    """The last read that was full brought long messages."""
-    is_behind: bool = False
-    """It is in the loop's list of connections with something unread."""
-    is_held: bool = False
-    """It is not read until the log has synced the long messages that it brought."""
-    spared_until_ms: int = 0
-    """Until then, on the monotonic clock, its silence does not count: it was not read."""
 
 
 class Connection:
@@ -172,7 +133,7 @@ class Connection:
         self.client = NOT_OPENED
         self.opened_us = 0
         """When we answered the Open, microseconds since the epoch."""
-        self.reading = Reading()
+        self.reading = ReadProgress()
         self.due_ms = 0
         """When the endpoint wants its next tick, milliseconds of the monotonic clock."""
         self.dropped_ms = 0
@@ -240,7 +201,7 @@ class Connection:
         else:
             is_sound = self._receive_wrapped(INPUT_VIEW[:size].tobytes(), out)
         if size == most and self.login.is_authenticated:
-            reading.has_long = not reading.unread and _has_long(size, out, reading.has_long)
+            reading.has_long = not reading.unread and has_long(size, out, reading.has_long)
         return is_sound
 
     def was_read(self, read: int | tuple[int, object], most: int, out: list[Event]) -> bool:
@@ -255,7 +216,7 @@ class Connection:
         if input.taken < size:
             reading.unread += INPUT_VIEW[input.taken : size].tobytes()
         if size == most:
-            reading.has_long = not reading.unread and _has_long(size, out, reading.has_long)
+            reading.has_long = not reading.unread and has_long(size, out, reading.has_long)
         if input.is_quiet and not (reading.is_bulk or reading.has_long):
             self.light_line = self.line
         return True
@@ -400,9 +361,3 @@ class Connection:
         else:
             self.endpoint.free()
         self.subscriptions.clear()
-
-
-def _has_long(size: int, events: list[Event], before: bool) -> bool:
-    """Whether a read of so many bytes brought long messages; as `before` if it brought only parts of one."""
-    count = sum(1 if event[0] is EventKind.OTHER else len(event[2]) for event in events)
-    return size >= LONG_BYTES * count if count else before

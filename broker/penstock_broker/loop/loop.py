@@ -21,12 +21,13 @@ from collections.abc import Callable, Sized
 from typing import Final
 
 from penstock_amqp.transports.tls import Wrapping
-from penstock_broker.access.connection import READ_BYTES, Connection, Phase
+from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.access.listeners import Listener
 from penstock_broker.access.lobby import Lobby
 from penstock_broker.access.login_revalidation import CHECK_MS, LoginRevalidation
 from penstock_broker.access.login_thread import LoginThread
 from penstock_broker.access.logins import Logins
+from penstock_broker.access.read_progress import BUSY_READ_BYTES, READ_BYTES
 from penstock_broker.attach import connection_end, permission_review
 from penstock_broker.clock import SYSTEM_CLOCK, Clock
 from penstock_broker.errors import amqp_error
@@ -50,9 +51,6 @@ __all__ = ["Loop"]
 logger = logging.getLogger(__name__)
 
 TURN_SECONDS: Final = 0.002
-BUSY_READ_BYTES: Final = 16 * 1024
-"""What is read of a connection at once while the broker does not keep up: then others do not wait long for their turn,
-and credit of consumers comes in time."""
 MAX_EVENTS: Final = 64
 LATE_TOGETHER: Final = 32
 """Of connections that waited for this turn, so many are handled together at most: what they brought takes time of the

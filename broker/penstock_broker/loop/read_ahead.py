@@ -12,7 +12,8 @@ from typing import Final
 
 from penstock_amqp.endpoint.engine import ENGINE, Line
 from penstock_amqp.endpoint.events import Event, EventKind
-from penstock_broker.access.connection import BULK_BYTES, LONG_READ, READ_BYTES, Connection, Phase
+from penstock_broker.access.connection import Connection, Phase
+from penstock_broker.access.read_progress import BULK_BYTES, LONG_READ, READ_BYTES
 from penstock_broker.loop.events import accepted, handle, handle_messages, rescue
 from penstock_broker.state.broker import Broker
 

@@ -13,7 +13,8 @@ from support.raw_client import RawClient
 from support.stepped_broker import SteppedBroker, SteppedStream
 
 from penstock_amqp.frames.frames import encode_frame
-from penstock_broker.access.connection import Connection, Reading
+from penstock_broker.access.connection import Connection
+from penstock_broker.access.read_progress import ReadProgress
 from penstock_broker.clock import Timers
 from penstock_broker.loop.ready_connections import ReadyConnections
 
@@ -25,7 +26,7 @@ class _Named:
 
     def __init__(self, name: str, *, is_bulk: bool) -> None:
         self.name = name
-        self.reading = Reading(is_bulk=is_bulk)
+        self.reading = ReadProgress(is_bulk=is_bulk)
 
 
 def light(name: str) -> Connection:

@@ -12,7 +12,8 @@ from support.stepped_broker import SteppedBroker, SteppedStream
 
 from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import Detach, Source, Target, Transfer
-from penstock_broker.access.connection import READ_BYTES, Connection
+from penstock_broker.access.connection import Connection
+from penstock_broker.access.read_progress import READ_BYTES
 from penstock_broker.attach import temporary
 from penstock_broker.clock import Timers
 from penstock_broker.messages import dispatch
