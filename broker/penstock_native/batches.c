@@ -21,7 +21,7 @@ enum { ENTRY_DATA = 1, HELD_LINK = 0, EVENT_KIND = 0, EVENT_LINK = 1, EVENT_BATC
 static PyObject *messages_kind, *accepted_kind; /* EventKind.MESSAGES and ACCEPTED */
 static unsigned long long noticed;              /* a bit for each type of event that Python is told of */
 int transport_error;
-static PyObject *name_unproven, *name_partial, *name_bytes, *name_read_bytes, *name_is_request, *name_settles_second;
+static PyObject *name_unproven, *name_partial, *name_bytes, *name_read_bytes, *name_is_request;
 
 int
 batches_prepare(void)
@@ -30,8 +30,7 @@ batches_prepare(void)
                    (name_partial = PyUnicode_InternFromString("partial")) != NULL &&
                    (name_bytes = PyUnicode_InternFromString("bytes")) != NULL &&
                    (name_read_bytes = PyUnicode_InternFromString("read_bytes")) != NULL &&
-                   (name_is_request = PyUnicode_InternFromString("is_request")) != NULL &&
-                   (name_settles_second = PyUnicode_InternFromString("settles_second")) != NULL
+                   (name_is_request = PyUnicode_InternFromString("is_request")) != NULL
                ? 0
                : -1;
 }
@@ -202,14 +201,9 @@ settle_sent(void *delivery, sent_t *unsettled, struct runs *runs, PyObject **tol
         return FAILED;
     }
     PyObject *link = PyTuple_GET_ITEM(held, HELD_LINK);
-    bool is_plain = proton.pn_delivery_remote_state(delivery) == ACCEPTED;
+    bool is_plain = proton.pn_delivery_remote_state(delivery) == ACCEPTED && proton.pn_delivery_settled(delivery);
     bool is_next = runs->accepted != NULL && runs->link == link;
-    long long second = 0;
-    if (is_plain && !is_next && !proton.pn_delivery_settled(delivery)) {
-        second = attribute(link, name_settles_second);
-        is_plain = second == 0;
-    }
-    if (second < 0 || (is_plain && !is_next && begin_run(runs, accepted_kind, link) == NULL)) {
+    if (is_plain && !is_next && begin_run(runs, accepted_kind, link) == NULL) {
         sent_put_back(unsettled, delivery, held);
         return FAILED;
     }

@@ -22,22 +22,7 @@ def pair() -> Iterator[EnginePair]:
     made.close()
 
 
-def test_a_delivery_whose_link_cannot_be_asked_stays_unsettled(pair: EnginePair) -> None:
-    receiver, link = pair.attach_receiver(pair.open())
-    pair.endpoint.send(link, [ENTRY], 5)
-    pair.exchange()
-    ((delivery, held),) = pair.endpoint.unsettled.items()
-    link.settles_second = cast("Any", "no truth")
-    current = receiver.current
-    assert current is not None
-    current.update(current.ACCEPTED)
-    with pytest.raises(TypeError):
-        pair.exchange()
-    assert dict(pair.endpoint.unsettled) == {delivery: held}
-    assert held == (link, ENTRY, 5)
-
-
-def test_so_does_what_is_no_delivery_at_all(pair: EnginePair) -> None:
+def test_what_is_no_delivery_stays_unsettled(pair: EnginePair) -> None:
     receiver, link = pair.attach_receiver(pair.open())
     pair.endpoint.send(link, [ENTRY], 5)
     pair.exchange()

@@ -13,7 +13,7 @@ from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import Attached, Detached, Event, EventKind, SessionEnded
 from penstock_amqp.endpoint.links import GATHERED_BYTES, InLink, OutLink, PartialMemory, Session
 from penstock_amqp.endpoint.output_changes import PendingChanges
-from penstock_amqp.endpoint.proton import links
+from penstock_amqp.endpoint.proton import deliveries, links
 from penstock_amqp.frames import protocol_checks
 from penstock_amqp.frames.input_gate import InputGate
 from penstock_amqp.frames.input_tap import InputTap, TappedFlow
@@ -162,6 +162,12 @@ class Attachments:
     def at_handle(self, channel: int, handle: int) -> InLink | OutLink | None:
         """The link that the peer names by this channel and handle."""
         return self._by_handle.get((channel, handle))
+
+    def leave_unanswered(self, delivery: Ptr) -> None:
+        """This delivery, whose link is gone, is settled without an outcome: its sender does not hear of that."""
+        session = self._sessions.get(links.session_of(deliveries.link_of(delivery)))
+        if session is not None:
+            self._changes.leave_unanswered(session)
 
     def named(self, tapped: TappedFlow) -> InLink | OutLink | None:
         """The link that a flow names."""

@@ -423,8 +423,8 @@ class Endpoint:
         return self._settlement.conclude(delivery, held, end)
 
     def confirm(self, ended: AcceptedUnsettled | Settled) -> None:
-        """Settle, with the peer's outcome, a delivery that the peer settles after us; does nothing if the
-        link is gone.
+        """Settle, with the peer's outcome, a delivery that the peer has not settled; does nothing if its link is
+        gone.
         """
         if ended.held[0].is_open:
             self._settlement.confirm(ended)

@@ -8,8 +8,7 @@ Neither `Endpoint` nor the broker sees a difference.
 
 - a message is plain if it lies in the engine as a whole, is shorter than `InLink.read_bytes`, the peer had credit for
   it, and its link is open, is not `unproven` and receives no message in parts (`InLink.partial.bytes` is 0);
-- an outcome is plain if it is `accepted` for a delivery in `Engine.unsettled`, and the delivery is settled by it: its
-  link does not have `settles_second`, or the peer has settled the delivery already;
+- an outcome is plain if it is `accepted` for a delivery in `Engine.unsettled`, and the peer has settled the delivery;
 - an entry is plain if its data is no streamed message, or fits one frame of the peer's.
 
 **What is handed to Python.** Everything else. `Engine.drain` stops at the first event that is not plain and returns a

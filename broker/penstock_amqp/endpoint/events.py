@@ -151,7 +151,7 @@ class Enlisted:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedUnsettled:
-    """A delivery that the peer accepted and will settle after us: answer with `Endpoint.confirm`."""
+    """A delivery that the peer accepted and has not settled: answer with `Endpoint.confirm`."""
 
     held: Held
     delivery: Ptr

@@ -126,7 +126,10 @@ class FlowAnswers:
             told = self._session_state(session)
             return b"" if told is None else flow_echo.echo_frame(flow, session.local_channel, told, None)
         link = self._attachments.named(tapped)
-        if link is None or not link.is_open or link.local is None:
+        if link is None or not link.is_open:
+            return b""
+        if link.local is None:  # the peer did not wait for the answer to its attach, which goes first
+            self.owed.append(tapped)
             return b""
         # Of a message whose body is not with the engine it holds no byte, and of one that is sent in pieces no whole.
         is_sent = not (isinstance(link, OutLink) and links.queued(link.ptr))

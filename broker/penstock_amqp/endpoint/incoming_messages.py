@@ -81,6 +81,8 @@ class IncomingMessages:
         link = self._engine.receivers.get(link_of(received))
         if link is None:  # detached by us; the peer does not know yet
             _report_missed(received, out)
+            if not is_settled(received):
+                self._attachments.leave_unanswered(received)
             settle(received)
             return
         if link.is_answered and self._exceeds_credit(received, link, out):
@@ -208,7 +210,8 @@ class IncomingMessages:
         if is_unfinished:
             return None
         if partial.bytes > link.max_bytes:
-            self._drop(received, link)
+            drop_partial(link)
+            advance(link.ptr)  # and no answer: a settlement without an outcome could be taken for success
             return None
         head = b"".join(partial.parts)
         sink = partial.sink

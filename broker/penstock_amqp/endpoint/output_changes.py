@@ -74,10 +74,11 @@ class PendingChanges:
         self.are_pending = True
 
     def leave_unanswered(self, session: Session) -> None:
-        """A link of this session ends with deliveries that have no answer. The engine settles these without an
+        """Deliveries of a link of this session that has ended have no answer. The engine settles these without an
         outcome, which their sender may take for success: that is left out.
         """
-        self._unanswered.append(session)
+        if session not in self._unanswered:
+            self._unanswered.append(session)
         self.are_pending = True
 
     def clear(self) -> None:

@@ -106,7 +106,7 @@ class DeliverySettlement:
         return True
 
     def confirm(self, ended: AcceptedUnsettled | Settled) -> None:
-        """Settle, with the peer's outcome, a delivery that the peer settles after us; its link is open."""
+        """Settle, with the peer's outcome, a delivery that the peer has not settled; its link is open."""
         delivery = ended.delivery
         if delivery is not None:
             self._settle_as(delivery, ended if isinstance(ended, Settled) else None)

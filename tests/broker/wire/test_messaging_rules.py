@@ -274,6 +274,22 @@ def test_what_is_settled_without_an_outcome_gets_the_default_one(
         assert client.expect_transfer()[1] == comes_back
 
 
+@pytest.mark.parametrize("mode", [0, 1], ids=["first", "second"])
+@pytest.mark.parametrize("durable", [False, True], ids=["volatile", "durable"])
+def test_what_is_accepted_and_not_settled_is_settled_by_us_at_once(client: RawClient, mode: int, durable: bool) -> None:
+    """Part 2, 2.6.12: a receiver may wait for it, whatever the settle mode, and says nothing more until then."""
+    name = f"kept-{mode}-{durable}"
+    put(client, name, (described(0x70, fields(b"\x41")) if durable else b"") + BODY)
+    client.send(Attach(name="r", handle=1, role=True, rcv_settle_mode=mode, source=queue(name), target=Target()))
+    assert client.expect(Attach).rcv_settle_mode == mode
+    credit(client, 1, 1)
+    number = client.expect_transfer()[0].delivery_id
+    client.send(Disposition(role=True, first=number or 0, state=Accepted()))
+    told = client.expect(Disposition)
+    assert (told.role, told.first, told.settled, told.state) == (False, number, True, Accepted())
+    drained(client, 1, 1)
+
+
 def test_the_reply_names_the_outcomes_of_the_source(client: RawClient) -> None:
     """3.5.3 (outcomes)"""
     reply = client.attach_receiver("r", queue("outcomes", outcomes=symbols("amqp:accepted:list")))

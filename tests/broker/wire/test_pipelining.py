@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from support.broker_process import BrokerProcess
@@ -133,6 +134,20 @@ def test_a_conversation_may_be_over_before_it_is_answered(broker: BrokerProcess)
         client.attach_receiver("l", Source(address="over", capabilities=symbols("queue")))
         client.flow(0, credit=1)
         assert client.expect_transfer()[1] == HELLO
+
+
+@pytest.mark.parametrize(("credit", "drain"), [(0, True), (0, None), (10, None)])
+def test_a_question_may_come_before_its_link_is_attached(
+    broker: BrokerProcess, credit: int, drain: bool | None
+) -> None:
+    """2.6.7: a flow that drains, or asks for an echo, is answered behind the attach that it followed at once."""
+    question = replace(grant(), link_credit=credit, drain=drain, echo=drain is None or None)
+    with RawClient(broker.port, "asks") as client:
+        client.begin()
+        client.send_bytes(encode_frame(receiver("nothing-there")) + encode_frame(question))
+        handle = client.expect(Attach).handle
+        told = client.expect(Flow)
+    assert (told.handle, told.delivery_count, told.link_credit, told.available) == (handle, 0, credit, 0)
 
 
 def test_sessions_follow_each_other_in_one_write(broker: BrokerProcess) -> None:

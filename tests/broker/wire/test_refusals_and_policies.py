@@ -36,7 +36,7 @@ Connect = Callable[..., RawClient]
 
 @pytest.fixture
 def timed() -> Iterator[SteppedBroker]:
-    timed = SteppedBroker()
+    timed = SteppedBroker({"maxMessageBytes": 2000})
     timed.make_queue("q")
     yield timed
     timed.close()
@@ -77,6 +77,29 @@ def test_only_the_detach_tells_of_a_message_that_closes_its_link(connect: Connec
     assert detach.error is not None
     assert (detach.error.condition, (detach.error.info or {})[Symbol("delivery-tag")]) == ("amqp:not-found", b"tag-1")
     client.attach_sender("the-session-lives", Target(address="q"))
+
+
+def test_only_the_detach_tells_of_a_message_that_is_too_long(connect: Connect) -> None:
+    """Part 2, 2.7.3: `max-message-size`. What comes before the peer knows of the detach has no answer either."""
+    client = connect("c")
+    client.begin()
+    most = client.attach_sender("long", Target(address="q")).max_message_size
+    assert most is not None
+    client.attach_sender("other", Target(address="q"))
+    client.expect(Flow)
+    for number, body in enumerate((b"x", b"x" * most)):
+        head = Transfer(handle=0, delivery_id=number, delivery_tag=b"%d" % number)
+        client.send(head, payload=encode_message(Message(body=body)))
+    accepted = client.expect(Disposition)
+    assert (accepted.first, accepted.last or accepted.first, accepted.state) == (0, 0, Accepted())
+    detach = client.expect(Detach)
+    assert detach.error is not None and detach.error.condition == "amqp:link:message-size-exceeded"
+    for handle, number in ((0, 2), (1, 3), (0, 4), (1, 5)):
+        head = Transfer(handle=handle, delivery_id=number, delivery_tag=b"%d" % number)
+        client.send(head, payload=encode_message(Message(body="x")))
+        if handle:
+            accepted = client.expect(Disposition)
+            assert (accepted.first, accepted.last or accepted.first, accepted.state) == (number, number, Accepted())
 
 
 # -- rcv-settle-mode second in a transaction ------------------------------------------------------------------------

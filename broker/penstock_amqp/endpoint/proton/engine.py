@@ -171,15 +171,12 @@ class ProtonEngine:
                     self._has_notice = True
                     return notice[0], notice[1](event), None
             elif held := take_unsettled(received, None):
-                if delivery_remote_state(received) != ACCEPTED:
+                if delivery_remote_state(received) != ACCEPTED or not delivery_settled(received):
                     self._has_notice = True
                     return _OUTCOME, received, held
                 if held[0] is held_link:
                     delivery_settle(received)
                     held_batch.append(held)
-                elif held[0].settles_second and not delivery_settled(received):
-                    self._has_notice = True
-                    return _OUTCOME, received, held
                 else:
                     delivery_settle(received)
                     held_link, held_batch, batch_link = held[0], [held], None
