@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from clients.example_clients import BUILD_SECONDS, EXAMPLES, Client, declare_examples, program
+from clients.example_clients import BUILD_SECONDS, EXAMPLES, JVM, Client, declare_examples, program
 from support.broker_process import BrokerProcess
 
 
@@ -30,7 +30,7 @@ def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         subprocess.run([mvn, "-q", "-B", "process-classes"], cwd=folder, check=True, timeout=BUILD_SECONDS)
         java = program("java", "apt-get install -y default-jdk-headless")
         return Client(
-            (java, "-cp", "target/classes:target/lib/*", "orders.Main"), "", folder, tells=True, goes_on=False
+            (java, *JVM, "-cp", "target/classes:target/lib/*", "orders.Main"), "", folder, tells=True, goes_on=False
         )
     go = program("go", "Go 1.25 or newer, from go.dev/dl")
     binary = folder / "client"

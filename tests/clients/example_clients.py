@@ -17,10 +17,22 @@ from penstock_cli.up import declarations
 from penstock_cli.up.manifest_folder import read
 from penstock_cli.up.topology import declared
 
-__all__ = ["BUILD_SECONDS", "EXAMPLES", "SECONDS", "Client", "declare_examples", "finished", "next_line", "program"]
+__all__ = [
+    "BUILD_SECONDS",
+    "EXAMPLES",
+    "JVM",
+    "SECONDS",
+    "Client",
+    "declare_examples",
+    "finished",
+    "next_line",
+    "program",
+]
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 EXAMPLES: Final = _ROOT / "examples" / "clients"
+# With one level of compilation and no second thread for it, a JVM that lives for seconds takes half the processor time.
+JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 SECONDS: Final = 300
 BUILD_SECONDS: Final = 800
 

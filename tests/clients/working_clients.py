@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from clients.example_clients import BUILD_SECONDS, EXAMPLES, finished, next_line, program
+from clients.example_clients import BUILD_SECONDS, EXAMPLES, JVM, finished, next_line, program
 from support.broker_process import BrokerProcess
 
 __all__ = ["WORKERS", "Worker", "billed", "build"]
@@ -20,8 +20,6 @@ __all__ = ["WORKERS", "Worker", "billed", "build"]
 USER: Final = "guest"
 WORKERS: Final = ("spring-boot", "camel", "rust")
 JDK, MAVEN = "apt-get install -y default-jdk-headless", "apt-get install -y maven default-jdk-headless"
-# With one level of compilation and no second thread for it, a JVM that lives for seconds takes half the processor time.
-JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 @dataclass(frozen=True, slots=True)

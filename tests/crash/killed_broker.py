@@ -1,13 +1,9 @@
-"""The broker under test, as a process: `python -m crash.killed_broker DATA FILES READY_FILE TALLY SEGMENT_BYTES PAGES`.
-
-FILES is aio, counted, failing, failing-points, lossy, forgetful, points or lossy-points: the file layer under the log.
-PAGES is `early` if it is to page small backlogs, or `late`. On SIGUSR1 it writes where it is to its standard error.
+"""The broker under test, as a process that `support.broker_forks` forks. On SIGUSR1 it writes where it is to its
+standard error.
 """
 
 import faulthandler
-import logging
 import signal
-import sys
 from pathlib import Path
 
 from broker.log.crash_points import PointFiles
@@ -20,7 +16,7 @@ from penstock_broker.settings.settings import BrokerSettings, ListenerSettings, 
 
 
 def files_for(kind: str, tally: Tally) -> FileLayer | None:
-    """The file layer under the log; None is the broker's own, which syncs by Linux AIO where it can."""
+    """The file layer under the log, by its name; None is the broker's own, which syncs by Linux AIO where it can."""
     match kind:
         case "aio":
             return None
@@ -42,21 +38,16 @@ def files_for(kind: str, tally: Tally) -> FileLayer | None:
             raise ValueError(kind)
 
 
-def run(data: Path, kind: str, ready: Path, tally: Tally, segment_bytes: int) -> int:
+def run(*, data: Path, files: str, ready_file: Path, tally: Path, segment_bytes: int, pages_early: bool) -> int:
+    """Serve until it is killed; `files` is for `files_for`. With `pages_early` it pages small backlogs."""
+    faulthandler.register(signal.SIGUSR1)
+    kept = Tally(tally)
+    count_work(kept)
+    if pages_early:
+        page_early()
     settings = BrokerSettings(
         listeners=(ListenerSettings(address="127.0.0.1:0"),),
         log=LogSettings(segment_bytes=segment_bytes),
         max_message_bytes=1024 * 1024,
     ).for_dev()
-    return main.serve(settings, data, ready_file=ready, files=files_for(kind, tally))
-
-
-if __name__ == "__main__":
-    faulthandler.register(signal.SIGUSR1)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    _, data, kind, ready, path, segment_bytes, pages = sys.argv
-    tally = Tally(Path(path))
-    count_work(tally)
-    if pages == "early":
-        page_early()
-    sys.exit(run(Path(data), kind, Path(ready), tally, int(segment_bytes)))
+    return main.serve(settings, data, ready_file=ready_file, files=files_for(files, kept))

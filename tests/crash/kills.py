@@ -1,11 +1,9 @@
 """Kill a broker again and again under load, and say what was lost. Used by the tests and by hack/soak/crash."""
 
 import json
-import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import suppress
@@ -16,6 +14,7 @@ from broker.log.crash_points import BEFORE, BEHIND, WITHIN
 from crash.crash_load import Load, Refused, Silence
 from crash.load_client import Closed, Gone
 from crash.lossy_files import Tally, Work
+from support.broker_forks import ForkedBroker, fork_broker
 from support.waiting import until
 
 SEGMENT_BYTES = 4 * 1024 * 1024
@@ -51,7 +50,6 @@ MOST_AFTER_EBB = 3_000
 """Fewer than so many messages are accepted between an ebb and the kill."""
 MOST_ACCEPTS = 60_000
 """After so many the broker is killed although it has not come to the point."""
-TESTS = Path(__file__).resolve().parent.parent
 
 
 @dataclass
@@ -97,25 +95,24 @@ class Victim:
 
     def __init__(self, folder: Path, files: str, *, is_small: bool = False) -> None:
         self.folder, self.files = folder, files
-        self._sizes = (str(SMALL_SEGMENT_BYTES), "early") if is_small else (str(SEGMENT_BYTES), "late")
+        self._is_small = is_small
         self.tally = Tally(folder / "tally")
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedBroker | None = None
 
     def start(self) -> tuple[str, int]:
         """Start and wait until it listens; the address."""
         ready = self.folder / "ready.json"
         ready.unlink(missing_ok=True)
         self.tally.reset()
-        command = [sys.executable, "-m", "crash.killed_broker", str(self.folder / "data"), self.files]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
-        with (self.folder / "broker.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, str(ready), str(self.folder / "tally"), *self._sizes],
-                stdout=log,
-                stderr=log,
-                env=environment,
-            )
-        process = self._process
+        arguments: dict[str, object] = {
+            "data": str(self.folder / "data"),
+            "files": self.files,
+            "ready_file": str(ready),
+            "tally": str(self.folder / "tally"),
+            "segment_bytes": SMALL_SEGMENT_BYTES if self._is_small else SEGMENT_BYTES,
+            "pages_early": self._is_small,
+        }
+        process = self._process = fork_broker(arguments, self.folder / "broker.log", "crash.killed_broker")
 
         def listens() -> bool:
             if process.poll() is not None:

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.crash
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "20"))
 KILLS = 8
-SECONDS = 20.0
+SECONDS = 8.0
 
 
 @pytest.mark.parametrize("files", ["aio", "lossy"])

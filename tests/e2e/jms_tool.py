@@ -45,7 +45,8 @@ def build(run: Callable[[Sequence[str], Path], None]) -> None:
 def java(main: str, arguments: Sequence[str]) -> list[str]:
     """The command that runs one of the clients."""
     classpath = f"{BUILD / 'classes'}:{BUILD / 'lib'}/*"
-    return ["java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", classpath, f"{CLASSES}.{main}", *arguments]
+    options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
+    return ["java", *options, "-cp", classpath, f"{CLASSES}.{main}", *arguments]
 
 
 class Board:

@@ -1,6 +1,6 @@
 """Declares queues, exchanges and subscriptions on a broker, for JMS tests that start their own.
 
-Usage: declare.py SOCKET, with YAML on standard input: a list of `{operation, type, name, body}`, as in
+The arguments are the socket and a file of YAML, a list of `{operation, type, name, body}` as in
 docs/reference/management.md; `operation` is CREATE if it is left out. Exit code 1 for the first refusal, on standard
 error.
 """
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -16,6 +18,8 @@ import yaml
 from penstock_amqp.client.errors import ManagementError
 from penstock_amqp.client.management import ManagementClient
 from penstock_api.management import EntityType, Operation
+
+__all__ = ["declare", "main"]
 
 SECONDS = 300.0
 """Only a test that fails waits so long."""
@@ -33,8 +37,12 @@ async def declare(socket: str, requests: list[dict[str, Any]]) -> None:
         await client.close()
 
 
-if __name__ == "__main__":
+def main(arguments: Sequence[str]) -> int:
+    """Declare what the arguments say; the exit code."""
+    socket, file = arguments
     try:
-        asyncio.run(declare(sys.argv[1], yaml.safe_load(sys.stdin)))
+        asyncio.run(declare(socket, yaml.safe_load(Path(file).read_text(encoding="utf-8"))))
     except ManagementError as refusal:
-        sys.exit(str(refusal))
+        sys.stderr.write(f"{refusal}\n")
+        return 1
+    return 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from jms_suite import maven
-from jms_suite.commands import declaring_command, penstock_command
+from jms_suite.forks import serving
 from support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.jms
@@ -18,11 +18,10 @@ OWN = 3  # JavaxTest
 
 
 def test_all_of_jorams_conformance_tests_pass(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with BrokerProcess(tmp_path / "data") as broker:
+    with BrokerProcess(tmp_path / "data") as broker, serving(tmp_path) as forks:
         definitions = {
             "penstock.amqp": broker.url.removeprefix("amqp://"),
-            "penstock.command": str(penstock_command(tmp_path)),
-            "penstock.declare": str(declaring_command(tmp_path)),
+            "penstock.forks": str(forks),
         }
         ran = maven.test(PROJECT, definitions)
     with capfd.disabled():

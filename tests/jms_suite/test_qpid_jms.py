@@ -1,7 +1,7 @@
 """Qpid JMS 2.x against a broker process: runs the Maven project tests/jms and repeats Surefire's closing lines.
 
 The broker is a real `penstock broker` with a plain and a TLS listener; tests/jms/manifests are declared on it through
-`$management`, as `penstock up` does. Tests that kill a broker start their own with the command passed to them.
+`$management`, as `penstock up` does. Tests that kill a broker have their own forked, by `jms_suite.forks`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import pkcs12
 from jms_suite import maven
-from jms_suite.commands import declaring_command, penstock_command
+from jms_suite.commands import penstock_command
+from jms_suite.forks import serving
 from support.certificates import Authority, Issued
 from support.token_signer import AUDIENCE, ISSUER, Signer
 
@@ -94,15 +95,15 @@ async def properties(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
     try:
         await declarations.declare(management, declared(read(PROJECT / "manifests")), START_SECONDS)
         addresses: dict[str, str] = json.loads((tmp_path / "ready.json").read_text())
-        yield {
-            **{f"penstock.{name}": addresses[name] for name in ("amqp", "ws")},
-            **{f"penstock.{name}": addresses[name].replace("127.0.0.1", "localhost") for name in ENCRYPTED},
-            "penstock.keystore": str(key_store(authority.issue("billing"))),
-            "penstock.token": signer.token(iat=now, nbf=now, exp=now + 3600).decode(),
-            "penstock.truststore": str(trust_store(authority.ca)),
-            "penstock.command": str(command),
-            "penstock.declare": str(declaring_command(tmp_path)),
-        }
+        with serving(tmp_path) as forks:
+            yield {
+                **{f"penstock.{name}": addresses[name] for name in ("amqp", "ws")},
+                **{f"penstock.{name}": addresses[name].replace("127.0.0.1", "localhost") for name in ENCRYPTED},
+                "penstock.keystore": str(key_store(authority.issue("billing"))),
+                "penstock.token": signer.token(iat=now, nbf=now, exp=now + 3600).decode(),
+                "penstock.truststore": str(trust_store(authority.ca)),
+                "penstock.forks": str(forks),
+            }
         broker.send_signal(signal.SIGTERM)
         assert broker.wait(timeout=START_SECONDS) == 0, (tmp_path / "broker.log").read_text()
     finally:

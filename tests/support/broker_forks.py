@@ -3,13 +3,14 @@
 Importing takes longer than everything else that a broker does until it serves, and the tests start hundreds of them.
 What is forked is otherwise what `python -c "...main.run(...)"` would be: a process of its own with its own environment,
 folder, standard streams and signals, which ends as an interpreter does. `penstock broker` itself, from the command line
-on, is started by the tests of the command and by the Java tests.
+on, is started by the tests of the command.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
 import json
 import logging
 import os
@@ -26,7 +27,7 @@ from penstock_api.log_lines import LogFormat, handler_of
 
 __all__ = ["ForkedBroker", "fork_broker"]
 
-PATHS: Final = ("data", "config", "observer_socket", "ready_file")
+PATHS: Final = ("data", "config", "observer_socket", "ready_file", "tally")
 """Arguments of the broker that are paths."""
 MESSAGE_BYTES: Final = 1 << 20
 
@@ -103,13 +104,20 @@ _servers: dict[int, _Server] = {}
 """Ours, by our process id: a process that was forked from us makes its own."""
 
 
-def fork_broker(arguments: dict[str, object], log: Path) -> ForkedBroker:
-    """Start a broker with arguments of `penstock_broker.main.run`; what it prints is appended to `log`."""
+def fork_broker(arguments: dict[str, object], log: Path, module: str = "penstock_broker.main") -> ForkedBroker:
+    """Start a broker by `run` of a module, with these arguments; what it prints is appended to `log`."""
     server = _servers.get(os.getpid())
     if server is None:
         server = _servers[os.getpid()] = _Server()
     pid = server.ask(
-        {"arguments": arguments, "log": str(log), "environment": dict(os.environ), "folder": str(Path.cwd())}
+        {
+            "module": module,
+            "arguments": arguments,
+            "log": str(log),
+            "environment": dict(os.environ),
+            "folder": str(Path.cwd()),
+            "path": sys.path,
+        }
     )
     assert pid is not None
     return ForkedBroker(server, pid)
@@ -148,6 +156,7 @@ def _become(asked: dict[str, Any]) -> dict[str, Any]:
     os.environ.clear()
     os.environ.update(asked["environment"])
     os.chdir(asked["folder"])
+    sys.path[:] = asked["path"]
     log = os.open(asked["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     for stream in (1, 2):
         os.dup2(log, stream)
@@ -158,12 +167,15 @@ def _become(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _main() -> int:
-    from penstock_broker import main
-
+    importlib.import_module("penstock_broker.main")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever presses it means the tests, which then end us
     with socket.socket(fileno=int(sys.argv[1])) as control:
         asked = _serve(control)
-    return 0 if asked is None else main.run(**_become(asked))
+    if asked is None:
+        return 0
+    arguments = _become(asked)
+    code: int = importlib.import_module(asked["module"]).run(**arguments)
+    return code
 
 
 if __name__ == "__main__":

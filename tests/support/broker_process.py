@@ -32,7 +32,8 @@ _SMALL: dict[str, object] = {"log": {"segmentBytes": 8 * 1024 * 1024}, "maxMessa
 
 
 class BrokerProcess:
-    """One broker, as often as it is started. `settings` is its configuration file, over small log segments."""
+    """One broker, as often as it is started. `settings` is its configuration file, over small log segments; `module`
+    has a `run` as that of `penstock_broker.main`."""
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class BrokerProcess:
         listen: Sequence[str] = ("127.0.0.1:0",),
         management: bool = True,
         settings: dict[str, object] | None = None,
+        module: str = "penstock_broker.main",
     ) -> None:
         self.data = data
         self.log_file = data.with_name(f"{data.name}.log")
@@ -49,6 +51,7 @@ class BrokerProcess:
         """Name of listener -> address, of the last start."""
         self.process: ForkedBroker | None = None
         data.mkdir(parents=True, exist_ok=True)
+        self._module = module
         self._ready = data.with_name(f"{data.name}.ready.json")
         self._arguments: dict[str, object] = {
             "data": str(data),
@@ -98,7 +101,7 @@ class BrokerProcess:
         """Start, and wait until it takes connections. Raises `AssertionError` with its log if it does not in time."""
         assert self.process is None, "it runs already"
         self._ready.unlink(missing_ok=True)
-        self.process = fork_broker(self._arguments, self.log_file)
+        self.process = fork_broker(self._arguments, self.log_file, self._module)
         deadline = time.monotonic() + seconds
         while not self._ready.exists():
             code = self.process.poll()

@@ -1,11 +1,9 @@
 package dev.penstock.jms;
 
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.net.BindException;
 import java.net.ServerSocket;
 import java.net.Socket;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -36,7 +34,7 @@ public final class OwnBroker implements AutoCloseable {
     private final Path data;
     private final int port;
     private final boolean makesWhatIsNamed;
-    private Process process;
+    private ForkedProcess process;
 
     /** In development mode: whoever comes gets in, and queues and topics are made when they are first named. */
     public OwnBroker(Path data) throws IOException {
@@ -88,19 +86,15 @@ public final class OwnBroker implements AutoCloseable {
 
     /** Starts the process; returns when its AMQP port answers. */
     public void start() throws IOException {
-        List<String> command = new ArrayList<>(List.of(
-                TestBroker.command(), "broker", "--data", data.toString(), "--config", config().toString(),
-                "--listen", address()));
+        List<String> arguments = new ArrayList<>(List.of(
+                "broker", "--data", data.toString(), "--config", config().toString(), "--listen", address()));
         if (makesWhatIsNamed) {
-            command.add("--dev");
+            arguments.add("--dev");
         }
-        process = new ProcessBuilder(command)
-                .redirectErrorStream(true)
-                .redirectOutput(ProcessBuilder.Redirect.appendTo(log().toFile()))
-                .start();
+        process = new ForkedProcess(log(), "penstock", arguments);
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(WITHIN_SECONDS);
         while (!listening()) {
-            if (hasExited() || System.nanoTime() > deadline) {
+            if (process.ends(20) || System.nanoTime() > deadline) {
                 throw new IOException("the broker did not start: " + Files.readString(log()));
             }
         }
@@ -122,25 +116,10 @@ public final class OwnBroker implements AutoCloseable {
 
     /** Sends requests over {@code $management}: a YAML list of {operation (CREATE), type, name, body}. */
     void declare(String requests) throws IOException {
-        Process declaring = new ProcessBuilder(TestBroker.declareCommand(), socket().toString())
-                .redirectErrorStream(true)
-                .start();
-        try (var input = declaring.getOutputStream()) {
-            input.write(requests.getBytes(StandardCharsets.UTF_8));
-        }
-        String output = new String(declaring.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-        if (await(declaring) != 0) {
-            throw new IOException(output);
-        }
-    }
-
-    /** Waits a moment for the process to end, which paces the polling of its port. */
-    private boolean hasExited() throws IOException {
-        try {
-            return process.waitFor(20, TimeUnit.MILLISECONDS);
-        } catch (InterruptedException interrupted) {
-            Thread.currentThread().interrupt();
-            throw new IOException(interrupted);
+        Path file = Files.writeString(data.resolveSibling("requests.yaml"), requests);
+        Path output = Files.createTempFile(file.getParent(), "declare", ".log");
+        if (new ForkedProcess(output, "declare", List.of(socket().toString(), file.toString())).await() != 0) {
+            throw new IOException(Files.readString(output));
         }
     }
 
@@ -154,23 +133,14 @@ public final class OwnBroker implements AutoCloseable {
 
     /** As kill -9 does. */
     void kill() {
-        process.destroyForcibly();
-        await(process);
+        process.kill();
+        process.await();
     }
 
     /** As Kubernetes does: SIGTERM, then wait. */
     int terminate() {
-        process.destroy();
-        return await(process);
-    }
-
-    private static int await(Process process) {
-        try {
-            return process.waitFor();
-        } catch (InterruptedException interrupted) {
-            Thread.currentThread().interrupt();
-            throw new UncheckedIOException(new IOException(interrupted));
-        }
+        process.terminate();
+        return process.await();
     }
 
     /** HOST:PORT of its AMQP listener, the same over restarts. */

@@ -52,14 +52,9 @@ final class TestBroker {
         return required("penstock.truststore");
     }
 
-    /** The command that starts a broker, for tests that kill theirs. */
-    static String command() {
-        return required("penstock.command");
-    }
-
-    /** The command that declares on a broker of a test's own: {@code SOCKET}, requests on its standard input. */
-    static String declareCommand() {
-        return required("penstock.declare");
+    /** The socket of the process that forks brokers, for tests that kill theirs. */
+    static String forks() {
+        return required("penstock.forks");
     }
 
     static JmsConnectionFactory factory(String uri) {
