@@ -20,7 +20,7 @@ from penstock_api.failure import Failure
 from penstock_api.ledger_format import HOUR_MS, SegmentName
 from penstock_api.observer_api import SegmentInfo
 from penstock_observer.compaction import Mergeable, contained, plan_merge
-from penstock_observer.ledger_folder import LedgerFolder, open_folder
+from penstock_observer.ledger_folder import open_folder
 from penstock_observer.merge_failures import MergeFailures
 from penstock_observer.observed_time import longest_gap_ms
 from penstock_observer.open_segment import Life, OpenSegment, Told
@@ -28,7 +28,7 @@ from penstock_observer.parquet import write_segment
 from penstock_observer.retention import KeptSegment, RetentionLimits, allowed_bytes, next_bytes, surplus
 from penstock_observer.rows import BrokerRun, Poll, RowOrigin
 from penstock_observer.segment_merge import Merged, MergeRefused, SegmentDamaged, merge_segments
-from penstock_observer.volume import VolumeSpace, volume_space
+from penstock_observer.volume import VOLUME_FAULTS, VolumeSpace, volume_space
 
 __all__ = ["Ledger", "LedgerFull", "SealLimits", "WriteSegment"]
 
@@ -60,15 +60,18 @@ class SealLimits:
 
 
 class LedgerFull(Exception):
-    """A segment could not be written; its rows are kept for the next attempt. The message says why and what to do."""
+    """A segment could not be written, and its rows are kept for the next attempt; or the folder can't be used yet. The
+    message says why and what to do.
+    """
 
 
 class Ledger:
     """One ledger folder, opened for writing. Only one process may have it open.
 
-    Raises Failure if the folder can't be made or read, or if another process has it open. Files of other names are
-    left alone; hidden files that an earlier process left half written are removed; unreadable segments are reported in
-    the log, never listed, and deleted by age like all others.
+    Raises Failure if the folder can't be made or read, or if another process has it open. If only its volume is full,
+    read-only or broken, it has no segments yet, and is opened with the first poll that finds the volume mended. Files
+    of other names are left alone; hidden files that an earlier process left half written are removed; unreadable
+    segments are reported in the log, never listed, and deleted by age like all others.
     """
 
     def __init__(
@@ -102,18 +105,18 @@ class Ledger:
         self._changing = threading.RLock()  # held while any of these change
         self._damaged: dict[SegmentName, KeptSegment] = {}
         self._open: OpenSegment | None = None  # rows in memory, not sealed yet
+        self._next_seq = 1
         self._told: Mapping[Life, Told] = {}  # what the segment sealed last says of histograms
         self._life: _Life | None = None  # of the rows in memory
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._adopt(open_folder(folder))
+            self._find()
         except OSError as error:
-            raise Failure(
-                f"the ledger folder {folder} can't be used: {error}.",
-                "Give the observer a folder that it may read and write (--ledger).",
-            ) from error
-        self._publish()
-        self._next_seq = max((name.last for name in (*self._sealed, *self._damaged)), default=0) + 1
+            if error.errno not in VOLUME_FAULTS:
+                raise Failure(
+                    f"the ledger folder {folder} can't be used: {error}.",
+                    "Give the observer a folder that it may read and write (--ledger).",
+                ) from error
+            log.error("%s", self._unusable(error))
 
     @property
     def waiting_rows(self) -> int:
@@ -151,6 +154,8 @@ class Ledger:
         then.
         """
         with self._changing:
+            if self._lock is None:
+                self._find_now(poll)
             self._append(poll)
 
     def _append(self, poll: Poll) -> None:
@@ -348,12 +353,31 @@ class Ledger:
         self._merge_failures.forget(name)
         return True
 
-    def _adopt(self, found: LedgerFolder) -> None:
+    def _find(self) -> None:
+        """Lock the folder and take over its segments. Raises OSError, or Failure if another process has it open."""
+        found = open_folder(self.folder)
         self._lock = found.lock
         self._sealed, self._damaged, self._thinned = found.sealed, found.damaged, found.thinned
         for name in contained(self._sealed):
             log.info("removing %s, whose rows are in a merged segment", name)
             self._delete(name)
+        self._publish()
+        self._next_seq = max((name.last for name in (*self._sealed, *self._damaged)), default=0) + 1
+
+    def _find_now(self, poll: Poll) -> None:
+        try:
+            self._find()
+        except OSError as error:
+            self.failed_writes += 1
+            self.dropped_rows += 1 + len(poll.subscriptions)
+            raise LedgerFull(self._unusable(error)) from error
+        log.info("the ledger folder %s can be used", self.folder)
+
+    def _unusable(self, error: OSError) -> str:
+        return (
+            f"the ledger folder {self.folder} can't be used: {error}. Look at its volume; the observer tries again "
+            "with each poll, and polls until then are not in the ledger"
+        )
 
     def _publish(self) -> None:
         self.segments = tuple(self._sealed[name] for name in sorted(self._sealed))
