@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
@@ -38,6 +37,7 @@ from penstock_api.whole_files import write_whole
 from penstock_observer.parquet import ARROW_TYPES
 from penstock_observer.results import OTHER_VERSION, BrokerPod, RejectedResult
 from penstock_observer.volume import at_start
+from penstock_page.parquet_damage import PARQUET_DAMAGED
 
 __all__ = ["KEPT", "RollupStore", "inspected", "outlived", "surplus"]
 
@@ -113,7 +113,7 @@ def inspected(content: bytes) -> tuple[RollupAbout, int]:
     try:
         file = pq.ParquetFile(io.BytesIO(content))
         types = {field.name: field.type for field in file.schema_arrow}
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except PARQUET_DAMAGED as error:
         raise RejectedResult("NotARollup", f"the body is no Parquet file: {error}") from error
     found = (file.schema_arrow.metadata or {}).get(ABOUT_KEY)
     try:

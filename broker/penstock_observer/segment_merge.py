@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from penstock_api.ledger_format import COLUMNS, TOLD_COLUMNS, RowKind, SegmentName
 from penstock_observer.compaction import LoggedPoll, kept_polls
 from penstock_observer.parquet import SCHEMA, SegmentFile
+from penstock_page.parquet_damage import PARQUET_DAMAGED
 
 __all__ = ["MergeRefused", "Merged", "SegmentDamaged", "merge_segments"]
 
@@ -112,7 +113,7 @@ def _reading(path: Path) -> Generator[None]:
     """Whatever is met of damage is of this file."""
     try:
         yield
-    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+    except PARQUET_DAMAGED as error:
         if (
             isinstance(error, OSError) and error.errno is not None
         ):  # the disk's; Arrow's own, of damaged rows, have none
