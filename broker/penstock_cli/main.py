@@ -14,6 +14,7 @@ from typing import Final, cast
 import click
 
 from penstock_api.failure import Failure
+from penstock_cli.help_option import WITH_HELP
 from penstock_cli.standard_output import OutputLost, StandardOutput, forget_output
 from penstock_cli.verbs.broker import broker
 from penstock_cli.verbs.completion import completion
@@ -47,7 +48,7 @@ class Verbs(click.Group):
         return list(self.commands)
 
 
-@click.group(cls=Verbs, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Verbs, epilog=EXIT_CODES, context_settings=WITH_HELP)
 @click.version_option(package_name="penstock", message="%(prog)s %(version)s")
 def penstock() -> None:
     """Penstock is an AMQP 1.0 message broker whose subscriptions are Kubernetes resources.

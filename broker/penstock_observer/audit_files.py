@@ -24,11 +24,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from penstock_api.failure import Failure
 from penstock_api.ledger_format import HIDDEN_PREFIX, SUFFIX
 from penstock_api.message_audit import AUDIT_COLUMNS, COUNTED, AuditEvent, AuditFiles, AuditState, EndedBy
 from penstock_api.whole_files import write_whole
 from penstock_observer.damaged_audits import DAMAGED_SUFFIX, DamagedAudits
+from penstock_observer.volume import at_start
 
 __all__ = ["AuditFull", "AuditStore"]
 
@@ -92,13 +92,9 @@ class AuditStore:
         self._audits: dict[str, StoredAudit] = {}  # replaced, never changed: the event loop reads it meanwhile
         self._full: set[str] = set()  # took all of the room, so that nothing more of them is stored
         self._damaged = DamagedAudits()
-        try:
+        with at_start("audit", folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._audits = self._scan()
-        except OSError as error:
-            raise Failure(
-                f"the audit folder {folder} can't be used: {error}.", "Make it readable and writable."
-            ) from error
 
     def listed(self) -> tuple[AuditFiles, ...]:
         """All audits, the oldest first."""
@@ -145,6 +141,7 @@ class AuditStore:
             raise
 
     def _put(self, audit: StoredAudit) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)  # the volume may have been read-only at the start
         body = audit.state.model_dump_json(by_alias=True, exclude_none=True).encode()
         write_whole(self._folder / f"{audit.state.audit}{STATE_SUFFIX}", lambda path: path.write_bytes(body))
         self._audits = {**self._audits, audit.state.audit: audit}
@@ -189,7 +186,8 @@ class AuditStore:
             name = path.name.removesuffix(DAMAGED_SUFFIX)
             named = _STATE_NAME.fullmatch(name) or _NAME.fullmatch(name)
             if path.name.startswith(HIDDEN_PREFIX):
-                path.unlink()
+                with at_start("audit", self._folder):
+                    path.unlink()
             elif named is not None:
                 (usable if name == path.name else damaged).setdefault(named[1], []).append(path)
         for audit, paths in damaged.items():

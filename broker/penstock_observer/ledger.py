@@ -8,7 +8,6 @@ docs/decisions/063-ledger.md, docs/decisions/048-observer.md.
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
 import threading
@@ -18,17 +17,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock_api.failure import Failure
-from penstock_api.ledger_format import HIDDEN_PREFIX, HOUR_MS, SUFFIX, SegmentName
+from penstock_api.ledger_format import HOUR_MS, SegmentName
 from penstock_api.observer_api import SegmentInfo
 from penstock_observer.compaction import Mergeable, contained, plan_merge
+from penstock_observer.ledger_folder import open_folder
 from penstock_observer.merge_failures import MergeFailures
 from penstock_observer.observed_time import longest_gap_ms
 from penstock_observer.open_segment import Life, OpenSegment, Told
-from penstock_observer.parquet import UnreadableSegment, outline_of, write_segment
+from penstock_observer.parquet import write_segment
 from penstock_observer.retention import KeptSegment, RetentionLimits, allowed_bytes, next_bytes, surplus
 from penstock_observer.rows import BrokerRun, Poll, RowOrigin
-from penstock_observer.segment_merge import Merged, MergeRefused, merge_segments
-from penstock_observer.volume import VolumeSpace, volume_space
+from penstock_observer.segment_merge import Merged, MergeRefused, SegmentDamaged, merge_segments
+from penstock_observer.volume import VOLUME_FAULTS, VolumeSpace, volume_space
 
 __all__ = ["Ledger", "LedgerFull", "SealLimits", "WriteSegment"]
 
@@ -36,8 +36,6 @@ log = logging.getLogger(__name__)
 
 WriteSegment = Callable[[Path, SegmentName, Any], int]
 """Writes a table of rows under a name and returns the size of the file."""
-
-LOCK: Final = ".lock"
 
 _Life = tuple[BrokerRun, int]
 """The run of the broker, and the hour."""
@@ -62,15 +60,18 @@ class SealLimits:
 
 
 class LedgerFull(Exception):
-    """A segment could not be written; its rows are kept for the next attempt. The message says why and what to do."""
+    """A segment could not be written, and its rows are kept for the next attempt; or the folder can't be used yet. The
+    message says why and what to do.
+    """
 
 
 class Ledger:
     """One ledger folder, opened for writing. Only one process may have it open.
 
-    Raises Failure if the folder can't be made or read, or if another process has it open. Files of other names are
-    left alone; hidden files that an earlier process left half written are removed; unreadable segments are reported in
-    the log, never listed, and deleted by age like all others.
+    Raises Failure if the folder can't be made or read, or if another process has it open. If only its volume is full,
+    read-only or broken, it has no segments yet, and is opened with the first poll that finds the volume mended. Files
+    of other names are left alone; hidden files that an earlier process left half written are removed; unreadable
+    segments are reported in the log, never listed, and deleted by age like all others.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Ledger:
         self.failed_writes = 0
         # These three are replaced, never changed, so that the event loop may read them while a thread appends.
         self.segments: tuple[SegmentInfo, ...] = ()  # sealed and readable, in ledger order
-        self.damaged: tuple[str, ...] = ()  # file names of segments that can't be read
+        self.damaged: tuple[str, ...] = ()  # file names of segments that can't be read, or not as a whole
         self.bytes = 0  # of all segments on disk
         self._writer = writer
         self._rolling = rolling
@@ -97,25 +98,25 @@ class Ledger:
         self._write = write
         self._measure = measure
         self._reserve = reserve
+        self._lock: int | None = None
         self._sealed: dict[SegmentName, SegmentInfo] = {}
         self._thinned: set[SegmentName] = set()  # of the sealed ones
         self._merge_failures = MergeFailures()
         self._changing = threading.RLock()  # held while any of these change
         self._damaged: dict[SegmentName, KeptSegment] = {}
         self._open: OpenSegment | None = None  # rows in memory, not sealed yet
+        self._next_seq = 1
         self._told: Mapping[Life, Told] = {}  # what the segment sealed last says of histograms
         self._life: _Life | None = None  # of the rows in memory
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock: int | None = _lock(folder)
-            self._scan()
+            self._find()
         except OSError as error:
-            raise Failure(
-                f"the ledger folder {folder} can't be used: {error}.",
-                "Give the observer a folder that it may read and write (--ledger).",
-            ) from error
-        self._publish()
-        self._next_seq = max((name.last for name in (*self._sealed, *self._damaged)), default=0) + 1
+            if error.errno not in VOLUME_FAULTS:
+                raise Failure(
+                    f"the ledger folder {folder} can't be used: {error}.",
+                    "Give the observer a folder that it may read and write (--ledger).",
+                ) from error
+            log.error("%s", self._unusable(error))
 
     @property
     def waiting_rows(self) -> int:
@@ -153,6 +154,8 @@ class Ledger:
         then.
         """
         with self._changing:
+            if self._lock is None:
+                self._find_now(poll)
             self._append(poll)
 
     def _append(self, poll: Poll) -> None:
@@ -210,8 +213,11 @@ class Ledger:
             return self._adopt_merged(merged, names)
 
     def _not_merged(self, names: Sequence[SegmentName], error: MergeRefused | OSError) -> None:
-        if isinstance(error, MergeRefused) or error.errno is None:  # Arrow's own, of damaged rows, have no number
+        if isinstance(error, MergeRefused):
             self._merge_failures.refused(names)
+            if isinstance(error, SegmentDamaged):
+                self._merge_failures.damage(error.segment)
+                self._publish()
             log.error("segments %s to %s stay as they are: %s", names[0], names[-1], error)
         elif self._merge_failures.failed(names):
             log.error("segments %s to %s can't be merged: %s; the observer tries again", names[0], names[-1], error)
@@ -317,6 +323,9 @@ class Ledger:
 
     def _retain(self, now_ms: int, merging_bytes: int = 0) -> None:
         """Delete what is beyond the limits; of the volume, so many bytes more are kept free for a merged segment."""
+        damaged = (*self._damaged, *self._merge_failures.damaged)
+        for name in [each for each in damaged if not (self.folder / str(each)).exists()]:
+            self._delete(name)  # somebody has removed it
         there = self._there()
         limits = replace(self._limits, bytes=self._allowed_bytes(there, merging_bytes))
         for name in surplus(there, limits, now_ms, longest_gap_ms(self.interval_ms)):
@@ -344,53 +353,33 @@ class Ledger:
         self._merge_failures.forget(name)
         return True
 
-    def _publish(self) -> None:
-        self.segments = tuple(self._sealed[name] for name in sorted(self._sealed))
-        self.damaged = tuple(str(name) for name in sorted(self._damaged))
-        self.bytes = sum(info.bytes for info in self.segments) + sum(kept.bytes for kept in self._damaged.values())
-
-    def _scan(self) -> None:
-        for path in sorted(self.folder.iterdir()):
-            if path.name.startswith(HIDDEN_PREFIX) and path.name.endswith(SUFFIX):
-                log.info("removing %s, which an earlier process left half written", path.name)
-                path.unlink()
-            elif (name := SegmentName.parse(path.name)) is not None:
-                self._adopt(path, name)
+    def _find(self) -> None:
+        """Lock the folder and take over its segments. Raises OSError, or Failure if another process has it open."""
+        found = open_folder(self.folder)
+        self._lock = found.lock
+        self._sealed, self._damaged, self._thinned = found.sealed, found.damaged, found.thinned
         for name in contained(self._sealed):
             log.info("removing %s, whose rows are in a merged segment", name)
             self._delete(name)
+        self._publish()
+        self._next_seq = max((name.last for name in (*self._sealed, *self._damaged)), default=0) + 1
 
-    def _adopt(self, path: Path, name: SegmentName) -> None:
-        status = path.stat()
+    def _find_now(self, poll: Poll) -> None:
         try:
-            outline = outline_of(path)
-            if outline.rows > name.rows or (outline.rows < name.rows and not outline.thinned):
-                raise UnreadableSegment(f"{path.name}: holds {outline.rows} rows, its name says {name.rows}")
-        except UnreadableSegment as error:
-            log.error("a segment is left out of the ledger because it can't be read: %s", error)
-            written_ms = int(status.st_mtime * 1000)
-            self._damaged[name] = KeptSegment(name, status.st_size, written_ms, written_ms)
-            return
-        self._sealed[name] = SegmentInfo(
-            name=path.name,
-            bytes=status.st_size,
-            rows=outline.rows,
-            first_ms=outline.first_ms,
-            last_ms=outline.last_ms,
+            self._find()
+        except OSError as error:
+            self.failed_writes += 1
+            self.dropped_rows += 1 + len(poll.subscriptions)
+            raise LedgerFull(self._unusable(error)) from error
+        log.info("the ledger folder %s can be used", self.folder)
+
+    def _unusable(self, error: OSError) -> str:
+        return (
+            f"the ledger folder {self.folder} can't be used: {error}. Look at its volume; the observer tries again "
+            "with each poll, and polls until then are not in the ledger"
         )
-        if outline.thinned:
-            self._thinned.add(name)
 
-
-def _lock(folder: Path) -> int:
-    """Lock the folder for this process until the descriptor is closed; the system unlocks it when the process dies."""
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise Failure(
-            f"the ledger folder {folder} is in use by another observer.",
-            "Stop that one, or give each observer a folder of its own (--ledger).",
-        ) from None
-    return descriptor
+    def _publish(self) -> None:
+        self.segments = tuple(self._sealed[name] for name in sorted(self._sealed))
+        self.damaged = tuple(str(name) for name in sorted({*self._damaged, *self._merge_failures.damaged}))
+        self.bytes = sum(info.bytes for info in self.segments) + sum(kept.bytes for kept in self._damaged.values())

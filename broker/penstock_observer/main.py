@@ -13,6 +13,7 @@ import secrets
 import signal
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -88,7 +89,7 @@ async def serve(
         live = LiveView(on_answer=history.observe)
         lag = LiveLag(settings.ordinal, round(settings.interval_seconds * 1000), Thresholds())
         place = BrokerPod(settings.broker, settings.namespace, settings.ordinal)
-        total = volume_space(settings.ledger).total
+        total = _volume_bytes(settings)
         limit = results_limit(settings.results_bytes, total)
         results = ResultStore(settings.results, place, settings.results_kept, limit)
         rollups = RollupStore(settings.rollups, place, results_limit(settings.rollups_bytes, total, ROLLUPS_SHARE))
@@ -154,8 +155,17 @@ def _kubernetes_login(settings: ObserverSettings) -> KubernetesLogin | None:
 
 
 def _audits(settings: ObserverSettings, ledger: Ledger) -> AuditStore:
-    limit = results_limit(settings.audit_bytes, volume_space(settings.ledger).total)
+    limit = results_limit(settings.audit_bytes, _volume_bytes(settings))
     return AuditStore(settings.audits, limit, round(settings.retain_seconds * 1000), lambda: ledger.begins_ms)
+
+
+def _volume_bytes(settings: ObserverSettings) -> int:
+    """The size of the ledger's volume; without bounds if it does not say, so that nothing is deleted for that."""
+    try:
+        return volume_space(settings.ledger).total
+    except OSError as error:
+        log.error("the size of the ledger volume can't be read: %s; results have the limits of the settings", error)
+        return sys.maxsize
 
 
 def open_ledger(settings: ObserverSettings) -> Ledger:

@@ -24,6 +24,8 @@ class MergeFailures:
     def __init__(self) -> None:
         self._round = 0
         self._refused: set[SegmentName] = set()
+        self.damaged: frozenset[SegmentName] = frozenset()
+        """Segments that are listed, and part of which can't be read."""
         self._failed: dict[SegmentName, int] = {}  # the round in which each may be tried again
 
     def begin_round(self) -> None:
@@ -38,6 +40,10 @@ class MergeFailures:
         """Their contents cannot be merged: not before the observer starts again."""
         self._refused.update(names)
 
+    def damage(self, name: str) -> None:
+        """Part of the segment with this file name can't be read; to be called beside `refused`."""
+        self.damaged |= {each for each in self._refused if str(each) == name}
+
     def failed(self, names: Iterable[SegmentName]) -> bool:
         """The disk failed; whether that is new for one of them, and so is to be told."""
         due = dict.fromkeys(names, self._round + REST_ROUNDS)
@@ -48,4 +54,5 @@ class MergeFailures:
     def forget(self, name: SegmentName) -> None:
         """The segment is gone."""
         self._refused.discard(name)
+        self.damaged -= {name}
         self._failed.pop(name, None)

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from penstock_api.ledger_format import COLUMNS, HIDDEN_PREFIX, HISTOGRAMS, ColumnType, SegmentName
 from penstock_api.whole_files import fsync_folder
+from penstock_page.parquet_damage import PARQUET_DAMAGED
 
 __all__ = ["ARROW_TYPES", "SCHEMA", "Outline", "SegmentFile", "UnreadableSegment", "outline_of", "write_segment"]
 
@@ -155,7 +156,7 @@ def outline_of(path: Path) -> Outline:
     try:
         footer = pq.read_metadata(path)
         names = footer.schema.names
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: of a damaged name of a column
+    except PARQUET_DAMAGED as error:
         raise UnreadableSegment(f"{path.name}: {error}") from error
     column = names.index("time_ms") if "time_ms" in names else None
     if column is None or footer.num_rows == 0:

@@ -18,12 +18,12 @@ from typing import Final, assert_never
 
 from pydantic import ValidationError
 
-from penstock_api.failure import Failure
 from penstock_api.lag_result import VERSION, LagResult
 from penstock_api.ledger_format import HIDDEN_PREFIX
 from penstock_api.observer_api import RUN_NAME
 from penstock_api.validation_messages import validation_messages
 from penstock_api.whole_files import write_whole
+from penstock_observer.volume import at_start
 
 __all__ = ["OTHER_VERSION", "BrokerPod", "RejectedResult", "ResultStore", "read_result"]
 
@@ -154,14 +154,11 @@ class ResultStore:
         self._tags: dict[str, str] = {}
         self._latest: LagResult | None = None
         self._putting = threading.Lock()
-        try:
+        with at_start("result", folder):
             folder.mkdir(parents=True, exist_ok=True)
             for path in sorted(folder.iterdir()):
-                self._adopt(path)
-        except OSError as error:
-            raise Failure(
-                f"the result folder {folder} can't be used: {error}.", "Make it readable and writable."
-            ) from error
+                with at_start("result", folder):
+                    self._adopt(path)
 
     def latest_result(self) -> LagResult | None:
         """The result with the latest window end (of equals, the last run name), if there is any."""
@@ -200,6 +197,7 @@ class ResultStore:
             case Store(remove):
                 if self.get(run_name) == body:
                     return False
+                self._folder.mkdir(parents=True, exist_ok=True)  # the volume may have been read-only at the start
                 write_whole(self._path(run_name), lambda path: path.write_bytes(body))
                 self._ends[run_name] = result.window_end
                 self._tags[run_name] = _tag(body)

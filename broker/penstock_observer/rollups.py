@@ -18,11 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from penstock_api.failure import Failure
 from penstock_api.ledger_format import HIDDEN_PREFIX
 from penstock_api.rollup_format import (
     ABOUT_KEY,
@@ -38,6 +36,8 @@ from penstock_api.rollup_format import (
 from penstock_api.whole_files import write_whole
 from penstock_observer.parquet import ARROW_TYPES
 from penstock_observer.results import OTHER_VERSION, BrokerPod, RejectedResult
+from penstock_observer.volume import at_start
+from penstock_page.parquet_damage import PARQUET_DAMAGED
 
 __all__ = ["KEPT", "RollupStore", "inspected", "outlived", "surplus"]
 
@@ -113,7 +113,7 @@ def inspected(content: bytes) -> tuple[RollupAbout, int]:
     try:
         file = pq.ParquetFile(io.BytesIO(content))
         types = {field.name: field.type for field in file.schema_arrow}
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except PARQUET_DAMAGED as error:
         raise RejectedResult("NotARollup", f"the body is no Parquet file: {error}") from error
     found = (file.schema_arrow.metadata or {}).get(ABOUT_KEY)
     try:
@@ -148,14 +148,11 @@ class RollupStore:
         self._kept: dict[RollupName, _Kept] = {}
         self._aside: dict[RollupName, Path] = {}
         """Files that can't be used: damaged ones, and those of another release under their own name."""
-        try:
+        with at_start("rollup", folder):
             folder.mkdir(parents=True, exist_ok=True)
             for path in sorted(folder.iterdir()):
-                self._adopt(path)
-        except OSError as error:
-            raise Failure(
-                f"the rollup folder {folder} can't be used: {error}.", "Make it readable and writable."
-            ) from error
+                with at_start("rollup", folder):
+                    self._adopt(path)
 
     @property
     def rollups(self) -> tuple[RollupInfo, ...]:
@@ -180,6 +177,7 @@ class RollupStore:
         path = self._path(name)
         if name in self._kept and path.read_bytes() == content:
             return False
+        self._folder.mkdir(parents=True, exist_ok=True)  # the volume may have been read-only at the start
         write_whole(path, lambda hidden: hidden.write_bytes(content))
         self._kept[name] = kept
         if (aside := self._aside.pop(name, path)) != path:

@@ -12,7 +12,8 @@ Source: docs/reference/lag-job.md, "Merged segments".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,8 +25,9 @@ import pyarrow.parquet as pq
 from penstock_api.ledger_format import COLUMNS, TOLD_COLUMNS, RowKind, SegmentName
 from penstock_observer.compaction import LoggedPoll, kept_polls
 from penstock_observer.parquet import SCHEMA, SegmentFile
+from penstock_page.parquet_damage import PARQUET_DAMAGED
 
-__all__ = ["MergeRefused", "Merged", "merge_segments"]
+__all__ = ["MergeRefused", "Merged", "SegmentDamaged", "merge_segments"]
 
 ROWS_AT_ONCE: Final = 100_000
 """How many rows are in memory at the same time, or those of one subscription if they are more."""
@@ -40,6 +42,15 @@ class MergeRefused(Exception):
     """These segments can't become one; the message says why."""
 
 
+class SegmentDamaged(MergeRefused):
+    """The contents of one of them can't be read."""
+
+    def __init__(self, segment: str, reason: Exception) -> None:
+        """`segment`: the name of its file."""
+        super().__init__(f"{segment} can't be read: {reason}")
+        self.segment = segment
+
+
 @dataclass(frozen=True, slots=True)
 class Merged:
     """A file that is complete, and not published yet."""
@@ -52,11 +63,11 @@ class Merged:
 def merge_segments(folder: Path, names: Sequence[SegmentName]) -> Merged:
     """Write a segment that covers what `names` cover, which follow each other in this order.
 
-    Raises MergeRefused, or OSError; nothing is left behind then.
+    Raises SegmentDamaged, another MergeRefused, or OSError; nothing is left behind then.
     """
     try:
         return _merged(folder, names)
-    except (pa.ArrowException, UnicodeDecodeError) as error:  # what is damaged is met in any of the readings
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # damage that is met behind the reading of one file
         raise MergeRefused(f"one of {names[0]} to {names[-1]} can't be read: {error}") from error
 
 
@@ -83,26 +94,42 @@ def _merged(folder: Path, names: Sequence[SegmentName]) -> Merged:
 
 def _read(path: Path, which: Any) -> Any:
     """Rows of a segment with all columns of the ledger; those that an earlier release did not have are null."""
-    table = pq.read_table(path, filters=which, **_READING)
+    with _reading(path):
+        table = pq.read_table(path, filters=which, **_READING)
     unknown = [column for column in table.schema.names if column not in _KNOWN]
     if unknown:
         raise MergeRefused(f"{path.name} is of a later release: it has the column {unknown[0]}")
-    columns = [
-        table.column(field.name).cast(field.type) if field.name in table.schema.names
-        else pa.nulls(table.num_rows, field.type)
-        for field in SCHEMA
-    ]  # fmt: skip
-    return pa.table(columns, schema=SCHEMA)
+    with _reading(path):
+        columns = [
+            table.column(field.name).cast(field.type) if field.name in table.schema.names
+            else pa.nulls(table.num_rows, field.type)
+            for field in SCHEMA
+        ]  # fmt: skip
+        return pa.table(columns, schema=SCHEMA)
+
+
+@contextmanager
+def _reading(path: Path) -> Generator[None]:
+    """Whatever is met of damage is of this file."""
+    try:
+        yield
+    except PARQUET_DAMAGED as error:
+        if (
+            isinstance(error, OSError) and error.errno is not None
+        ):  # the disk's; Arrow's own, of damaged rows, have none
+            raise
+        raise SegmentDamaged(path.name, error) from error
 
 
 def _ranges(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     """First and last name of queues that fit into memory together, in the order of names."""
     rows: dict[str, int] = {}
     for path in paths:
-        for found in pc.value_counts(pq.read_table(path, columns=["queue_name"], **_READING)["queue_name"]):
-            queue, count = found["values"].as_py(), found["counts"].as_py()
-            if queue is not None:
-                rows[queue] = rows.get(queue, 0) + count
+        with _reading(path):
+            for found in pc.value_counts(pq.read_table(path, columns=["queue_name"], **_READING)["queue_name"]):
+                queue, count = found["values"].as_py(), found["counts"].as_py()
+                if queue is not None:
+                    rows[queue] = rows.get(queue, 0) + count
     ordered = sorted(rows, key=str.encode)  # the order of Arrow
     first, together = None, 0
     for at, queue in enumerate(ordered):

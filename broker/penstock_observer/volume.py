@@ -5,13 +5,34 @@ Source: docs/reference/observer.md, "Retention".
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ROLLUPS_SHARE", "VolumeSpace", "results_limit", "room_for", "room_for_results", "volume_space"]
+from penstock_api.failure import Failure
+
+__all__ = [
+    "ROLLUPS_SHARE",
+    "VOLUME_FAULTS",
+    "VolumeSpace",
+    "at_start",
+    "results_limit",
+    "room_for",
+    "room_for_results",
+    "volume_space",
+]
+
+log = logging.getLogger(__name__)
+
+VOLUME_FAULTS: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT})
+"""What a volume says that is read-only, full or broken. It may be mended while the observer runs; any other error is
+one of the settings.
+"""
 
 RESULTS_SHARE: Final = 4
 """Results never take more than the volume's size divided by this."""
@@ -31,6 +52,22 @@ def volume_space(folder: Path) -> VolumeSpace:
     """The space of the volume that holds a folder. Raises OSError."""
     found = os.statvfs(folder)
     return VolumeSpace(total=found.f_blocks * found.f_frsize, free=found.f_bavail * found.f_frsize)
+
+
+@contextmanager
+def at_start(what: str, folder: Path) -> Generator[None]:
+    """The start of an observer does without this if the volume fails, which is logged: live states need no volume.
+
+    Raises Failure for any other OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in VOLUME_FAULTS:
+            raise Failure(
+                f"the {what} folder {folder} can't be used: {error}.", "Make it readable and writable."
+            ) from error
+        log.error("the %s folder %s can't be used as it should: %s; the observer goes on without", what, folder, error)
 
 
 def results_limit(wanted_bytes: int, total_bytes: int, share: int = RESULTS_SHARE) -> int:

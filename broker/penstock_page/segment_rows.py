@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from penstock_api.ledger_format import RowKind
 from penstock_lag_rules.figures import TOTALS, Growth
 from penstock_lag_rules.history import Snapshot
+from penstock_page.parquet_damage import PARQUET_DAMAGED
 
 __all__ = ["UnreadableSegment", "rows_in", "snapshots_in", "snapshots_in_rows"]
 
@@ -32,7 +33,7 @@ COLUMNS: Final = (
 )
 BATCH_ROWS: Final = 65_536
 
-_DAMAGED: Final = (OSError, pa.ArrowException, KeyError, UnicodeDecodeError)
+_DAMAGED: Final[tuple[type[Exception], ...]] = (*PARQUET_DAMAGED, KeyError)
 """What reading a file may raise that is damaged, or is no segment."""
 
 

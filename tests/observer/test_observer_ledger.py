@@ -176,6 +176,18 @@ def test_an_unreadable_segment_is_told_left_out_and_its_numbers_stay_used(
     ledger.close()
 
 
+def test_an_unreadable_segment_counts_until_somebody_removes_it(tmp_path: Path) -> None:
+    """The alert ends without a restart."""
+    spoilt = tmp_path / "0000000003-000000000001-000000000009.parquet"
+    spoilt.write_bytes(b"PAR1 not really")
+    ledger = Ledger(tmp_path, WRITER, ROLLING, KEEP)
+    assert (ledger.damaged, ledger.bytes) == ((spoilt.name,), 15)
+    spoilt.unlink()
+    ledger.seal(START_MS)
+    assert (ledger.damaged, ledger.bytes) == ((), 0)
+    ledger.close()
+
+
 def test_a_segment_whose_name_lies_is_left_out(tmp_path: Path, ledger: Ledger) -> None:
     """The name says five rows, the file holds one."""
     ledger.append(a_poll())

@@ -18,6 +18,7 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 from support.broker_process import BrokerProcess
+from support.volumes import make_read_only, make_writable, small_volume
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_api.failure import CannotRun, Misuse
@@ -145,6 +146,33 @@ async def test_a_broker_is_observed_through_its_death(tmp_path: Path) -> None:
     assert [before.last + 1 for before in names[:-1]] == [after.first for after in names[1:]]
     assert {name.epoch for name in names} == {1, 2}
     assert list((tmp_path / "ledger").glob(".*.parquet")) == []
+
+
+async def test_an_observer_starts_on_a_volume_that_cannot_be_written(tmp_path: Path) -> None:
+    """Autoscalers need it. Nobody restarts it when the volume is mended: the ledger begins then."""
+    socket = tmp_path / "observer.sock"
+    with (
+        small_volume(tmp_path / "ledger", 16),
+        BrokerProcess(tmp_path / "data", settings={"observerSocket": str(socket)}) as broker,
+    ):
+        await declare(broker.management)
+        make_read_only(tmp_path / "ledger")
+        async with observing(tmp_path, socket) as observer:
+            await observer.until(f"/v1/subscriptions/{ORDERS}/scale", lambda status, _: status == 200)
+            listing = await observer.until("/v1/ledger/segments", lambda _, body: "problem" in body)
+            assert listing["segments"] == []
+            assert "Read-only file system" in listing["problem"]
+            assert "tries again with each poll" in listing["problem"]
+            _, metrics = await observer.get("/metrics")
+            assert "penstock_ledger_write_failures_total 0.0" not in metrics
+            assert "penstock_ledger_dropped_rows_total 0.0" not in metrics
+            assert (await observer.get("/v1/lag/live"))[0] == 200
+
+            make_writable(tmp_path / "ledger")
+            listing = await observer.until("/v1/ledger/segments", lambda _, body: len(body["segments"]) > 0)
+            assert "problem" not in listing
+            observer.process.send_signal(signal.SIGTERM)
+            assert await within_deadline(observer.process.wait()) == 0
 
 
 @pytest.mark.skipif(not has_dualstack_ipv6(), reason="this machine has no IPv6")

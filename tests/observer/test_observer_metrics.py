@@ -72,6 +72,15 @@ def test_before_the_first_answer_only_the_observer_itself_shows(scrape: Scrape) 
     assert not [family for family in scrape.families() if family.name.startswith("penstock_subscription_")]
 
 
+def test_segments_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
+    """The alert looks at this figure alone."""
+    (tmp_path / "0000000003-000000000001-000000000009.parquet").write_bytes(b"PAR1 not really")
+    scrape = Scrape(tmp_path)
+    assert scrape.value("penstock_ledger_damaged_segments") == 1
+    assert scrape.value("penstock_ledger_segments") == 0
+    scrape.ledger.close()
+
+
 def test_a_ledger_that_does_not_answer_counts_as_a_failure_to_write(scrape: Scrape) -> None:
     """The alert looks at this counter alone."""
     assert scrape.value("penstock_ledger_write_failures_total") == 0

@@ -16,13 +16,17 @@ from typing import Any
 
 import pytest
 from observer.samples import END, START_MS, a_poll, a_result, a_subscription
+from observer.test_observer_rollups import a_rollup, hour
+from support.volumes import make_read_only, make_writable, small_volume
 
 from penstock_api.ledger_format import SegmentName
 from penstock_api.observer_api import SegmentInfo
+from penstock_observer.audit_files import AuditStore
 from penstock_observer.ledger import Ledger, SealLimits, WriteSegment
 from penstock_observer.parquet import write_segment
 from penstock_observer.results import BrokerPod, ResultStore
 from penstock_observer.retention import RetentionLimits
+from penstock_observer.rollups import RollupStore
 from penstock_observer.rows import Poll, RowOrigin
 from penstock_observer.volume import VolumeSpace, results_limit, room_for_results, volume_space
 
@@ -139,3 +143,23 @@ def test_a_stranger_who_fills_the_volume_takes_old_segments_and_not_new_rows(vol
     assert ledger.segments[-1].last_ms == START_MS + 60_000
     assert follow_each_other(ledger.segments)
     ledger.close()
+
+
+def test_stores_on_a_volume_that_was_read_only_at_the_start_take_what_comes_later(tmp_path: Path) -> None:
+    """What is there is served at once, also beside a file that an earlier process left half written."""
+    with small_volume(tmp_path / "volume", 4) as folder:
+        kept = ResultStore(folder / "kept", BrokerPod("main", "shop", 0), keep=3)
+        kept.put("run-1", a_result("run-1", END), END)
+        (folder / "kept" / ".run-2.json").write_bytes(b"{")
+        make_read_only(folder)
+        again = ResultStore(folder / "kept", BrokerPod("main", "shop", 0), keep=3)
+        assert again.latest_run() == "run-1"
+        results = ResultStore(folder / "results", BrokerPod("main", "shop", 0), keep=3)
+        rollups = RollupStore(folder / "rollups", BrokerPod("main", "shop", 0), 10**9)
+        AuditStore(folder / "audit", 10**9, 1000)
+        assert (results.latest_run(), rollups.rollups) == (None, ())
+        with pytest.raises(OSError, match="Read-only"):
+            results.put("run-1", a_result("run-1", END), END)
+        make_writable(folder)
+        assert results.put("run-1", a_result("run-1", END), END)
+        assert rollups.put(str(hour(0)), a_rollup(str(hour(0))), 10**13)

@@ -41,6 +41,7 @@ BROKER_ALERTS: Final = {
     "PenstockMemoryShort": "memory",
     "PenstockMemoryRefuses": "memory",
     "PenstockLedgerNotWritten": "memory",
+    "PenstockLedgerDamaged": "full",
     "PenstockLagResultStale": "certified",
     "PenstockServerCertificate": "certified",
     "PenstockResourcesNotReady": "shop",
@@ -80,6 +81,8 @@ VOLUME_MIB: Final = 256
 SHARE_OF_FILES: Final = 0.86
 """Of a volume that is to be filled between 70 and 85 %: two spare files of the log still take messages.
 """
+DAMAGED_SEGMENT: Final = "0000000001-000000000001-000000000009.parquet"
+"""By its name a segment of a ledger; it holds something else."""
 STANDS_SECONDS: Final = 25.0
 RUNS_SECONDS: Final = 5.0
 """An observer that stands for most of the time makes fewer than half of its polls."""
@@ -173,6 +176,8 @@ def _small_volumes(scene: Scene, team: Team, name: str) -> dict[str, object]:
         folder.mkdir()
         scene.on_node("mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=0777", "tmpfs", str(folder))
         scene.undo.callback(scene.on_node, "umount", "-l", str(folder))
+        if (name, volume) == ("full", "ledger"):
+            scene.on_node("cp", "/etc/hostname", str(folder / DAMAGED_SEGMENT))
         about = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"{storage}-{volume}"}}
         spec = {
             "capacity": {"storage": f"{mib}Mi"},

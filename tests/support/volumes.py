@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["make_read_only", "small_volume"]
+__all__ = ["make_read_only", "make_writable", "small_volume"]
 
 
 @contextmanager
@@ -29,3 +29,8 @@ def small_volume(folder: Path, mebibytes: int) -> Generator[Path]:
 def make_read_only(volume: Path) -> None:
     """Nothing on the volume can be changed from now on."""
     subprocess.run(["mount", "-o", "remount,ro", str(volume)], check=True)
+
+
+def make_writable(volume: Path) -> None:
+    """Somebody has mended the volume."""
+    subprocess.run(["mount", "-o", "remount,rw", str(volume)], check=True)

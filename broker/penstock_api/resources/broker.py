@@ -151,6 +151,8 @@ class LagAnalysis(schema.Spec):
     """Image of a job of its own; left out: the operator's default."""
     memory: JavaHeap = "1g"
     """Heap of the Spark driver of a job of its own, in Spark's notation."""
+    cpu_limit: quantity.Quantity | None = None
+    """CPUs that a job of its own may use at most, such as `500m`; left out: no limit."""
 
 
 _NO_WAY_IN: Final = schema.cel(

@@ -6,6 +6,7 @@ from penstock_api.management import DeclarationOutcome, ExchangeDeclaration, Own
 from penstock_broker.attach import permission_review
 from penstock_broker.management import entity_states
 from penstock_broker.management.declaration_answers import answer
+from penstock_broker.management.declared_persistence import declared_persistence
 from penstock_broker.management.owner_marks import other_owner, outcome_of_change
 from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal
 from penstock_broker.state.broker import Broker
@@ -63,6 +64,4 @@ def _exchange_policies(exchange: Exchange) -> tuple[object, ...]:
 
 
 def _persistence(asked: str | None, owner: Owner | None) -> Persistence | None:
-    if asked is not None:
-        return Persistence(asked)
-    return Persistence.ALWAYS if owner is not None else None
+    return declared_persistence(asked) or (Persistence.ALWAYS if owner is not None else None)

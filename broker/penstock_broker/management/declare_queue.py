@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock_api.management import DeclarationOutcome, QueueDeclaration
 from penstock_broker.management import entity_states
 from penstock_broker.management.declaration_answers import answer, without_ages
+from penstock_broker.management.declared_persistence import declared_persistence
 from penstock_broker.management.owner_marks import other_owner, outcome_of_change
 from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal
 from penstock_broker.messages import due_times
@@ -14,7 +15,6 @@ from penstock_broker.topology.auto_creation import make_destinations
 from penstock_broker.topology.records import PointToPointQueue
 from penstock_core.address import check_queue_name
 from penstock_core.reason import Reason, Refuse
-from penstock_core.terms import Persistence
 
 __all__ = ["declare_queue"]
 
@@ -38,7 +38,7 @@ def declare_queue(broker: Broker, name: str | None, wanted: QueueDeclaration, *,
     refused = refused or make_destinations(broker.topology, wanted.delivery, broker.clock.now_us)
     if refused is not None:
         return refusal(refused)
-    persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None
+    persistence = declared_persistence(wanted.persistence)
     policies = (persistence, wanted.limits, wanted.delivery, wanted.owner, False)
     if existing is not None and _queue_policies(existing) == policies:
         return answer(

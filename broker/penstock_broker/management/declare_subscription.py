@@ -11,6 +11,7 @@ from penstock_api.management import DeclarationOutcome, SubscriptionDeclaration
 from penstock_broker.attach import permission_review
 from penstock_broker.management import entity_states
 from penstock_broker.management.declaration_answers import answer, without_ages
+from penstock_broker.management.declared_persistence import declared_persistence
 from penstock_broker.management.owner_marks import adoption_asked
 from penstock_broker.management.responses import ManagementResponse, refusal
 from penstock_broker.messages import due_times
@@ -35,7 +36,7 @@ from penstock_core.identity import GLOBAL, Identity, Scope, queue_name
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import compile_selector
 from penstock_core.subscription_lifetime import outlives_process
-from penstock_core.terms import Exclusivity, Lifetime, Persistence, RebindPolicy
+from penstock_core.terms import Exclusivity, Lifetime, RebindPolicy
 
 __all__ = ["declare_subscription"]
 
@@ -176,7 +177,7 @@ def _keep(
 def _put_policies(subscription: Subscription, declared: DeclaredSubscription, wanted: SubscriptionDeclaration) -> None:
     subscription.lifetime = declared.lifetime
     subscription.queue.is_logged = subscription.is_logged
-    subscription.persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None
+    subscription.persistence = declared_persistence(wanted.persistence)
     subscription.limits = wanted.limits
     subscription.delivery = wanted.delivery
     subscription.rebind_policy = wanted.rebind_policy

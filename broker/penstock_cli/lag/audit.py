@@ -11,6 +11,7 @@ import click
 
 from penstock_api.failure import Misuse
 from penstock_cli.broker_options import BrokerAccess, on_broker
+from penstock_cli.help_option import WITH_HELP
 
 if TYPE_CHECKING:
     from penstock_amqp.client.management import ManagementClient
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 
-@click.group("lag audit", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("lag audit", context_settings=WITH_HELP)
 def audit() -> None:
     """Write down every message of one subscription for a limited time, and prove where each one went.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from penstock_api.failure import Misuse
+from penstock_cli.help_option import WITH_HELP
 from penstock_cli.lag.sources import Sources, on_observers_if_given
 from penstock_lag.audit.figures import audit_figures
 from penstock_lag.audit.report import AuditReport, as_text, make_report
@@ -19,7 +20,7 @@ from penstock_lag.spark_failures import explained
 __all__ = ["audit_report", "made"]
 
 
-@click.command("lag audit report", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("lag audit report", context_settings=WITH_HELP)
 @click.option(
     "--subscription",
     required=True,

@@ -14,6 +14,7 @@ import click
 
 from penstock_api.failure import Failure, Misuse
 from penstock_api.observer_api import SegmentList
+from penstock_cli.help_option import WITH_HELP
 from penstock_cli.lag.copied_ledger import copied
 from penstock_cli.lag.past import Ledger
 from penstock_cli.lag.past import report as past_report
@@ -30,7 +31,7 @@ FIRST_YEAR: Final = 1970
 TIME = click.DateTime(formats=["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%MZ"])
 
 
-@click.command("lag report", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("lag report", context_settings=WITH_HELP)
 @click.option("--window", type=click.IntRange(60, 7 * 86_400), help="Seconds that the report covers. Default: 3600.")
 @click.option("--day", type=DAY, metavar="YYYY-MM-DD", help="Cover this day, in UTC, instead of a window.")
 @click.option(

@@ -11,6 +11,7 @@ import click
 
 from penstock_api.failure import Failure
 from penstock_api.lag_result import LagResult
+from penstock_cli.help_option import WITH_HELP
 from penstock_cli.lag.frame import frame
 from penstock_cli.lag.sources import Sources, live_lag, on_observers
 from penstock_lag.observer_client import ObserverError
@@ -20,7 +21,7 @@ __all__ = ["watch"]
 HOME_AND_CLEAR = "\x1b[H\x1b[J"
 
 
-@click.command("lag --watch", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("lag --watch", context_settings=WITH_HELP)
 @click.option(
     "--interval",
     type=click.FloatRange(min=1, max=3600),

@@ -10,11 +10,11 @@ import io
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock_api.failure import Failure
 from penstock_lag.ledger.schema import REQUIRED
+from penstock_page.parquet_damage import PARQUET_DAMAGED
 
 __all__ = ["TAIL_BYTES", "bytes_needed", "footer_in", "footer_of"]
 
@@ -47,7 +47,7 @@ def _outline(source: Path | io.BytesIO, path: str) -> dict[str, Any]:
     try:
         footer = pq.read_metadata(source)
         _ = footer.schema.names
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+    except PARQUET_DAMAGED as error:
         raise Failure(f"{path} can't be read: {error}.", CURE) from error
     found: dict[str, Any] = {"rows": footer.num_rows}
     ranges = {name: _range(footer, name, path) for name in REQUIRED}

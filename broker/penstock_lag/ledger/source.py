@@ -37,6 +37,7 @@ from penstock_lag.settings import read_token
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+from penstock_page.parquet_damage import PARQUET_DAMAGED
 
 __all__ = [
     "LedgerSource",
@@ -56,8 +57,6 @@ small segment.
 """
 FORMAT: Final = "penstock_ledger"
 _KIND: Final = "kind"
-_DAMAGED: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""What reading a file may raise that is damaged."""
 
 
 class SegmentMismatch(Exception):
@@ -189,7 +188,7 @@ def to_batches(
     try:
         file = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
         table = file.read([found for found in file.schema_arrow.names if found in wanted])
-    except _DAMAGED as error:
+    except PARQUET_DAMAGED as error:
         raise SegmentMismatch(f"{name} can't be read: {error}") from error
     if kind is not None:
         table = table.filter(pc.field(_KIND) == kind.value)
@@ -206,7 +205,7 @@ def check_segment(content: bytes, name: str) -> None:
         _ = empty.schema.names  # here a damaged name is found
         for _ in file.iter_batches(BATCH_ROWS):
             pass
-    except _DAMAGED as error:
+    except PARQUET_DAMAGED as error:
         raise SegmentMismatch(f"{name} can't be read: {error}") from error
     for column in COLUMNS:
         _column(empty, column, name)

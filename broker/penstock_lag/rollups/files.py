@@ -23,6 +23,7 @@ from penstock_api.ledger_format import HISTOGRAMS, ColumnType, RowKind
 from penstock_api.rollup_format import ABOUT_KEY, COLUMNS, ENDS, LATER_COLUMNS, TOTALS, RollupAbout
 from penstock_lag_rules.figures import Growth
 from penstock_lag_rules.rollups import BrokerRow, Buckets, LifeRow, Rollup
+from penstock_page.parquet_damage import PARQUET_DAMAGED
 
 __all__ = ["BadRollup", "about_of", "read_about", "read_rollup", "write_rollup"]
 
@@ -99,7 +100,7 @@ def _opened(source: IO[bytes]) -> tuple[Any, RollupAbout]:
     try:
         file = pq.ParquetFile(source, page_checksum_verification=True)
         types = {field.name: field.type for field in file.schema_arrow}
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except PARQUET_DAMAGED as error:
         raise BadRollup(f"it is no Parquet file: {error}") from error
     found = (file.schema_arrow.metadata or {}).get(ABOUT_KEY)
     if found is None:

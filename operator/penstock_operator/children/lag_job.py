@@ -5,8 +5,10 @@ Source: docs/decisions/065-lag-schedule.md.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
+from penstock_api.quantity import parse_quantity
 from penstock_api.resources import Broker
 from penstock_operator import names
 from penstock_operator.children import lag_schedules
@@ -69,6 +71,12 @@ def _job(broker: Broker, lag_image: str) -> LagJob:
         cron=cron(broker),
         suspend=analysis.suspend,
         memory=analysis.memory,
+        cpu_limit="" if analysis.cpu_limit is None else _in_millis(analysis.cpu_limit),
         service_account=name,
         pod_labels={names.BROKER_LABEL: broker.metadata.name},
     )
+
+
+def _in_millis(cpus: str) -> str:
+    """A quantity in the notation that Spark reads, too. Kubernetes knows no less than a thousandth of a CPU."""
+    return f"{math.ceil(parse_quantity(cpus) * 1000)}m"

@@ -71,6 +71,7 @@ class Controller:
         self.children = ChildVersions()
         self.started.clear()
         self.left = tuple[ResourceKey, ...]
+        self.metrics.left_to_others.set_function(lambda: 0)  # who waits leaves nothing to others: the leader counts
         self._rest_until = 0.0
 
     def add(self, key: ResourceKey, priority: Priority, delay: float = 0) -> None:

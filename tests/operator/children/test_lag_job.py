@@ -114,6 +114,19 @@ def test_the_pod_of_a_cron_job_has_the_heap_and_room_beside_it(heap: str, pod: s
     assert container["resources"] == {"requests": {"cpu": "250m", "memory": pod}, "limits": {"memory": pod}}
 
 
+@pytest.mark.parametrize(
+    ("limit", "cpus", "asked"), [("2", "2000m", "250m"), ("0.5", "500m", "250m"), ("100m", "100m", "100m")]
+)
+def test_the_cpus_of_a_job_can_be_limited(limit: str, cpus: str, asked: str) -> None:
+    """It never asks for more than the limit: the API server would refuse its pods."""
+    _, scheduled = analysed(cpuLimit=limit)
+    driver = scheduled["spec"]["template"]["driver"]
+    assert (driver["coreLimit"], driver["coreRequest"]) == (cpus, asked)
+    _, job = analysed(backend="CronJob", cpuLimit=limit)
+    (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert (container["resources"]["limits"]["cpu"], container["resources"]["requests"]["cpu"]) == (cpus, asked)
+
+
 def test_nothing_is_made_for_nothing() -> None:
     assert analysed(backend="None") == []
     assert lag_job.manifests(broker(), "r/lag:1", spark_installed=True) == [], "the operator's job analyses it"

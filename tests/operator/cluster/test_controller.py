@@ -145,3 +145,13 @@ def test_who_leads_anew_knows_nothing_of_what_was_under_way() -> None:
         return done
 
     assert run_in_virtual_time(story()) == ["a"]
+
+
+def test_who_leads_no_more_leaves_no_broker_to_others() -> None:
+    """Else the last count would stay until it leads again, beside that of the operator that leads meanwhile."""
+    metrics = Metrics()
+    controller = Controller(Cache(is_complete=True), metrics, now)
+    metrics.left_to_others.set_function(lambda: 3)
+    assert "\npenstock_operator_brokers_of_others 3.0\n" in metrics.expose().decode()
+    controller.begin_anew()
+    assert "\npenstock_operator_brokers_of_others 0.0\n" in metrics.expose().decode()
