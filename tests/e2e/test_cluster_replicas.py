@@ -1,8 +1,10 @@
 """Two operators on a real cluster: one leads by the Lease and the other waits, Ready; it goes on when the leader is
 killed or replaced, and there are never two leaders.
 
-It is an installation of its own, of single namespaces, so that the operator of tests/operator/installed and this one
-never reconcile the same resources.
+It is an installation of its own, of single namespaces (`watchNamespaces`), so that the operator of
+tests/operator/installed and this one never reconcile the same resources. Such an operator may not watch children, so it
+lists them; and its Role in a namespace goes before the resources when that is deleted: with this the tests begin and
+end.
 """
 
 from __future__ import annotations
@@ -80,8 +82,7 @@ def says_that_it_leads(pod: Any) -> bool:
 
 @pytest.fixture(scope="module")
 def installation() -> Iterator[Installation]:
-    with open_installation(namespaced=True) as made:
-        made.install(replicas="2")
+    with open_installation(namespaced=True, replicas="2") as made:
         yield made
 
 
@@ -107,6 +108,12 @@ def declared(team: Team, name: str) -> None:
     about = {"name": name, "namespace": team.kube.namespace}
     team.apply({"apiVersion": "penstock.dev/v1alpha1", "kind": "Subscription", "metadata": about, "spec": spec})
     team.wait_ready(f"subscription/{name}", seconds=2 * MINUTE)
+
+
+def test_children_that_are_deleted_are_back(team: Team) -> None:
+    team.kube.kubectl("delete", "service", "orders-x", "main-amqp")
+    wait_for("the Services to be back", lambda: team.field("service", "main-amqp", "metadata", "name"), MINUTE)
+    wait_for("the Exchange's Service", lambda: team.field("service", "orders-x", "metadata", "name"), MINUTE)
 
 
 def test_one_leads_and_the_other_is_ready_and_waits(operators: Operators, team: Team) -> None:
@@ -152,6 +159,15 @@ def test_a_rolling_upgrade_hands_over_at_once(operators: Operators, team: Team) 
     after = operators.lease()
     assert after["leaseTransitions"] - before["leaseTransitions"] in (1, 2)
     declared(team, "after-the-upgrade")
+    finds_no_bug(operators)
+
+
+def test_deletion_of_the_whole_namespace(operators: Operators, team: Team) -> None:
+    team.kube.kubectl("delete", "namespace", team.kube.namespace, "--timeout=120s")
+    finds_no_bug(operators)
+
+
+def finds_no_bug(operators: Operators) -> None:
     for pod in operators.pods():
         log = operators.installation.home.kubectl("logs", str(pick(pod, "metadata", "name")), "--tail=-1")
         assert "because of a bug" not in log

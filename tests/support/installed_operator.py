@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import yaml
@@ -63,6 +63,13 @@ class Team:
                 for kind, name in names_by_kind
             )
             raise TimeoutError("\n".join((str(error), *why))) from None
+
+    def look(self) -> None:
+        """Have the operator look at the Broker now: it does not watch Secrets, pods or what other namespaces have, and
+        would look within two minutes.
+        """
+        now = f"penstock.dev/reconcile-at={datetime.now(UTC)}"
+        self.kube.kubectl("annotate", "broker", "main", now, "--overwrite")
 
     def is_ready(self, kind: str, name: str) -> bool:
         """Whether the object is Ready."""
@@ -218,8 +225,8 @@ WATCHED = 3
 
 
 @contextmanager
-def open_installation(*, namespaced: bool = False) -> Generator[Installation]:
-    """Install the CRDs and an operator; in the end everything but the CRDs is removed."""
+def open_installation(*, namespaced: bool = False, **values: str) -> Generator[Installation]:
+    """Install the CRDs and an operator with these values; in the end everything but the CRDs is removed."""
     environment = own_cluster_environment()
     mark = f"penstock-t-{secrets.token_hex(3)}"
     tag = images().tag
@@ -230,7 +237,7 @@ def open_installation(*, namespaced: bool = False) -> Generator[Installation]:
     try:
         if namespaced:
             installation.make(*installation.teams)  # the chart makes a Role in each
-        installation.install()
+        installation.install(**values)
         yield installation
     finally:
         # The operator last: the finalizers of the others are its own.

@@ -66,11 +66,6 @@ def patch(team: Team, change: str) -> None:
     team.kube.kubectl("patch", "broker", "main", "--type=merge", f"--patch={change}")
 
 
-def look(team: Team) -> None:
-    """Have the operator look now: it may not watch Secrets, and would look within two minutes."""
-    team.kube.kubectl("annotate", "broker", "main", f"penstock.dev/reconcile-at={datetime.now(UTC)}", "--overwrite")
-
-
 def pod(team: Team) -> tuple[object, object]:
     """Which pod it is, and how often its broker was started again."""
     status = team.field("pod", "main-0", "status", "containerStatuses")
@@ -110,7 +105,7 @@ def test_another_authority_of_ones_own_certificate_comes_in_two_steps(team: Team
     assert one in old
     with flowing(door, {"old": old, "only-old": one, "both": one + two}) as flow:
         apply_certificate(team, SECRET, pair, one + two)
-        look(team)
+        team.look()
         wait_for("both authorities for clients", lambda: two in trust(team), MINUTE)
         both = trust(team)
         assert one in both

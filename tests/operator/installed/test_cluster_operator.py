@@ -26,8 +26,24 @@ AT_ONCE = 20
 
 @pytest.fixture
 def team(installation: Installation) -> Iterator[Team]:
+    """A namespace for a test that makes or ends its Broker."""
     with installation.team() as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def kept(installation: Installation) -> Iterator[Team]:
+    """A Broker that several tests disturb, one after the other: each leaves it as healthy as it was."""
+    with installation.team() as made:
+        made.apply_whole()
+        yield made
+
+
+@pytest.fixture
+def healed(kept: Team) -> Team:
+    """It is Ready, whatever the test before did to it."""
+    kept.wait_ready()
+    return kept
 
 
 async def declared_names(team: Team) -> list[str]:
@@ -99,103 +115,104 @@ def is_the_same(team: Team, text: str, *how: str) -> bool:
         return False
 
 
-def test_drift_of_children_and_of_topology_is_healed(team: Team) -> None:
-    team.apply_whole()
-    team.wait_ready()
-    team.kube.kubectl("delete", "service", "orders-x", "main-amqp")
+def test_drift_of_children_and_of_topology_is_healed(healed: Team) -> None:
+    healed.kube.kubectl("delete", "service", "orders-x", "main-amqp")
     patch = json.dumps({"spec": {"publishNotReadyAddresses": False}})
-    team.kube.kubectl("patch", "service", "main-management", "--type=merge", "--patch", patch)
-    wait_for("the Services to be back", lambda: team.field("service", "main-amqp", "metadata", "name"), AT_ONCE)
-    wait_for("the Exchange's Service", lambda: team.field("service", "orders-x", "metadata", "name"), AT_ONCE)
+    healed.kube.kubectl("patch", "service", "main-management", "--type=merge", "--patch", patch)
+    wait_for("the Services to be back", lambda: healed.field("service", "main-amqp", "metadata", "name"), AT_ONCE)
+    wait_for("the Exchange's Service", lambda: healed.field("service", "orders-x", "metadata", "name"), AT_ONCE)
     wait_for(
         "publishNotReadyAddresses",
-        lambda: team.field("service", "main-management", "spec", "publishNotReadyAddresses"),
+        lambda: healed.field("service", "main-management", "spec", "publishNotReadyAddresses"),
         AT_ONCE,
     )
-    team.kube.kubectl("delete", "configmap", "main-ca", "main-config")
-    wait_for("what clients trust", lambda: team.field("configmap", "main-ca", "data", "ca.crt"), AT_ONCE)
-    wait_for("the settings", lambda: team.field("configmap", "main-config", "data"), AT_ONCE)
-    team.kube.kubectl("delete", "statefulset", "main", "--cascade=orphan")
-    wait_for("the StatefulSet", lambda: team.field("statefulset", "main", "metadata", "name"), AT_ONCE)
+    healed.kube.kubectl("delete", "configmap", "main-ca", "main-config")
+    wait_for("what clients trust", lambda: healed.field("configmap", "main-ca", "data", "ca.crt"), AT_ONCE)
+    wait_for("the settings", lambda: healed.field("configmap", "main-config", "data"), AT_ONCE)
+    healed.kube.kubectl("delete", "statefulset", "main", "--cascade=orphan")
+    wait_for("the StatefulSet", lambda: healed.field("statefulset", "main", "metadata", "name"), AT_ONCE)
 
     async def remove() -> None:
-        management = await team.management()
+        management = await healed.management()
         await management.delete(EntityType.SUBSCRIPTION, "psub:durable:global:fraud")
         await management.close()
 
     asyncio.run(remove())
-    wait_for("the subscription to be declared again", lambda: "fraud" in asyncio.run(declared_names(team)), MINUTE)
+    wait_for("the subscription to be declared again", lambda: "fraud" in asyncio.run(declared_names(healed)), MINUTE)
 
 
-def test_a_lost_volume_is_declared_anew_within_a_minute(team: Team) -> None:
-    team.apply_whole()
-    team.wait_ready()
-    before = team.field("broker", "main", "status", "instanceId")
-    team.kube.kubectl("delete", "pvc", "data-main-0", "--wait=false")
-    team.kube.kubectl("delete", "pod", "main-0", "--wait=false")
+def test_a_lost_volume_is_declared_anew_within_a_minute(healed: Team) -> None:
+    before = healed.field("broker", "main", "status", "instanceId")
+    healed.kube.kubectl("delete", "pvc", "data-main-0", "--wait=false")
+    healed.kube.kubectl("delete", "pod", "main-0", "--wait=false")
 
     def renewed() -> bool:
-        return team.field("broker", "main", "status", "instanceId") not in (before, None)
+        return healed.field("broker", "main", "status", "instanceId") not in (before, None)
 
     wait_for("another instance", renewed, MINUTE)
-    team.wait_ready()
-    assert asyncio.run(declared_names(team)) == ["billing", "fraud", "shipping-eu"]
+    healed.wait_ready()
+    assert asyncio.run(declared_names(healed)) == ["billing", "fraud", "shipping-eu"]
 
 
-def test_the_observer_crashes_in_a_loop_and_clients_connect(team: Team) -> None:
-    team.apply_whole()
-    team.wait_ready()
-    team.kube.kubectl("annotate", "broker", "main", "penstock.dev/paused=true")
-    wait_for("the pause", lambda: team.reason("broker", "main", "ReconciliationPaused")[0] == "True", MINUTE)
+def observer_waits_for(team: Team) -> str | None:
+    """The reason for which the container of the observer does not run, as the kubelet says."""
+    for status in team.field("pod", "main-0", "status", "containerStatuses") or []:
+        if status["name"] == "observer":
+            return pick(status, "state", "waiting", "reason")  # type: ignore[return-value]  # JSON
+    return None
+
+
+def test_the_observer_crashes_in_a_loop_and_clients_connect(healed: Team) -> None:
+    healed.kube.kubectl("annotate", "broker", "main", "penstock.dev/paused=true")
+    wait_for("the pause", lambda: healed.reason("broker", "main", "ReconciliationPaused")[0] == "True", MINUTE)
     crash = {"spec": {"template": {"spec": {"containers": [{"name": "observer", "args": ["no-such-verb"]}]}}}}
-    team.kube.kubectl("patch", "statefulset", "main", "--patch", json.dumps(crash))
-    # The pod is replaced, and the kubelet calls it a loop after some crashes: in its status a minute and more later.
+    healed.kube.kubectl("patch", "statefulset", "main", "--patch", json.dumps(crash))
+    wait_for("the kubelet to call it a loop", lambda: observer_waits_for(healed) == "CrashLoopBackOff", 3 * MINUTE)
+    healed.look()  # nothing watches pods, and the operator may have looked when this one was made
     wait_for(
         "the observer to crash",
-        lambda: team.reason("broker", "main", "ObserverFailing")[1] == "CrashLoopBackOff",
-        10 * MINUTE,
-    )
-    # The pod was replaced, so the operator has to reach the new broker first; from then on the crashes change nothing.
-    team.wait_ready("broker/main")
-    for _ in range(10):
-        asyncio.run(team.connect_as_client())
-    assert team.is_ready("broker", "main")
-    team.kube.kubectl("annotate", "broker", "main", "penstock.dev/paused-")
-    wait_for("the observer to be well", lambda: team.reason("broker", "main", "ObserverFailing")[0] == "", 4 * MINUTE)
-
-
-def test_scaled_to_zero_and_back(team: Team) -> None:
-    team.apply_whole()
-    team.wait_ready()
-    team.kube.kubectl("scale", "broker/main", "--replicas=0")
-    wait_for("no pod", lambda: team.kube.get("pod", "main-0") is None, MINUTE)
-    wait_for(
-        "the Subscription to say so",
-        lambda: team.reason("subscription", "billing", "Ready") == ("False", "BrokerStopped"),
+        lambda: healed.reason("broker", "main", "ObserverFailing")[1] == "CrashLoopBackOff",
         MINUTE,
     )
-    wait_for("the Broker to say so", lambda: team.reason("broker", "main", "Ready") == ("True", "ScaledToZero"), MINUTE)
-    team.kube.kubectl("scale", "broker/main", "--replicas=1")
-    team.wait_ready()
+    # The pod was replaced, so the operator has to reach the new broker first; from then on the crashes change nothing.
+    healed.wait_ready("broker/main")
+    for _ in range(10):
+        asyncio.run(healed.connect_as_client())
+    assert healed.is_ready("broker", "main")
+    healed.kube.kubectl("annotate", "broker", "main", "penstock.dev/paused-")
+    wait_for("the observer to be well", lambda: healed.reason("broker", "main", "ObserverFailing")[0] == "", 4 * MINUTE)
 
 
-def test_an_upgrade_of_the_operator_rolls_no_broker(installation: Installation, team: Team) -> None:
-    team.apply_whole()
-    team.wait_ready()
-    uid = team.field("pod", "main-0", "metadata", "uid")
+def test_scaled_to_zero_and_back(healed: Team) -> None:
+    healed.kube.kubectl("scale", "broker/main", "--replicas=0")
+    wait_for("no pod", lambda: healed.kube.get("pod", "main-0") is None, MINUTE)
+    wait_for(
+        "the Subscription to say so",
+        lambda: healed.reason("subscription", "billing", "Ready") == ("False", "BrokerStopped"),
+        MINUTE,
+    )
+    wait_for(
+        "the Broker to say so", lambda: healed.reason("broker", "main", "Ready") == ("True", "ScaledToZero"), MINUTE
+    )
+    healed.kube.kubectl("scale", "broker/main", "--replicas=1")
+    healed.wait_ready()
+
+
+def test_an_upgrade_of_the_operator_rolls_no_broker(installation: Installation, healed: Team) -> None:
+    uid = healed.field("pod", "main-0", "metadata", "uid")
     installation.install(**{"brokerImage.tag": "newer"})
     wait_for(
         "the offer of the newer image",
-        lambda: team.reason("broker", "main", "VersionAligned") == ("False", "UpdateAvailable"),
+        lambda: healed.reason("broker", "main", "VersionAligned") == ("False", "UpdateAvailable"),
         MINUTE,
     )
     installation.install()
     wait_for(
         "the older image to be the default again",
-        lambda: team.reason("broker", "main", "VersionAligned") == ("True", "Pinned"),
+        lambda: healed.reason("broker", "main", "VersionAligned") == ("True", "Pinned"),
         MINUTE,
     )
-    assert team.field("pod", "main-0", "metadata", "uid") == uid
+    assert healed.field("pod", "main-0", "metadata", "uid") == uid
 
 
 def test_a_foreign_object_is_never_adopted(team: Team) -> None:

@@ -102,7 +102,7 @@ def test_a_namespace_that_uses_it_gets_its_ca_and_its_name_into_the_certificate(
         other.apply(exchange)
         other.wait_ready("exchange/parcels")
         name = f"{reached.kube.namespace}.main-ca"
-        # The operator writes it at the latest after its next list.
+        reached.look()
         wait_for("the ConfigMap", lambda: trust(other, name) == trust(reached), 3 * MINUTE)
         bring_files(reached)
         host = f"parcels-x.{other.kube.namespace}.svc"
