@@ -1,6 +1,7 @@
 """What the end-to-end tests take for granted of the cluster of hack/cluster, each thing once, on the real thing.
 
-Everything is applied at the start, so that the schedules of CronJob and Spark run while the other tests do.
+Everything is applied at the start, so that the schedule of the CronJob runs while the other tests do. A scheduled Spark
+application is part of test_cluster_demo.py.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def wait_ready() -> None:
 @pytest.fixture(scope="module", autouse=True)
 def applied() -> Iterator[None]:
     template = (OBJECTS / "objects.yaml").read_text()
-    objects = template.replace("@BROKER@", images().broker).replace("@LAG@", images().lag)
+    objects = template.replace("@BROKER@", images().broker)
     output("hack/cluster", "kubectl", "apply", "-f", "-", stdin=RESTRICTED_NAMESPACE)
     try:
         kubectl("apply", "-f", str(OBJECTS / "widgets.yaml"))
@@ -120,15 +121,6 @@ def test_helm_installs_and_uninstalls() -> None:
     assert kubectl("get", "configmap", "one-greeting", "-o=jsonpath={.data.greeting}") == "hej"
     output(helm, "uninstall", "one", "--wait", *place)
     assert kubectl("get", "configmap", "one-greeting", "--ignore-not-found") == ""
-
-
-def test_scheduled_spark_application_completes_in_its_driver_alone() -> None:
-    kubectl("wait", "scheduledsparkapplication/count", "--for=jsonpath={.status.lastRunName}", "--timeout=600s")
-    run = kubectl("get", "scheduledsparkapplication", "count", "-o=jsonpath={.status.lastRunName}")
-    state = "--for=jsonpath={.status.applicationState.state}=COMPLETED"
-    kubectl("wait", f"sparkapplication/{run}", state, "--timeout=1200s")
-    assert "sum: 44850" in kubectl("logs", f"{run}-driver")
-    assert kubectl("get", "pods", "-l", "spark-role=executor", "-o=name") == ""
 
 
 def test_cron_job_with_a_time_zone_runs() -> None:
