@@ -15,17 +15,11 @@ import yaml
 from e2e.kube import ROOT, wait_for
 from e2e.story import StoryError
 from support.cluster_images import images
-from support.installed_operator import MINUTE, Installation, Team, open_installation
+from support.installed_operator import MINUTE, Installation, Team
 
 pytestmark = pytest.mark.cluster
 
 BINDING = ROOT / "examples/kubernetes/binding"
-
-
-@pytest.fixture(scope="module")
-def installation() -> Iterator[Installation]:
-    with open_installation() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from e2e.kube import ROOT, wait_for
 from e2e.story import StoryError
-from support.installed_operator import MINUTE, Team, open_installation, whole
+from support.installed_operator import MINUTE, Installation, Team, whole
 from support.proton_client import connected, publish, take
 
 from penstock_api.management import EntityType
@@ -21,9 +21,9 @@ BROKER = {"listeners": {"amqp": True}, "authentication": {"anonymous": True}}
 
 
 @pytest.fixture(scope="module")
-def team() -> Iterator[Team]:
+def team(installation: Installation) -> Iterator[Team]:
     """A Broker and the Queue of the example."""
-    with open_installation() as installation, installation.team() as made:
+    with installation.team() as made:
         made.apply(queue(), whole(**BROKER)[0])
         made.wait_ready("broker/main", "queue.penstock.dev/invoices")
         yield made
