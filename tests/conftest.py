@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, settings
+from support.marked_files import can_hold, names_marker
 
 # No test may fail because the machine is busy: both are about time.
 settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -26,9 +29,19 @@ slow or busy.
 """
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import only files that name the marker of `-m`: all of them take half a minute, and many stages need few."""
+    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return True if is_test and not can_hold(collection_path, config.option.markexpr) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test the largest limit among its markers."""
     for item in items:
-        limits = [seconds for marker, seconds in LIMIT_SECONDS.items() if item.get_closest_marker(marker)]
+        marked = [marker for marker in LIMIT_SECONDS if item.get_closest_marker(marker)]
+        for marker in marked:
+            if not names_marker(item.path, marker):
+                raise pytest.UsageError(f"{item.nodeid} is marked {marker} in another file, and -m would not find it")
+        limits = [LIMIT_SECONDS[marker] for marker in marked]
         if limits and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(max(limits)))

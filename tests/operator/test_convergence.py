@@ -9,7 +9,6 @@ resources declare.
 from __future__ import annotations
 
 import contextlib
-import os
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.faulty_api_server import Fault, FaultyApiServer
 from support.operator_in_memory import World, resource
 from support.virtual_time import run_in_virtual_time
@@ -25,7 +25,7 @@ from penstock_api import declaration
 from penstock_api.resources import Exchange, Queue, Subscription, parse
 from penstock_operator.cluster.api_server import KubeError
 
-EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", "150"))
+EXAMPLES = examples(60)
 
 
 RESOURCES = {

@@ -1,6 +1,5 @@
 """Any operations, any crash: recovery finds what the naive log had after some block, the last synced one or a later."""
 
-import os
 import shutil
 from pathlib import Path
 from tempfile import mkdtemp
@@ -12,10 +11,9 @@ from broker.log.simulated_files import SimulatedFiles
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from support.examples import examples
 
 from penstock_broker.log import CommitAck, CommitPut, Log, Recovered, StagedBody
-
-EXAMPLES = int(os.environ.get("PENSTOCK_LOG_EXAMPLES", "60"))  # more for a long search
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -372,7 +370,7 @@ class LogMachine(RuleBasedStateMachine):
 
 
 LogMachine.TestCase.settings = settings(
-    max_examples=EXAMPLES,
+    max_examples=examples(25),
     stateful_step_count=80,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

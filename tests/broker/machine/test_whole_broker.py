@@ -8,7 +8,6 @@ PENSTOCK_MACHINE_EXAMPLES.
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,12 +22,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from proton import Delivery
 from support.broker_site import BrokerSite, waiting_in
+from support.examples import IS_LONG_FORM, examples
 from support.tight_memory import tighten
 
-import penstock_native
-
-# What the compiled engine finds is found first; with the one in Python the same steps take twice as long.
-EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", "100" if penstock_native.absence else "300"))
+EXAMPLES = examples(100)
 STEPS = 60
 
 SLOTS = ("app", "app", "other")
@@ -463,7 +460,7 @@ WholeBroker.TestCase.settings = settings(
     max_examples=EXAMPLES,
     stateful_step_count=STEPS,
     deadline=None,
-    derandomize="PENSTOCK_MACHINE_EXAMPLES" not in os.environ,
+    derandomize=not IS_LONG_FORM,
     database=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

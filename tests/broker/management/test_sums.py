@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from proton import Delivery, Described, Link, Message, Receiver, symbol, ulong
+from support.examples import examples
 from support.proton_client import Subscribed
 from support.stepped_broker import Peer, SteppedBroker
 
@@ -420,5 +421,5 @@ def _id(data: bytes) -> str:
 
 TestSums = Sums.TestCase
 TestSums.settings = settings(
-    max_examples=250, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(80), stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from proton import Delivery, Message, Receiver, symbol
+from support.examples import examples
 from support.stepped_broker import Peer, SteppedBroker
 from support.tight_memory import tighten
 
@@ -190,5 +191,5 @@ def body_of(data: bytes) -> str:
 
 TestLife = Life.TestCase
 TestLife.settings = settings(
-    max_examples=250, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(80), stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

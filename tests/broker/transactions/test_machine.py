@@ -9,7 +9,6 @@ the last one that was answered: so none is ever there in part. More examples: PE
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import dataclass, field
 
@@ -18,9 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from proton import Delivery
 from support.broker_site import BrokerSite, waiting_in
+from support.examples import IS_LONG_FORM, examples
 from support.proton_transactions import ProtonTransactionClient
 
-EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", "60"))
+EXAMPLES = examples(60)
 QUEUES = ("a", "b")
 PICK = st.integers(0, 9)
 WHICH = st.integers(0, 2)
@@ -293,7 +293,7 @@ Transactions.TestCase.settings = settings(
     max_examples=EXAMPLES,
     stateful_step_count=50,
     deadline=None,
-    derandomize="PENSTOCK_MACHINE_EXAMPLES" not in os.environ,
+    derandomize=not IS_LONG_FORM,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )

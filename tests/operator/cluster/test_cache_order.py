@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -12,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.resources import manifest_of
 
 from penstock_operator.cluster import cache as cache_module
 from penstock_operator.cluster.cache import Cache, ResourceChange, ResourceKey
 from penstock_operator.cluster.versions import Version, is_older, version_of
 
-EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", "300"))
+EXAMPLES = examples(300)
 BILLING = ResourceKey("Subscription", "shop", "billing")
 
 
