@@ -18,7 +18,7 @@ from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Forbi
 from penstock_operator.cluster.cache import KIND_NAMES, Cache, ResourceChange, ResourceKey, key_of
 from penstock_operator.cluster.child_versions import LISTED, ChildVersions
 from penstock_operator.cluster.pass_deadline import PassOverdue, within
-from penstock_operator.cluster.server_errors import TOO_MANY_REQUESTS
+from penstock_operator.cluster.server_errors import NOT_FOUND, TOO_MANY_REQUESTS
 from penstock_operator.cluster.versions import version_of
 from penstock_operator.cluster.work_queue import FIRST_RETRY_SECONDS, Priority, WorkQueue
 from penstock_operator.manifest import Manifest, dig, trimmed
@@ -62,6 +62,8 @@ class Controller:
     _events: int = 0
     _added: asyncio.Event = field(default_factory=asyncio.Event)
     _resync_requested: asyncio.Event = field(default_factory=asyncio.Event)
+    _kinds_exist: asyncio.Event = field(default_factory=asyncio.Event)
+    """The last attempt to list did not show that a kind does not exist."""
 
     def begin_anew(self) -> None:
         """Forget what only holds while this operator leads: what was under way, back-off, and what it has applied. The
@@ -125,12 +127,17 @@ class Controller:
         while True:
             try:
                 await self.list_all(kube, namespaces)
+                self._kinds_exist.set()
                 if not namespaces:
                     await self.list_children(kube, namespaces)
                 is_due = await due() if due is not None else _is_always_due
             except KubeError as error:
                 pause = max(_RELIST_SECONDS * (1 - self.queue.spread() / 2), error.retry_after_seconds or 0)
                 logger.warning("the resources can't be listed: %s; the operator tries again in %.1f s", error, pause)
+                if error.status == NOT_FOUND:
+                    logger.warning("the API server does not know that kind: install the CRDs of this release")
+                else:
+                    self._kinds_exist.set()
                 await asyncio.sleep(pause)
                 continue
             for key in self.cache.all():
@@ -145,6 +152,14 @@ class Controller:
     def resync_soon(self) -> None:
         """List all resources now instead of at the end of the period."""
         self._resync_requested.set()
+
+    async def wait_for_kinds(self) -> None:
+        """List all resources now, and wait until no kind is missing: somebody may have removed the CRDs. Another error
+        of the list ends the waiting, too.
+        """
+        self._kinds_exist.clear()
+        self.resync_soon()
+        await self._kinds_exist.wait()
 
     async def resync_children(self, kube: ApiServer, namespaces: tuple[str, ...]) -> None:
         """List the children at intervals, and put their owners into the queue if one has changed; used if children are
