@@ -273,26 +273,40 @@ class Controller:
             return
 
     async def list_all(self, kube: ApiServer, namespaces: tuple[str, ...]) -> None:
-        """List all kinds, and put what changed or was deleted into the queue. Raises KubeError."""
+        """List all kinds, and put what changed or was deleted into the queue. Raises KubeError.
+
+        If a kind is missing, the others are listed all the same: CRDs that somebody removes go one after the other, and
+        what is deleted with a later one waits for the operator.
+        """
         events, first = self._events, not self.cache.is_complete
+        missing_kind: KubeError | None = None
         changed: set[ResourceKey] = set()
         affected: set[ResourceKey] = set()
         for kind in KIND_NAMES:
             began = self.cache.begin_list()
-            manifests = [manifest async for manifest in self._list_namespaces(kube, kind, namespaces)]
+            try:
+                manifests = [manifest async for manifest in self._list_namespaces(kube, kind, namespaces)]
+            except KubeError as error:
+                if error.status != NOT_FOUND:
+                    raise
+                missing_kind = error
+                continue
             missing = set(self.cache.all(kind)) - {key_of(it) for it in manifests}
             for key in missing:
                 affected |= self.cache.affected(key)
             changed |= self.cache.end_list(kind, began, manifests, namespaces)
-        self.cache.is_complete = True
-        self.listed.set()
-        self.last_listed = self.monotonic()
-        self.metrics.listed.set_to_current_time()
-        without_events = bool(changed) and not first and events == self._events
-        self.lists_without_events = self.lists_without_events + 1 if without_events else 0
+        if missing_kind is None:
+            self.cache.is_complete = True
+            self.listed.set()
+            self.last_listed = self.monotonic()
+            self.metrics.listed.set_to_current_time()
+            without_events = bool(changed) and not first and events == self._events
+            self.lists_without_events = self.lists_without_events + 1 if without_events else 0
         for key in changed | affected:
             self._enqueue_changed(key)
         self._added.set()
+        if missing_kind is not None:
+            raise missing_kind
 
     async def _list_namespaces(
         self, kube: ApiServer, kind: str, namespaces: tuple[str, ...]
