@@ -234,7 +234,7 @@ async def _nothing() -> None:
 async def _watch(controller: Controller, settings: OperatorSettings, activity: WatchActivity) -> None:
     # kopf watches only kinds that exist when it starts. The first list shows that the CRDs are installed.
     await controller.listed.wait()
-    await watch.watch(controller, settings, activity)
+    await watch.watch(controller, settings, activity, wait_for_kinds=controller.wait_for_kinds)
 
 
 async def _cluster_id(kube: ApiServer) -> str:

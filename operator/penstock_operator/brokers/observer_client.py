@@ -17,6 +17,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 import aiohttp
 from pydantic import ValidationError
 
+from penstock_api.connection_failures import connection_failure
 from penstock_api.lag_result import LagResult
 from penstock_api.observer_api import LATEST, LIVE_LAG, MAX_RESULT_BYTES
 from penstock_api.validation_messages import validation_messages
@@ -204,6 +205,4 @@ def _bracketed(host: str) -> str:
 
 def _cause(error: Exception) -> str:
     """The cause of an error, always in the same words: the library's text contains the address of an object."""
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return error.os_error.strerror or type(error.os_error).__name__
-    return str(error) or type(error).__name__
+    return connection_failure(error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error)

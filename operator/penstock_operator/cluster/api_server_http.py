@@ -16,6 +16,7 @@ from typing import Any, Final, Self, cast
 import aiohttp
 from kubernetes.aio import client, config
 
+from penstock_api.connection_failures import connection_failure
 from penstock_api.failure import CannotRun
 from penstock_operator import names
 from penstock_operator.cluster.api_server import ApiResource, Conflict, KubeError, api_resource_of
@@ -205,7 +206,8 @@ class HttpApiServer:
             response = await api.call_api(verb, url, sent_headers, sent, _request_timeout=_TIMEOUT_SECONDS)
             await response.read()
         except _UNREACHABLE as error:
-            raise KubeError(0, f"the Kubernetes API server can't be reached: {error!r}") from error
+            cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+            raise KubeError(0, f"the Kubernetes API server can't be reached: {connection_failure(cause)}") from error
         status, data = int(response.status), bytes(response.data or b"")
         if 200 <= status < 300:
             return _document(data, f"{method} {path}")

@@ -18,7 +18,7 @@ from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Forbi
 from penstock_operator.cluster.cache import KIND_NAMES, Cache, ResourceChange, ResourceKey, key_of
 from penstock_operator.cluster.child_versions import LISTED, ChildVersions
 from penstock_operator.cluster.pass_deadline import PassOverdue, within
-from penstock_operator.cluster.server_errors import TOO_MANY_REQUESTS
+from penstock_operator.cluster.server_errors import NOT_FOUND, TOO_MANY_REQUESTS
 from penstock_operator.cluster.versions import version_of
 from penstock_operator.cluster.work_queue import FIRST_RETRY_SECONDS, Priority, WorkQueue
 from penstock_operator.manifest import Manifest, dig, trimmed
@@ -62,6 +62,8 @@ class Controller:
     _events: int = 0
     _added: asyncio.Event = field(default_factory=asyncio.Event)
     _resync_requested: asyncio.Event = field(default_factory=asyncio.Event)
+    _kinds_exist: asyncio.Event = field(default_factory=asyncio.Event)
+    """The last attempt to list did not show that a kind does not exist."""
 
     def begin_anew(self) -> None:
         """Forget what only holds while this operator leads: what was under way, back-off, and what it has applied. The
@@ -126,12 +128,17 @@ class Controller:
         while True:
             try:
                 await self.list_all(kube, namespaces)
+                self._kinds_exist.set()
                 if not namespaces:
                     await self.list_children(kube, namespaces)
                 is_due = await due() if due is not None else _is_always_due
             except KubeError as error:
                 pause = max(_RELIST_SECONDS * (1 - self.queue.spread() / 2), error.retry_after_seconds or 0)
                 logger.warning("the resources can't be listed: %s; the operator tries again in %.1f s", error, pause)
+                if error.status == NOT_FOUND:
+                    logger.warning("the API server does not know that kind: install the CRDs of this release")
+                else:
+                    self._kinds_exist.set()
                 await asyncio.sleep(pause)
                 continue
             for key in self.cache.all():
@@ -146,6 +153,14 @@ class Controller:
     def resync_soon(self) -> None:
         """List all resources now instead of at the end of the period."""
         self._resync_requested.set()
+
+    async def wait_for_kinds(self) -> None:
+        """List all resources now, and wait until no kind is missing: somebody may have removed the CRDs. Another error
+        of the list ends the waiting, too.
+        """
+        self._kinds_exist.clear()
+        self.resync_soon()
+        await self._kinds_exist.wait()
 
     async def resync_children(self, kube: ApiServer, namespaces: tuple[str, ...]) -> None:
         """List the children at intervals, and put their owners into the queue if one has changed; used if children are
@@ -259,26 +274,40 @@ class Controller:
             return
 
     async def list_all(self, kube: ApiServer, namespaces: tuple[str, ...]) -> None:
-        """List all kinds, and put what changed or was deleted into the queue. Raises KubeError."""
+        """List all kinds, and put what changed or was deleted into the queue. Raises KubeError.
+
+        If a kind is missing, the others are listed all the same: CRDs that somebody removes go one after the other, and
+        what is deleted with a later one waits for the operator.
+        """
         events, first = self._events, not self.cache.is_complete
+        missing_kind: KubeError | None = None
         changed: set[ResourceKey] = set()
         affected: set[ResourceKey] = set()
         for kind in KIND_NAMES:
             began = self.cache.begin_list()
-            manifests = [manifest async for manifest in self._list_namespaces(kube, kind, namespaces)]
+            try:
+                manifests = [manifest async for manifest in self._list_namespaces(kube, kind, namespaces)]
+            except KubeError as error:
+                if error.status != NOT_FOUND:
+                    raise
+                missing_kind = error
+                continue
             missing = set(self.cache.all(kind)) - {key_of(it) for it in manifests}
             for key in missing:
                 affected |= self.cache.affected(key)
             changed |= self.cache.end_list(kind, began, manifests, namespaces)
-        self.cache.is_complete = True
-        self.listed.set()
-        self.last_listed = self.monotonic()
-        self.metrics.listed.set_to_current_time()
-        without_events = bool(changed) and not first and events == self._events
-        self.lists_without_events = self.lists_without_events + 1 if without_events else 0
+        if missing_kind is None:
+            self.cache.is_complete = True
+            self.listed.set()
+            self.last_listed = self.monotonic()
+            self.metrics.listed.set_to_current_time()
+            without_events = bool(changed) and not first and events == self._events
+            self.lists_without_events = self.lists_without_events + 1 if without_events else 0
         for key in changed | affected:
             self._enqueue_changed(key)
         self._added.set()
+        if missing_kind is not None:
+            raise missing_kind
 
     async def _list_namespaces(
         self, kube: ApiServer, kind: str, namespaces: tuple[str, ...]

@@ -16,8 +16,9 @@ from typing import Final, cast
 from penstock_operator.manifest import Manifest, dig, items_of, text_at
 from penstock_operator.plans.refusals import Refusal, ServerAnswer, refusal_in
 
-__all__ = ["TOO_MANY_REQUESTS", "Conflict", "Forbidden", "KubeError", "error_in"]
+__all__ = ["NOT_FOUND", "TOO_MANY_REQUESTS", "Conflict", "Forbidden", "KubeError", "error_in"]
 
+NOT_FOUND: Final = 404
 TOO_MANY_REQUESTS: Final = 429
 CONFLICT: Final = 409
 INTERNAL_ERROR: Final = 500
@@ -74,7 +75,7 @@ def error_in(status: int, data: bytes, headers: Mapping[str, str], request: str)
     """The error that an answer is. `request`: method and path, for the message."""
     answer = _parsed(data)
     causes = items_of(answer, "details", "causes")
-    words = [text_at(answer, "message") or data.decode(errors="replace")[:500]]
+    words = [text_at(answer, "message") or data.decode(errors="replace")[:500].strip()]
     for cause in causes:
         said = ": ".join(part for part in (text_at(cause, "field"), text_at(cause, "message")) if part)
         if said and (text_at(cause, "message") or said) not in words[0]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -82,8 +82,12 @@ async def watch(
     activity: WatchActivity,
     times: WatchTimes = WATCH_SECONDS,
     login: Login | None = None,
+    wait_for_kinds: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Watch until cancelled; `times` and `login` are for tests.
+
+    `wait_for_kinds`: waits until all kinds exist. kopf never watches one that does not exist when it starts, and it has
+    failed when somebody has removed the CRDs.
 
     Raises:
         Failure: the thread with the watches does not end.
@@ -106,6 +110,8 @@ async def watch(
         logger.warning("the watches begin anew in %.0f s, and lists find the changes until then: %s", pause, why)
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_RESTART_SECONDS)
+        if wait_for_kinds is not None:
+            await wait_for_kinds()
 
 
 def watch_paths(namespaces: Sequence[str]) -> list[str]:

@@ -15,6 +15,7 @@ import pytest_asyncio
 import yaml
 from aiohttp import web
 from kubernetes.aio.config import ConfigException
+from support.api_server_over_http import kubeconfig_for
 
 from penstock_operator import names
 from penstock_operator.cluster.api_server import API_RESOURCES
@@ -158,6 +159,15 @@ async def test_an_answer_that_is_no_json_is_a_failure_that_may_pass(api: HttpApi
     assert raised.value.is_passing
     assert raised.value.refusal is None
     assert "no JSON" in str(raised.value)
+
+
+async def test_that_nobody_listens_is_told_in_words(tmp_path: Path) -> None:
+    api = await HttpApiServer.connect(kubeconfig_for("http://127.0.0.1:1", tmp_path / "kubeconfig"))
+    with pytest.raises(KubeError) as raised:
+        await api.get(API_RESOURCES["Exchange"], "shop", "orders")
+    assert str(raised.value) == "the Kubernetes API server can't be reached: nothing listens there"
+    assert raised.value.is_passing
+    await api.close()
 
 
 @pytest.mark.parametrize("failure", [ConfigException("Token file exists but empty."), OSError(5, "Input/output error")])

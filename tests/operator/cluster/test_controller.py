@@ -93,6 +93,80 @@ def test_a_list_waits_as_long_as_the_server_asks() -> None:
     assert run_in_virtual_time(listed()) == [0, 30]
 
 
+def test_without_one_kind_the_deletions_of_the_others_are_seen() -> None:
+    """Somebody removes all CRDs: that of the Brokers is gone, and one Subscription still has the finalizer."""
+
+    async def seen() -> tuple[bool, bool, bool]:
+        removed = False
+
+        class Removed:
+            async def list(
+                self, kind: ApiResource, namespace: str | None = None, labels: str = "", fields: str = ""
+            ) -> AsyncIterator[Manifest]:
+                if removed and kind.kind == "Broker":
+                    raise KubeError(404, "404 page not found")
+                for manifest in [GOOD[kind.kind]] if kind.kind in GOOD else []:
+                    about = cast(Manifest, manifest["metadata"])
+                    deleted = {"deletionTimestamp": "2026-07-24T12:00:00Z", "resourceVersion": "9"} if removed else {}
+                    yield {**manifest, "metadata": {**about, **deleted}}
+
+        api = cast(ApiServer, Removed())
+        controller = Controller(Cache(), Metrics(), now)
+        await controller.list_all(api, ())
+        controller.begin_anew()
+        listed, removed = controller.last_listed, True
+        await asyncio.sleep(1)
+        with pytest.raises(KubeError, match="404 page not found"):
+            await controller.list_all(api, ())
+        keys = iter(lambda: controller.queue.take(now()), None)
+        found = {key.kind for key in keys if key is not None}
+        return "Subscription" in found, bool(controller.cache.all("Broker")), controller.last_listed == listed
+
+    assert run_in_virtual_time(seen()) == (True, True, True)
+
+
+class WithoutCrds(Overloaded):
+    """Its second list gets this error, as when somebody has removed the CRDs."""
+
+    def __init__(self, error: KubeError) -> None:
+        super().__init__()
+        self.error = error
+
+    async def list(
+        self, kind: ApiResource, namespace: str | None = None, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Manifest]:
+        if kind.kind == "Broker":
+            self.asked.append(now())
+            if len(self.asked) == 2:
+                raise self.error
+        for manifest in [GOOD[kind.kind]] if kind.kind in GOOD else []:
+            yield manifest
+
+
+@pytest.mark.parametrize(("status", "seconds"), [(404, 40), (503, 10)])
+def test_the_watches_wait_until_no_kind_is_missing(
+    status: int, seconds: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They ask after ten seconds. Another error says nothing about the kinds."""
+
+    async def waited() -> float:
+        api = WithoutCrds(KubeError(status, "page not found", retry_after_seconds=30))
+        controller = Controller(Cache(), Metrics(), now)
+
+        async def nothing() -> None:
+            return
+
+        task = asyncio.create_task(controller.resync(cast(ApiServer, api), (), 120, nothing))
+        await asyncio.sleep(10)
+        await controller.wait_for_kinds()
+        task.cancel()
+        return now()
+
+    assert run_in_virtual_time(waited()) == seconds
+    said = "the API server does not know that kind: install the CRDs of this release"
+    assert (said in caplog.messages) == (status == 404)
+
+
 @pytest.mark.parametrize("turns", range(6))
 def test_a_worker_that_is_ended_while_a_key_comes_has_ended(turns: int) -> None:
     """`turns`: so many turns of the loop pass between the two."""

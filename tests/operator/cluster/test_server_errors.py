@@ -50,4 +50,5 @@ def test_how_long_the_server_asks_to_wait(headers: dict[str, str], details: dict
 
 def test_an_answer_that_is_no_status_is_quoted() -> None:
     assert str(error_in(502, b"<html>bad gateway</html>", {}, PATH)) == f"502: {PATH}: <html>bad gateway</html>"
+    assert str(error_in(404, b"404 page not found\n", {}, PATH)) == f"404: {PATH}: 404 page not found"
     assert str(error_in(502, b'["x"]', {}, PATH)) == f'502: {PATH}: ["x"]'

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -50,11 +50,13 @@ class Watched:
     )
     activity: WatchActivity = field(default_factory=lambda: WatchActivity(timeout=2.0))
     tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
+    wait_for_kinds: Callable[[], Awaitable[None]] | None = None
 
     async def start(self, settings: OperatorSettings = SETTINGS, *, server: int = 60, **times: float) -> float:
         """Begin to watch; a moment after which each watch is opened for the first time."""
         chosen = WatchTimes(server=server, **{"silent": 60.0, "grace": 60.0, **times})
-        self.tasks.append(asyncio.create_task(watch.watch(self.controller, settings, self.activity, chosen)))
+        watching = watch.watch(self.controller, settings, self.activity, chosen, wait_for_kinds=self.wait_for_kinds)
+        self.tasks.append(asyncio.create_task(watching))
         await asyncio.sleep(0)
         return time.monotonic()
 
@@ -186,6 +188,25 @@ async def test_watches_that_end_with_an_error_begin_anew(watched: Watched) -> No
     await watched.start()
     await watched.until(lambda: watched.opened(BROKERS) >= 2)
     await watched.sees("Exchange", "orders")
+    await watched.sees("Broker", "main")
+
+
+async def test_watches_begin_anew_only_when_all_kinds_exist(watched: Watched) -> None:
+    """A removed CRD ends kopf, and one that starts without it would not watch the kind when it comes back."""
+    asked, exist = asyncio.Event(), asyncio.Event()
+
+    async def wait_for_kinds() -> None:
+        asked.set()
+        await exist.wait()
+
+    def ends(_method: str, path: str, is_watch: bool) -> Fault | None:
+        return Fault.HALF_LINE if is_watch and path == BROKERS and not watched.opened(path) else None
+
+    watched.faults.always, watched.wait_for_kinds = ends, wait_for_kinds
+    await watched.start()
+    await watched.until(asked.is_set, seconds=30)
+    assert watched.opened(BROKERS) == 1
+    exist.set()
     await watched.sees("Broker", "main")
 
 

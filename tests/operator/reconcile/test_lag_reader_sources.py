@@ -52,7 +52,7 @@ async def test_a_document_that_is_none_is_told_apart_from_silence(stage: Stage) 
     [
         ({"token": "wrong"}, "the observer answered 401"),
         ({"server_name": "main-observer.other.svc"}, "can't be reached"),
-        ({"port": 1}, "can't be reached: "),
+        ({"port": 1}, "the observer can't be reached: nothing listens there$"),
     ],
 )
 async def test_an_observer_that_can_t_be_asked_says_why(stage: Stage, change: dict[str, Any], says: str) -> None:
