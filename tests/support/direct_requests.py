@@ -71,7 +71,7 @@ def connected(kubeconfig: Path, namespace: str) -> Generator[DirectRequests]:
             pair.write(base64.b64decode(user["user"][name]))
         pair.flush()
         context.load_cert_chain(pair.name)
-    server = urlsplit(cluster["cluster"]["server"])
+    server = urlsplit(str(cluster["cluster"]["server"]))
     connection = http.client.HTTPSConnection(server.hostname or "", server.port, timeout=60, context=context)
     try:
         yield DirectRequests(namespace, connection)

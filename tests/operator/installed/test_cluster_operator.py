@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
+from typing import cast
 
 import pytest
 import yaml
@@ -156,9 +157,11 @@ def test_a_lost_volume_is_declared_anew_within_a_minute(healed: Team) -> None:
 
 def observer_waits_for(team: Team) -> str | None:
     """The reason for which the container of the observer does not run, as the kubelet says."""
-    for status in team.field("pod", "main-0", "status", "containerStatuses") or []:
+    statuses = cast("list[dict[str, object]]", team.field("pod", "main-0", "status", "containerStatuses") or [])
+    for status in statuses:
         if status["name"] == "observer":
-            return pick(status, "state", "waiting", "reason")  # type: ignore[return-value]  # JSON
+            reason = pick(status, "state", "waiting", "reason")
+            return None if reason is None else str(reason)
     return None
 
 
