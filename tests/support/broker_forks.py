@@ -20,6 +20,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,21 +34,22 @@ MESSAGE_BYTES: Final = 1 << 20
 
 
 class ForkedBroker:
-    """A broker process, with the methods of `subprocess.Popen` that tests use."""
+    """A broker process, with the methods of `subprocess.Popen` that tests use, from any thread."""
 
     def __init__(self, server: _Server, pid: int) -> None:
         self._server = server
         self.pid = pid
         self.returncode: int | None = None
         self._pidfd = os.pidfd_open(pid)
+        weakref.finalize(self, os.close, self._pidfd)  # not at its end: another thread may wait for that
+        self._lock = threading.Lock()
 
     def poll(self) -> int | None:
         """Its exit code, negative for a signal; None while it runs."""
-        if self.returncode is None:
-            self.returncode = self._server.ask({"poll": self.pid})
-            if self.returncode is not None:
-                os.close(self._pidfd)
-        return self.returncode
+        with self._lock:  # the code can be had once
+            if self.returncode is None:
+                self.returncode = self._server.ask({"poll": self.pid})
+            return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """The exit code, once it has ended. Raises `subprocess.TimeoutExpired` after so many seconds."""
@@ -63,7 +65,8 @@ class ForkedBroker:
     def send_signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
         if self.poll() is None:
-            signal.pidfd_send_signal(self._pidfd, number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended since
+                signal.pidfd_send_signal(self._pidfd, number)
 
     def kill(self) -> None:
         """Send SIGKILL."""
