@@ -114,9 +114,8 @@ def _reading(path: Path) -> Generator[None]:
     try:
         yield
     except PARQUET_DAMAGED as error:
-        if (
-            isinstance(error, OSError) and error.errno is not None
-        ):  # the disk's; Arrow's own, of damaged rows, have none
+        # The disk's errors have a number; Arrow's own, of damaged rows, have none.
+        if isinstance(error, OSError) and error.errno is not None:
             raise
         raise SegmentDamaged(path.name, error) from error
 

@@ -130,6 +130,7 @@ def handle_messages(
                 and connection.transactions is None
                 and not is_transactional(batch[0][0])
             ):
+                # What `common_route` would find and count, without the call: 2 % of a message where 50 producers wait.
                 destination = producer.destination
                 if (
                     shared_route is not None

@@ -34,10 +34,10 @@ from penstock_api.observer_api import SEGMENT
 from penstock_lag.ledger.schema import LEDGER
 from penstock_lag.observer_client import Observer
 from penstock_lag.settings import read_token
+from penstock_page.parquet_damage import PARQUET_DAMAGED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-from penstock_page.parquet_damage import PARQUET_DAMAGED
 
 __all__ = [
     "LedgerSource",
