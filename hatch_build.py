@@ -17,8 +17,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MODULES = {
-    "proton": ("proton.c", "batches.c", "input.c", "output.c", "sent.c"),
-    "messages": ("messages.c", "fields.c"),
+    "proton": ("proton.c", "batches.c", "deliveries.c", "input.c", "output.c", "sent.c"),
+    "messages": ("messages.c", "backlog.c", "fields.c"),
     "aio": ("aio.c",),
 }
 """Sources by module; all are in `FOLDER`."""

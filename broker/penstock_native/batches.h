@@ -1,4 +1,4 @@
-/* What batches.c, input.c and output.c share. */
+/* What batches.c, deliveries.c, input.c and output.c share. */
 
 #ifndef PENSTOCK_BATCHES_H
 #define PENSTOCK_BATCHES_H
@@ -18,6 +18,8 @@ struct reading {
 
 enum { READING_ARGUMENTS = 6 };
 
+enum { ACCEPTED = 0x24 }; /* AMQP 1.0 part 3, 3.4.2 */
+
 /* By what a plain socket is read and written: a tuple of its descriptor, the engine's transport and collector, the
  * bodies of output.c, what else `reading` has, and an object of the caller's. The references are borrowed. */
 struct line {
@@ -32,9 +34,10 @@ enum { LINE_READING_AT = 4, LINE_FIELDS = 9 };
 extern bool reading_of(PyObject *const *, struct reading *);
 extern PyObject *drain(struct reading *);
 extern bool is_one_run(PyObject *);
-extern bool line_of(PyObject *, struct line *);
-extern bool reading_of_line(PyObject *, PyObject *, struct reading *);
 extern int transport_error; /* the type of event that `output` leaves in place */
+
+/* input.c */
+extern bool line_of(PyObject *, struct line *);
 
 /* output.c */
 extern Py_ssize_t keep_body(PyObject *, uint32_t, PyObject *);

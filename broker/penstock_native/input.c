@@ -284,6 +284,35 @@ input_read_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t
     return read;
 }
 
+/* What a tuple says of a line; false with an exception if it is none. */
+bool
+line_of(PyObject *given, struct line *line)
+{
+    if (!PyTuple_CheckExact(given) || PyTuple_GET_SIZE(given) != LINE_FIELDS ||
+        !PyList_CheckExact(PyTuple_GET_ITEM(given, 3))) {
+        PyErr_Format(PyExc_TypeError, "no line of a socket: %R", given);
+        return false;
+    }
+    long long descriptor = number_of(PyTuple_GET_ITEM(given, 0), INT_MAX);
+    if (descriptor < 0) {
+        return false;
+    }
+    *line = (struct line){(int)descriptor, pointer_of(PyTuple_GET_ITEM(given, 1)), NULL, PyTuple_GET_ITEM(given, 3)};
+    return line->transport != NULL && (line->collector = pointer_of(PyTuple_GET_ITEM(given, 2))) != NULL;
+}
+
+/* The same for what is read; the line is one. */
+static bool
+reading_of_line(PyObject *line, PyObject *out, struct reading *reading)
+{
+    PyObject *given[READING_ARGUMENTS] = {PyTuple_GET_ITEM(line, 2)};
+    for (int dict = 1; dict < READING_ARGUMENTS - 1; dict++) {
+        given[dict] = PyTuple_GET_ITEM(line, LINE_READING_AT + dict - 1);
+    }
+    given[READING_ARGUMENTS - 1] = out;
+    return reading_of(given, reading);
+}
+
 /* read_together(lines, most bytes, input, most events, bytes of a read that is not light, out): each line of a list is
  * read as by `read_plain`, and gets a list of its own in `out`, up to the first that brings anything but one light run
  * of messages or accepts: what `read_plain` returns for that one, or None. */

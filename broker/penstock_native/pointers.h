@@ -23,13 +23,13 @@ pointer_of(PyObject *given)
     return (void *)address;
 }
 
-/* The functions of the module that stand in batches.c, input.c and output.c. */
+/* The functions of the module that stand in batches.c, deliveries.c, input.c and output.c. */
 extern PyObject *batches_use(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *batches_drain(PyObject *, PyObject *const *, Py_ssize_t);
-extern PyObject *batches_send(PyObject *, PyObject *const *, Py_ssize_t);
-extern PyObject *batches_accept(PyObject *, PyObject *);
-extern PyObject *batches_settle(PyObject *, PyObject *);
 extern int batches_prepare(void);
+extern PyObject *deliveries_send(PyObject *, PyObject *const *, Py_ssize_t);
+extern PyObject *deliveries_accept(PyObject *, PyObject *);
+extern PyObject *deliveries_settle(PyObject *, PyObject *);
 extern PyObject *input_push_plain(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *input_read_plain(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *input_read_together(PyObject *, PyObject *const *, Py_ssize_t);

@@ -67,7 +67,7 @@ def test_whatever_a_client_says_no_address_is_wrong(target: str, sanitized: dict
             "heap-buffer-overflow",
         ),
         (
-            "messages.c",
+            "backlog.c",
             "beyond || arrival > LLONG_MAX - ttl ||",
             "beyond ||",
             "plain_entries([(1, 2, 2**63 - 1, bytes(2), 0)], 0, b'', 1, False, 8, 1, 2, [])",
