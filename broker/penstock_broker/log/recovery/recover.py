@@ -173,7 +173,8 @@ def recover(
     bodies, incomplete, incomplete_in = fetch_bodies(
         replay, files, usage, inline_bytes, CheckedBlocks(files, seed), tracker.step
     )
-    delivered_is_known = replay.closed or (replay.boot_id == files.boot_id() and not was_left(files, folder))
+    was_written = replay.closed or (replay.boot_id == files.boot_id() and not was_left(files, folder))
+    delivered_is_known = was_written and not replay.lacks_delivered and not lost_segments.numbers
     messages, without_document = live_messages(replay, delivered_is_known=delivered_is_known)
     paged, others = _count_live(usage, replay, messages, bodies, delivered_is_known=delivered_is_known)
     for incarnation, count in others.items():
