@@ -22,6 +22,7 @@ from penstock_broker.log.append.digest_writer import DigestWriter
 from penstock_broker.log.append.space import Space
 from penstock_broker.log.append.turn import TurnWriter
 from penstock_broker.log.compaction.ack_compaction import AckCompaction
+from penstock_broker.log.disk.failure_mark import remove_mark
 from penstock_broker.log.disk.files import Buffer, FileLayer, RealFiles, lock_folder
 from penstock_broker.log.disk.spare_segments import SpareSegments
 from penstock_broker.log.disk.syncers import Syncer, choose
@@ -164,6 +165,8 @@ class Log:
         self.write()
         first.note_acks(self._usage, newest)
         self.sync()
+        if self.failed is None:
+            remove_mark(self._files, self._writer.folder)
 
     # State ------------------------------------------------------------------------------------------------------------
 

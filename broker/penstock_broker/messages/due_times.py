@@ -18,6 +18,7 @@ from typing import Final
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, Entry
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message_head, times
+from penstock_broker.queue.delayed import is_early
 from penstock_broker.queue.queue import SCHEDULED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_core.message_times import NO_REQUESTED_TIMES, RequestedTimes, bounded, delay_us, expires_at
@@ -91,7 +92,7 @@ def recheck_expiry(broker: Broker, queue: Queue) -> None:
 def put_in_place(broker: Broker, queue: Queue, entry: Entry) -> None:
     """Put a message that was taken out back in its place."""
     queue.keep(entry, broker.clock.now_us)
-    if entry[AVAILABLE] > broker.clock.now_us:
+    if is_early(entry, broker.clock.now_us):
         set_timer(broker, queue, queue.delayed.next_due())
         return
     expires = deadline(queue, entry)

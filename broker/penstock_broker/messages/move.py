@@ -22,8 +22,9 @@ from penstock_broker.messages.dead_letters import ANNOTATIONS
 from penstock_broker.messages.deposit import deposit, put_into
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.messages.queue_limits import remove
+from penstock_broker.queue.delayed import is_early
 from penstock_broker.queue.flags import outlives
-from penstock_broker.queue.queue import SCHEDULED, Queue
+from penstock_broker.queue.queue import Queue
 from penstock_broker.queue.run import Run
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
@@ -113,7 +114,7 @@ def _renewed(broker: Broker, entry: Entry, expires_us: int, without: tuple[str, 
     head = message_head.read_head(data)
     left_ms = max((expires_us - broker.clock.now_us) // 1000, 1) if expires_us else None
     data = message_head.with_header(data, head, ttl=left_ms, delivery_count=0)
-    waits = entry[FLAGS] & SCHEDULED and entry[AVAILABLE] > broker.clock.now_us
+    waits = is_early(entry, broker.clock.now_us)
     delay: dict[Symbol, Value] = {Symbol("x-opt-delivery-time"): Timestamp(entry[AVAILABLE] // 1000)} if waits else {}
     try:
         return message_head.with_annotations(

@@ -17,6 +17,7 @@ from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBE
 from penstock_amqp.messages.message_head import read_head, with_annotations_section
 from penstock_broker.log import Document, LiveMessage, PagedQueue, Recovered, bytes_in_log
 from penstock_broker.messages.recorded_entries import RecordedEntries
+from penstock_broker.queue.delayed import is_early
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.queue import ANNOTATED, LARGE_BYTES, SCHEDULED, Queue
 from penstock_broker.queue.run import Run
@@ -136,7 +137,7 @@ def _fill(queue: Queue, messages: Iterable[LiveMessage], entries: _Entries, now_
     for message in messages:
         entry = entries.of(message, queue.policy.max_ttl_us)
         size = len(entry[DATA])
-        is_due = entry[AVAILABLE] <= now_us
+        is_due = not is_early(entry, now_us)
         if is_due:
             due.append(entry)
             if entry[EXPIRES]:

@@ -12,14 +12,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_amqp.endpoint.events import AVAILABLE, EXPIRES, NUMBER, Entry
+from penstock_amqp.endpoint.events import AVAILABLE, EXPIRES, FLAGS, NUMBER, Entry
+from penstock_broker.queue.flags import SCHEDULED
 from penstock_broker.queue.level_walk import LOOKED_AT
 from penstock_broker.queue.snapshots import MOST_COPIED
 from penstock_broker.queue.sorted_messages import SortedMessages
 
-__all__ = ["DelayedMessages", "ExpiryPass", "ExpiryState"]
+__all__ = ["DelayedMessages", "ExpiryPass", "ExpiryState", "is_early"]
 
 _NUMBER_BITS: Final = 64
+
+
+def is_early(entry: Entry, now_us: int) -> bool:
+    """Whether the message asked for a time that is yet to come. One that asked for none never waits for the clock,
+    which may have been put back since it came.
+    """
+    return bool(entry[FLAGS] & SCHEDULED) and entry[AVAILABLE] > now_us
 
 
 def _key(entry: Entry) -> int:

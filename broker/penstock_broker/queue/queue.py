@@ -24,7 +24,7 @@ from penstock_broker.queue.admission import Admission
 from penstock_broker.queue.audit import QueueAudit
 from penstock_broker.queue.backlog import Backlog
 from penstock_broker.queue.consumer import QueueLinks, ReceivingLink
-from penstock_broker.queue.delayed import DelayedMessages, ExpiryState
+from penstock_broker.queue.delayed import DelayedMessages, ExpiryState, is_early
 from penstock_broker.queue.disposal import Pile
 from penstock_broker.queue.flags import LOGGED, SCHEDULED, outlives
 from penstock_broker.queue.paged_tail import PagedTail
@@ -247,7 +247,7 @@ class Queue:
     def keep(self, entry: Entry, now_us: int) -> None:
         """Put a message that was taken out back in its place."""
         self.note_change()
-        if entry[AVAILABLE] > now_us:
+        if is_early(entry, now_us):
             self.hold_back(entry)
         else:
             self.backlog.put_back(entry)

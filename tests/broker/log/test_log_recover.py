@@ -319,3 +319,35 @@ def test_delivered_up_to_is_exact_after_a_kill_and_doubted_after_a_power_cut(tmp
     filled.files.crash(lambda length: 0, names_kept=0)
     cut = filled.reopened().messages[filled.incarnation]
     assert [(message.delivered, message.deliveries) for message in cut] == [(True, 0), (True, 0), (True, 0)]
+
+
+def test_deliveries_are_doubted_if_a_damaged_block_may_have_told_of_them(tmp_path: Path) -> None:
+    filled = Filled(tmp_path, blocks=2, synced=2)
+    log, _ = open_log(tmp_path, filled.files)
+    begin = end_of_log(filled.files, LOG_ID)
+    log.delivered_up_to({filled.incarnation: filled.messages[0]})
+    log.ack(filled.incarnation, filled.messages[0])
+    log.write()
+    end = end_of_log(filled.files, LOG_ID)
+    log.sync()
+    third = log.put(log.route_set((filled.incarnation,)), b"x", 0)
+    log.write()
+    log.sync()
+    log.put(log.route_set((filled.incarnation,)), b"y", 0)  # its block calls the damaged one synced
+    log.write()
+    log.crash()
+    filled.files.kill()
+    known = filled.reopened(filled.files.copy()).messages[filled.incarnation]
+    assert [(message.number, message.delivered) for message in known] == [
+        (filled.messages[1], False),
+        (third, False),
+        (third + 1, False),
+    ]
+    filled.files.content(segment(tmp_path))[begin:end] = bytes(end - begin)
+    doubted = filled.reopened().messages[filled.incarnation]
+    assert [(message.number, message.delivered) for message in doubted] == [
+        (filled.messages[0], True),
+        (filled.messages[1], True),
+        (third, True),
+        (third + 1, True),
+    ]

@@ -75,6 +75,58 @@ def test_a_failed_sync_is_never_repeated_and_nothing_is_promised_after_it(tmp_pa
     log.close()
 
 
+@pytest.mark.parametrize("call", ["fdatasync", "pwrite"])
+def test_what_is_delivered_after_a_failure_counts_as_delivered_in_the_next_run_and_in_no_later_one(
+    tmp_path: Path, call: str
+) -> None:
+    """A broker goes on delivering what it has, and can't write it down any more."""
+    files = SimulatedFiles()
+    log, _ = Log.open(tmp_path, files=files, options=SMALL)
+    queue, route = a_queue(log)
+    first = log.put(route, b"x", 0)
+    log.write()
+    log.sync()
+    files.broken.add(call)
+    a_queue(log, "another")
+    log.write()
+    log.request_sync()
+    log.collect()
+    assert log.failed is not None
+    log.delivered_up_to({queue: first})
+    log.write()
+    log.close()
+    files.kill()
+
+    log, recovered = Log.open(tmp_path, files=files, options=SMALL)
+    assert [message.delivered for message in recovered.messages[queue]] == [True]
+    second = log.put(log.route_set((queue,)), b"y", 0)
+    log.write()
+    log.crash()
+    files.kill()
+
+    log, recovered = Log.open(tmp_path, files=files, options=SMALL)
+    found = [(message.number, message.delivered) for message in recovered.messages[queue]]
+    assert found == [(first, True), (second, False)]
+    log.close()
+
+
+def test_a_disk_that_takes_no_file_either_fails_the_log_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = SimulatedFiles()
+    log, _ = Log.open(tmp_path, files=files, options=SMALL)
+    queue, route = a_queue(log)
+    first = log.put(route, b"x", 0)
+    log.write()
+    log.sync()
+    files.broken |= {"pwrite", "create"}
+    log.delivered_up_to({queue: first})
+    log.write()
+    assert log.failed is not None
+    assert "failed can't be made, so the next start takes messages for new" in caplog.text
+    log.close()
+
+
 @pytest.mark.parametrize("make", [AioSyncer, ThreadSyncer, InlineSyncer])
 def test_whatever_goes_wrong_in_a_sync_its_end_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: type[AioSyncer | ThreadSyncer | InlineSyncer]

@@ -14,8 +14,10 @@ from proton import Message, symbol
 from support.stepped_broker import Peer, SteppedBroker
 from support.tight_memory import tighten
 
+from penstock_amqp.endpoint.events import NUMBER
 from penstock_broker.log.segments.message_reader import GIVE_UP_MS
 from penstock_broker.messages import paging, read_retries
+from penstock_broker.messages.due_times import put_in_place
 
 COUNT = 300
 HOUR_MS = 3_600_000
@@ -141,3 +143,31 @@ def test_a_clock_that_is_put_back_makes_nothing_expire_and_nothing_due(
     peer.receive("q")
     assert peer.bodies() == ["delayed"]
     assert broker.queue("q").totals.expired == 1
+
+
+def test_what_asked_for_no_delay_can_be_had_at_once_by_a_clock_that_is_put_back(broker: SteppedBroker) -> None:
+    broker.make_queue("q")
+    peer = broker.connect()
+    assert peer.send("q", Message(body="now", durable=True)) == ["accepted"]
+    peer.drop()
+    broker.skew_ms = -HOUR_MS
+    broker.restart()
+    queue = broker.queue("q")
+    assert (queue.waiting, queue.kept_back) == (1, 0)
+    peer = broker.connect()
+    peer.receive("q")
+    assert peer.bodies() == ["now"]
+
+
+def test_what_can_not_be_moved_waits_in_its_place_also_by_a_clock_that_is_put_back(broker: SteppedBroker) -> None:
+    broker.make_queue("q")
+    peer = broker.connect()
+    assert peer.send("q", Message(body="now")) == ["accepted"]
+    queue = broker.queue("q")
+    [entry] = queue
+    queue.pick({entry[NUMBER]: entry}, {entry[NUMBER]})
+    broker.skew_ms = -HOUR_MS
+    broker.pass_ms(1)
+    put_in_place(broker.broker, queue, entry)
+    peer.receive("q")
+    assert peer.bodies() == ["now"]

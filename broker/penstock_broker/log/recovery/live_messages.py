@@ -32,7 +32,7 @@ class LiveMessage(NamedTuple):  # a tuple, because recovery makes millions of th
 def live_messages(replay: Replay, *, delivered_is_known: bool) -> tuple[dict[int, list[LiveMessage]], dict[int, int]]:
     """Per incarnation that a document holds, its messages in number order; and for other incarnations, how many.
 
-    `delivered_is_known`: every delivered-up-to number that was written has been read. Otherwise each message may have
+    `delivered_is_known`: every delivered-up-to number was written and has been read. Otherwise each message may have
     been delivered. Queues that know the same of a message share its `LiveMessage`.
     """
     queues: dict[int, list[LiveMessage]] = {

@@ -98,11 +98,11 @@ class RecordReader:
             self._tell(item.segment, self._sizes[item.segment])
             return
         if isinstance(item, Hole):
-            self.replay.gap()
+            self.replay.damage()
             return
         records, error = self._records(item)
         if error:
-            self.replay.gap()
+            self.replay.damage()
             self.malformed.append(malformed(item, error))
         else:
             self._apply(records, item)

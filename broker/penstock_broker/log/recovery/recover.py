@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock_broker.log.disk.damage import DAMAGED, Damage, copy_name, save_copy, set_aside
+from penstock_broker.log.disk.failure_mark import was_left
 from penstock_broker.log.disk.files import FileLayer, write_all
 from penstock_broker.log.format.blocks import (
     SEGMENT_START,
@@ -87,7 +88,7 @@ class Restored:
     incomplete_in: set[int]
     """Numbers of the segments with the puts of these."""
     delivered_is_known: bool
-    """Every delivered-up-to number that was written has been read."""
+    """Every delivered-up-to number was written, and has been read."""
     lost_segments: tuple[int, ...]
     """Those that are missing although they were still needed."""
     pageable: Pageable | None
@@ -172,7 +173,8 @@ def recover(
     bodies, incomplete, incomplete_in = fetch_bodies(
         replay, files, usage, inline_bytes, CheckedBlocks(files, seed), tracker.step
     )
-    delivered_is_known = replay.closed or replay.boot_id == files.boot_id()
+    was_written = replay.closed or (replay.boot_id == files.boot_id() and not was_left(files, folder))
+    delivered_is_known = was_written and not replay.lacks_delivered and not lost_segments.numbers
     messages, without_document = live_messages(replay, delivered_is_known=delivered_is_known)
     paged, others = _count_live(usage, replay, messages, bodies, delivered_is_known=delivered_is_known)
     for incarnation, count in others.items():

@@ -62,7 +62,7 @@ _NOWHERE = ReachedQueues(())
 
 @dataclass(slots=True)
 class Replay:
-    """The state while records are read: call `apply` in log order and `gap` where blocks are missing, then read it."""
+    """The state while records are read: call `apply` in log order, `gap` or `damage` where blocks are missing."""
 
     documents: dict[DocumentKey, Document] = field(default_factory=dict[DocumentKey, Document])
     puts: dict[int, LivePut] = field(default_factory=dict[int, LivePut])
@@ -86,6 +86,8 @@ class Replay:
     highest_message: int = 0
     checkpoint: int = 0
     closed: bool = False
+    lacks_delivered: bool = False
+    """Blocks are missing behind the last checkpoint, which may have held delivered-up-to numbers."""
     segments: KnownSegments = field(default_factory=KnownSegments)
     _routes: KnownRouteSets = field(default_factory=KnownRouteSets)
     _restated: set[DocumentKey] | None = None
@@ -162,6 +164,11 @@ class Replay:
     def gap(self) -> None:
         """Blocks are missing here: a checkpoint around this place does not prove that what it leaves out is gone."""
         self._checkpoint = self._restated = None
+
+    def damage(self) -> None:
+        """Blocks that were there can't be read: as `gap`, and what they said of deliveries is lost."""
+        self.gap()
+        self.lacks_delivered = True
 
     def _put(self, put: Put, segment: int, staged: tuple[int, int, int] | None = None) -> None:
         message = put.message
@@ -303,5 +310,6 @@ class Replay:
             for key in [key for key in self.documents if key not in self._restated]:
                 self._delete(key)
             self.checkpoint = self._checkpoint[1]
+            self.lacks_delivered = False
             self.segments.end_checkpoint(identifier)
         self._checkpoint = self._restated = None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 
+from penstock_broker.log.disk.failure_mark import leave_mark
 from penstock_broker.log.disk.files import Buffer, FileLayer, write_all
 from penstock_broker.log.disk.spare_segments import SpareSegments, segment_name
 from penstock_broker.log.format.blocks import (
@@ -100,6 +101,7 @@ class SegmentWriter:
         """A write or fdatasync has failed: nothing more is written. Only the first reason is kept."""
         if self.failed is None:
             self.failed = reason
+            leave_mark(self._files, self.folder)
             LOGGER.critical("the log has failed and takes no durable work until the broker is restarted: %s", reason)
 
     def place(self, records: list[Buffer], puts: Puts, first_message: int, other_bytes: int = 0) -> list[Segment]:
