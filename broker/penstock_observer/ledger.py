@@ -20,7 +20,7 @@ from penstock_api.failure import Failure
 from penstock_api.ledger_format import HOUR_MS, SegmentName
 from penstock_api.observer_api import SegmentInfo
 from penstock_observer.compaction import Mergeable, contained, plan_merge
-from penstock_observer.ledger_folder import open_folder
+from penstock_observer.ledger_folder import is_gone, open_folder
 from penstock_observer.merge_failures import MergeFailures, blamed, told
 from penstock_observer.observed_time import longest_gap_ms
 from penstock_observer.open_segment import Life, OpenSegment, Told
@@ -328,7 +328,7 @@ class Ledger:
     def _retain(self, now_ms: int, merging_bytes: int = 0) -> None:
         """Delete what is beyond the limits; of the volume, so many bytes more are kept free for a merged segment."""
         damaged = (*self._damaged, *self._merge_failures.damaged)
-        for name in [each for each in damaged if not (self.folder / str(each)).exists()]:
+        for name in [each for each in damaged if is_gone(self.folder / str(each))]:
             self._delete(name)  # somebody has removed it
         there = self._there()
         limits = replace(self._limits, bytes=self._allowed_bytes(there, merging_bytes))
