@@ -26,6 +26,7 @@ from penstock_api.ledger_format import COLUMNS, TOLD_COLUMNS, RowKind, SegmentNa
 from penstock_observer.compaction import LoggedPoll, kept_polls
 from penstock_observer.parquet import SCHEMA, SegmentFile
 from penstock_page.parquet_damage import PARQUET_DAMAGED
+from penstock_page.parquet_footer import check_footer
 
 __all__ = ["MergeRefused", "Merged", "SegmentDamaged", "merge_segments"]
 
@@ -78,6 +79,9 @@ def merge_segments(folder: Path, names: Sequence[SegmentName]) -> Merged:
 
 def _merged(folder: Path, names: Sequence[SegmentName]) -> Merged:
     paths = [folder / str(name) for name in names]
+    for path in paths:
+        with _reading(path):
+            check_footer(path)
     name = SegmentName(first=names[0].first, last=names[-1].last, epoch=names[0].epoch)
     brokers = pa.concat_tables([_read(path, pc.field("kind") == RowKind.BROKER.value) for path in paths])
     ranges = [*_ranges(paths)]

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from penstock_api.failure import Failure
 from penstock_lag.ledger.schema import REQUIRED
 from penstock_page.parquet_damage import PARQUET_DAMAGED
+from penstock_page.parquet_footer import CHECKSUM_BYTES, check_footer, footer_bytes
 
 __all__ = ["TAIL_BYTES", "bytes_needed", "footer_in", "footer_of"]
 
@@ -22,8 +23,6 @@ CURE: Final = "Move the file elsewhere, or give another folder as --ledger."
 
 TAIL_BYTES: Final = 64 * 1024
 """The footer of a segment is smaller, as long as the file has few row groups."""
-_LENGTH_AND_MAGIC: Final = 8
-"""The last bytes of a Parquet file: four with the length of its footer, and four that are the same in all of them."""
 
 
 def footer_of(path: Path) -> dict[str, Any]:
@@ -39,12 +38,13 @@ def footer_in(tail: bytes, path: str) -> dict[str, Any]:
 
 
 def bytes_needed(tail: bytes) -> int:
-    """How much of the end of a file its footer takes. In: the last bytes, at least eight of them."""
-    return int.from_bytes(tail[-_LENGTH_AND_MAGIC:-4], "little") + _LENGTH_AND_MAGIC
+    """How much of the end of a file its footer and its checksum take. In: the last bytes, at least eight of them."""
+    return footer_bytes(tail) + CHECKSUM_BYTES
 
 
 def _outline(source: Path | io.BytesIO, path: str) -> dict[str, Any]:
     try:
+        check_footer(source)
         footer = pq.read_metadata(source)
         _ = footer.schema.names
     except PARQUET_DAMAGED as error:
