@@ -34,10 +34,11 @@ from penstock_lag.group_analysis import (
     finish_all,
 )
 from penstock_lag.groups import Member, grouped, numbered
-from penstock_lag.ledger.folders import list_ledgers, rows_in
+from penstock_lag.ledger.folders import content_in, damaged_in, files_of, list_ledgers, rows_in
+from penstock_lag.ledger.rows import LedgerRows
 from penstock_lag.ledger.segment_files import native_rows, room_for_copies
 from penstock_lag.ledger.served_segments import list_segments
-from penstock_lag.ledger.windows import AbsentBroker, Plan, PresentBroker, make_plan
+from penstock_lag.ledger.windows import AbsentBroker, Plan, PresentBroker, make_plan, without_unlisted
 from penstock_lag.result_document import Run, make_result
 from penstock_lag.rollups.brokers import roll_up_targets
 from penstock_lag.rollups.past_hours import PastHours, past_of
@@ -144,13 +145,15 @@ def _analyse_folders(
     with _session(settings, run_name, assumed, sessions) as (spark, name):
         with explained(spark):
             folders = list_ledgers(spark, target.ledgers, target.broker, target.namespace)
-        member = Member(target, _plan(settings, target, [folder.broker for folder in folders]), first=0)
-        chosen = {(each.ordinal, each.name) for each in member.plan.segments}
-        files = [file for folder in folders for file in folder.files if (file.ordinal, str(file.name)) in chosen]
-        log.info("%d rows in %d segments", member.plan.rows, len(files))
-        failed = analyse_rows(
-            spark, [member], lambda _: native_rows(spark, files), partial(_finish, settings, deliver, name)
-        )
+        plan = _plan(settings, target, [folder.broker for folder in folders])
+        member = Member(target, without_unlisted(plan, damaged_in(folders)), first=0)
+        log.info("%d rows in %d segments", member.plan.rows, len(member.plan.segments))
+
+        def rows_of(members: Sequence[Member]) -> LedgerRows:
+            return native_rows(spark, [file for each in members for file in files_of(each.plan, folders)])
+
+        finish = partial(_finish, settings, deliver, name)
+        failed = analyse_rows(spark, [member], rows_of, finish, lambda _: content_in(spark, folders))
         return failed + roll_up_targets(spark, [target], settings)
 
 

@@ -13,6 +13,7 @@ from penstock_lag.ledger.windows import Plan
 from penstock_lag_rules.entry import MESSAGE_LENGTH, subscription_lag, time_of
 from penstock_lag_rules.figures import Figures
 from penstock_lag_rules.thresholds import Thresholds
+from penstock_lag_rules.unread import held_back
 
 __all__ = ["Run", "make_result"]
 
@@ -44,6 +45,9 @@ def make_result(run: Run, plan: Plan, figures: Iterable[Figures], thresholds: Th
         ),
         segments=tuple(f"{chosen.ordinal}/{chosen.name}" for chosen in plan.segments),
         subscriptions=tuple(
-            subscription_lag(one, missing.get(one.subject.ordinal), plan.end_ms, thresholds) for one in ordered
+            held_back(
+                subscription_lag(one, missing.get(one.subject.ordinal), plan.end_ms, thresholds), one, plan.unread
+            )
+            for one in ordered
         ),
     )

@@ -234,6 +234,8 @@ class Figures:
     """From a delivery to its outcome."""
     consumers: tuple[ConsumerWork, ...] = ()
     """Those at the end of the window that got most; the first got most. Empty without the ledger."""
+    lives: int = field(default=1, compare=False)
+    """How many lives of it are in the window, as far as its rows were read. Only with the ledger."""
 
     @property
     def without_consumer_ms(self) -> int:

@@ -20,8 +20,8 @@ from penstock_api.failure import Failure
 from penstock_api.ledger_format import HOUR_MS, SegmentName
 from penstock_api.observer_api import SegmentInfo
 from penstock_observer.compaction import Mergeable, contained, plan_merge
-from penstock_observer.ledger_folder import open_folder
-from penstock_observer.merge_failures import MergeFailures
+from penstock_observer.ledger_folder import is_gone, open_folder
+from penstock_observer.merge_failures import MergeFailures, blamed, told
 from penstock_observer.observed_time import longest_gap_ms
 from penstock_observer.open_segment import Life, OpenSegment, Told
 from penstock_observer.parquet import write_segment
@@ -213,14 +213,18 @@ class Ledger:
             return self._adopt_merged(merged, names)
 
     def _not_merged(self, names: Sequence[SegmentName], error: MergeRefused | OSError) -> None:
+        """The one that is to blame is left alone, so that the others are merged without it, before it and after it."""
         if isinstance(error, MergeRefused):
-            self._merge_failures.refused(names)
+            guilty = blamed(names, error.segment)
+            self._merge_failures.refused(guilty)
             if isinstance(error, SegmentDamaged):
-                self._merge_failures.damage(error.segment)
+                self._merge_failures.damage(guilty)
                 self._publish()
-            log.error("segments %s to %s stay as they are: %s", names[0], names[-1], error)
-        elif self._merge_failures.failed(names):
-            log.error("segments %s to %s can't be merged: %s; the observer tries again", names[0], names[-1], error)
+            log.error("%s can't be merged: %s", told(guilty), error)
+            return
+        guilty = blamed(names, None if error.filename is None else Path(error.filename).name)
+        if self._merge_failures.failed(guilty):
+            log.error("%s can't be merged: %s; the observer tries again", told(guilty), error)
 
     def _due_merge(self) -> list[SegmentName]:
         """The segments to merge, once there is room for the merged one."""
@@ -324,7 +328,7 @@ class Ledger:
     def _retain(self, now_ms: int, merging_bytes: int = 0) -> None:
         """Delete what is beyond the limits; of the volume, so many bytes more are kept free for a merged segment."""
         damaged = (*self._damaged, *self._merge_failures.damaged)
-        for name in [each for each in damaged if not (self.folder / str(each)).exists()]:
+        for name in [each for each in damaged if is_gone(self.folder / str(each))]:
             self._delete(name)  # somebody has removed it
         there = self._there()
         limits = replace(self._limits, bytes=self._allowed_bytes(there, merging_bytes))

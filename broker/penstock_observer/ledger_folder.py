@@ -18,7 +18,7 @@ from penstock_api.observer_api import SegmentInfo
 from penstock_observer.parquet import UnreadableSegment, outline_of
 from penstock_observer.retention import KeptSegment
 
-__all__ = ["LedgerFolder", "open_folder"]
+__all__ = ["LedgerFolder", "is_gone", "open_folder"]
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +55,17 @@ def open_folder(folder: Path) -> LedgerFolder:
         os.close(found.lock)
         raise
     return found
+
+
+def is_gone(path: Path) -> bool:
+    """Whether a file is not there. A volume that gives no answer does not say that."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _read(path: Path, name: SegmentName, found: LedgerFolder) -> None:

@@ -7,15 +7,25 @@ docs/reference/observer.md, "Retention".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from penstock_api.ledger_format import SegmentName
 
-__all__ = ["REST_ROUNDS", "MergeFailures"]
+__all__ = ["REST_ROUNDS", "MergeFailures", "blamed", "told"]
 
 REST_ROUNDS: Final = 30
 """After a failure of the disk, segments are left alone for so many rounds: a quarter of an hour."""
+
+
+def blamed(names: Sequence[SegmentName], file: str | None) -> Sequence[SegmentName]:
+    """Which of the segments a merge has failed of: the one of this file, or all if it is none of them."""
+    return [name for name in names if str(name) == file] or names
+
+
+def told(names: Sequence[SegmentName]) -> str:
+    """How a sentence begins that is about these."""
+    return f"segment {names[0]}" if len(names) == 1 else f"segments {names[0]} to {names[-1]}"
 
 
 class MergeFailures:
@@ -37,12 +47,12 @@ class MergeFailures:
         return name not in self._refused and self._failed.get(name, 0) <= self._round
 
     def refused(self, names: Iterable[SegmentName]) -> None:
-        """Their contents cannot be merged: not before the observer starts again."""
+        """Their contents cannot be merged: not before the observer starts again. Others are merged without them."""
         self._refused.update(names)
 
-    def damage(self, name: str) -> None:
-        """Part of the segment with this file name can't be read; to be called beside `refused`."""
-        self.damaged |= {each for each in self._refused if str(each) == name}
+    def damage(self, names: Iterable[SegmentName]) -> None:
+        """Part of these can't be read; to be called beside `refused`."""
+        self.damaged |= frozenset(names)
 
     def failed(self, names: Iterable[SegmentName]) -> bool:
         """The disk failed; whether that is new for one of them, and so is to be told."""

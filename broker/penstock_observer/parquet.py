@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from penstock_api.ledger_format import COLUMNS, HIDDEN_PREFIX, HISTOGRAMS, ColumnType, SegmentName
 from penstock_api.whole_files import fsync_folder
 from penstock_page.parquet_damage import PARQUET_DAMAGED
+from penstock_page.parquet_footer import add_checksum, check_footer
 
 __all__ = ["ARROW_TYPES", "SCHEMA", "Outline", "SegmentFile", "UnreadableSegment", "outline_of", "write_segment"]
 
@@ -92,7 +93,7 @@ class SegmentFile:
         self._folder, self._name = folder, name
         self._hidden = folder / f"{HIDDEN_PREFIX}{name}"
         schema = SCHEMA.with_metadata({self.THINNED: b"1"}) if thinned else SCHEMA
-        self._file = self._hidden.open("wb")
+        self._file = self._hidden.open("w+b")
         self._parquet: Any = None
         try:
             self._parquet = pq.ParquetWriter(
@@ -111,6 +112,7 @@ class SegmentFile:
     def finish(self) -> int:
         """Write the end of the file and sync it; its size in bytes. Raises OSError."""
         self._parquet.close()
+        add_checksum(self._file)
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -154,6 +156,7 @@ def write_segment(folder: Path, name: SegmentName, rows: Any) -> int:
 def outline_of(path: Path) -> Outline:
     """Read the footer of a segment. Raises UnreadableSegment if the file isn't a complete ledger segment."""
     try:
+        check_footer(path)
         footer = pq.read_metadata(path)
         names = footer.schema.names
     except PARQUET_DAMAGED as error:

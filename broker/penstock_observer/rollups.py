@@ -38,6 +38,7 @@ from penstock_observer.parquet import ARROW_TYPES
 from penstock_observer.results import OTHER_VERSION, BrokerPod, RejectedResult
 from penstock_observer.volume import at_start
 from penstock_page.parquet_damage import PARQUET_DAMAGED
+from penstock_page.parquet_footer import check_footer
 
 __all__ = ["KEPT", "RollupStore", "inspected", "outlived", "surplus"]
 
@@ -111,6 +112,7 @@ def surplus(sizes: Mapping[RollupName, int], limit_bytes: int, now_ms: int) -> l
 def inspected(content: bytes) -> tuple[RollupAbout, int]:
     """What a file says about itself, and its number of rows, without reading them. Raises RejectedResult."""
     try:
+        check_footer(content)
         file = pq.ParquetFile(io.BytesIO(content))
         types = {field.name: field.type for field in file.schema_arrow}
     except PARQUET_DAMAGED as error:

@@ -26,6 +26,7 @@ from penstock_api.ledger_format import COLUMNS, TOLD_COLUMNS, RowKind, SegmentNa
 from penstock_observer.compaction import LoggedPoll, kept_polls
 from penstock_observer.parquet import SCHEMA, SegmentFile
 from penstock_page.parquet_damage import PARQUET_DAMAGED
+from penstock_page.parquet_footer import check_footer
 
 __all__ = ["MergeRefused", "Merged", "SegmentDamaged", "merge_segments"]
 
@@ -41,14 +42,18 @@ _KNOWN: Final = frozenset(column.name for column in COLUMNS)
 class MergeRefused(Exception):
     """These segments can't become one; the message says why."""
 
+    def __init__(self, message: str, segment: str | None = None) -> None:
+        """`segment`: the name of the file to blame; the others may be merged without it. None: it is not known."""
+        super().__init__(message)
+        self.segment = segment
+
 
 class SegmentDamaged(MergeRefused):
     """The contents of one of them can't be read."""
 
     def __init__(self, segment: str, reason: Exception) -> None:
         """`segment`: the name of its file."""
-        super().__init__(f"{segment} can't be read: {reason}")
-        self.segment = segment
+        super().__init__(f"{segment} can't be read: {reason}", segment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,8 @@ class Merged:
 def merge_segments(folder: Path, names: Sequence[SegmentName]) -> Merged:
     """Write a segment that covers what `names` cover, which follow each other in this order.
 
-    Raises SegmentDamaged, another MergeRefused, or OSError; nothing is left behind then.
+    Raises SegmentDamaged, another MergeRefused, or OSError, with `filename` if one of them was not given; nothing is
+    left behind then.
     """
     try:
         return _merged(folder, names)
@@ -73,6 +79,9 @@ def merge_segments(folder: Path, names: Sequence[SegmentName]) -> Merged:
 
 def _merged(folder: Path, names: Sequence[SegmentName]) -> Merged:
     paths = [folder / str(name) for name in names]
+    for path in paths:
+        with _reading(path):
+            check_footer(path)
     name = SegmentName(first=names[0].first, last=names[-1].last, epoch=names[0].epoch)
     brokers = pa.concat_tables([_read(path, pc.field("kind") == RowKind.BROKER.value) for path in paths])
     ranges = [*_ranges(paths)]
@@ -96,9 +105,10 @@ def _read(path: Path, which: Any) -> Any:
     """Rows of a segment with all columns of the ledger; those that an earlier release did not have are null."""
     with _reading(path):
         table = pq.read_table(path, filters=which, **_READING)
+        table.validate(full=True)  # else damaged text is met later, when nobody knows whose it is
     unknown = [column for column in table.schema.names if column not in _KNOWN]
     if unknown:
-        raise MergeRefused(f"{path.name} is of a later release: it has the column {unknown[0]}")
+        raise MergeRefused(f"{path.name} is of a later release: it has the column {unknown[0]}", path.name)
     with _reading(path):
         columns = [
             table.column(field.name).cast(field.type) if field.name in table.schema.names
@@ -116,6 +126,7 @@ def _reading(path: Path) -> Generator[None]:
     except PARQUET_DAMAGED as error:
         # The disk's errors have a number; Arrow's own, of damaged rows, have none.
         if isinstance(error, OSError) and error.errno is not None:
+            error.filename = str(path)
             raise
         raise SegmentDamaged(path.name, error) from error
 

@@ -12,9 +12,11 @@ from typing import Final
 
 import pyarrow as pa
 
+from penstock_page.parquet_footer import FooterDamaged
+
 __all__ = ["PARQUET_DAMAGED"]
 
-PARQUET_DAMAGED: Final[tuple[type[Exception], ...]] = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""OSError is also what Arrow itself raises of damaged pages, without a number (`errno`); the last is of a damaged name
-of a column.
+PARQUET_DAMAGED: Final[tuple[type[Exception], ...]] = (pa.ArrowException, OSError, UnicodeDecodeError, FooterDamaged)
+"""OSError is also what Arrow itself raises of damaged pages, without a number (`errno`); UnicodeDecodeError is of a
+damaged name of a column.
 """

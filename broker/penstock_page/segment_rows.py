@@ -23,6 +23,7 @@ from penstock_api.ledger_format import RowKind
 from penstock_lag_rules.figures import TOTALS, Growth
 from penstock_lag_rules.history import Snapshot
 from penstock_page.parquet_damage import PARQUET_DAMAGED
+from penstock_page.parquet_footer import check_footer
 
 __all__ = ["UnreadableSegment", "rows_in", "snapshots_in", "snapshots_in_rows"]
 
@@ -45,6 +46,7 @@ def snapshots_in(segment: Path | IO[bytes], queue_names: Iterable[str]) -> Itera
     """Queue name and snapshot of each row of these subscriptions, in the file's order. Raises UnreadableSegment."""
     names = pa.array(list(queue_names), pa.string())
     try:
+        check_footer(segment)
         with pq.ParquetFile(segment, page_checksum_verification=True) as file:
             there = [name for name in ("kind", *COLUMNS) if name in file.schema_arrow.names]
             for batch in file.iter_batches(BATCH_ROWS, columns=there):
@@ -63,6 +65,7 @@ def rows_in(segment: Path | IO[bytes], begin_ms: int) -> Iterator[Mapping[str, A
     UnreadableSegment.
     """
     try:
+        check_footer(segment)
         with pq.ParquetFile(segment, page_checksum_verification=True) as file:
             there = [name for name in file.schema_arrow.names if not name.startswith(("sojourn_", "wait_", "hold_"))]
             for batch in file.iter_batches(BATCH_ROWS, columns=there):

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from penstock_api.failure import Failure, Misuse
 from penstock_api.state_documents import DurationHistogram
 from penstock_lag.ledger import folders
 from penstock_lag.ledger.folders import list_ledgers, rows_in
-from penstock_lag.ledger.windows import AbsentBroker, PresentBroker
+from penstock_lag.ledger.windows import AbsentBroker, Chosen, PresentBroker
 from penstock_lag.main import run
+from penstock_lag.rollups.files import about_of
 from penstock_lag.session import Needs
 from penstock_lag.settings import LagJobSettings
 
@@ -83,10 +85,56 @@ def test_an_address_says_of_its_segments_what_the_folder_says(
         assert of_address.broker == of_folder.broker
         found = sorted(of_folder.broker.listing.segments, key=lambda segment: segment.name)
         assert found == list(served.api.ledger.segments)
+        damaged = folder / "0000000003-000000000099-000000000100.parquet"
         for content in (b"", b"PAR1", b"<html></html>", b"x" * 9 + b"\xff\xff\xff\x7fPAR1"):
-            (folder / "0000000003-000000000099-000000000100.parquet").write_bytes(content)
-            with pytest.raises(Failure, match=r"^file:.*099-000000000100\.parquet can't be read: "):
-                list_ledgers(spark, [folder.as_uri()], "main", "shop")
+            damaged.write_bytes(content)
+            for path in (str(folder), folder.as_uri()):
+                (found_now,) = list_ledgers(spark, [path], "main", "shop")
+                assert found_now.broker == of_folder.broker
+                assert [each.name for each in found_now.damaged] == [damaged.name]
+                assert found_now.damaged[Chosen(0, damaged.name)].startswith(f"{damaged.name} can't be read: ")
+        for segment in served.api.ledger.segments:
+            (folder / segment.name).unlink()
+        with pytest.raises(Failure, match=r"^file:.*099-000000000100\.parquet can't be read: "):
+            list_ledgers(spark, [folder.as_uri()], "main", "shop")
+
+
+@pytest.mark.spark
+def test_a_damaged_segment_is_left_out_of_a_folder_as_of_what_an_observer_serves(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The second of four has a spoilt page, and Spark fails; then its end is cut off, too. The result names it, the
+    document is that of a run over HTTP, and the rollup of the hour does not look whole.
+    """
+    session: Session = lambda _: nullcontext(spark)  # noqa: E731
+    polls = [
+        a_poll(START_MS + 10_000 * step, a_subscription(depth=1, ready=1, enqueued=step, acked=step, delivered=step))
+        for step in (*range(12), 400)
+    ]
+    with serving(tmp_path, polls, rows_per_segment=6) as served:
+        folder = served.api.ledger.folder
+        spoilt = folder / served.api.ledger.segments[1].name
+        whole = spoilt.read_bytes()
+        spoilt.write_bytes(whole[:4] + b"\xff" * 200 + whole[204:])
+        as_of = datetime.fromtimestamp((START_MS + 110_000) / 1000, UTC)
+        run(settings(tmp_path, observers=(served.url,), token_file=token_file(tmp_path), as_of=as_of), session)
+        expected = (tmp_path / "result.json").read_bytes()
+        rollups = tmp_path / "kept"
+        run(settings(tmp_path, ledgers=(str(folder),), as_of=as_of, rollups=rollups), session)
+        assert (tmp_path / "result.json").read_bytes() == expected
+        spoilt.write_bytes(whole[:-100])
+        run(settings(tmp_path, ledgers=(folder.as_uri(),), as_of=as_of), session)
+    told = f"main-0: segment {spoilt.name} is not read, because it is damaged: {spoilt.name} can't be read: "
+    without_pages, without_end = json.loads(expected), json.loads((tmp_path / "result.json").read_bytes())
+    assert [sentence[: len(told)] for sentence in without_pages["missing"]] == [told]
+    assert [sentence.startswith(told) for sentence in without_end["missing"]] == [False, True]
+    assert without_end["missing"][0] == "main-0: rows 7 to 12 of its ledger are gone"
+    assert without_end["subscriptions"] == without_pages["subscriptions"]
+    (lag,) = without_pages["subscriptions"]
+    assert (lag["messages"], lag["arrivalPerMinute"], lag["settledPerMinute"]) == (1, 6, 6)
+    (hour,) = sorted(rollups.glob("hour-*.parquet"))
+    missing = about_of(hour).missing
+    assert [sentence[: len(told)] for sentence in missing[:1]] == [told]
 
 
 @pytest.mark.spark

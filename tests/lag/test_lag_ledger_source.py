@@ -18,9 +18,13 @@ from penstock_api.failure import Failure
 from penstock_api.ledger_format import COLUMNS, RowKind, SegmentName
 from penstock_api.state_documents import DurationHistogram
 from penstock_lag.ledger.schema import LEDGER
-from penstock_lag.ledger.segment_footers import footer_in
+from penstock_lag.ledger.segment_footers import bytes_needed, footer_in, footer_of
 from penstock_lag.ledger.source import SegmentMismatch, ServedSegment, check_segment, packed, read_ledger, to_batches
-from penstock_observer.parquet import write_segment
+from penstock_observer.parquet import UnreadableSegment as OutlineUnreadable
+from penstock_observer.parquet import outline_of, write_segment
+from penstock_observer.segment_merge import MergeRefused, merge_segments
+from penstock_page.segment_rows import UnreadableSegment as RowsUnreadable
+from penstock_page.segment_rows import rows_in, snapshots_in
 
 pa: Any = importlib.import_module("pyarrow")  # it ships no type information
 pq: Any = importlib.import_module("pyarrow.parquet")
@@ -99,6 +103,32 @@ def test_a_segment_with_a_damaged_name_of_a_column_is_named(tmp_path: Path) -> N
         list(to_batches(content, "x.parquet"))
     with pytest.raises(Failure, match=r"^x\.parquet can't be read: 'utf-8' codec"):
         footer_in(content, "x.parquet")
+
+
+def test_a_flipped_bit_in_the_name_of_a_column_is_not_a_segment_of_an_earlier_release(tmp_path: Path) -> None:
+    """Such a segment lacks columns. This one said that 7 messages were moved, and would say none to every reader."""
+    write_segment(tmp_path, NAME, table_of(rows_of_polls([a_poll(START_MS, a_subscription(moved=7))])))
+    path = tmp_path / str(NAME)
+    path.write_bytes(path.read_bytes().replace(b"\x05moved", b"\x05mowed"))
+    assert "mowed" in pq.read_schema(path).names
+    said = "its footer does not agree with its checksum"
+    content = path.read_bytes()
+    with pytest.raises(SegmentMismatch, match=said):
+        check_segment(content, "x.parquet")
+    with pytest.raises(SegmentMismatch, match=said):
+        list(to_batches(content, "x.parquet"))
+    with pytest.raises(Failure, match=said):
+        footer_in(content[-bytes_needed(content) :], "x.parquet")
+    with pytest.raises(Failure, match=said):
+        footer_of(path)
+    with pytest.raises(OutlineUnreadable, match=said):
+        outline_of(path)
+    with pytest.raises(MergeRefused, match=said):
+        merge_segments(tmp_path, [NAME])
+    with pytest.raises(RowsUnreadable, match=said):
+        list(snapshots_in(path, ["psub:durable:global:orders"]))
+    with pytest.raises(RowsUnreadable, match=said):
+        list(rows_in(path, 0))
 
 
 def test_what_is_no_segment_is_named(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from penstock_api.rollup_format import RollupAbout
 from penstock_lag.rollups.files import BadRollup, read_about, read_rollup, write_rollup
 from penstock_lag_rules.figures import TOTALS, Growth
 from penstock_lag_rules.rollups import BrokerRow, LifeRow, Rollup, grown, growth, merged
+from penstock_observer.results import RejectedResult
+from penstock_observer.rollups import inspected
 
 pq: Any = importlib.import_module("pyarrow.parquet")  # it ships no type information
 
@@ -338,9 +340,22 @@ def test_a_rollup_without_an_old_column_is_refused(column: str) -> None:
 
 
 def test_a_rollup_with_a_damaged_name_of_a_column_is_refused() -> None:
-    content = write_rollup(Rollup((), (a_life(),)), ABOUT).replace(b"depth_area", b"depth\xffarea")
+    """Of an earlier release, without a checksum."""
+    content = write_rollup(Rollup((), (a_life(),)), ABOUT)
+    content = content.replace(b"depth_area", b"depth\xffarea").replace(b"PSFC", b"none")
     with pytest.raises(BadRollup, match="it is no Parquet file: 'utf-8' codec"):
         read_rollup(content)
+
+
+def test_a_flipped_bit_in_the_name_of_a_column_is_not_a_rollup_of_an_earlier_release() -> None:
+    """Such a rollup has no purged messages. Neither the reader nor the observer takes it."""
+    content = write_rollup(Rollup((), (a_life(),)), ABOUT).replace(b"last_purged", b"last_purgee")
+    with pytest.raises(BadRollup, match="its footer does not agree with its checksum"):
+        read_rollup(content)
+    with pytest.raises(BadRollup, match="its footer does not agree with its checksum"):
+        read_about(content)
+    with pytest.raises(RejectedResult, match="its footer does not agree with its checksum"):
+        inspected(content)
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"no parquet at all"])

@@ -17,7 +17,9 @@ from penstock_lag.ledger.windows import (
     PresentBroker,
     make_plan,
     without_damaged,
+    without_unlisted,
 )
+from penstock_lag_rules.unread import Unread
 
 T = 1_700_000_000_000
 MINUTE = 60_000
@@ -166,6 +168,45 @@ def test_damaged_segments_are_left_out_and_named() -> None:
         (1, "segment 0000000001-000000000011-000000000020.parquet is not read, because it is damaged: spoilt"),
     )
     assert (left.windows, left.missing) == (plan.windows, ())
+    assert plan.unread == (Unread(0, T + 50_000, T + 120_000),)
+    assert left.unread == (
+        Unread(0, T + 50_000, T + 120_000),
+        Unread(0, T + 180_000, T + 230_000),
+        Unread(1, T + 60_000, T + 110_000),
+    )
+
+
+def test_of_a_damaged_segment_only_what_is_in_the_window_counts_as_unread() -> None:
+    """The window begins at T+130 s, and the segment at T+120 s."""
+    plan = plan_of(present(0, *FOUR), window_ms=100_000)
+    assert without_damaged(plan, {Chosen(0, FOUR[2].name): "cut"}).unread == (Unread(0, T + 130_000, T + 170_000),)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "named", "unread"),
+    [
+        ([], [], []),
+        ([0], [], []),
+        ([1], [1], [Unread(0, T + 100_000, T + 120_000)]),
+        ([0, 1], [0, 1], [Unread(0, T + 100_000, T + 120_000)]),
+        ([3], [3], [Unread(0, T + 170_000, T + 240_000)]),
+        ([4], [4], [Unread(0, T + 230_000, T + 230_000)]),
+        ([4, 5], [4, 5], [Unread(0, T + 230_000, T + 230_000)]),
+    ],
+)
+def test_a_segment_without_a_footer_is_named_if_its_rows_may_be_in_the_window(
+    damaged: list[int], named: list[int], unread: list[Unread]
+) -> None:
+    """Its number alone says where it is. The window is that from T+100 s to T+290 s, or as long up to the last row."""
+    five = [segment(number, T + number * MINUTE, T + number * MINUTE + 50_000) for number in range(5)]
+    listed = [each for number, each in enumerate(five) if number not in damaged]
+    plan = plan_of(present(0, *listed), as_of_ms=T + 290_000, window_ms=190_000)
+    names = [f"0000000001-{number * 10 + 1:012d}-{number * 10 + 10:012d}.parquet" for number in range(6)]
+    left = without_unlisted(plan, {Chosen(0, names[number]): "cut" for number in damaged})
+    assert left.segments == plan.segments
+    told = [sentence for _, sentence in left.gaps if sentence.endswith("is not read, because it is damaged: cut")]
+    assert [names.index(sentence.split(" ")[1]) for sentence in told] == named
+    assert list(left.unread) == unread
 
 
 def test_the_rows_that_the_end_leaves_out_are_no_gap() -> None:

@@ -188,6 +188,27 @@ def test_an_unreadable_segment_counts_until_somebody_removes_it(tmp_path: Path) 
     ledger.close()
 
 
+def test_a_volume_that_does_not_say_what_is_there_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken volume, which answers with an error whether the damaged file is still there: it may be, so it counts."""
+    spoilt = tmp_path / "0000000003-000000000001-000000000009.parquet"
+    spoilt.write_bytes(b"PAR1 not really")
+    ledger = Ledger(tmp_path, WRITER, ROLLING, KEEP)
+    told = Path.stat
+
+    def broken(path: Path, *, follow_symlinks: bool = True) -> Any:
+        if path == spoilt:
+            raise OSError(5, "Input/output error")
+        return told(path, follow_symlinks=follow_symlinks)
+
+    ledger.append(a_poll())
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", broken)
+        ledger.seal(START_MS)
+    assert (names(ledger), ledger.damaged) == (["0000000003-000000000010-000000000010.parquet"], (spoilt.name,))
+    assert spoilt.read_bytes() == b"PAR1 not really"
+    ledger.close()
+
+
 def test_a_segment_whose_name_lies_is_left_out(tmp_path: Path, ledger: Ledger) -> None:
     """The name says five rows, the file holds one."""
     ledger.append(a_poll())

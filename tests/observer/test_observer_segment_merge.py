@@ -294,6 +294,43 @@ def test_what_a_merge_finds_damaged_is_counted_until_its_file_is_gone(tmp_path: 
     again.close()
 
 
+@pytest.mark.parametrize("fault", ["damaged", "later", "removed", "text"])
+def test_the_others_are_merged_without_a_segment_that_cannot_be(
+    fault: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those before it and those after it, whatever is wrong with it, and only it is named. Else one damaged file would
+    keep all of its quarter of an hour apart, for as long as the observer runs.
+    """
+    ledger = ledger_of(tmp_path, steady(10))
+    names = [info.name for info in ledger.segments]
+    spoil(tmp_path / names[3], fault)
+    ledger.compact()
+    assert [ledger.compact() for _ in range(4)] == [True, True, False, False]
+    listed = [info.name for info in ledger.segments]
+    before, after = f"{names[0][:24]}{names[2][24:]}", f"{names[4][:24]}{names[8][24:]}"
+    assert listed == [before, *([] if fault == "removed" else [names[3]]), after, names[9]]
+    assert [*ledger.damaged] == ([names[3]] if fault in ("damaged", "text") else [])
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith(f"segment {names[3]} can't be merged: ")
+    ledger.close()
+
+
+def spoil(path: Path, fault: str) -> None:
+    """So that this segment can't be merged. Its text was written by an earlier release, without checksums."""
+    whole = path.read_bytes()
+    match fault:
+        case "damaged":
+            path.write_bytes(whole[:4] + b"\xff" * 200 + whole[204:])
+        case "later":
+            table = pq.read_table(path)
+            write_old(path, table.append_column("later", table["seq"]))
+        case "text":
+            pq.write_table(pq.read_table(path), path, compression="none")
+            path.write_bytes(path.read_bytes().replace(b"i-1", b"i\xff1"))
+        case _:
+            path.unlink()
+
+
 def test_no_flipped_bit_is_merged_as_another_number(tmp_path: Path) -> None:
     """Wherever it is in the pages: without checksums, half of them would be."""
     ledger = ledger_of(tmp_path, steady(2))

@@ -62,6 +62,7 @@ def figures_of(found: Subscription, rows: Mapping[int, Values], coverage: Covera
             accepted=found.starts["worked_accepted"],
             consumer_ms=found.starts["worked_consumer_ms"],
         ),
+        lives=len(found.lives),
     )
 
 

@@ -12,9 +12,11 @@ where it is".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -24,13 +26,16 @@ from pyspark.sql import SparkSession
 from penstock_api.failure import Failure
 from penstock_api.ledger_format import HIDDEN_PREFIX, SegmentName
 from penstock_api.observer_api import SegmentInfo, SegmentList
+from penstock_lag.ledger.damage import ContentOf
 from penstock_lag.ledger.schema import REQUIRED
 from penstock_lag.ledger.segment_files import SegmentFile
-from penstock_lag.ledger.segment_footers import TAIL_BYTES, bytes_needed, footer_in, footer_of
-from penstock_lag.ledger.windows import AbsentBroker, PresentBroker
+from penstock_lag.ledger.segment_footers import TAIL_BYTES, FooterUnreadable, bytes_needed, footer_in, footer_of
+from penstock_lag.ledger.windows import AbsentBroker, Chosen, Plan, PresentBroker
 from penstock_lag.spark_failures import GONE
 
-__all__ = ["LedgerFolder", "list_ledgers", "rows_in"]
+__all__ = ["LedgerFolder", "content_in", "damaged_in", "files_of", "list_ledgers", "rows_in"]
+
+log = logging.getLogger(__name__)
 
 Outline = Mapping[str, Any]  # Any: as segment_footers has it
 CURE: Final = "Give --ledger a folder that exists."
@@ -44,13 +49,26 @@ class LedgerFolder:
 
     broker: PresentBroker | AbsentBroker
     files: tuple[SegmentFile, ...]
+    damaged: Mapping[Chosen, str] = field(default_factory=dict[Chosen, str])
+    """Files whose footers can't be read, and why (no full stop). They are not listed."""
 
 
 def list_ledgers(spark: SparkSession, paths: Sequence[str], broker: str, namespace: str) -> list[LedgerFolder]:
-    """One entry per path, in their order, which is that of the ordinals. Raises Failure if a folder can't be listed or
-    a file in it is no segment.
+    """One entry per path, in their order, which is that of the ordinals. Raises Failure if a folder can't be listed, a
+    file in it is no segment, or all are damaged.
     """
     return [_ledger(spark, ordinal, path, broker, namespace) for ordinal, path in enumerate(paths)]
+
+
+def files_of(plan: Plan, folders: Sequence[LedgerFolder]) -> list[SegmentFile]:
+    """The segments of a plan in these folders."""
+    chosen = {(each.ordinal, each.name) for each in plan.segments}
+    return [file for folder in folders for file in folder.files if (file.ordinal, str(file.name)) in chosen]
+
+
+def damaged_in(folders: Sequence[LedgerFolder]) -> dict[Chosen, str]:
+    """What is left out of them."""
+    return {each: reason for folder in folders for each, reason in folder.damaged.items()}
 
 
 def rows_in(paths: Sequence[str]) -> int | None:
@@ -72,8 +90,13 @@ def _ledger(spark: SparkSession, ordinal: int, path: str, broker: str, namespace
     ]
     if not found:
         return LedgerFolder(AbsentBroker(ordinal, f"{path} has no segment of a ledger"), ())
+    asked = _outlines(spark, path, found)
+    damaged = {name: each for name, each in asked.items() if isinstance(each, FooterUnreadable)}
+    if len(damaged) == len(found):
+        raise next(iter(damaged.values()))
+    outlines = {name: each for name, each in asked.items() if not isinstance(each, FooterUnreadable)}
+    found = [(file, size) for file, size in found if str(file.name) in outlines]
     files = [file for file, _ in found]
-    outlines = _outlines(spark, path, found)
     strange = _strange(files, outlines)
     if strange is not None:
         raise Failure(f"{strange}.", "Move the file elsewhere, or give another folder as --ledger.")
@@ -84,7 +107,26 @@ def _ledger(spark: SparkSession, ordinal: int, path: str, broker: str, namespace
         return LedgerFolder(AbsentBroker(ordinal, reason), ())
     listed = tuple(_info(file, size, outlines[str(file.name)]) for file, size in found)
     about = SegmentList(broker=broker, namespace=namespace, ordinal=ordinal, reachable=True, segments=listed)
-    return LedgerFolder(PresentBroker(ordinal, about), tuple(files))
+    left_out = {Chosen(ordinal, name): f"{name} can't be read: {each.reason}" for name, each in damaged.items()}
+    for reason in left_out.values():
+        log.error("a segment in %s is left out: %s", path, reason)
+    return LedgerFolder(PresentBroker(ordinal, about), tuple(files), left_out)
+
+
+def content_in(spark: SparkSession, folders: Sequence[LedgerFolder]) -> ContentOf:
+    """The segments of these folders, wherever they are. What it gives raises Failure."""
+    files = {(file.ordinal, str(file.name)): file for folder in folders for file in folder.files}
+
+    def content(chosen: Chosen) -> bytes:
+        path = files[chosen.ordinal, chosen.name].path
+        try:
+            file, system = _hadoop(spark, path)
+            size = int(system.getFileStatus(file).getLen())
+        except Py4JJavaError as error:
+            raise Failure(f"{path} can't be read: {_reason(error)}.", GONE) from error
+        return _end(spark, path, size, size)
+
+    return content
 
 
 def _files(spark: SparkSession, path: str) -> list[tuple[str, str, int]]:
@@ -97,21 +139,30 @@ def _files(spark: SparkSession, path: str) -> list[tuple[str, str, int]]:
     return [(status.getPath().getName(), status.getPath().toString(), int(status.getLen())) for status in statuses]
 
 
-def _outlines(spark: SparkSession, path: str, found: Sequence[tuple[SegmentFile, int]]) -> dict[str, Outline]:
+def _outlines(
+    spark: SparkSession, path: str, found: Sequence[tuple[SegmentFile, int]]
+) -> dict[str, Outline | FooterUnreadable]:
     """By file name: what the footers say. In: the files, and their sizes in bytes."""
     if Path(path).is_dir():
-        return {str(file.name): footer_of(Path(path) / str(file.name)) for file, _ in found}
+        return {str(file.name): _said(partial(footer_of, Path(path) / str(file.name))) for file, _ in found}
 
-    def one(sized: tuple[SegmentFile, int]) -> tuple[str, Outline]:
+    def one(sized: tuple[SegmentFile, int]) -> tuple[str, Outline | FooterUnreadable]:
         file, size = sized
         tail = _end(spark, file.path, size, TAIL_BYTES)
         needed = bytes_needed(tail)
         if len(tail) < needed <= size:
             tail = _end(spark, file.path, size, needed)
-        return str(file.name), footer_in(tail, file.path)
+        return str(file.name), _said(partial(footer_in, tail, file.path))
 
     with ThreadPoolExecutor(FOOTERS, thread_name_prefix="footer") as pool:
         return dict(pool.map(one, found))
+
+
+def _said(ask: Callable[[], Outline]) -> Outline | FooterUnreadable:
+    try:
+        return ask()
+    except FooterUnreadable as failure:
+        return failure
 
 
 def _end(spark: SparkSession, path: str, size: int, wanted: int) -> bytes:

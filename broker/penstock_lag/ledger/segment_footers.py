@@ -14,21 +14,29 @@ import pyarrow.parquet as pq
 
 from penstock_api.failure import Failure
 from penstock_lag.ledger.schema import REQUIRED
+from penstock_lag.spark_failures import GONE
 from penstock_page.parquet_damage import PARQUET_DAMAGED
+from penstock_page.parquet_footer import CHECKSUM_BYTES, check_footer, footer_bytes
 
-__all__ = ["TAIL_BYTES", "bytes_needed", "footer_in", "footer_of"]
+__all__ = ["TAIL_BYTES", "FooterUnreadable", "bytes_needed", "footer_in", "footer_of"]
 
 CURE: Final = "Move the file elsewhere, or give another folder as --ledger."
 
 TAIL_BYTES: Final = 64 * 1024
 """The footer of a segment is smaller, as long as the file has few row groups."""
-_LENGTH_AND_MAGIC: Final = 8
-"""The last bytes of a Parquet file: four with the length of its footer, and four that are the same in all of them."""
+
+
+class FooterUnreadable(Failure):
+    """A file, or its footer, is damaged."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} can't be read: {reason}.", CURE)
+        self.reason = reason
 
 
 def footer_of(path: Path) -> dict[str, Any]:
     """Number of rows, first_ms, last_ms, broker, ordinal, and with_... : how many rows have each required column.
-    Raises Failure if it is no Parquet file, or its footer says nothing of a required column.
+    Raises FooterUnreadable if it is no Parquet file, Failure if its footer says nothing of a required column.
     """
     return _outline(path, str(path))
 
@@ -39,16 +47,19 @@ def footer_in(tail: bytes, path: str) -> dict[str, Any]:
 
 
 def bytes_needed(tail: bytes) -> int:
-    """How much of the end of a file its footer takes. In: the last bytes, at least eight of them."""
-    return int.from_bytes(tail[-_LENGTH_AND_MAGIC:-4], "little") + _LENGTH_AND_MAGIC
+    """How much of the end of a file its footer and its checksum take. In: the last bytes, at least eight of them."""
+    return footer_bytes(tail) + CHECKSUM_BYTES
 
 
 def _outline(source: Path | io.BytesIO, path: str) -> dict[str, Any]:
     try:
+        check_footer(source)
         footer = pq.read_metadata(source)
         _ = footer.schema.names
+    except FileNotFoundError as error:  # merged, or deleted, since the folder was listed
+        raise Failure(f"{path} can't be read: {error}.", GONE) from error
     except PARQUET_DAMAGED as error:
-        raise Failure(f"{path} can't be read: {error}.", CURE) from error
+        raise FooterUnreadable(path, str(error)) from error
     found: dict[str, Any] = {"rows": footer.num_rows}
     ranges = {name: _range(footer, name, path) for name in REQUIRED}
     for name, (_, _, nulls) in ranges.items():

@@ -35,6 +35,7 @@ from penstock_lag.ledger.schema import LEDGER
 from penstock_lag.observer_client import Observer
 from penstock_lag.settings import read_token
 from penstock_page.parquet_damage import PARQUET_DAMAGED
+from penstock_page.parquet_footer import check_footer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -186,6 +187,7 @@ def to_batches(
     """
     wanted = {column.name for column in columns} | {_KIND}
     try:
+        check_footer(content)
         file = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
         table = file.read([found for found in file.schema_arrow.names if found in wanted])
     except PARQUET_DAMAGED as error:
@@ -200,6 +202,7 @@ def to_batches(
 def check_segment(content: bytes, name: str) -> None:
     """Look at the columns of a file, and read all of its pages. Raises SegmentMismatch as `to_batches` does."""
     try:
+        check_footer(content)
         file = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
         empty = file.schema_arrow.empty_table()
         _ = empty.schema.names  # here a damaged name is found

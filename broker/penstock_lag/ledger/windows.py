@@ -8,13 +8,23 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from penstock_api.ledger_format import SegmentName
 from penstock_api.observer_api import SegmentInfo, SegmentList
+from penstock_lag_rules.unread import Unread
 
-__all__ = ["AbsentBroker", "BrokerWindow", "Chosen", "Plan", "PresentBroker", "make_plan", "without_damaged"]
+__all__ = [
+    "AbsentBroker",
+    "BrokerWindow",
+    "Chosen",
+    "Plan",
+    "PresentBroker",
+    "make_plan",
+    "without_damaged",
+    "without_unlisted",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,9 @@ class Chosen:
 
     ordinal: int
     name: str
+    first_ms: int = field(default=0, compare=False)
+    """Of its rows, as far as they are within the window."""
+    last_ms: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +79,8 @@ class Plan:
     """Ordinal and sentence (without its full stop) of each piece that is not read of the ledger of a broker, although
     the broker may report. Totals go on over a gap, so figures over it are exact; what was least or most is not.
     """
+    unread: tuple[Unread, ...] = ()
+    """When these were, as far as that is known and within the window."""
     bytes: int = 0
     """The size of the segments, as the observers report it."""
 
@@ -89,6 +104,7 @@ def make_plan(
     windows: list[BrokerWindow] = []
     segments: list[Chosen] = []
     gaps: list[tuple[int, str]] = []
+    unread: list[Unread] = []
     rows = size = 0
     for broker in present:
         window = _window_of(broker, end_ms, window_ms)
@@ -101,8 +117,14 @@ def make_plan(
             chosen, overlaps = _apart(_names(segment for segment in listed if _reaches_into(segment, window)))
             former = [each for each in of_former_clock.get(broker.ordinal, ()) if _reaches_into(each, window)]
             gaps += [(broker.ordinal, _not_read(name)) for name in _names(former)]
-            segments += [Chosen(broker.ordinal, str(name)) for name in chosen]
             by_name = {segment.name: segment for segment in listed}
+            places = [_chosen(by_name[str(name)], window) for name in chosen]
+            segments += places
+            unread += [
+                Unread(broker.ordinal, before.last_ms, after.first_ms)
+                for (before, after), (one, next_one) in zip(pairwise(places), pairwise(chosen), strict=True)
+                if next_one.first != one.last + 1
+            ]
             rows += sum(by_name[str(name)].rows for name in chosen)
             size += sum(by_name[str(name)].bytes for name in chosen)
             gaps += [(broker.ordinal, sentence) for sentence in (*overlaps, *_gaps(chosen, _names(listed)))]
@@ -114,6 +136,7 @@ def make_plan(
         rows=rows,
         missing=tuple(sorted(missing)),
         gaps=tuple(sorted(gaps, key=lambda gap: gap[0])),
+        unread=tuple(unread),
         bytes=size,
     )
 
@@ -128,7 +151,48 @@ def without_damaged(plan: Plan, damaged: Mapping[Chosen, str]) -> Plan:
         plan,
         segments=tuple(each for each in plan.segments if each not in damaged),
         gaps=tuple(sorted((*plan.gaps, *sentences), key=lambda gap: gap[0])),
+        unread=(
+            *plan.unread,
+            *(Unread(each.ordinal, each.first_ms, each.last_ms) for each in plan.segments if each in damaged),
+        ),
     )
+
+
+def without_unlisted(plan: Plan, damaged: Mapping[Chosen, str]) -> Plan:
+    """The plan, in which those of the damaged segments are named that may have rows of the window: when their rows are,
+    nobody knows, because their footers can't be read, so by their numbers. In: why each is damaged (no full stop).
+    """
+    near: dict[Chosen, str] = {}
+    unread: list[Unread] = []
+    for window in plan.windows:
+        own = {name: each for each in damaged if each.ordinal == window.ordinal and (name := _parsed(each)) is not None}
+        read = [each for each in plan.segments if each.ordinal == window.ordinal]
+        names = sorted(name for each in read if (name := _parsed(each)) is not None)
+        low, high = (names[0].first, names[-1].last) if names else (0, 0)
+        begins_later = min((each.first_ms for each in read), default=0) > window.start_ms
+        is_before = is_after = False
+        for name in sorted(own, reverse=True) if begins_later else []:
+            if name.last == low - 1:
+                low, is_before = name.first, True
+        for name in sorted(own):
+            if name.first == high + 1:
+                high, is_after = name.last, True
+        near |= {each: damaged[each] for name, each in own.items() if name.first >= low and name.last <= high}
+        if is_before:
+            unread.append(Unread(window.ordinal, window.start_ms, min(each.first_ms for each in read)))
+        if is_after:
+            unread.append(Unread(window.ordinal, max(each.last_ms for each in read), window.end_ms))
+    named = without_damaged(plan, near)
+    return replace(named, unread=(*named.unread, *unread))
+
+
+def _chosen(segment: SegmentInfo, window: BrokerWindow) -> Chosen:
+    first_ms, last_ms = max(segment.first_ms, window.start_ms), min(segment.last_ms, window.end_ms)
+    return Chosen(window.ordinal, segment.name, first_ms, last_ms)
+
+
+def _parsed(chosen: Chosen) -> SegmentName | None:
+    return SegmentName.parse(chosen.name)
 
 
 def _of_former_clock(segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:

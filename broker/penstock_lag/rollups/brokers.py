@@ -18,14 +18,15 @@ from pyspark.sql import SparkSession
 
 from penstock_api.failure import Failure
 from penstock_api.rollup_format import RollupInfo, RollupName
-from penstock_lag.group_analysis import Failed, copies_of, served_of
+from penstock_lag.group_analysis import Failed, copies_of, served_content, served_of, without_what_is_damaged
 from penstock_lag.groups import Member, grouped, numbered
-from penstock_lag.ledger.folders import LedgerFolder, list_ledgers
+from penstock_lag.ledger.damage import ContentOf
+from penstock_lag.ledger.folders import LedgerFolder, content_in, damaged_in, files_of, list_ledgers
 from penstock_lag.ledger.rows import LedgerRows
 from penstock_lag.ledger.segment_files import native_rows, room_for_copies, served_rows
 from penstock_lag.ledger.served_segments import list_segments
 from penstock_lag.ledger.source import read_ledger
-from penstock_lag.ledger.windows import Plan, PresentBroker
+from penstock_lag.ledger.windows import Plan, PresentBroker, without_unlisted
 from penstock_lag.rollups.hour import compute_rollup
 from penstock_lag.rollups.plan import Bounds, Brokers, DueHour, due_hours, newest_row_ms
 from penstock_lag.rollups.run import RollupPlace, keep_days, keep_hour
@@ -166,12 +167,33 @@ def _computed(
         raise
     except Failure as failure:
         if len(group) == 1:
-            return [failure]
+            return [_made_of_the_sound(spark, group[0], works, patience_seconds) or failure]
     half = len(group) // 2
     return [
         *_computed(spark, group[:half], works, patience_seconds),
         *_computed(spark, group[half:], works, patience_seconds),
     ]
+
+
+def _made_of_the_sound(
+    spark: SparkSession, member: Member, works: Mapping[Target, Work], patience_seconds: float
+) -> Made | None:
+    """The hour without its damaged segments; None if that is not what it failed of."""
+    if not member.target.ledgers and is_local(spark):  # of copies the damaged ones are left out already
+        return None
+
+    def content_of(one: Member) -> ContentOf:
+        if one.target.ledgers:
+            return content_in(spark, works[one.target].folders)
+        return served_content(one, patience_seconds)
+
+    sound = without_what_is_damaged(member, content_of)
+    try:
+        return None if sound is None else _computed_together(spark, [sound], works, patience_seconds)[0]
+    except OutOfMemory:
+        raise
+    except Failure:
+        return None
 
 
 def _computed_together(
@@ -193,9 +215,9 @@ def _rows(
     """The rows, and the members without segments that are damaged."""
     if any(member.target.ledgers for member in group):  # then it is the only Broker of the run
         (member,) = group
-        chosen = {(each.ordinal, each.name) for each in member.plan.segments}
-        files = [file for folder in works[member.target].folders for file in folder.files]
-        return group, native_rows(spark, [file for file in files if (file.ordinal, str(file.name)) in chosen])
+        folders = works[member.target].folders
+        group = [replace(member, plan=without_unlisted(member.plan, damaged_in(folders)))]
+        return group, native_rows(spark, files_of(member.plan, folders))
     if not is_local(spark):
         segments = [segment for member in group for segment in served_of(member)]
         return group, served_rows(segments, partial(read_ledger, spark, patience_seconds=patience_seconds))

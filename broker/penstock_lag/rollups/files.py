@@ -24,6 +24,7 @@ from penstock_api.rollup_format import ABOUT_KEY, COLUMNS, ENDS, LATER_COLUMNS, 
 from penstock_lag_rules.figures import Growth
 from penstock_lag_rules.rollups import BrokerRow, Buckets, LifeRow, Rollup
 from penstock_page.parquet_damage import PARQUET_DAMAGED
+from penstock_page.parquet_footer import add_checksum, check_footer
 
 __all__ = ["BadRollup", "about_of", "read_about", "read_rollup", "write_rollup"]
 
@@ -67,6 +68,7 @@ def write_rollup(rollup: Rollup, about: RollupAbout) -> bytes:
     )
     content = io.BytesIO()
     pq.write_table(table, content, **_FORM)
+    add_checksum(content)
     return content.getvalue()
 
 
@@ -98,6 +100,7 @@ def read_rollup(content: bytes, columns: frozenset[str] | None = None) -> Rollup
 
 def _opened(source: IO[bytes]) -> tuple[Any, RollupAbout]:
     try:
+        check_footer(source)
         file = pq.ParquetFile(source, page_checksum_verification=True)
         types = {field.name: field.type for field in file.schema_arrow}
     except PARQUET_DAMAGED as error:
