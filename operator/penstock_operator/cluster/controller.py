@@ -80,7 +80,7 @@ class Controller:
     def add(self, key: ResourceKey, priority: Priority, delay: float = 0) -> None:
         """Put a resource into the queue, due in `delay` seconds."""
         now = self.monotonic()
-        self.queue.add(key, priority, now, delay)
+        self.queue.add(key, _priority_of(key, priority), now, delay)
         if delay > 0 or now < self._rest_until:
             self._idle.look_at_the_clock()
         else:
@@ -240,12 +240,12 @@ class Controller:
                 if error.status == TOO_MANY_REQUESTS:
                     wait = wait or FIRST_RETRY_SECONDS
                     self._rest_until = max(self._rest_until, self.monotonic() + wait)
-                delay = self.queue.retry(key, Priority.CHANGE, self.monotonic(), wait)
+                delay = self.queue.retry(key, _priority_of(key, Priority.CHANGE), self.monotonic(), wait)
                 result.result = "error"
                 logger.info("%s is reconciled again in %.1f s: %s", key, delay, error)
                 return
             except PassOverdue as stood:
-                delay = self.queue.retry(key, Priority.RESYNC, self.monotonic())
+                delay = self.queue.retry(key, _priority_of(key, Priority.RESYNC), self.monotonic())
                 result.result = "overdue"
                 logger.error(
                     "the reconcile of %s was ended because it took longer than %.0f s, and is repeated in %.1f s; "
@@ -255,14 +255,14 @@ class Controller:
                 return
             except Exception:
                 # All exceptions end here: a bug with one resource must not stop the others.
-                delay = self.queue.retry(key, Priority.RESYNC, self.monotonic())
+                delay = self.queue.retry(key, _priority_of(key, Priority.RESYNC), self.monotonic())
                 result.result = "bug"
                 logger.exception(
                     "the reconcile of %s failed because of a bug in the operator; it is repeated in %s s", key, delay
                 )
                 return
             if retry is Retry.BACKOFF:
-                self.queue.retry(key, Priority.CHANGE, self.monotonic())
+                self.queue.retry(key, _priority_of(key, Priority.CHANGE), self.monotonic())
                 result.result = "waiting"
             else:
                 self.queue.done(key)
@@ -336,6 +336,10 @@ class Controller:
 def children_period(namespaces: int) -> float:
     """Seconds between two lists of the children in each of so many namespaces: at most three requests a second."""
     return max(_CHILDREN_SECONDS, float(namespaces))
+
+
+def _priority_of(key: ResourceKey, priority: Priority) -> Priority:
+    return Priority.BROKER if key.kind == "Broker" else priority
 
 
 def _is_always_due(_key: ResourceKey) -> bool:

@@ -234,7 +234,7 @@ class Reconciler:
                     return await self._release(key, manifest, decision)
                 case KeepStatus():
                     self.paced.withdraw(key)
-                    return Retry.RESYNC
+                    return decision.retry
                 case Report():
                     if _is_ready(decision) and not status.is_ready(manifest):
                         for dependent in self.cache.dependents(key):
