@@ -9,6 +9,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final, Protocol, cast
 
@@ -20,6 +21,8 @@ __all__ = ["ApiServerReviews", "PageOf", "ReviewFailed", "Reviews", "User", "acc
 
 TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+USER_AGENT: Final = f"penstock-observer/{version('penstock')}"
+"""Who asks, as the API server's audit log shows it."""
 TIMEOUT_SECONDS: Final = 5.0
 FORBIDDEN: Final = 403
 
@@ -128,7 +131,7 @@ class ApiServerReviews:
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise ReviewFailed(f"the observer's own token or authority can't be read: {error}") from error
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
-        headers = {"Authorization": f"Bearer {own}"}
+        headers = {"Authorization": f"Bearer {own}", "User-Agent": USER_AGENT}
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout, headers=headers) as session,

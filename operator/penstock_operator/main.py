@@ -27,6 +27,7 @@ from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.cluster import watch
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError
 from penstock_operator.cluster.api_server_http import HttpApiServer
+from penstock_operator.cluster.bounded_api_server import BoundedApiServer
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.cluster.controller import Controller
 from penstock_operator.cluster.fenced_api_server import FencedApiServer
@@ -144,6 +145,7 @@ async def _take_turns(
 
 
 async def _lead(settings: OperatorSettings, kube: ApiServer, controller: Controller, connect: Connector) -> None:
+    kube = BoundedApiServer(kube)
     controller.metrics.leading.set(1)
     # What others wrote until now has to be seen before anything is decided.
     controller.listed.clear()

@@ -5,6 +5,7 @@ Source: docs/decisions/050-names-of-children.md, docs/reference/operator.md.
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Final
 
 from penstock_api import declaration
@@ -29,6 +30,7 @@ __all__ = [
     "PROBE_PORT",
     "ROTATE_CA",
     "SCALE_TOKEN",
+    "USER_AGENT",
     "WEB_SOCKET_PORT",
     "address",
     "exchange_service",
@@ -37,6 +39,8 @@ __all__ = [
 
 MANAGER: Final = "penstock-operator"
 """The field manager of what the operator applies, and the value of the label `app.kubernetes.io/managed-by`."""
+USER_AGENT: Final = f"{MANAGER}/{version('penstock')}"
+"""The operator's name in requests to the API server, which its audit log shows."""
 MANAGED_BY: Final = "app.kubernetes.io/managed-by=penstock-operator"
 """Selects the operator's objects by their label."""
 LAG_MANAGER: Final = "penstock-lag"

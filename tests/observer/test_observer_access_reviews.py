@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -90,10 +91,13 @@ class ApiServer:
     answers: dict[str, Any]
     status: int = 201
     seen: list[tuple[str, str, Any]] = field(default_factory=list[tuple[str, str, Any]])
+    agents: set[str] = field(default_factory=set[str])
+    """Who said that it asks."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """A review that was made, with its status."""
         review = await request.json()
+        self.agents.add(request.headers["User-Agent"])
         self.seen.append((request.path, request.headers["Authorization"], review))
         if self.status >= 300:
             return web.json_response({"kind": "Status", "reason": "Forbidden"}, status=self.status)
@@ -138,6 +142,7 @@ async def test_over_tls_with_the_observer_s_own_token(tmp_path: Path) -> None:
         ("/apis/authorization.k8s.io/v1/subjectaccessreviews", "Bearer own-2"),
     ]
     assert server.seen[0][2]["spec"] == {"token": "theirs", "audiences": [AUDIENCE]}
+    assert server.agents == {f"penstock-observer/{version('penstock')}"}
     assert server.seen[1][2]["spec"]["groups"] == ["system:serviceaccounts", "system:authenticated"]
 
 

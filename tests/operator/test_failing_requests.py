@@ -99,3 +99,16 @@ def test_what_failed_while_resources_went_is_tried_again(status: int, done: bool
             assert number > 3
             return
     raise AssertionError("there are more requests than expected")
+
+
+def test_the_log_tells_once_that_a_finalizer_was_removed(caplog: pytest.LogCaptureFixture) -> None:
+    """Another client has changed the resource first, so the request is sent twice."""
+    caplog.set_level("INFO")
+    for number in range(6):
+        caplog.clear()
+        run_in_virtual_time(remove(number, Fault(409, done=False)))
+        told = [message for message in caplog.messages if message.startswith("the finalizer of ")]
+        assert sorted(told) == [
+            "the finalizer of Exchange shop/orders was removed: the broker has deleted the entity",
+            "the finalizer of Subscription shop/billing was removed: the broker has deleted the entity",
+        ], number

@@ -73,6 +73,8 @@ class Faults:
         default_factory=list[tuple[float, str, str, Fault | None, bool]]
     )
     """When, method, path, what happened, and whether it is a watch."""
+    agents: set[str] = field(default_factory=set[str])
+    """Who said that it asks."""
     _random: random.Random = field(init=False)
 
     def __post_init__(self) -> None:
@@ -121,6 +123,7 @@ class _Proxy:
     session: aiohttp.ClientSession
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.faults.agents.add(request.headers["User-Agent"])
         fault = self.faults.next(request.method, request.path, request.query)
         is_watch = request.query.get("watch") == "true"
         if fault is Fault.GONE and is_watch:

@@ -29,6 +29,10 @@ class BrokerContacts:
         """The time by which they are kept."""
         return self._clock()
 
+    def looked_at(self, broker: str) -> None:
+        """The Broker was reconciled."""
+        self._known[broker] = self.of(broker).looked_at()
+
     def answered(self, broker: str) -> None:
         """It answers."""
         self._known[broker] = self.of(broker).answered()

@@ -70,7 +70,10 @@ class HttpApiServer:
         # With trust_env each request looks into ~/.netrc, in another thread. What it looks for is not of use: the
         # credentials are those of the kubeconfig.
         cast(Any, configuration).client_session_kwargs = {"trust_env": bool(urllib.request.getproxies())}
-        return cls(client.ApiClient(configuration))
+        api = client.ApiClient(configuration)
+        # Also names who changed a field: `managedFields` of a write that gives no field manager has what is before "/".
+        cast(Any, api).user_agent = names.USER_AGENT
+        return cls(api)
 
     async def close(self) -> None:
         """Close the connections."""

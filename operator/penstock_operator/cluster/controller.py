@@ -17,6 +17,7 @@ from penstock_operator import names
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Forbidden, KubeError
 from penstock_operator.cluster.cache import KIND_NAMES, Cache, ResourceChange, ResourceKey, key_of
 from penstock_operator.cluster.child_versions import LISTED, ChildVersions
+from penstock_operator.cluster.idle_workers import IdleWorkers
 from penstock_operator.cluster.pass_deadline import PassOverdue, within
 from penstock_operator.cluster.server_errors import NOT_FOUND, TOO_MANY_REQUESTS
 from penstock_operator.cluster.versions import version_of
@@ -60,7 +61,7 @@ class Controller:
     _rest_until: float = 0.0
     """Nothing is reconciled before, because the API server has said that it has too much to do."""
     _events: int = 0
-    _added: asyncio.Event = field(default_factory=asyncio.Event)
+    _idle: IdleWorkers = field(default_factory=IdleWorkers)
     _resync_requested: asyncio.Event = field(default_factory=asyncio.Event)
     _kinds_exist: asyncio.Event = field(default_factory=asyncio.Event)
     """The last attempt to list did not show that a kind does not exist."""
@@ -78,8 +79,12 @@ class Controller:
 
     def add(self, key: ResourceKey, priority: Priority, delay: float = 0) -> None:
         """Put a resource into the queue, due in `delay` seconds."""
-        self.queue.add(key, priority, self.monotonic(), delay)
-        self._added.set()
+        now = self.monotonic()
+        self.queue.add(key, _priority_of(key, priority), now, delay)
+        if delay > 0 or now < self._rest_until:
+            self._idle.look_at_the_clock()
+        else:
+            self._idle.wake()
 
     def enqueue(self, key: ResourceKey) -> None:
         """Put a resource into the queue because of a change elsewhere."""
@@ -206,7 +211,7 @@ class Controller:
                 # A reconcile that asks nobody does not pause, and ten thousand of them would hold up everything else.
                 await asyncio.sleep(0)
             else:
-                await self._wait()
+                await self._idle.wait(self._seconds_until_due)
 
     async def reconcile_next(self, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> bool:
         """Reconcile one resource that is due; False if there is none, before the first complete list, and while the API
@@ -216,10 +221,13 @@ class Controller:
         key = self.queue.take(now) if self.cache.is_complete and now >= self._rest_until else None
         if key is None:
             return False
+        due = self.queue.next_due()
+        if due is not None and due <= now:
+            self._idle.wake()
         self.started[key] = self.monotonic()
         await self._one(key, reconcile)
         self.started.pop(key)
-        self._added.set()
+        self._idle.look_at_the_clock()  # it may have to be repeated
         return True
 
     async def _one(self, key: ResourceKey, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> None:
@@ -232,12 +240,12 @@ class Controller:
                 if error.status == TOO_MANY_REQUESTS:
                     wait = wait or FIRST_RETRY_SECONDS
                     self._rest_until = max(self._rest_until, self.monotonic() + wait)
-                delay = self.queue.retry(key, Priority.CHANGE, self.monotonic(), wait)
+                delay = self.queue.retry(key, _priority_of(key, Priority.CHANGE), self.monotonic(), wait)
                 result.result = "error"
                 logger.info("%s is reconciled again in %.1f s: %s", key, delay, error)
                 return
             except PassOverdue as stood:
-                delay = self.queue.retry(key, Priority.RESYNC, self.monotonic())
+                delay = self.queue.retry(key, _priority_of(key, Priority.RESYNC), self.monotonic())
                 result.result = "overdue"
                 logger.error(
                     "the reconcile of %s was ended because it took longer than %.0f s, and is repeated in %.1f s; "
@@ -247,31 +255,22 @@ class Controller:
                 return
             except Exception:
                 # All exceptions end here: a bug with one resource must not stop the others.
-                delay = self.queue.retry(key, Priority.RESYNC, self.monotonic())
+                delay = self.queue.retry(key, _priority_of(key, Priority.RESYNC), self.monotonic())
                 result.result = "bug"
                 logger.exception(
                     "the reconcile of %s failed because of a bug in the operator; it is repeated in %s s", key, delay
                 )
                 return
             if retry is Retry.BACKOFF:
-                self.queue.retry(key, Priority.CHANGE, self.monotonic())
+                self.queue.retry(key, _priority_of(key, Priority.CHANGE), self.monotonic())
                 result.result = "waiting"
             else:
                 self.queue.done(key)
 
-    async def _wait(self) -> None:
-        """Wait until a key is added or due."""
-        self._added.clear()
+    def _seconds_until_due(self) -> float | None:
+        """When to look into the queue although nothing is added; None: never."""
         due = self.queue.next_due() if self.cache.is_complete else None
-        if due is None:
-            await self._added.wait()
-            return
-        delay = max(max(due, self._rest_until) - self.monotonic(), 0.001)
-        try:
-            async with asyncio.timeout(delay):
-                await self._added.wait()
-        except TimeoutError:
-            return
+        return None if due is None else max(max(due, self._rest_until) - self.monotonic(), 0.001)
 
     async def list_all(self, kube: ApiServer, namespaces: tuple[str, ...]) -> None:
         """List all kinds, and put what changed or was deleted into the queue. Raises KubeError.
@@ -305,7 +304,9 @@ class Controller:
             self.lists_without_events = self.lists_without_events + 1 if without_events else 0
         for key in changed | affected:
             self._enqueue_changed(key)
-        self._added.set()
+        # What watch events had put into the queue may be due only now.
+        self._idle.wake()
+        self._idle.look_at_the_clock()
         if missing_kind is not None:
             raise missing_kind
 
@@ -335,6 +336,10 @@ class Controller:
 def children_period(namespaces: int) -> float:
     """Seconds between two lists of the children in each of so many namespaces: at most three requests a second."""
     return max(_CHILDREN_SECONDS, float(namespaces))
+
+
+def _priority_of(key: ResourceKey, priority: Priority) -> Priority:
+    return Priority.BROKER if key.kind == "Broker" else priority
 
 
 def _is_always_due(_key: ResourceKey) -> bool:

@@ -250,7 +250,7 @@ class _Run:
         trace.on_request_end.append(answered)
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context()),
-            headers=info.as_http_headers(),
+            headers={**info.as_http_headers(), "User-Agent": names.USER_AGENT},
             proxy=info.proxy_url,
             trust_env=info.trust_env,
             trace_configs=[trace],

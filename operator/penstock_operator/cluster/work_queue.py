@@ -27,12 +27,14 @@ _MOST_DOUBLINGS: Final = 30
 class Priority(IntEnum):
     """The order in which due keys are taken; the lowest value first."""
 
-    DELETION = 0
-    CHANGE = 1
+    BROKER = 0
+    """It is a Broker: nothing can be declared or deleted on it before it is reconciled."""
+    DELETION = 1
+    CHANGE = 2
     """The resource itself changed."""
-    DEPENDENCY = 2
+    DEPENDENCY = 3
     """Another resource changed that affects this one."""
-    RESYNC = 3
+    RESYNC = 4
     """Nothing is known to have changed."""
 
 

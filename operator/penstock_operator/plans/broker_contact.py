@@ -8,10 +8,13 @@ Two rules read it. The grace of a deletion counts from when this operator found 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Self
+from datetime import datetime, timedelta
+from typing import Final, Self
 
-__all__ = ["BrokerContact"]
+__all__ = ["LONGEST_AWAITED", "BrokerContact"]
+
+LONGEST_AWAITED: Final = timedelta(minutes=2)
+"""After so long nobody waits for the first attempt to connect any more: something else prevents it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +28,26 @@ class BrokerContact:
     is_first_hand: bool = False
     """Whether this operator has seen it answer, or scaled to zero; what its status says of the time before is over."""
 
+    is_looked_at: bool = False
+    """Whether this operator has reconciled the Broker: it has a session then if there is an address to connect to."""
+
+    def is_awaited(self, now: datetime, *, has_tried: bool | None) -> bool:
+        """Whether this operator has not asked it yet, and is about to, so that nobody knows whether it answers.
+
+        `has_tried`: whether an attempt of its session to connect has ended; None if there is no session.
+        """
+        if self.is_first_hand or self.unasked_since is None or now - self.unasked_since >= LONGEST_AWAITED:
+            return False
+        return not self.is_looked_at if has_tried is None else not has_tried
+
     @classmethod
     def unknown(cls, now: datetime) -> Self:
         """Nobody has tried to connect yet."""
         return cls(unasked_since=now, silent_since=now)
+
+    def looked_at(self) -> Self:
+        """The Broker was reconciled."""
+        return replace(self, is_looked_at=True)
 
     def answered(self) -> Self:
         """The broker answers."""

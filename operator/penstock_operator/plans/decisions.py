@@ -92,6 +92,8 @@ class BrokerView:
     """Since when the operator knows that the broker does not answer, or that it can't understand it; at the earliest
     the operator's start. None: until a moment ago it did.
     """
+    is_awaited: bool = False
+    """This operator has not asked it yet, and is about to: nobody knows whether it answers."""
     version: str = ""
     """The version that the broker has reported; empty if it has never answered."""
     understands: frozenset[str] | None = None
@@ -173,6 +175,8 @@ class KeepStatus:
     """Write nothing: the broker does not answer, but may soon, and until then the resource keeps the status that it
     has. It is reconciled again when the broker answers, and when it has not for too long.
     """
+
+    retry: Retry = Retry.RESYNC
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,11 @@ def declaration_step(
     """
     unknown = not_connected(view.broker, kind)
     if unknown is not None:
-        keeps = outage.keeps_status(view.broker, view.resource, kind)
-        return KeepStatus() if keeps else declaration_report((ACCEPTED, unknown), details)
+        if outage.keeps_status(view.broker, view.resource, kind):
+            return KeepStatus()
+        # A new resource must not say that the broker does not answer because this operator has just begun.
+        is_awaited = view.broker.is_awaited
+        return KeepStatus(Retry.BACKOFF) if is_awaited else declaration_report((ACCEPTED, unknown), details)
     reply = view.reply
     if reply is not None:
         if reply.is_success:

@@ -29,6 +29,7 @@ from penstock_operator.plans.decisions import (
     BrokerReply,
     BrokerView,
     DeleteEntity,
+    KeepStatus,
     Reach,
     RemoveFinalizer,
     Report,
@@ -101,7 +102,7 @@ def view_of(
     )
 
 
-def plan_deletion(view: DeletionView) -> DeleteEntity | RemoveFinalizer | Report:
+def plan_deletion(view: DeletionView) -> DeleteEntity | KeepStatus | RemoveFinalizer | Report:
     """The next thing to do for a resource that has the operator's finalizer and a deletionTimestamp."""
     if view.is_protected and not view.namespace_terminating:
         return _blocked(
@@ -142,7 +143,9 @@ def _waits_for_users(view: DeletionView) -> bool:
     return view.entity is not EntityType.EXCHANGE or view.policy == "DeleteWhenUnused"
 
 
-def _unreachable(view: DeletionView) -> RemoveFinalizer | Report:
+def _unreachable(view: DeletionView) -> KeepStatus | RemoveFinalizer | Report:
+    if view.broker.is_awaited and not view.is_forced:
+        return KeepStatus(Retry.BACKOFF)
     if view.is_forced or view.unanswered_seconds >= GRACE_SECONDS:
         return RemoveFinalizer(
             "its broker does not answer; the entity is deleted when the broker is back", is_removal_pending=True

@@ -19,7 +19,7 @@ from penstock_operator.plans import acceptance, rights
 from penstock_operator.plans.acceptance import ACCEPTED, not_accepted, not_lent, unreadable
 from penstock_operator.plans.acceptance_step import acceptance_step
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
-from penstock_operator.plans.decisions import ApplyChild, BrokerReply, BrokerView, ChildState, Decision, Retry
+from penstock_operator.plans.decisions import ApplyChild, BrokerReply, BrokerView, ChildState, Decision, Reach, Retry
 from penstock_operator.plans.declaration_step import declaration_report, declaration_step, declared_as
 
 __all__ = ["ExchangeView", "plan_exchange"]
@@ -130,7 +130,10 @@ def _details(view: ExchangeView, reply: BrokerReply | None) -> Manifest:
     broker = view.broker.broker
     if broker is not None and acceptance.is_allowed(view.resource.metadata.namespace, broker):
         details["address"] = names.address(broker, view.resource)
-    bound = reply.body.get("boundSubscriptions") if reply is not None else view.resource.status.bound_subscriptions
+    # A figure of a broker that is deleted says nothing; that of a silent one helps whoever mends it.
+    is_gone = view.broker.reach in (Reach.ABSENT, Reach.DELETING)
+    known = None if is_gone else view.resource.status.bound_subscriptions
+    bound = reply.body.get("boundSubscriptions") if reply is not None else known
     if isinstance(bound, int):
         details["boundSubscriptions"] = bound
     return details

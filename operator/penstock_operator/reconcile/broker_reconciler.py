@@ -185,6 +185,7 @@ class BrokerReconciler:
             self._note_trust(key, client_trust(keys, certificate))
             # Exchanges and Subscriptions are declared on the broker also while the children have to stay as they are.
             await self._connections.keep(key, broker, observed, keys)
+        self.sessions.contacts.looked_at(broker.key)
         self._connections.hurry(broker, observed)
         if self._connections.is_connecting(broker):
             return None

@@ -55,7 +55,7 @@ class BrokerViews:
             return BrokerView(reach=Reach.DELETING, broker=broker, problem="The Broker is being deleted.")
         if broker.spec.replicas == 0:
             return BrokerView(reach=Reach.STOPPED, broker=broker)
-        session = self.sessions.get(broker.key)
+        session, contact = self.sessions.get(broker.key), self.sessions.contacts.of(broker.key)
         found = self.findings_of(resource)
         if session is None:
             problem = f"The Broker {name} is not running yet."
@@ -64,7 +64,8 @@ class BrokerViews:
                 broker=broker,
                 problem=problem,
                 is_out=found.is_out,
-                unreachable_since=self.sessions.contacts.of(broker.key).unasked_since,
+                unreachable_since=contact.unasked_since,
+                is_awaited=contact.is_awaited(self.clock(), has_tried=None),
             )
         state = session.state
         return BrokerView(
@@ -72,7 +73,8 @@ class BrokerViews:
             broker=broker,
             problem=session.problem_sentence,
             is_out=found.is_out,
-            unreachable_since=self.sessions.contacts.of(broker.key).unasked_since,
+            unreachable_since=contact.unasked_since,
+            is_awaited=contact.is_awaited(self.clock(), has_tried=session.has_tried),
             version="" if state is None else state.version,
             understands=None if state is None or state.understands is None else frozenset(state.understands),
         )

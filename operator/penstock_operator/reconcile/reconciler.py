@@ -234,7 +234,7 @@ class Reconciler:
                     return await self._release(key, manifest, decision)
                 case KeepStatus():
                     self.paced.withdraw(key)
-                    return Retry.RESYNC
+                    return decision.retry
                 case Report():
                     if _is_ready(decision) and not status.is_ready(manifest):
                         for dependent in self.cache.dependents(key):
@@ -292,8 +292,8 @@ class Reconciler:
         finalizers = _finalizers(manifest)
         others = [name for name in finalizers if name != names.FINALIZER]
         if len(others) < len(finalizers):
-            logger.info("the finalizer of %s is removed: %s", key, decision.why)
             updated = await self.kube.set_finalizers(manifest, others)
+            logger.info("the finalizer of %s was removed: %s", key, decision.why)
             if updated is not None and others:
                 self.cache.put(updated)
         return Retry.RESYNC

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,6 +39,7 @@ class Server:
     headers: dict[str, str] = field(default_factory=dict[str, str])
     queries: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     bodies: list[str] = field(default_factory=list[str])
+    agents: list[str] = field(default_factory=list[str])
     types: list[str] = field(default_factory=list[str])
     """The media types of the bodies."""
     page: str = ""
@@ -46,6 +48,7 @@ class Server:
     async def answer(self, request: web.Request) -> web.Response:
         self.queries.append(dict(request.query))
         self.bodies.append(await request.text())
+        self.agents.append(request.headers["User-Agent"])
         self.types.append(request.content_type)
         if self.page:
             return web.Response(text=self.page, content_type="text/html", status=self.status)
@@ -88,6 +91,13 @@ async def test_children_are_listed_by_their_label(api: HttpApiServer, server: Se
     assert server.queries == [{"limit": "500", "labelSelector": "app.kubernetes.io/managed-by=penstock-operator"}]
     _ = [each async for each in api.list(API_RESOURCES["Exchange"])]
     assert server.queries[1] == {"limit": "500"}
+
+
+async def test_requests_say_who_sends_them(api: HttpApiServer, server: Server) -> None:
+    """`metadata.managedFields` of a write without a field manager, and the audit log, show it."""
+    await api.set_finalizers(EXCHANGE, ["penstock.dev/topology"])
+    _ = [each async for each in api.list(API_RESOURCES["Exchange"])]
+    assert server.agents == [f"penstock-operator/{version('penstock')}"] * 2
 
 
 async def test_the_server_says_how_long_to_wait(api: HttpApiServer, server: Server) -> None:

@@ -11,6 +11,7 @@ import getpass
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -129,6 +130,12 @@ async def test_every_watch_is_known_and_is_seen_when_it_is_opened(
     began = await watched.start(settings)
     await watched.until(lambda: watched.activity.overdue(began + 62.01) == [])
     assert {path for _, _, path, _, is_watch in watched.faults.requests if is_watch} == set(paths)
+
+
+async def test_watches_say_who_opens_them(watched: Watched) -> None:
+    await watched.start()
+    await watched.sees("Exchange", "orders")
+    assert watched.faults.agents == {f"penstock-operator/{version('penstock')}"}
 
 
 async def test_kopf_handles_nothing_itself(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,8 @@ def contacts_after(*events: Event, shown: float | None) -> BrokerContacts:
         match what:
             case "answers":
                 contacts.answered("shop/main")
+            case "is looked at":
+                contacts.looked_at("shop/main")
             case "is lost":
                 contacts.lost("shop/main")
             case "is too new":
@@ -131,3 +133,28 @@ def test_a_broker_that_is_created_anew_is_looked_at_anew() -> None:
     clock[0] = at(1990)
     assert unanswered(contacts) == 10
     assert not outage.is_over_grace(contacts.of("shop/main"), at(ASKED))
+
+
+@pytest.mark.parametrize(
+    ("events", "has_tried", "asked_at", "is_awaited"),
+    [
+        # has_tried: of its session; None: there is none
+        pytest.param([], None, 1000, True, id="not-looked-at"),
+        pytest.param([], None, 1119, True, id="not-looked-at-for-long"),
+        pytest.param([], None, 1120, False, id="not-looked-at-for-too-long"),
+        pytest.param([(1001, "is looked at")], None, 1001, False, id="a-new-broker-without-an-address"),
+        pytest.param([(1001, "is looked at")], False, 1002, True, id="the-first-attempt-is-under-way"),
+        pytest.param([(1001, "is looked at")], False, 1120, False, id="it-never-ends"),
+        pytest.param([(1001, "is looked at")], True, 1002, False, id="the-first-attempt-has-failed"),
+        pytest.param([(1001, "is looked at"), (1002, "answers")], True, 1003, False, id="it-answers"),
+        pytest.param([(1001, "answers"), (1002, "is lost")], True, 1003, False, id="it-is-lost"),
+        pytest.param([(1001, "answers"), (1002, "is lost")], False, 1003, False, id="asked-anew-after-it-was-lost"),
+        pytest.param([(1001, "is scaled to zero"), (1002, "is lost")], None, 1003, False, id="scaled-up-again"),
+        pytest.param([(1001, "is too new")], True, 1003, False, id="not-understood"),
+    ],
+)
+def test_who_has_not_asked_yet_knows_nothing(
+    events: list[Event], has_tried: bool | None, asked_at: float, is_awaited: bool
+) -> None:
+    contact = contacts_after(*events, shown=None).of("shop/main")
+    assert contact.is_awaited(at(asked_at), has_tried=has_tried) is is_awaited

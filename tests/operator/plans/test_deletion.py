@@ -15,6 +15,7 @@ from penstock_operator.plans.decisions import (
     BrokerReply,
     BrokerView,
     DeleteEntity,
+    KeepStatus,
     Reach,
     RemoveFinalizer,
     Report,
@@ -137,6 +138,14 @@ def test_blocked_and_tried_again(view: DeletionView, reason: str, words: list[st
     assert decision.retry is Retry.BACKOFF
     for word in words:
         assert word in decision.conditions[0].message
+
+
+def test_a_broker_that_was_not_asked_yet_is_not_called_silent() -> None:
+    """Its Broker may wait in the queue while thousands of deletions are looked at; that is not the broker's silence."""
+    awaited = BrokerView(reach=Reach.UNREACHABLE, problem="Not yet.", is_awaited=True)
+    view = replace(VIEW, broker=awaited, seconds=86400, unanswered_seconds=119)
+    assert plan_deletion(view) == KeepStatus(Retry.BACKOFF)
+    assert isinstance(plan_deletion(replace(view, is_forced=True)), RemoveFinalizer)
 
 
 def test_protection_waits_for_a_person() -> None:

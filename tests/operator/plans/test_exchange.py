@@ -135,6 +135,26 @@ def test_declared_is_ready() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("reach", "there", "bound"),
+    [
+        (Reach.ABSENT, False, None),
+        (Reach.DELETING, True, None),
+        (Reach.UNREADABLE, False, 4),
+        (Reach.UNREACHABLE, True, 4),
+        (Reach.STOPPED, True, 4),
+    ],
+)
+def test_how_many_are_bound_is_not_told_of_a_broker_that_is_deleted(
+    reach: Reach, there: bool, bound: int | None
+) -> None:
+    made = view(exchange(metadata=OURS, status={"boundSubscriptions": 4}))
+    of = BrokerView(reach=reach, broker=broker() if there else None, problem="It is gone.", is_out=True)
+    decision = plan_exchange(replace(made, broker=of))
+    assert isinstance(decision, Report)
+    assert decision.details.get("boundSubscriptions") == bound
+
+
 def test_the_address_is_plain_only_without_tls() -> None:
     of = broker(listeners={"amqps": False, "amqp": True})
     decision = plan_exchange(view(of=of, reply=BrokerReply(status=201)))

@@ -122,6 +122,66 @@ async def test_a_restart_of_the_operator_writes_nothing() -> None:
     assert again.api.writes == {}
 
 
+@pytest.mark.parametrize("has_session", [True, False])
+async def test_who_has_not_asked_the_broker_yet_does_not_say_that_it_does_not_answer(has_session: bool) -> None:
+    """A new resource and a deletion meet an operator that has just begun to lead."""
+    before = await begun(1)
+    late, deleted = (ResourceKey("Subscription", "shop", name) for name in ("late", "s0"))
+    again = World(api=before.api, broker=before.broker, now=before.now)
+    again.forget()
+    again.api.user_applies(resource("Subscription", "late"))
+    again.api.user_deletes("Subscription", "shop", "s0")
+    again.sessions.connects = False
+    await again.controller.list_all(again.api, ())
+    if has_session:
+        again.controller.enqueue(MAIN)
+        await again.reconcile_next(10)
+    else:
+        for key in (late, deleted):
+            again.controller.enqueue(key)
+            await again.reconciler.reconcile(key)
+    assert (again.sessions.open != {}) == has_session
+    assert again.api.writes == {}
+    assert "status" not in again.api.objects[late]
+    await pass_seconds(again, 10)
+    for session in again.sessions.open.values():
+        session.has_tried = True
+    await pass_seconds(again, 30)
+    assert reason(again, late) == "Ready"
+    assert deleted not in again.api.objects
+
+
+async def test_what_is_declared_on_a_new_broker_that_can_t_begin_says_so_at_once() -> None:
+    world = World()
+    foreign = {"name": "main-management", "namespace": "shop", "uid": "uid-of-another"}
+    world.api.objects["Service", "shop", "main-management"] = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": foreign,
+    }
+    for manifest in (resource("Broker", "main"), resource("Exchange", "orders"), resource("Subscription", "late")):
+        world.api.user_applies(manifest)
+    await world.controller.list_all(world.api, ())
+    await world.reconcile_next(10)
+    assert world.sessions.open == {}
+    assert reason(world, ResourceKey("Exchange", "shop", "orders")) == "BrokerUnreachable"
+    assert reason(world, ResourceKey("Subscription", "shop", "late")) == "BrokerUnreachable"
+
+
+async def test_a_broker_is_reconciled_before_thousands_of_deletions_that_need_it() -> None:
+    """They would be released as if it did not answer."""
+    before = await begun(50)
+    again = World(api=before.api, broker=before.broker, now=before.now)
+    again.forget()
+    for number in range(50):
+        again.api.user_deletes("Subscription", "shop", f"s{number}")
+    await again.controller.list_all(again.api, ())
+    await again.reconcile_next(1)
+    assert "shop/main" in again.sessions.open
+    await again.reconcile_next(200)
+    assert again.broker.subscriptions == {}
+
+
 async def test_an_outage_shows_in_all_resources_after_two_minutes_and_so_does_its_end() -> None:
     world = await begun(3)
     keys = [key for key in world.controller.cache.all() if key != MAIN]
