@@ -325,6 +325,22 @@ def test_what_is_settled_after_the_broker_has_ended_its_link_comes_again(
     assert other.bodies(1) == [("b", 0)]
 
 
+def test_what_is_settled_after_the_client_has_left_its_link_comes_again(
+    client: TransactionClient, other: TransactionClient, queue: str
+) -> None:
+    """Its suspended link keeps nothing: the detach returned what was not settled."""
+    sender = client.sender(queue)
+    client.state_of(client.post(sender, "a", None))
+    receiver = client.receiver(queue)
+    (a,) = client.get(1)
+    txn_id = client.declare()
+    client.detach(receiver, closed=False)
+    client.settle(a, Accepted(), txn_id)
+    client.commit(txn_id)
+    other.receiver(queue)
+    assert other.bodies(1) == [("a", 1)]
+
+
 def test_an_outcome_without_settlement_is_confirmed_by_the_commit(client: TransactionClient, queue: str) -> None:
     (a,) = in_flight(client, queue, "a")
     txn_id = client.declare()
