@@ -27,10 +27,9 @@ __all__ = [
 
 
 class SourceKind(enum.Enum):
-    """What the link's source is."""
+    """What the link's source is. A link whose source is a queue only detaches, which needs no decision."""
 
     TOPIC = "topic"
-    QUEUE = "queue"
     LOOKUP = "null source"
 
 
@@ -76,10 +75,10 @@ def decide_detach(
 ) -> DetachDecision:
     """Decide a detach.
 
-    ``existing`` is the subscription that the link consumes from or found; None if it is gone by now, or if the source
-    is a queue. ``other_consumers`` are the links that consume from it besides this one (all of them for a null source).
+    ``existing`` is the subscription that the link consumes from or found; None if it is gone by now.
+    ``other_consumers`` are the links that consume from it besides this one (all of them for a null source).
     """
-    if not request.closed or request.source is SourceKind.QUEUE or existing is None:
+    if not request.closed or existing is None:
         return DetachOnly()
     if existing.managed is not None:
         return _close_managed(request, existing, existing.managed)

@@ -45,14 +45,14 @@ def test_detach_without_close_ends_nothing(source: SourceKind, others: int) -> N
     assert decide_detach(detaching(closed=False, source=source), there(identity()), others) == DetachOnly()
 
 
-@pytest.mark.parametrize("source", [SourceKind.TOPIC, SourceKind.LOOKUP])
+@pytest.mark.parametrize("source", list(SourceKind))
 @pytest.mark.parametrize("lifetime", list(Lifetime))
 def test_decision_09_the_last_close_ends_it_whatever_its_lifetime(source: SourceKind, lifetime: Lifetime) -> None:
     existing = there(identity(), lifetime=lifetime)
     assert decide_detach(detaching(source=source), existing, 0) == EndSubscription(existing.identity, 7)
 
 
-@pytest.mark.parametrize("source", [SourceKind.TOPIC, SourceKind.LOOKUP])
+@pytest.mark.parametrize("source", list(SourceKind))
 def test_decision_09_a_permanent_one_in_use_is_locked(source: SourceKind) -> None:
     decision = decide_detach(detaching(source=source), there(identity(), consumers=2), 2)
     assert reason(decision) == (Reason.CONSUMERS_ACTIVE, "amqp:resource-locked")
@@ -62,10 +62,6 @@ def test_decision_09_a_permanent_one_in_use_is_locked(source: SourceKind) -> Non
 def test_decision_09_any_other_lifetime_in_use_detaches_without_error(lifetime: Lifetime) -> None:
     # What the JMS client does with every consumer of a shared volatile subscription.
     assert decide_detach(detaching(durability=0), there(identity(), lifetime=lifetime), 1) == DetachOnly()
-
-
-def test_decision_09_a_queue_link_just_detaches() -> None:
-    assert decide_detach(detaching(source=SourceKind.QUEUE), None, 0) == DetachOnly()
 
 
 def test_decision_09_what_is_gone_already_is_a_success() -> None:

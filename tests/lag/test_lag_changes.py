@@ -131,6 +131,45 @@ def test_small_changes_are_not_said(changed: dict[str, Any]) -> None:
     assert now(**changed) == ()
 
 
+@pytest.mark.parametrize(
+    ("past", "just_enough", "too_little"),
+    [
+        pytest.param({}, {"lost": 5}, {"lost": 4}, id="losses, at least 5"),
+        # 30 are to be expected in five minutes
+        pytest.param({"lost": 8_640}, {"lost": 60}, {"lost": 59}, id="losses, twice as many"),
+        pytest.param({}, {"accepted": 300}, {"accepted": 301}, id="accepts, at most half"),
+        pytest.param({}, {"age_ms": 60_000}, {"age_ms": 59_999}, id="age, at least 60 s"),
+        pytest.param({"max_age_ms": 40_000}, {"age_ms": 80_000}, {"age_ms": 79_999}, id="age, twice the longest"),
+        pytest.param({}, {"arrived": 1_200}, {"arrived": 1_199}, id="arrivals, twice as many"),
+        pytest.param({"arrived": 0}, {"arrived": 20}, {"arrived": 19}, id="arrivals, at least 20"),
+        pytest.param({}, {"sojourn_p95_ms": 140}, {"sojourn_p95_ms": 139}, id="sojourn, by 100 ms"),
+        pytest.param({}, {"consumers": 5}, {"consumers": 6}, id="consumers, fewer than the least"),
+        pytest.param({}, {"consumers": 7}, {"consumers": 6}, id="consumers, more than the most"),
+    ],
+)
+def test_the_edges_of_each_change(
+    past: dict[str, Any], just_enough: dict[str, Any], too_little: dict[str, Any]
+) -> None:
+    """The table of docs/concepts/lag.md, "What changed"."""
+    before = Past(hour=a_pace(1, **past), day=a_pace(24, **past), hour_p95_ms=40, day_p95_ms=40)
+    assert len(changes(replace(STEADY, **just_enough), before)) == 1
+    assert changes(replace(STEADY, **too_little), before) == ()
+
+
+def test_a_sojourn_has_to_be_twice_as_long() -> None:
+    """As well as 100 ms longer; what the hour was does not count where the day is known."""
+    before = replace(PAST, hour_p95_ms=1, day_p95_ms=200)
+    assert len(changes(replace(STEADY, sojourn_p95_ms=400), before)) == 1
+    assert changes(replace(STEADY, sojourn_p95_ms=399), before) == ()
+
+
+@pytest.mark.parametrize(("arrived_in_a_day", "sentences"), [(5_760, 1), (5_759, 0)])
+def test_silence_is_said_where_20_messages_were_to_be_expected(arrived_in_a_day: int, sentences: int) -> None:
+    """A day has 288 windows of five minutes."""
+    past = Past(day=a_pace(24, arrived=arrived_in_a_day, accepted=arrived_in_a_day))
+    assert len(changes(replace(STEADY, arrived=0, accepted=0, depth=0, age_ms=None), past)) == sentences
+
+
 def test_what_chance_explains_is_not_said() -> None:
     """At 6 messages an hour, 3 in five minutes are six times as many and mean nothing, as does none."""
     past = Past(day=a_pace(24, arrived=144, accepted=144), hour=a_pace(1, arrived=6, accepted=6))

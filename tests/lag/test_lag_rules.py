@@ -56,6 +56,9 @@ YOUNG: dict[str, Any] = {"standing": {"age_ms": 59_999}, "stretch": {"elapsed_ms
 LAGGING: dict[str, Any] = {"recent": {"first_depth": 430}}  # 2 * sqrt(600 + 600) = 69.3
 AGING: dict[str, Any] = {"stretch": {"falls": 0, "elapsed_ms": 120_000, "first_age_ms": 10_000}}
 RECOVERING: dict[str, Any] = {"recent": {"first_depth": 570}}
+# Beyond chance only within five minutes: 2 * sqrt(3000 + 3000) = 154.9. A minute's share of 155 is 31.
+SLOWLY_LAGGING: dict[str, Any] = {"stretch": {"first_depth": 345}}
+SLOWLY_RECOVERING: dict[str, Any] = {"stretch": {"first_depth": 655}}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +78,9 @@ RECOVERING: dict[str, Any] = {"recent": {"first_depth": 570}}
         (YOUNG, LagState.OK),
         (LAGGING, LagState.LAGGING),
         (AGING, LagState.LAGGING),
+        (SLOWLY_LAGGING, LagState.LAGGING),
         (RECOVERING, LagState.RECOVERING),
+        (SLOWLY_RECOVERING, LagState.RECOVERING),
         ({}, LagState.BACKLOG_STEADY),
     ],
 )
@@ -98,6 +103,8 @@ def test_each_state_has_its_figures(changes: dict[str, Any], state: LagState) ->
         (RECOVERING, {"recent": {"growth": {"moved": 1_000}, "first_depth": 1_570}}, LagState.RECOVERING),
         # a message came, so it is not idle; nothing waits, so it is OK
         (IDLE, {"window": {"growth": {"enqueued": 1}}}, LagState.OK),
+        # nothing came and nothing went, because nobody consumes what waits
+        (IDLE, {"standing": {"depth": 500, "unused_since_ms": END_MS - 60_001}}, LagState.UNCONSUMED),
         (KEEPS_UP, {"standing": {"age_ms": 1_001}}, LagState.BACKLOG_STEADY),
         # the clock went back behind the oldest message: its age is not known, so it is not new
         (KEEPS_UP, {"standing": {"age_ms": None}}, LagState.BACKLOG_STEADY),
@@ -107,10 +114,13 @@ def test_each_state_has_its_figures(changes: dict[str, Any], state: LagState) ->
         (BROKER_STUCK, {"recent": {"min_credit": 0}}, LagState.BACKLOG_STEADY),
         (BROKER_STUCK, {"recent": {"min_ready": 0}}, LagState.BACKLOG_STEADY),
         (BROKER_STUCK, {"recent": {"elapsed_ms": 44_999}}, LagState.BACKLOG_STEADY),
+        (BROKER_STUCK, {"recent": {"elapsed_ms": 45_000}}, LagState.BROKER_STUCK),
         (BROKER_STUCK, {"standing": {"usable_consumers": 0}}, LagState.BACKLOG_STEADY),
         (BROKER_STUCK, {"standing": {"usable_consumers": None}}, LagState.BROKER_STUCK),
         # credit in one snapshot, or nothing in flight in one, or one was delivered or accepted
         (NO_CREDIT, {"recent": {"max_credit": 1}}, LagState.BACKLOG_STEADY),
+        (NO_CREDIT, {"recent": {"elapsed_ms": 44_999}}, LagState.BACKLOG_STEADY),
+        (NO_CREDIT, {"recent": {"elapsed_ms": 45_000}}, LagState.NO_CREDIT),
         (NO_CREDIT, {"recent": {"min_in_flight": 0}}, LagState.BACKLOG_STEADY),
         (NO_CREDIT, {"recent": {"growth": {"delivered": 1}}}, LagState.BACKLOG_STEADY),
         (NO_CREDIT, {"recent": {"growth": {"acked": 1}}}, LagState.BACKLOG_STEADY),
@@ -119,6 +129,8 @@ def test_each_state_has_its_figures(changes: dict[str, Any], state: LagState) ->
         # 89 of 100 is not poison, and neither is anything of which one message was accepted
         (POISON, {"recent": {"growth": {"redelivered": 89}}}, LagState.BACKLOG_STEADY),
         (POISON, {"recent": {"growth": {"acked": 1}}}, LagState.BACKLOG_STEADY),
+        (POISON, {"recent": {"elapsed_ms": 44_999}}, LagState.BACKLOG_STEADY),
+        (POISON, {"recent": {"elapsed_ms": 45_000}}, LagState.POISON),
         (POISONED, {"standing": {"repeated": (RepeatedMessage("ID:1", 4, 60_000),)}}, LagState.BACKLOG_STEADY),
         # not long enough; and handlers whose 99th percentile of hold is 41 s (bucket 122) get three times that
         (STALLED, {"progressed_ms": END_MS - 119_999}, LagState.BACKLOG_STEADY),
@@ -134,6 +146,15 @@ def test_each_state_has_its_figures(changes: dict[str, Any], state: LagState) ->
         (AGING, {"stretch": {"falls": 1}}, LagState.BACKLOG_STEADY),
         (AGING, {"stretch": {"first_age_ms": 10_001}}, LagState.BACKLOG_STEADY),
         (RECOVERING, {"recent": {"first_depth": 569}}, LagState.BACKLOG_STEADY),
+        # the stretch decides unless the last minute contradicts it: by more than 69.3 from its share
+        (SLOWLY_LAGGING, {"stretch": {"first_depth": 346}}, LagState.BACKLOG_STEADY),
+        (SLOWLY_LAGGING, {"recent": {"first_depth": 538}}, LagState.LAGGING),
+        (SLOWLY_LAGGING, {"recent": {"first_depth": 539}}, LagState.BACKLOG_STEADY),
+        (SLOWLY_RECOVERING, {"stretch": {"first_depth": 654}}, LagState.BACKLOG_STEADY),
+        (SLOWLY_RECOVERING, {"recent": {"first_depth": 462}}, LagState.RECOVERING),
+        (SLOWLY_RECOVERING, {"recent": {"first_depth": 461}}, LagState.BACKLOG_STEADY),
+        # what the last minute shows beyond chance is what happens now
+        (SLOWLY_RECOVERING, LAGGING, LagState.LAGGING),
     ],
 )
 def test_the_edges_of_the_rules(base: dict[str, Any], changes: dict[str, Any], state: LagState) -> None:

@@ -62,3 +62,14 @@ def test_a_group_with_messages_at_its_consumer_is_not_forgotten() -> None:
             groups.release(number)
     assert owner(groups, "0") == "one"
     assert len(groups) <= 3
+
+
+def test_a_message_that_is_reserved_and_then_taken_is_held_once() -> None:
+    groups, one = Groups(max_idle=1), Somebody("one")
+    take(groups, 1, "a", one)
+    group = groups.owner(entry(1, message(group="a")))
+    assert group is not None
+    groups.hold(entry(1, message(group="a")), group)
+    groups.release(1)
+    take(groups, 2, "b", one)
+    assert [owner(groups, name) for name in "ab"] == [None, "one"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock_amqp.endpoint.events import Entry
 from penstock_broker.queue.redelivery import Redelivery
 
@@ -43,9 +45,23 @@ def test_what_has_left_is_forgotten() -> None:
     assert worst(known, 5) == []
 
 
+@pytest.mark.parametrize(
+    ("failed", "is_seen", "count"), [(0, False, 0), (0, True, 1), (1, False, 1), (3, False, 3), (3, True, 3)]
+)
+def test_the_delivery_count_of_the_next_delivery(failed: int, is_seen: bool, count: int) -> None:
+    """Decision 032: the attempts that count, and at least 1 if a consumer may have seen the message."""
+    known = Redelivery()
+    fail(known, 7, failed)
+    if is_seen:
+        known.seen.note(7)
+    assert known.delivery_count(7) == count
+    assert known.delivery_count(8) == 0
+
+
 def test_a_message_is_in_flight_from_when_it_is_sent_until_it_fails_or_comes_back() -> None:
     known = Redelivery()
     known.repeated.sent(1)
+    assert not known.repeated.is_in_flight(1)  # it has not failed repeatedly
     fail(known, 1, 2)
     assert not known.repeated.is_in_flight(1)
     known.repeated.sent(1)
@@ -62,7 +78,10 @@ def test_of_very_many_the_worst_are_kept_and_one_that_was_left_out_returns() -> 
     for number in range(1, 65):
         fail(known, number, 3)
     assert worst(known, 1000) == [(number, 3) for number in range(1, 65)]
+    for number in (1, 64):
+        known.repeated.sent(number)
     fail(known, 65, 2)
+    assert [number for number in (1, 64) if known.repeated.is_in_flight(number)] == [1]
     assert worst(known, 1000) == [(number, 3) for number in range(1, 33)]
     fail(known, 65, 5)
     assert worst(known, 2) == [(65, 7), (1, 3)]

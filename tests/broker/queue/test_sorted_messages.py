@@ -47,6 +47,30 @@ def test_many_blocks_are_walked_from_both_ends() -> None:
     assert (shelf.blocks, len(shelf), shelf.first(), shelf.last()) == ([], 0, None, None)
 
 
+def test_entries_are_found_and_taken_out_in_any_of_many_blocks() -> None:
+    """Even numbers only, so that each odd one lies between two entries."""
+    shelf: SortedMessages[Entry] = SortedMessages()
+    for number in range(0, 6000, 2):
+        shelf.add(entry(number))
+    assert len(shelf.blocks) > 10
+    for number in range(0, 5990, 37):
+        behind = number + number % 2
+        assert shelf.at_or_behind(number) == entry(behind)
+        assert shelf.find(number) == (entry(number) if number == behind else None)
+        assert (
+            shelf.following(number, 3) == [entry(each) for each in range(number + 1, number + 8) if each % 2 == 0][:3]
+        )
+    assert shelf.at_or_behind(5999) is None
+    assert [each[0] for each in shelf.following(1999, 1500)] == list(range(2000, 5000, 2))
+    assert shelf.remove(4001) is None and shelf.remove(4000) == entry(4000)
+    assert shelf.remove_all({1, 2, 2998, 3000, 5998}) == [entry(2), entry(2998), entry(3000), entry(5998)]
+    gone = {2, 2998, 3000, 4000, 5998}
+    left = [number for number in range(0, 6000, 2) if number not in gone]
+    assert numbers(shelf) == left
+    assert [shelf.pop_last()[0] for _ in left] == left[::-1]
+    assert (shelf.blocks, len(shelf)) == ([], 0)
+
+
 def test_what_is_cleared_is_empty() -> None:
     shelf: SortedMessages[Entry] = SortedMessages()
     shelf.add(entry(1))

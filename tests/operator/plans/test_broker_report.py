@@ -75,6 +75,8 @@ def test_its_status() -> None:
         lag_service=LagService(off=(ConditionReason.DISABLED, "the test has no lag job")),
         exchanges=2,
         subscriptions=7,
+        queues=3,
+        external_address="amqps://broker.example:5671",
         lag={"lastRunName": "r"},
         now=NOW,
     )
@@ -86,6 +88,8 @@ def test_its_status() -> None:
         "image": "r/broker:1",
         "exchanges": 2,
         "subscriptions": 7,
+        "queues": 3,
+        "externalAddress": "amqps://broker.example:5671",
         "version": "0.1.0",
         "instanceId": "i1",
         "epoch": 4,
@@ -119,6 +123,11 @@ def test_its_status() -> None:
         ({"default_image": "r/broker:2"}, "Ready", ("True", "Ready")),
         ({"spec": {"replicas": 0}, "pod": None}, "Ready", ("True", "ScaledToZero")),
         ({"spec": {"replicas": 0}, "pod": None}, "Available", ("False", "ScaledToZero")),
+        (
+            {"spec": {"replicas": 0}, "pod": None, "taken_names": ("Service main-amqp",)},
+            "Ready",
+            ("False", "NameTaken"),
+        ),
         ({"pod": pod(observer="CrashLoopBackOff")}, "Ready", ("True", "Ready")),
         ({"pod": pod(observer="CrashLoopBackOff")}, "ObserverFailing", ("True", "CrashLoopBackOff")),
         (
@@ -189,6 +198,19 @@ def test_figures_are_rounded_so_that_status_keeps_still(count: int, shown: int) 
 
 def test_a_word_of_a_later_broker_is_told_as_it_is() -> None:
     assert told(state=state("ReadOnly"))["StorageHealthy"] == ("Unknown", "OperatorTooOld")
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [{"users_missing": True}, {"client_ca_missing": True}, {"token_keys_missing": ("k",)}, {"issuer_unknown": True}],
+)
+def test_what_is_missing_is_looked_for_soon(missing: dict[str, Any]) -> None:
+    assert report(**missing).retry is Retry.BACKOFF
+
+
+def test_a_listener_without_tls_is_no_warning_where_no_password_may_be_sent() -> None:
+    spec = {"listeners": {"amqp": True}, "authentication": {"anonymous": True}}
+    assert "InsecurePlain" not in told(spec=spec)
 
 
 @pytest.mark.parametrize(

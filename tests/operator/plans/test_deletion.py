@@ -107,8 +107,11 @@ def test_what_the_broker_was_not_asked_is_owed(view: DeletionView, is_removal_pe
     [
         pytest.param(replace(VIEW, reply=BUSY), "ConsumersActive", ["pod-1, pod-2", "force-delete=true"], id="busy"),
         pytest.param(replace(VIEW, reply=FULL), "NotEmpty", ["17 message(s)", "lose the messages"], id="not-empty"),
-        pytest.param(
-            replace(VIEW, entity=EntityType.EXCHANGE, reply=BOUND), "BindingsExist", ["Delete them"], id="bound"
+        pytest.param(  # an exchange has no messages to lose
+            replace(VIEW, entity=EntityType.EXCHANGE, reply=BOUND),
+            "BindingsExist",
+            ["Delete them", "to delete it at once."],
+            id="bound",
         ),
         pytest.param(replace(VIEW, broker=at(Reach.UNREACHABLE)), "BrokerUnreachable", ["It is away."], id="away"),
         pytest.param(

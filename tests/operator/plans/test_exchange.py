@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.resources import NOW, broker, exchange
@@ -31,6 +32,8 @@ OWNER = {
     "controller": True,
     "blockOwnerDeletion": True,
 }
+REST = exchange(metadata={"name": "rest"})
+IN_SPY = exchange(metadata={"name": "rest", "namespace": "spy"})
 LABELS = {
     "app.kubernetes.io/name": "penstock-broker",
     "app.kubernetes.io/instance": "main",
@@ -206,6 +209,31 @@ def test_the_alternate_has_to_be_there_and_on_the_same_broker() -> None:
     decision = plan_exchange(replace(view(made), alternate=here))
     assert isinstance(decision, DeclareEntity)
     assert decision.body.to_wire()["alternateExchange"] == "the rest"
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        ({"is_alternate_unreadable": True}, ("Ready", "False", "ReferenceUnreadable")),
+        ({"alternate": REST, "alternate_winner": IN_SPY}, ("Ready", "False", "NamespaceNotAllowed")),
+        ({"alternate": REST, "is_alternate_held_elsewhere": True}, ("Ready", "False", "NamespaceNotAllowed")),
+        ({"alternate": REST, "alternate_winner": REST}, None),
+        ({"alternate": REST, "alternate_winner": exchange(metadata={"name": "older"})}, None),
+    ],
+    ids=[
+        "unreadable",
+        "another-namespace-has-it",
+        "nobody-seen-has-it",
+        "it-is-its-own",
+        "one-of-the-namespace-has-it",
+    ],
+)
+def test_the_alternate_has_to_be_readable_and_of_this_namespace(
+    known: dict[str, Any], expected: tuple[str, str, str] | None
+) -> None:
+    made = exchange(metadata=OURS, unroutable="Alternate", alternateExchangeRef={"name": "rest"})
+    decision = plan_exchange(replace(view(made), **known))
+    assert isinstance(decision, DeclareEntity) if expected is None else told(decision)[0] == expected
 
 
 def test_a_broker_that_does_not_know_what_is_asked_is_not_asked_for_it() -> None:

@@ -261,6 +261,14 @@ def test_a_broker_that_stays_away_is_stale_after_a_while() -> None:
     assert replace(made, known=known).outcome() == ("Unknown", "Live", 21, None, STALE)
 
 
+def test_an_observer_that_is_away_too_does_not_know_that_its_broker_is_away() -> None:
+    made = scene("broker away", "none")
+    known = made.known.with_live(result(90), ago(90)).with_live(result(90, reporting_brokers=0), ago(90))
+    known = replace(known, live_contact=away(known.live_contact, 90))
+    entries = LagEntries(live=entry(90, "Unknown", 21), told_at=ago(90))
+    assert Scene(known, entries, showing(90)).outcome() == ("Unknown", "Live", 21, None, UNREACHABLE)
+
+
 @pytest.mark.parametrize("analysis", [LagAnalysis(backend="None"), LagAnalysis(suspend=True)])
 def test_live_lag_needs_no_runs(analysis: LagAnalysis) -> None:
     assert scene("tells", "none", analysis).outcome() == UNCHANGED

@@ -186,6 +186,7 @@ def test_what_is_not_known_is_left_out() -> None:
         ({"messages": 5}, entry("OK", messages=6), ("True", "BacklogAboveThreshold")),
         ({"messages": 0}, entry("OK", messages=0), ("False", "WithinThresholds")),
         ({"oldestAgeSeconds": 60}, entry("OK", messages=1, oldest_age_seconds=60), ("False", "WithinThresholds")),
+        ({}, entry("OK", messages=1, oldest_age_seconds=61), ("False", "WithinThresholds")),
         ({"oldestAgeSeconds": 60}, entry("OK", messages=1, oldest_age_seconds=61), ("True", "OldestMessageTooOld")),
         ({"messages": 1}, entry("Unknown"), ("Unknown", "Unknown")),
     ],

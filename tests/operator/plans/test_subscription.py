@@ -438,11 +438,13 @@ def test_paused_changes_nothing_on_the_broker_and_keeps_what_was_said(
         ],
     }
     paused = subscription(before, metadata={**OURS, "annotations": {"penstock.dev/paused": "true"}})
-    assert told(plan_subscription(view(paused))) == [
-        *ready,
-        ("Bound", "True", "Declared"),
-        ("ReconciliationPaused", "True", "PausedByAnnotation"),
-    ]
+    expected = [*ready, ("Bound", "True", "Declared"), ("ReconciliationPaused", "True", "PausedByAnnotation")]
+    assert told(plan_subscription(view(paused))) == expected
+    # So does the next report, which finds the condition of the first one.
+    since = "2026-01-01T00:00:00Z"
+    said = [dict(zip(("type", "status", "reason"), one, strict=True), lastTransitionTime=since) for one in expected]
+    again = subscription({"observedGeneration": 3, "conditions": said}, metadata=paused.metadata.model_dump())
+    assert told(plan_subscription(view(again))) == expected
 
 
 def test_a_deleted_one_without_our_finalizer_is_left_alone() -> None:

@@ -13,11 +13,13 @@ from penstock_operator.plans.volume_growth import (
     Impossible,
     LookUpClass,
     NothingToGrow,
+    Obstacle,
     ReplaceStatefulSet,
     ResizeClaim,
     VolumesView,
     next_step,
     obstacle,
+    sizes_for_a_new_stateful_set,
 )
 from penstock_operator.plans.volume_report import storage_resizing, storage_sizes, volume_obstacle
 
@@ -70,6 +72,7 @@ def view(data: str, claimed: Any, template: str | None = "10Gi", **changes: Any)
         pytest.param(view("5Gi", claim("10Gi")), NothingToGrow(), id="shrink"),
         pytest.param(view("20Gi", claim("10Gi", None, "Pending")), NothingToGrow(), id="pending"),
         pytest.param(view("20Gi", claim("30Gi", "10Gi"), "30Gi"), ResizeClaim("data", "20Gi"), id="take-back"),
+        pytest.param(view("20Gi", claim("20Gi"), "30Gi"), ReplaceStatefulSet(), id="taken-back"),
         pytest.param(view("10Gi", claim("30Gi", "10Gi"), "30Gi"), NothingToGrow(), id="too-far-back"),
         pytest.param(view("10Gi", claim("30Gi", "10Gi")), NothingToGrow(), id="by-hand"),
         pytest.param(view("20Gi", claim("10Gi"), refused="no"), NothingToGrow(), id="refused"),
@@ -78,6 +81,16 @@ def view(data: str, claimed: Any, template: str | None = "10Gi", **changes: Any)
 )
 def test_the_next_step(known: VolumesView, step: object) -> None:
     assert next_step(known) == step
+
+
+@pytest.mark.parametrize(("data", "found"), [("20Gi", Obstacle(Impossible.REFUSED)), ("10Gi", None)])
+def test_claims_that_can_t_be_read_matter_where_a_size_is_to_change(data: str, found: Obstacle | None) -> None:
+    assert obstacle(view(data, None, may_read_claims=False)) == found
+
+
+@pytest.mark.parametrize(("template", "size"), [("10Gi", "10Gi"), (None, "20Gi")])
+def test_a_stateful_set_keeps_the_sizes_that_it_was_made_with(template: str | None, size: str) -> None:
+    assert sizes_for_a_new_stateful_set(view("20Gi", None, template)) == {"data": size, "ledger": "2Gi"}
 
 
 def test_if_one_size_can_t_be_had_the_other_volume_stays() -> None:
