@@ -127,7 +127,8 @@ def doing(text: str, packages: int) -> str:
         elif found := re.match(r"\s+Building wheel for ([\w.-]+)", line):
             now = f"building {found[1]}"
         elif line.startswith("Installing collected packages:"):
-            now = f"copying {len(line.split(','))} packages into .venv"
+            count = len(line.split(","))
+            now = f"copying {count} package{'s' if count > 1 else ''} into .venv"
         elif "connection broken by" in line:
             now = "the package index does not answer; pip tries again"
     return now

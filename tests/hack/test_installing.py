@@ -39,6 +39,7 @@ ERROR: No matching distribution found for cffi==2.1.1
          "package 2 of 39: pyspark 4.3.0, installing build dependencies"),
         (f"{SPARK}  Building wheel for pyspark (pyproject.toml): started\n", "building pyspark"),
         (f"{SPARK}Installing collected packages: cffi, pyspark\n", "copying 2 packages into .venv"),
+        ("Installing collected packages: penstock\n", "copying 1 package into .venv"),
         (BEGUN + NO_NETWORK.splitlines(keepends=True)[0], "the package index does not answer; pip tries again"),
     ],
 )  # fmt: skip
