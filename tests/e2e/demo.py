@@ -40,7 +40,7 @@ def main() -> int:
             click.echo(f"[{seconds // 60}:{seconds % 60:02}] {line}")
 
     try:
-        say("compiling the JMS clients")
+        say("compiling the JMS clients (the first time Maven downloads what they need)")
         local_demo.build_clients(options.work / "maven.log")
         if not options.cluster:
             local_demo.play(options.work, options.messages, say, stays=options.stay)

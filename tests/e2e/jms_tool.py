@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import re
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from typing import Final
 from e2e.tally import Receipt, Tally
 from support.waiting import found
 
-__all__ = ["Board", "Client", "build", "consume", "java", "publish"]
+__all__ = ["Board", "Client", "build", "consume", "java", "publish", "why_maven_failed"]
 
 PROJECT: Final = Path(__file__).resolve().parent.parent / "jms"
 BUILD: Final = PROJECT.parent.parent / "build" / "jms_clients"
@@ -40,6 +41,16 @@ def build(run: Callable[[Sequence[str], Path], None]) -> None:
         goals = ("compile", "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={BUILD}/lib")
         run(["mvn", "-q", "-B", f"-Dpenstock.build={BUILD}", *goals], PROJECT)
         stamp.write_text(want)
+
+
+def why_maven_failed(said: str) -> str:
+    """What Maven's output tells: the cause and what to do, or else its first errors."""
+    if re.search("Could not transfer|Unknown host|Connection (refused|timed out)|Network is unreachable", said):
+        return "Maven cannot reach its repository: look at the connection; ~/.m2/settings.xml names a proxy or a mirror"
+    if "No space left on device" in said:
+        return "the disk is full: Maven keeps what it downloads in ~/.m2"
+    errors = [line.removeprefix("[ERROR] ").strip() for line in said.splitlines() if line.startswith("[ERROR] ")]
+    return "\n".join(errors[:3]) or "Maven says no error"
 
 
 def java(main: str, arguments: Sequence[str]) -> list[str]:

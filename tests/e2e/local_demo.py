@@ -43,7 +43,8 @@ def build_clients(log: Path) -> None:
     def run(command: Sequence[str], folder: Path) -> None:
         with log.open("ab") as out:
             if subprocess.run(command, cwd=folder, stdout=out, stderr=subprocess.STDOUT).returncode != 0:
-                raise StoryError(f"{' '.join(command)} failed; see {log}")
+                why = jms_tool.why_maven_failed(log.read_text(errors="replace"))
+                raise StoryError(f"{why}\n{' '.join(command)} failed; its whole output is in {log}")
 
     jms_tool.build(run)
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """What hack/env reads, with a Python in .venv that only notes what it is asked to install."""
-    (tmp_path / "hack").mkdir()
+    (tmp_path / "hack" / "stages").mkdir(parents=True)
     shutil.copy(ROOT / "hack" / "env", tmp_path / "hack")
+    shutil.copy(ROOT / "hack" / "stages" / "installing.py", tmp_path / "hack" / "stages")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     shutil.copy(ROOT / "hatch_build.py", tmp_path)
     shutil.copytree(ROOT / "broker" / "penstock_native", tmp_path / "broker" / "penstock_native")
@@ -26,6 +28,7 @@ def clone(tmp_path: Path) -> Path:
     python.parent.mkdir(parents=True)
     python.write_text('#!/bin/sh\nfor each; do last=$each; done\necho "$last" >>"$(dirname "$0")/installed"\n')
     python.chmod(0o755)
+    (python.parent / "pip").touch()
     return tmp_path
 
 
@@ -92,6 +95,65 @@ def test_an_installation_that_fails_is_done_again(clone: Path) -> None:
     assert (failed.returncode, "hack/env: failed" in failed.stderr) == (1, True)
     python.write_text(good)
     assert installed(clone) == ALL
+
+
+def test_what_it_does_is_said(clone: Path) -> None:
+    said = subprocess.run([clone / "hack" / "env", "--demo"], capture_output=True, text=True).stderr
+    packages = (ROOT / "requirements" / "demo.lock").read_text().count("==")
+    steps = [re.sub(r"\d+:\d\d|\d+ s$", "N", line) for line in said.splitlines() if "]   " not in line]
+    assert steps == [
+        f"hack/env: [N] installing {packages} packages (some minutes when nothing is cached: Spark alone is 456 MB)",
+        "hack/env: [N] compiling and installing penstock in place",
+        "hack/env: ready after N",
+    ]
+
+
+@pytest.mark.parametrize(("free", "option", "code"), [(999, "--demo", 3), (1000, "--demo", 0), (1999, "", 3)])
+def test_a_disk_without_room_is_named_before_anything_is_installed(
+    clone: Path, free: int, option: str, code: int
+) -> None:
+    df = clone / "programs" / "df"
+    df.parent.mkdir()
+    df.write_text(f"#!/bin/sh\necho Filesystem 1024-blocks Used Available\necho /dev/vda 9 9 {free * 1024}\n")
+    df.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{df.parent}:{os.environ['PATH']}"}
+    said = subprocess.run(
+        [clone / "hack" / "env", *option.split()], env=environment, capture_output=True, text=True
+    )  # fmt: skip
+    assert (said.returncode, f"has {free} MB left" in said.stderr) == (code, code == 3), said.stderr
+    assert (clone / ".venv" / "bin" / "installed").exists() == (code == 0)
+
+
+def test_without_a_network_the_cause_is_named(clone: Path) -> None:
+    python = clone / ".venv" / "bin" / "python"
+    python.write_text("#!/bin/sh\necho 'after connection broken by NewConnectionError'\nexit 1\n")
+    failed = subprocess.run([clone / "hack" / "env"], capture_output=True, text=True)
+    assert (failed.returncode, "the package index cannot be reached" in failed.stderr) == (3, True)
+
+
+def test_an_environment_that_was_not_made_to_its_end_is_made_again(clone: Path) -> None:
+    """Python with a module venv that only writes what is written last."""
+    python = clone / "python3"
+    python.write_text(f'#!/bin/sh\n[ "$1 $2" = "-m venv" ] && exec touch "$3/bin/pip"\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    (clone / ".venv" / "bin" / "pip").unlink()
+    for made in (True, False):
+        said = subprocess.run(
+            [clone / "hack" / "env", "--demo"], env={**os.environ, "PENSTOCK_PYTHON": str(python)},
+            capture_output=True, text=True,
+        )  # fmt: skip
+        assert (said.returncode, "making .venv" in said.stderr) == (0, made), said.stderr
+
+
+def test_a_python_that_is_too_old_is_named(clone: Path, tmp_path: Path) -> None:
+    old = tmp_path / "python3.9"
+    old.write_text('#!/bin/sh\n[ "$1" = -V ] && echo Python 3.9.2\nexit 1\n')
+    old.chmod(0o755)
+    for python, found in ((old, f"{old} is Python 3.9.2;"), (tmp_path / "none", f"there is no {tmp_path}/none;")):
+        said = subprocess.run(
+            [clone / "hack" / "env"], env={**os.environ, "PENSTOCK_PYTHON": str(python)}, capture_output=True, text=True
+        )
+        assert (said.returncode, found in said.stderr) == (3, True), said.stderr
 
 
 @pytest.mark.parametrize("lock", ["demo", "broker", "operator", "lag"])

@@ -6,7 +6,7 @@ Usage: python3 consume.py amqp://USER:PASSWORD@HOST:PORT [HOW_MANY]
 import sys
 
 from proton import Event
-from subscription import EXCHANGE, Command, SharedDurable
+from subscription import EXCHANGE, Command, SharedDurable, arguments
 
 SUBSCRIPTION = "billing"
 
@@ -35,4 +35,5 @@ class Consumer(Command):
 
 
 if __name__ == "__main__":
-    Consumer(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0).run()
+    url, *how_many = arguments(__doc__, 1)
+    Consumer(url, int(how_many[0]) if how_many else 0).run()

@@ -4,11 +4,10 @@ Usage: python3 publish.py amqp://USER:PASSWORD@HOST:PORT HOW_MANY [KEY]
 KEY is the routing key, such as eu.fr.paris.
 """
 
-import sys
 from collections import deque
 
 from proton import Event, Message
-from subscription import EXCHANGE, Command
+from subscription import EXCHANGE, Command, arguments
 
 
 class Publisher(Command):
@@ -51,4 +50,5 @@ class Publisher(Command):
 
 
 if __name__ == "__main__":
-    Publisher(sys.argv[1], int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else None).run()
+    url, how_many, *key = arguments(__doc__, 2)
+    Publisher(url, int(how_many), key[0] if key else None).run()

@@ -4,10 +4,8 @@ Usage: python3 share.py amqp://USER:PASSWORD@HOST:PORT NAME HOW_MANY
 Prints `ready`, then `RECEIVER BODY` per message; leaves after HOW_MANY, and the subscription goes on collecting.
 """
 
-import sys
-
 from proton import Event
-from subscription import EXCHANGE, Command, SharedDurable
+from subscription import EXCHANGE, Command, SharedDurable, arguments
 
 RECEIVERS = 2
 
@@ -42,4 +40,5 @@ class Sharing(Command):
 
 
 if __name__ == "__main__":
-    Sharing(sys.argv[1], sys.argv[2], int(sys.argv[3])).run()
+    url, name, how_many = arguments(__doc__, 3)
+    Sharing(url, name, int(how_many)).run()

@@ -1,5 +1,5 @@
 """What the commands share: the two sources that a shared durable subscription needs, as options for proton's
-`create_receiver`, and how a command ends.
+`create_receiver`, and how a command begins and ends.
 """
 
 import sys
@@ -19,6 +19,8 @@ class Command(MessagingHandler):
     def on_transport_error(self, event: Event) -> None:
         condition = event.transport.condition
         if condition is None or condition.name != "amqp:unauthorized-access":
+            why = condition.description if condition else "it closed the connection"
+            print(f"no connection to the broker, trying again: {why}", file=sys.stderr, flush=True)
             super().on_transport_error(event)  # proton connects again
             return
         self.refuse(event, f"refused: {condition.description}")
@@ -35,6 +37,15 @@ class Command(MessagingHandler):
     def run(self) -> None:
         Container(self).run()
         sys.exit(1 if self.failed else 0)
+
+
+def arguments(about: str | None, least: int) -> list[str]:
+    """What stands behind the command's name. Prints the usage in `about`, and ends with exit code 2, if it is too little."""
+    given = sys.argv[1:]
+    if len(given) < least:
+        print((about or "").partition("\n\n")[2].strip(), file=sys.stderr)
+        sys.exit(2)
+    return given
 
 
 class SharedDurable(LinkOption):

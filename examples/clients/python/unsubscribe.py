@@ -4,10 +4,8 @@ Usage: python3 unsubscribe.py amqp://USER:PASSWORD@HOST:PORT NAME
 Prints `ended`, or `refused: ` and why.
 """
 
-import sys
-
 from proton import Event, Terminus
-from subscription import Command, NullSource
+from subscription import Command, NullSource, arguments
 
 
 class Unsubscribing(Command):
@@ -36,4 +34,5 @@ class Unsubscribing(Command):
 
 
 if __name__ == "__main__":
-    Unsubscribing(sys.argv[1], sys.argv[2]).run()
+    url, name = arguments(__doc__, 2)
+    Unsubscribing(url, name).run()
