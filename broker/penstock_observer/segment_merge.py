@@ -124,8 +124,9 @@ def _reading(path: Path) -> Generator[None]:
     try:
         yield
     except PARQUET_DAMAGED as error:
-        # The disk's errors have a number; Arrow's own, of damaged rows, have none.
-        if isinstance(error, OSError) and error.errno is not None:
+        # The disk's errors have a number; Arrow's own, of damaged rows, have none. A file that is gone stays so.
+        is_gone = isinstance(error, FileNotFoundError)
+        if isinstance(error, OSError) and error.errno is not None and not is_gone:
             error.filename = str(path)
             raise
         raise SegmentDamaged(path.name, error) from error
