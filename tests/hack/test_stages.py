@@ -165,6 +165,17 @@ def test_what_a_stage_has_used_of_processors_is_its_own_and_its_childrens(tmp_pa
     assert used["idle"] < 0.3
 
 
+@pytest.mark.parametrize(("chosen", "told"), [(None, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"), ("-Xmx3g", "-Xmx3g")])
+def test_maven_starts_quickly_unless_the_user_has_chosen_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str | None, told: str
+) -> None:
+    monkeypatch.delenv("MAVEN_OPTS", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("MAVEN_OPTS", chosen)
+    run_stages([of_python(tmp_path, "asking", "import os; print(os.environ['MAVEN_OPTS'])")], tmp_path)
+    assert told in (tmp_path / "asking.log").read_text().splitlines()
+
+
 def test_two_builds_by_maven_never_run_side_by_side(tmp_path: Path) -> None:
     make = f"test ! -e {tmp_path}/lock\ntouch {tmp_path}/lock\nsleep 0.2\nrm {tmp_path}/lock"
     stages = [Stage(name, "", make, cores=1, maven=True) for name in ("a", "b")]
