@@ -188,7 +188,8 @@ NEEDS = {
     "half": Stage("half", "", "true", cores=0.5),
     "two": Stage("two", "", "true", cores=2),
     "maven": Stage("maven", "", "true", cores=0.5, maven=True),
-    "images": Stage("images", "", "true", cores=1, cluster=True),
+    "venv": Stage("venv", "", "true", cores=1, makes_venv=True, needs_venv=False),
+    "images": Stage("images", "", "true", cores=1, cluster=True, needs_venv=False),
     "cluster": Stage("cluster", "", "true", cores=0.5, cluster=True),
 }
 
@@ -213,6 +214,12 @@ NEEDS = {
         ("cluster one", "images", "one"),
         ("images cluster half", "one one", "half"),  # the cluster waits for its images, which do not fit yet
         ("images cluster", "one one", None),
+        ("venv images cluster one", "", "venv"),
+        ("images cluster one", "venv", "images"),
+        ("one", "venv", None),
+        ("half cluster", "venv images", None),
+        ("venv cluster one", "images", "venv"),
+        ("one cluster", "images", "one"),
     ],
 )
 def test_which_stage_starts_next_on_two_and_a_half_processors(waiting: str, running: str, first: str | None) -> None:
@@ -220,9 +227,27 @@ def test_which_stage_starts_next_on_two_and_a_half_processors(waiting: str, runn
     assert (stage and stage.name) == first
 
 
+def test_without_what_env_makes_only_stages_run_that_do_not_need_it(tmp_path: Path) -> None:
+    stages = [
+        Stage("venv", "", "false", cores=1, makes_venv=True, needs_venv=False),
+        Stage("bare", "", "true", cores=1, needs_venv=False),
+        Stage("later", "", "true", cores=1, needs_venv=False),
+        Stage("other", "", f"touch {tmp_path}/ran", cores=1),
+    ]
+    outcomes = run_stages(stages, tmp_path, cores=2)
+    assert sorted((outcome.stage, outcome.verdict) for outcome in outcomes) == [
+        ("bare", "passed"),
+        ("later", "passed"),
+        ("venv", "FAILED"),
+    ]
+    assert not (tmp_path / "ran").exists()
+
+
 def test_env_comes_first_and_images_before_the_cluster() -> None:
     names = [stage.name for stage in STAGES]
     assert names[0] == "env"
+    assert [stage.name for stage in STAGES if stage.makes_venv] == ["env"]
+    assert {stage.name for stage in STAGES if not stage.needs_venv} == {"env", "images"}
     assert names.index("images") < names.index("cluster")
     assert {stage.name for stage in STAGES if stage.cluster} == {"images", "cluster"}
 
