@@ -34,6 +34,8 @@ SAY_SECONDS = 300.0
 """How often it is said what runs, while several stages do."""
 STOPPED = 124
 """Exit code of a command that was stopped, as that of timeout(1)."""
+MAVEN_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For Maven's own Java. Each of its runs ends before what the second compiler does would pay."""
 
 
 @dataclass(frozen=True)
@@ -207,6 +209,7 @@ def run_stages(
 ) -> list[Outcome]:
     """Run stages, side by side as far as they need no more processors than `cores`; one alone may need more.
 
+    If the stage that makes .venv fails, those that need it are left out.
     Returns their outcomes, in the order in which they ended. The output of a single stage is printed as it comes, that
     of several when each ends, as a whole; meanwhile a line every few minutes names those that run.
     `clock`: seconds, by which stages are found to hang.
@@ -227,6 +230,8 @@ def run_stages(
             for run in [run for run in running if not run.poll()]:
                 running.remove(run)
                 outcomes.append(run.outcome())
+                if run.stage.makes_venv and outcomes[-1].verdict != "passed":
+                    waiting = [stage for stage in waiting if not stage.needs_venv]  # nothing else can run
                 if not is_shown:
                     print(f"\n== {run.stage.name} has ended: {outcomes[-1].verdict}", flush=True)
                     sys.stdout.write(run.log.read_text(errors="replace"))
@@ -252,7 +257,7 @@ def environment_of_stage(progress: Path) -> dict[str, str]:
     """The environment of a stage's commands; `progress` is the file in which its tests note that they go on."""
     # Hundreds of brokers are started, and without stored bytecode each compiles every module again.
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**inherited, VARIABLE: str(progress)}
+    return {"MAVEN_OPTS": MAVEN_OPTIONS, **inherited, VARIABLE: str(progress)}
 
 
 def next_of(waiting: list[Stage], running: list[Stage], cores: float) -> Stage | None:
@@ -263,8 +268,11 @@ def next_of(waiting: list[Stage], running: list[Stage], cores: float) -> Stage |
     free = cores - sum(stage.cores for stage in running)
     maven_runs = any(stage.maven for stage in running)
     cluster_waits = any(stage.cluster for stage in running)
+    venv_waits = any(stage.makes_venv for stage in (*waiting, *running))
     for stage in waiting:
-        is_barred = (stage.maven and maven_runs) or (stage.cluster and cluster_waits)
+        is_barred = (
+            (stage.maven and maven_runs) or (stage.cluster and cluster_waits) or (stage.needs_venv and venv_waits)
+        )
         if not is_barred and (stage.cores <= free or not running):
             return stage
         cluster_waits |= stage.cluster

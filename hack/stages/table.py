@@ -76,6 +76,10 @@ class Stage:
     one after the other, in their order."""
     whole: bool = False
     """`--fast` leaves it out although it needs no cluster."""
+    makes_venv: bool = False
+    """Until it has ended, no stage starts that needs what it makes; if it fails, none does."""
+    needs_venv: bool = True
+    """Whether it needs what `env` makes. Without that, it runs beside it."""
 
     def split_commands(self) -> list[list[str]]:
         """The commands, split into words."""
@@ -89,7 +93,15 @@ class Stage:
 
 STAGES = (
     # pip writes to a file of its own, and downloads more than a gigabyte when its cache is empty.
-    Stage("env", "locked dependencies in .venv", "hack/env", quiet_minutes=30),
+    Stage(
+        "env",
+        "locked dependencies in .venv",
+        "hack/env",
+        quiet_minutes=30,
+        cores=1,
+        makes_venv=True,
+        needs_venv=False,
+    ),
     # The longest way through the stages comes first: the cluster can only run when its images are there.
     Stage(
         "images",
@@ -102,6 +114,7 @@ STAGES = (
         quiet_minutes=40,  # a compiler is silent, and Kubernetes is large
         cores=1.5,
         cluster=True,
+        needs_venv=False,  # both commands run in any Python
     ),
     Stage(
         "cluster",

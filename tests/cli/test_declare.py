@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import command_forks
 from support.broker_process import BrokerProcess
 
 
@@ -21,8 +22,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def penstock(broker: BrokerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "penstock_cli", *arguments, "--broker", broker.management]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return command_forks.penstock(*arguments, "--broker", broker.management)
 
 
 def listed(broker: BrokerProcess, kind: str, key: str, name: str) -> dict[str, object]:
@@ -100,5 +100,4 @@ def test_bash_completes_verbs_and_options(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("shell", "word"), [("zsh", "#compdef penstock"), ("fish", "complete --no-files")])
 def test_other_shells_have_a_script_too(shell: str, word: str) -> None:
-    command = [sys.executable, "-m", "penstock_cli", "completion", shell]
-    assert word in subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
+    assert word in command_forks.penstock("completion", shell).stdout

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from support import command_forks
 from support.broker_process import BrokerProcess
 from support.proton_client import Subscribed, connected, publish
 
@@ -44,8 +44,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def penstock(broker: BrokerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "penstock_cli", *arguments, "--broker", broker.management]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return command_forks.penstock(*arguments, "--broker", broker.management)
 
 
 def fill(broker: BrokerProcess) -> None:

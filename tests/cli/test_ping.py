@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 from support.broker_process import BrokerProcess
+from support.command_forks import penstock
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +28,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 def ping(url: str, broker: BrokerProcess, password: str, *more: str) -> subprocess.CompletedProcess[str]:
     login = ["--user", "ann", "--password-file", str(broker.data.parent / password)]
-    command = [sys.executable, "-m", "penstock_cli", "ping", "--broker", url, *login, *more]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return penstock("ping", "--broker", url, *login, *more)
 
 
 def test_a_user_without_permissions_gets_its_message_back(broker: BrokerProcess) -> None:
@@ -39,10 +38,9 @@ def test_a_user_without_permissions_gets_its_message_back(broker: BrokerProcess)
 
 
 def test_nothing_is_left_in_the_broker(broker: BrokerProcess) -> None:
-    command = [sys.executable, "-m", "penstock_cli", "queues", "list", "--broker", broker.addresses["management"]]
     for _ in range(2):
         assert ping(broker.url, broker, "password").returncode == 0
-    said = subprocess.run([*command, "--output", "json"], capture_output=True, text=True, timeout=300)
+    said = penstock("queues", "list", "--broker", broker.addresses["management"], "--output", "json")
     assert (said.returncode, said.stdout) == (0, ""), said.stderr
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 from observer.samples import a_subscription
+from support import command_forks
 from support.broker_process import BrokerProcess
 from support.proton_client import Subscribed, connected, publish
 from support.resources import broker_state
@@ -27,8 +27,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def penstock(broker: BrokerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "penstock_cli", *arguments, "--broker", broker.management]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return command_forks.penstock(*arguments, "--broker", broker.management)
 
 
 def test_status_says_what_waits_for_nobody(broker: BrokerProcess) -> None:
@@ -69,8 +68,7 @@ def test_connections_are_listed(broker: BrokerProcess) -> None:
 
 
 def test_a_group_still_has_help() -> None:
-    command = [sys.executable, "-m", "penstock_cli", "subscriptions", "--help"]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    said = command_forks.penstock("subscriptions", "--help")
     assert "Usage: penstock subscriptions [OPTIONS] COMMAND" in said.stdout
 
 

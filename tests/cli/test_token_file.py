@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.broker_process import BrokerProcess
 from support.certificates import Authority
+from support.command_forks import penstock
 from support.token_signer import AUDIENCE, ISSUER, Signer
 
 from penstock_amqp.client.management import ManagementClient
@@ -18,11 +17,6 @@ from penstock_api.management import ExchangeDeclaration, Owner, SubscriptionDecl
 
 SIGNER = Signer()
 BILLING = "system:serviceaccount:shop:billing"
-
-
-def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "penstock_cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def token(subject: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from support.broker_process import BrokerProcess
 from support.certificates import Authority
+from support.command_forks import penstock
 from support.proton_client import connected, publish, take
 
 from penstock_amqp.messages.message_codec import Message, encode_message
@@ -26,11 +27,6 @@ MEBI = 1024 * 1024
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as broker:
         yield broker
-
-
-def penstock(*arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "penstock_cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, input=typed)
 
 
 def test_what_is_sent_is_received(broker: BrokerProcess) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import command_forks
 from support.broker_process import BrokerProcess
 
 from penstock_amqp.client.management import ListedEntity, ManagementClient, Page
@@ -34,8 +35,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def penstock(broker: BrokerProcess, *arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "penstock_cli", *arguments, "--broker", broker.management]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, input=typed)
+    return command_forks.penstock(*arguments, "--broker", broker.management, typed=typed)
 
 
 def declare(broker: BrokerProcess, name: str, declaration: QueueDeclaration | None = None) -> None:
@@ -162,8 +162,7 @@ def test_nothing_is_purged_if_nobody_can_be_asked(broker: BrokerProcess) -> None
     ],
 )
 def test_a_broker_that_is_not_there(address: str, code: int, complaint: str) -> None:
-    command = [sys.executable, "-m", "penstock_cli", "queues", "list", "--broker", address]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    said = command_forks.penstock("queues", "list", "--broker", address)
     assert (said.returncode, complaint in said.stderr) == (code, True), said.stderr
 
 
@@ -195,6 +194,5 @@ def test_an_audit_is_started_and_stopped(broker: BrokerProcess) -> None:
     assert (stopped.returncode, stopped.stdout.endswith("0 records, ended by Request\n")) == (0, True)
     queue = penstock(broker, "lag", "audit", "start", "plain")
     assert (queue.returncode, "queues can't be audited" in queue.stderr) == (2, True)
-    command = [sys.executable, "-m", "penstock_cli", "lag", "audit", "report", "--subscription", "shop/audited"]
-    nowhere = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    nowhere = command_forks.penstock("lag", "audit", "report", "--subscription", "shop/audited")
     assert (nowhere.returncode, "Give either --observer or --ledger." in nowhere.stderr) == (2, True)

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,11 @@ OPTIONS = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "
 LIBRARIES = ("libasan.so", "libubsan.so")
 
 
-def environment(folder: Path, sources: Path = ROOT / "broker" / "penstock_native") -> dict[str, str]:
-    """Compile `sources` into `folder`; the environment in which Python uses what was made.
+def environment(
+    folder: Path, sources: Path = ROOT / "broker" / "penstock_native", modules: Sequence[str] = ()
+) -> dict[str, str]:
+    """Compile `sources` into `folder`; the environment in which Python uses what was made. `modules`: those that are
+    compiled, if not all; the others are there already.
 
     Raises OSError or CalledProcessError if that can't be done here.
     """
@@ -31,9 +35,9 @@ def environment(folder: Path, sources: Path = ROOT / "broker" / "penstock_native
     finally:
         sys.path.remove(str(ROOT))
     target = folder / "penstock_native"
-    target.mkdir(parents=True)
+    target.mkdir(parents=True, exist_ok=True)
     shutil.copy(sources / "__init__.py", target)
-    for name in builder.MODULES:
+    for name in modules or builder.MODULES:
         builder.compile_module(sources, name, target=target, options=OPTIONS)
     return {
         **os.environ,

@@ -165,6 +165,17 @@ def test_what_a_stage_has_used_of_processors_is_its_own_and_its_childrens(tmp_pa
     assert used["idle"] < 0.3
 
 
+@pytest.mark.parametrize(("chosen", "told"), [(None, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"), ("-Xmx3g", "-Xmx3g")])
+def test_maven_starts_quickly_unless_the_user_has_chosen_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str | None, told: str
+) -> None:
+    monkeypatch.delenv("MAVEN_OPTS", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("MAVEN_OPTS", chosen)
+    run_stages([of_python(tmp_path, "asking", "import os; print(os.environ['MAVEN_OPTS'])")], tmp_path)
+    assert told in (tmp_path / "asking.log").read_text().splitlines()
+
+
 def test_two_builds_by_maven_never_run_side_by_side(tmp_path: Path) -> None:
     make = f"test ! -e {tmp_path}/lock\ntouch {tmp_path}/lock\nsleep 0.2\nrm {tmp_path}/lock"
     stages = [Stage(name, "", make, cores=1, maven=True) for name in ("a", "b")]
@@ -177,7 +188,8 @@ NEEDS = {
     "half": Stage("half", "", "true", cores=0.5),
     "two": Stage("two", "", "true", cores=2),
     "maven": Stage("maven", "", "true", cores=0.5, maven=True),
-    "images": Stage("images", "", "true", cores=1, cluster=True),
+    "venv": Stage("venv", "", "true", cores=1, makes_venv=True, needs_venv=False),
+    "images": Stage("images", "", "true", cores=1, cluster=True, needs_venv=False),
     "cluster": Stage("cluster", "", "true", cores=0.5, cluster=True),
 }
 
@@ -202,6 +214,12 @@ NEEDS = {
         ("cluster one", "images", "one"),
         ("images cluster half", "one one", "half"),  # the cluster waits for its images, which do not fit yet
         ("images cluster", "one one", None),
+        ("venv images cluster one", "", "venv"),
+        ("images cluster one", "venv", "images"),
+        ("one", "venv", None),
+        ("half cluster", "venv images", None),
+        ("venv cluster one", "images", "venv"),
+        ("one cluster", "images", "one"),
     ],
 )
 def test_which_stage_starts_next_on_two_and_a_half_processors(waiting: str, running: str, first: str | None) -> None:
@@ -209,9 +227,27 @@ def test_which_stage_starts_next_on_two_and_a_half_processors(waiting: str, runn
     assert (stage and stage.name) == first
 
 
+def test_without_what_env_makes_only_stages_run_that_do_not_need_it(tmp_path: Path) -> None:
+    stages = [
+        Stage("venv", "", "false", cores=1, makes_venv=True, needs_venv=False),
+        Stage("bare", "", "true", cores=1, needs_venv=False),
+        Stage("later", "", "true", cores=1, needs_venv=False),
+        Stage("other", "", f"touch {tmp_path}/ran", cores=1),
+    ]
+    outcomes = run_stages(stages, tmp_path, cores=2)
+    assert sorted((outcome.stage, outcome.verdict) for outcome in outcomes) == [
+        ("bare", "passed"),
+        ("later", "passed"),
+        ("venv", "FAILED"),
+    ]
+    assert not (tmp_path / "ran").exists()
+
+
 def test_env_comes_first_and_images_before_the_cluster() -> None:
     names = [stage.name for stage in STAGES]
     assert names[0] == "env"
+    assert [stage.name for stage in STAGES if stage.makes_venv] == ["env"]
+    assert {stage.name for stage in STAGES if not stage.needs_venv} == {"env", "images"}
     assert names.index("images") < names.index("cluster")
     assert {stage.name for stage in STAGES if stage.cluster} == {"images", "cluster"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -82,14 +83,16 @@ def test_whatever_a_client_says_no_address_is_wrong(target: str, sanitized: dict
         ),
     ],
 )
-def test_a_planted_mistake_is_found(tmp_path: Path, file: str, right: str, wrong: str, call: str, found: str) -> None:
-    sources = tmp_path / "sources"
+def test_a_planted_mistake_is_found(
+    sanitized: dict[str, str], tmp_path: Path, file: str, right: str, wrong: str, call: str, found: str
+) -> None:
+    sources, built = tmp_path / "sources", tmp_path / "built"
+    shutil.copytree(sanitized["PYTHONPATH"].split(os.pathsep)[0], built)
     shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     text = (sources / file).read_text()
     assert text.count(right) == 1
     (sources / file).write_text(text.replace(right, wrong))
-    done = run(
-        environment(tmp_path / "built", sources), "-c", f"import penstock_native; penstock_native.messages.{call}"
-    )
+    code = f"import penstock_native; penstock_native.messages.{call}"
+    done = run(environment(built, sources, ["messages"]), "-c", code)
     assert done.returncode != 0
     assert found in done.stderr

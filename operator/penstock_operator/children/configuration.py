@@ -42,6 +42,7 @@ __all__ = [
     "config_map",
     "digest",
     "render",
+    "settings_of",
     "token_keys",
 ]
 
@@ -64,8 +65,13 @@ replaced.
 
 
 def render(broker: Broker, cluster_issuer: str = "", host: str = names.ALL_IPV4) -> str:
-    """The settings file of revision 1, as YAML; `cluster_issuer` is the issuer name in the tokens of this cluster, and
-    `host` what stands for all addresses of a pod.
+    """The settings file of revision 1, as YAML, with what `settings_of` says."""
+    return yaml.safe_dump(settings_of(broker, cluster_issuer, host), sort_keys=False)
+
+
+def settings_of(broker: Broker, cluster_issuer: str = "", host: str = names.ALL_IPV4) -> Manifest:
+    """The settings of revision 1; `cluster_issuer` is the issuer name in the tokens of this cluster, and `host` what
+    stands for all addresses of a pod.
     """
     spec = broker.spec
     tls: Manifest = {"certificate": f"{TLS}/tls.crt", "key": f"{TLS}/tls.key"}
@@ -75,7 +81,7 @@ def render(broker: Broker, cluster_issuer: str = "", host: str = names.ALL_IPV4)
         "user": credentials.MANAGEMENT_USER,
         "passwordFile": f"{PASSWORD}/password",
     }
-    settings: Manifest = {
+    return {
         "listeners": _listeners(broker, tls, host),
         "management": management,
         "observerSocket": SOCKET,
@@ -85,7 +91,6 @@ def render(broker: Broker, cluster_issuer: str = "", host: str = names.ALL_IPV4)
         "idleTimeoutSeconds": spec.idle_timeout_seconds,
         **_further(spec),
     }
-    return yaml.safe_dump(settings, sort_keys=False)
 
 
 def _listeners(broker: Broker, tls: Manifest, host: str) -> list[Manifest]:

@@ -128,7 +128,7 @@ def broker_stateful_set(
     stands for all addresses of a pod.
     """
     revision = revision_of(pinned)
-    rendered = revision.settings(broker, signed_by, host)
+    rendered = revision.render(broker, signed_by, host)
     name = broker.metadata.name
     record = {
         IMAGE_ANNOTATION: pinned.default_image,
@@ -165,7 +165,7 @@ def unknown_settings(broker: Broker, pinned: PinnedPods, running: Manifest | Non
     An image whose broker has never said what it knows does know the settings that it runs with: those of the ConfigMap
     `running`.
     """
-    wanted = yaml.safe_load(revision_of(pinned).settings(broker, "", names.ALL_IPV4))
+    wanted = revision_of(pinned).settings(broker, "", names.ALL_IPV4)
     if pinned.understood is not None:
         return release_terms.missing_settings(wanted, pinned.understood)
     runs_with = text_at(running, "data", configuration.FILE)
@@ -179,10 +179,12 @@ class _Revision:
     """A pod template and a settings file that belong together; never changed once released."""
 
     template: Callable[[Broker, str, str, str], Manifest]
-    settings: Callable[[Broker, str, str], str]
+    render: Callable[[Broker, str, str], str]
+    settings: Callable[[Broker, str, str], Manifest]
+    """What `render` writes into the file: YAML takes so long to be read that each turn of a Broker would feel it."""
 
 
-_REVISIONS: Final[dict[int, _Revision]] = {1: _Revision(template_1, configuration.render)}
+_REVISIONS: Final[dict[int, _Revision]] = {1: _Revision(template_1, configuration.render, configuration.settings_of)}
 LATEST: Final = max(_REVISIONS)
 
 

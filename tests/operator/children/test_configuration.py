@@ -302,6 +302,21 @@ def test_limits_of_transactions(tmp_path: Path) -> None:
     )
 
 
+def test_the_settings_that_are_compared_are_those_of_the_file() -> None:
+    """Also in their types: the comparison looks into lists and maps, and into nothing else."""
+    made = broker(
+        announce={"prefixes": True},
+        authentication={"anonymous": True, "groups": [{"name": "shop"}]},
+        listeners={"amqps": True, "webSocket": True},
+        permissions=PERMISSIONS,
+        transactions={"maxMessages": 1, "maxSize": "32Mi"},
+    )
+    issuer = "https://kubernetes.default.svc"
+    told = configuration.settings_of(made, issuer)
+    assert yaml.safe_load(configuration.render(made, issuer)) == told
+    assert "announce" in told
+
+
 def test_settings_that_a_running_broker_does_not_know_are_named() -> None:
     knows = frozenset(release_terms.settings_vocabulary(settings.BrokerSettings))
     told = broker(announce={"prefixes": True}, authentication={"anonymous": True, "groups": [{"name": "shop"}]})
