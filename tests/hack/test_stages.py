@@ -237,6 +237,13 @@ def test_a_program_that_lacks_is_named_with_its_cure(monkeypatch: pytest.MonkeyP
     assert obstacle(Stage("made", "", "true", programs=("npm",))) == ("not on this machine: npm; Debian packages: npm")
 
 
+def test_who_builds_for_the_cluster_or_runs_it_has_to_be_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 10001)
+    assert obstacle(Stage("made", "", "true")) == ""
+    for stage in (Stage("made", "", "true", cluster=True), Stage("made", "", "true", root=True)):
+        assert obstacle(stage) == "needs root, for network namespaces, containerd and buildah"
+
+
 def test_a_package_is_a_name_that_apt_get_takes() -> None:
     names = [name for each in PACKAGES.values() for name in each.split()]
     assert [name for name in names if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]+", name)] == []
