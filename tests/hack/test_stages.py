@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,16 @@ NEEDS = {
 def test_which_stage_starts_next_on_two_and_a_half_processors(waiting: str, running: str, first: str | None) -> None:
     stage = next_of([NEEDS[name] for name in waiting.split()], [NEEDS[name] for name in running.split()], 2.5)
     assert (stage and stage.name) == first
+
+
+def test_stages_of_the_cluster_go_before_others_where_both_want_a_processor(tmp_path: Path) -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    # The program that a command starts has the priority, too: it is inherited.
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import os; print(os.nice(0))'], check=True)"
+    for cluster, niceness in ((True, own), (False, min(19, own + 5))):
+        stage = replace(of_python(tmp_path, f"nice-{cluster}", code), cluster=cluster)
+        run_stages([stage], tmp_path)
+        assert (tmp_path / f"nice-{cluster}.log").read_text().splitlines()[-1] == str(niceness)
 
 
 def test_env_comes_first_and_images_before_the_cluster() -> None:
