@@ -15,6 +15,7 @@ settings.load_profile("penstock")
 pytest_plugins = ("support.progress_plugin",)
 
 LIMIT_SECONDS = {
+    "built": 2400,
     "clients": 900,
     "cluster": 2400,
     "crash": 900,

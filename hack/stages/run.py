@@ -32,6 +32,10 @@ LEFT_SECONDS = 10.0
 """How long a process that a command started may outlive it."""
 SAY_SECONDS = 300.0
 """How often it is said what runs, while several stages do."""
+YIELDED = 5
+"""By how much the niceness of a stage rises that is not on the longest way through them. It has a third of the weight
+then, and only where both want the same processor: the stages of the cluster wait most of the time.
+"""
 STOPPED = 124
 """Exit code of a command that was stopped, as that of timeout(1)."""
 MAVEN_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -120,7 +124,7 @@ class Run:
             os.set_blocking(self._pipe, False)
             try:
                 self._process = subprocess.Popen(
-                    command,
+                    command if self.stage.cluster else ["nice", f"--adjustment={YIELDED}", *command],
                     cwd=ROOT,
                     stdin=subprocess.DEVNULL,
                     stdout=theirs,

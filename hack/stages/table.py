@@ -35,7 +35,9 @@ SOAKS = " ".join(
 )
 HACK = "hack/benching hack/drawing hack/in_venv.py hack/kube hack/releasing hack/stages"
 CODE = f"broker operator tests {HACK} {SOAKS} {COMMANDS}"
-FAST = " and ".join(f"not {marker}" for marker in ("browser", "clients", "cluster", "crash", "fuzz", "jms", "spark"))
+FAST = " and ".join(
+    f"not {marker}" for marker in ("browser", "built", "clients", "cluster", "crash", "fuzz", "jms", "spark")
+)
 ON_THE_WIRE = "tests/amqp tests/broker/loop tests/broker/wire tests/broker/machine"
 ASKED_ENGINE = "tests/native/test_engine_choice.py::test_the_tests_run_with_the_engine_that_was_asked_for"
 JAVA = ("java", "mvn")
@@ -74,6 +76,8 @@ class Stage:
     cluster: bool = False
     """It needs a Kubernetes node of hack/cluster, and so root; its last command takes the node down. Such stages run
     one after the other, in their order."""
+    root: bool = False
+    """It needs root, as whoever builds for the cluster does."""
     whole: bool = False
     """`--fast` leaves it out although it needs no cluster."""
     makes_venv: bool = False
@@ -203,6 +207,20 @@ STAGES = (
         cores=0.5,  # it waits for messages that must not come
         maven=True,
     ),
+    # Beside the cluster, whose stage is the longest: no node is needed here. What has been built is not built again.
+    Stage(
+        "built",
+        "charts as Helm renders them, a release, an image that is pushed",
+        f"""
+        hack/cluster build --yes
+        {PYTEST} -m 'built and not cluster' tests
+        """,
+        ("go", "cc"),
+        quiet_minutes=40,  # as for the images, which are built here if they are not there
+        cores=1,
+        root=True,
+        whole=True,
+    ),
     Stage(
         "crash",
         "kill -9 under load, on every form of file layer",
@@ -252,6 +270,6 @@ def obstacle(stage: Stage) -> str:
         cures = [f"Debian packages: {' '.join(packages)}"] if packages else []
         cures += [f"not as a Debian package: {'; '.join(others)}"] if others else []
         return "; ".join((f"not on this machine: {', '.join(missing)}", *cures))
-    if stage.cluster and os.geteuid() != 0:
-        return "needs root, for network namespaces and containerd"
+    if (stage.cluster or stage.root) and os.geteuid() != 0:
+        return "needs root, for network namespaces, containerd and buildah"
     return ""

@@ -11,7 +11,7 @@ from charts.expressions import ROOT
 from kube.binaries import located
 from kube.settings import folders
 
-pytestmark = pytest.mark.cluster  # hack/cluster builds Helm
+pytestmark = pytest.mark.built  # hack/cluster builds Helm
 
 USERS = "broker.spec.authentication.usersSecretRef.name=users"
 

@@ -8,7 +8,7 @@ import pytest
 from support.helm_template import BROKER, OPERATOR, hooks, rendered
 from support.kubectl_commands import penstock_fault
 
-pytestmark = pytest.mark.cluster  # hack/cluster builds Helm
+pytestmark = pytest.mark.built  # hack/cluster builds Helm
 
 USERS = "broker.spec.authentication.usersSecretRef.name=users"
 

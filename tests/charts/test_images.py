@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.helm_template import BROKER, OPERATOR, hooks, rendered, template
 
-pytestmark = pytest.mark.cluster  # hack/cluster builds Helm
+pytestmark = pytest.mark.built  # hack/cluster builds Helm
 
 USERS = ("broker.spec.authentication.usersSecretRef.name=users", "test.user=app")
 REGISTRY = "global.imageRegistry=registry.example:5000/team"

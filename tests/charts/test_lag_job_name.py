@@ -11,7 +11,7 @@ from support.helm_template import OPERATOR, rendered
 
 from penstock_operator.lag_options import LagJobOptions
 
-pytestmark = pytest.mark.cluster  # hack/cluster builds Helm
+pytestmark = pytest.mark.built  # hack/cluster builds Helm
 
 LONG = "messaging-platform-of-the-eastern-re"
 """36 characters."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from charts.test_operator_replicas import NAME, rendered
 
-pytestmark = pytest.mark.cluster  # hack/cluster builds Helm
+pytestmark = pytest.mark.built  # hack/cluster builds Helm
 
 LABELS = {"app.kubernetes.io/name": "penstock-operator", "app.kubernetes.io/instance": "one"}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.helm_template import BROKER, OPERATOR, template
 
-pytestmark = pytest.mark.cluster  # hack/cluster builds Helm
+pytestmark = pytest.mark.built  # hack/cluster builds Helm
 
 OPEN = "broker.spec.authentication.anonymous=true"
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.built  # the image of the operator
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -103,7 +103,7 @@ def test_notes_are_the_section_of_the_version() -> None:
     assert notes_of(text, "1.1") is None
 
 
-@pytest.mark.cluster  # hack/cluster builds Helm
+@pytest.mark.built  # hack/cluster builds Helm
 def test_two_runs_make_the_same_files(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -53,7 +53,7 @@ def test_no_reason_is_out_of_date() -> None:
     assert [start for start in ELSEWHERE if not any(command.startswith(start) for command in shown_ones)] == []
 
 
-@pytest.mark.cluster  # hack/cluster builds Helm
+@pytest.mark.built  # hack/cluster builds Helm
 @pytest.mark.parametrize("each", HELM, ids=name_of)
 def test_helm_takes_a_command_and_the_chart_its_values(each: Shown) -> None:
     assert helm_faults(each.command) == []
@@ -80,7 +80,7 @@ def test_what_a_command_applies_are_valid_resources(each: Shown) -> None:
         assert load(file.read_text(encoding="utf-8"))
 
 
-@pytest.mark.cluster
+@pytest.mark.built
 @pytest.mark.parametrize("settings", [(), ("watchNamespaces={one,two}",), ("crds.keep=false", "lag.backend=None")])
 def test_the_notes_of_the_operator_print_commands_that_work(settings: tuple[str, ...]) -> None:
     commands = list(notes_of(ROOT / "helm/penstock-operator", *settings))
@@ -92,7 +92,7 @@ def test_the_notes_of_the_operator_print_commands_that_work(settings: tuple[str,
     assert any("kubectl create namespace" in it for it in commands) is (namespace == "my-team")
 
 
-@pytest.mark.cluster
+@pytest.mark.built
 def test_the_notes_of_a_broker_name_the_test_only_if_there_is_one() -> None:
     chart = ROOT / "helm/penstock-broker"
     tested = list(notes_of(chart, "broker.spec.authentication.anonymous=true"))
@@ -101,7 +101,7 @@ def test_the_notes_of_a_broker_name_the_test_only_if_there_is_one() -> None:
     assert tested[:-1] == untested
 
 
-@pytest.mark.cluster
+@pytest.mark.built
 @pytest.mark.parametrize(
     ("command", "says"),
     [

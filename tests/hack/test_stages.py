@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -243,6 +244,16 @@ def test_without_what_env_makes_only_stages_run_that_do_not_need_it(tmp_path: Pa
     assert not (tmp_path / "ran").exists()
 
 
+def test_stages_of_the_cluster_go_before_others_where_both_want_a_processor(tmp_path: Path) -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    # The program that a command starts has the priority, too: it is inherited.
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import os; print(os.nice(0))'], check=True)"
+    for cluster, niceness in ((True, own), (False, min(19, own + 5))):
+        stage = replace(of_python(tmp_path, f"nice-{cluster}", code), cluster=cluster)
+        run_stages([stage], tmp_path)
+        assert (tmp_path / f"nice-{cluster}.log").read_text().splitlines()[-1] == str(niceness)
+
+
 def test_env_comes_first_and_images_before_the_cluster() -> None:
     names = [stage.name for stage in STAGES]
     assert names[0] == "env"
@@ -271,6 +282,13 @@ def test_a_program_that_lacks_is_named_with_its_cure(monkeypatch: pytest.MonkeyP
         "not as a Debian package: Rust 1.85 or newer, by rustup; Go 1.26 or newer"
     )
     assert obstacle(Stage("made", "", "true", programs=("npm",))) == ("not on this machine: npm; Debian packages: npm")
+
+
+def test_who_builds_for_the_cluster_or_runs_it_has_to_be_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 10001)
+    assert obstacle(Stage("made", "", "true")) == ""
+    for stage in (Stage("made", "", "true", cluster=True), Stage("made", "", "true", root=True)):
+        assert obstacle(stage) == "needs root, for network namespaces, containerd and buildah"
 
 
 def test_a_package_is_a_name_that_apt_get_takes() -> None:

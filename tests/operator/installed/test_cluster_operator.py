@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from typing import cast
@@ -23,6 +24,10 @@ pytestmark = pytest.mark.cluster
 
 AT_ONCE = 20
 """Seconds. A watch tells the operator of a child that was changed; its lists come every two minutes."""
+DELETIONS = 4
+"""Tests that delete a Broker of their own."""
+TOGETHER = 10 * MINUTE
+"""Brokers that start together on a busy node take longer than one, and a test may not fail for that."""
 
 
 @pytest.fixture
@@ -33,17 +38,33 @@ def team(installation: Installation) -> Iterator[Team]:
 
 
 @pytest.fixture(scope="module")
-def kept(installation: Installation) -> Iterator[Team]:
-    """A Broker that several tests disturb, one after the other: each leaves it as healthy as it was."""
-    with installation.team() as made:
-        made.apply_whole()
+def begun(installation: Installation) -> Iterator[list[Team]]:
+    """Brokers that start together: those that tests delete start while the tests before work with `kept`."""
+    with ExitStack() as stack:
+        made = [stack.enter_context(installation.team()) for _ in range(1 + DELETIONS)]
+        for each in made:
+            each.apply_whole()
         yield made
+
+
+@pytest.fixture(scope="module")
+def kept(begun: list[Team]) -> Team:
+    """A Broker that several tests disturb, one after the other: each leaves it as healthy as it was."""
+    return begun.pop(0)
+
+
+@pytest.fixture
+def doomed(begun: list[Team]) -> Team:
+    """A Broker for a test that deletes it: Ready, with all that whole.yaml has, and as no test has touched it."""
+    made = begun.pop(0)
+    made.wait_ready(seconds=TOGETHER)
+    return made
 
 
 @pytest.fixture
 def healed(kept: Team) -> Team:
     """It is Ready, whatever the test before did to it."""
-    kept.wait_ready()
+    kept.wait_ready(seconds=TOGETHER)
     return kept
 
 
@@ -234,46 +255,38 @@ def test_a_foreign_object_is_never_adopted(team: Team) -> None:
     team.wait_ready()
 
 
-def test_deletion_broker_first(team: Team) -> None:
-    team.apply_whole()
-    team.wait_ready()
-    team.kube.kubectl("delete", "broker/main", "--timeout=60s")
-    team.kube.kubectl("delete", "exchange,subscription", "--all", "--timeout=60s")
-    wait_for("the children to go", lambda: team.are_gone("statefulsets", "services"), MINUTE)
-    assert team.field("pvc", "data-main-0", "metadata", "name") == "data-main-0"
+def test_deletion_broker_first(doomed: Team) -> None:
+    doomed.kube.kubectl("delete", "broker/main", "--timeout=60s")
+    doomed.kube.kubectl("delete", "exchange,subscription", "--all", "--timeout=60s")
+    wait_for("the children to go", lambda: doomed.are_gone("statefulsets", "services"), MINUTE)
+    assert doomed.field("pvc", "data-main-0", "metadata", "name") == "data-main-0"
 
 
-def test_deletion_exchange_first(team: Team) -> None:
-    team.apply_whole()
-    team.wait_ready()
-    team.kube.kubectl("delete", "exchange/orders", "--wait=false")
+def test_deletion_exchange_first(doomed: Team) -> None:
+    doomed.kube.kubectl("delete", "exchange/orders", "--wait=false")
     wait_for(
         "the Exchange to wait for its Subscriptions",
-        lambda: team.reason("exchange", "orders", "DeletionBlocked") == ("True", "BindingsExist"),
+        lambda: doomed.reason("exchange", "orders", "DeletionBlocked") == ("True", "BindingsExist"),
         MINUTE,
     )
-    team.kube.kubectl("delete", "subscription", "--all", "--timeout=60s")
-    team.kube.kubectl("wait", "--for=delete", "exchange/orders", "--timeout=60s")
-    assert asyncio.run(declared_names(team)) == []
+    doomed.kube.kubectl("delete", "subscription", "--all", "--timeout=60s")
+    doomed.kube.kubectl("wait", "--for=delete", "exchange/orders", "--timeout=60s")
+    assert asyncio.run(declared_names(doomed)) == []
 
 
-def test_deletion_of_the_whole_namespace(team: Team) -> None:
-    team.apply_whole()
-    team.wait_ready()
-    team.kube.kubectl("delete", "namespace", team.kube.namespace, "--timeout=60s")
+def test_deletion_of_the_whole_namespace(doomed: Team) -> None:
+    doomed.kube.kubectl("delete", "namespace", doomed.kube.namespace, "--timeout=60s")
 
 
-def test_deletion_while_the_operator_is_away(installation: Installation, team: Team) -> None:
-    team.apply_whole()
-    team.wait_ready()
+def test_deletion_while_the_operator_is_away(installation: Installation, doomed: Team) -> None:
     try:
         installation.scale_operator(0)
-        team.kube.kubectl("delete", "broker/main", "--timeout=60s")
-        team.kube.kubectl("delete", "exchange,subscription", "--all", "--wait=false")
-        assert team.field("subscription", SUBSCRIPTIONS[0], "metadata", "deletionTimestamp") is not None
+        doomed.kube.kubectl("delete", "broker/main", "--timeout=60s")
+        doomed.kube.kubectl("delete", "exchange,subscription", "--all", "--wait=false")
+        assert doomed.field("subscription", SUBSCRIPTIONS[0], "metadata", "deletionTimestamp") is not None
     finally:
         installation.scale_operator(1)
-    wait_for("everything to end", lambda: team.are_gone("exchanges", "subscriptions"), MINUTE)
+    wait_for("everything to end", lambda: doomed.are_gone("exchanges", "subscriptions"), MINUTE)
 
 
 def test_what_is_protected_is_not_deleted(installation: Installation) -> None:

@@ -1,5 +1,7 @@
 """Two operators, processes of this machine, that both see the namespace of a Broker: one manages it, the other leaves
 it alone and says so; what they make is not written again and again, and one that is over is succeeded.
+
+The tests share both operators, and run in this order.
 """
 
 from __future__ import annotations
@@ -9,8 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -39,20 +40,6 @@ class Operator:
     def says(self, words: str) -> bool:
         """Whether its log has these words."""
         return words in self.log.read_text()
-
-
-@contextmanager
-def running(kube: Kube, folder: Path) -> Generator[list[Operator]]:
-    """Both operators, started at the same moment, each with a Lease of its own. They differ in what a certificate
-    names and in the image of the lag job.
-    """
-    made = [start(kube, name, folder / f"{name}.log") for name in NAMES]
-    try:
-        yield made
-    finally:
-        for operator in made:
-            operator.process.kill()
-            operator.process.wait()
 
 
 def start(kube: Kube, name: str, log: Path) -> Operator:
@@ -106,11 +93,34 @@ def events(team: Team) -> list[str]:
     return [str(it["message"]) for it in found if it.get("reason") == "ManagedByOtherOperator"]
 
 
-def begin(team: Team) -> None:
-    lag = {"backend": "CronJob", "suspend": True}
-    team.apply(*whole(lagAnalysis=lag, networkPolicy={}))
+@pytest.fixture(scope="module")
+def team(installation: Installation) -> Iterator[Team]:
+    installation.scale_operator(0)
+    try:
+        with installation.team() as made:
+            lag = {"backend": "CronJob", "suspend": True}
+            made.apply(*whole(lagAnalysis=lag, networkPolicy={}))
+            yield made
+    finally:
+        installation.scale_operator(1)
 
 
+@pytest.fixture(scope="module")
+def operators(team: Team, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Operator]]:
+    """Both operators, started at the same moment, each with a Lease of its own. They differ in what a certificate
+    names and in the image of the lag job. A test may add others.
+    """
+    folder = tmp_path_factory.mktemp("operators")
+    made = [start(team.kube, name, folder / f"{name}.log") for name in NAMES]
+    try:
+        yield made
+    finally:
+        for operator in made:
+            operator.process.kill()
+            operator.process.wait()
+
+
+@pytest.fixture(scope="module")
 def settled(team: Team, operators: list[Operator]) -> tuple[Operator, Operator]:
     """The operator that manages the Broker, and the one that leaves it alone."""
     wait_for("an operator to be recorded", lambda: recorded(team) in NAMES or None, 3 * MINUTE)
@@ -121,43 +131,31 @@ def settled(team: Team, operators: list[Operator]) -> tuple[Operator, Operator]:
     return winner, loser
 
 
-@pytest.fixture
-def team(installation: Installation) -> Iterator[Team]:
-    installation.scale_operator(0)
-    try:
-        with installation.team() as made:
-            yield made
-    finally:
-        installation.scale_operator(1)
-
-
-def test_of_two_operators_that_begin_together_one_manages_a_broker(team: Team, tmp_path: Path) -> None:
-    begin(team)
-    with running(team.kube, tmp_path) as operators:
-        winner, loser = settled(team, operators)
-        assert changes(team, QUIET_SECONDS) == []
-        (said,) = events(team)
-        assert f"/{winner.name} manages this Broker" in said
-        assert f"/{loser.name}, which sees it too, leaves it alone" in said
-        assert not winner.says("leaves it alone")
-        made = pick(team.kube.get("cronjob", "main-lag"), "spec", "jobTemplate", "spec", "template", "spec")
-        assert pick(made, "containers", 0, "image") == f"localhost/{winner.name}"
+def test_of_two_operators_that_begin_together_one_manages_a_broker(
+    team: Team, settled: tuple[Operator, Operator]
+) -> None:
+    winner, loser = settled
+    assert changes(team, QUIET_SECONDS) == []
+    (said,) = events(team)
+    assert f"/{winner.name} manages this Broker" in said
+    assert f"/{loser.name}, which sees it too, leaves it alone" in said
+    assert not winner.says("leaves it alone")
+    made = pick(team.kube.get("cronjob", "main-lag"), "spec", "jobTemplate", "spec", "template", "spec")
+    assert pick(made, "containers", 0, "image") == f"localhost/{winner.name}"
 
 
 def test_an_operator_whose_lease_is_gone_is_succeeded_and_comes_back_as_the_other_one(
-    team: Team, tmp_path: Path
+    team: Team, operators: list[Operator], settled: tuple[Operator, Operator], tmp_path: Path
 ) -> None:
-    begin(team)
-    with running(team.kube, tmp_path) as operators:
-        winner, loser = settled(team, operators)
-        winner.process.send_signal(signal.SIGTERM)
-        assert winner.process.wait(timeout=MINUTE) == 0
-        time.sleep(QUIET_SECONDS)
-        # It may be about to come back with another image.
-        assert recorded(team) == winner.name
-        team.kube.kubectl("delete", "lease", winner.name)
-        wait_for("the succession", lambda: recorded(team) == loser.name or None, 2 * MINUTE)
-        operators.append(start(team.kube, winner.name, tmp_path / "again.log"))
-        wait_for("the first one to see that the other lives", lambda: operators[-1].says("leaves it alone"), MINUTE)
-        assert changes(team, QUIET_SECONDS) == []
-        assert recorded(team) == loser.name
+    winner, loser = settled
+    winner.process.send_signal(signal.SIGTERM)
+    assert winner.process.wait(timeout=MINUTE) == 0
+    time.sleep(QUIET_SECONDS)
+    # It may be about to come back with another image.
+    assert recorded(team) == winner.name
+    team.kube.kubectl("delete", "lease", winner.name)
+    wait_for("the succession", lambda: recorded(team) == loser.name or None, 2 * MINUTE)
+    operators.append(start(team.kube, winner.name, tmp_path / "again.log"))
+    wait_for("the first one to see that the other lives", lambda: operators[-1].says("leaves it alone"), MINUTE)
+    assert changes(team, QUIET_SECONDS) == []
+    assert recorded(team) == loser.name
