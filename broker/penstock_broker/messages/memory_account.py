@@ -30,6 +30,8 @@ ASKED_FROM: Final = 64 * 1024
 
 def memory_of(queue: Queue) -> int:
     """What the queue's messages take, those in flight included; its share of those that other queues hold, too."""
+    if not queue.depth_bytes and not queue.in_flight:
+        return 0
     count, size = queue.in_log_only
     size, count = queue.depth_bytes - queue.staged_bytes - size, queue.depth - count
     held = queue.in_flight * (HELD_BYTES + _buffer(size // max(count, 1)))

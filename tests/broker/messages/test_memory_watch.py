@@ -139,6 +139,29 @@ def test_much_that_comes_at_once_is_noticed_in_the_turn_in_which_it_comes(roomy:
     assert roomy.broker.memory.level is MemoryLevel.HELD_BACK
 
 
+def test_a_quiet_broker_asks_a_hundred_queues_at_a_time_and_all_once_much_has_come(roomy: SteppedBroker) -> None:
+    for number in range(250):
+        roomy.make_queue(f"q{number}", durable=False)
+    paging = roomy.broker.paging
+    roomy.pass_ms(200)  # queues that were made since the last round are known from now on
+    while paging.unasked:
+        roomy.pass_ms(200)
+    rounds = paging.rounds
+    left: list[int] = []
+    for _ in range(6):
+        roomy.pass_ms(200)
+        left.append(len(paging.unasked))
+    assert (left, paging.rounds) == ([150, 50, 0, 150, 50, 0], rounds + 2)
+    peer = roomy.connect()
+    peer.send("q0", *messages(1, 100_000), *messages(1, 100_000))
+    roomy.pass_ms(200)
+    assert len(paging.unasked) == 150, "200 kB are next to nothing"
+    peer.send("q0", *messages(1, 100_000))
+    roomy.pass_ms(200)
+    assert (len(paging.unasked), paging.rounds) == (0, rounds + 3)
+    assert roomy.broker.memory.used >= 300_000
+
+
 def test_what_is_in_the_log_alone_takes_no_memory(roomy: SteppedBroker) -> None:
     timed = roomy
     timed.make_queue("q")
