@@ -240,12 +240,12 @@ class Controller:
                 if error.status == TOO_MANY_REQUESTS:
                     wait = wait or FIRST_RETRY_SECONDS
                     self._rest_until = max(self._rest_until, self.monotonic() + wait)
-                delay = self.queue.retry(key, _priority_of(key, Priority.CHANGE), self.monotonic(), wait)
+                delay = self._repeat(key, Priority.CHANGE, wait)
                 result.result = "error"
                 logger.info("%s is reconciled again in %.1f s: %s", key, delay, error)
                 return
             except PassOverdue as stood:
-                delay = self.queue.retry(key, _priority_of(key, Priority.RESYNC), self.monotonic())
+                delay = self._repeat(key, Priority.RESYNC)
                 result.result = "overdue"
                 logger.error(
                     "the reconcile of %s was ended because it took longer than %.0f s, and is repeated in %.1f s; "
@@ -255,17 +255,21 @@ class Controller:
                 return
             except Exception:
                 # All exceptions end here: a bug with one resource must not stop the others.
-                delay = self.queue.retry(key, _priority_of(key, Priority.RESYNC), self.monotonic())
+                delay = self._repeat(key, Priority.RESYNC)
                 result.result = "bug"
                 logger.exception(
                     "the reconcile of %s failed because of a bug in the operator; it is repeated in %s s", key, delay
                 )
                 return
             if retry is Retry.BACKOFF:
-                self.queue.retry(key, _priority_of(key, Priority.CHANGE), self.monotonic())
+                self._repeat(key, Priority.CHANGE)
                 result.result = "waiting"
             else:
                 self.queue.done(key)
+
+    def _repeat(self, key: ResourceKey, priority: Priority, at_least: float = 0) -> float:
+        """`WorkQueue.retry` now."""
+        return self.queue.retry(key, _priority_of(key, priority), self.monotonic(), at_least)
 
     def _seconds_until_due(self) -> float | None:
         """When to look into the queue although nothing is added; None: never."""
