@@ -38,6 +38,8 @@ READY_SECONDS: Final = 300.0
 SCHEDULE_SECONDS: Final = 900.0
 """Two schedule periods and a slow Spark run on a busy machine."""
 REDECLARED_SECONDS: Final = 60.0
+TAIL: Final = 60
+"""Lines of each log that are shown when the story fails."""
 CRASHES: Final = 2
 """From the second on the kubelet waits before it starts the container again."""
 END: Final = {BILLING: LagState.OK, "fraud": LagState.UNCONSUMED, "shipping-eu": LagState.UNCONSUMED}
@@ -121,8 +123,22 @@ def _installed(cluster: Cluster, kube: Kube, say: Say) -> Generator[None, None, 
         say("helm install of the operator")
         kube.helm("install", RELEASE, "helm/penstock-operator", "--namespace", SYSTEM, "--wait", *words)
         yield
+    except BaseException:
+        _say_pods(kube, say)
+        raise
     finally:
         _remove(kube, had_crds)
+
+
+def _say_pods(kube: Kube, say: Say) -> None:
+    """What the cluster tells of a story that failed: behind it everything is removed."""
+    system = Kube(SYSTEM, kube.environment, kube.context)
+    say(kube.kubectl("get", "pods,brokers,psub", "-o", "wide", check=False))
+    say(kube.kubectl("get", "events", "--sort-by=.lastTimestamp", check=False))
+    for words in (("broker",), ("broker", "--previous"), ("observer",)):
+        say(f"log of {' '.join(words)}\n" + kube.kubectl("logs", POD, f"--tail={TAIL}", "-c", *words, check=False))
+    operator = f"deployment/{RELEASE}-penstock-operator"
+    say("log of the operator\n" + system.kubectl("logs", operator, f"--tail={TAIL}", check=False))
 
 
 def _images(cluster: Cluster, say: Say) -> dict[str, str]:

@@ -26,6 +26,8 @@ BUILD: Final = PROJECT.parent.parent / "build" / "jms_clients"
 CLASSES: Final = "dev.penstock.jms.tool"
 PATIENCE_SECONDS: Final = 600.0
 LOOK_SECONDS: Final = 0.05
+SAID_LINES: Final = 15
+"""Of a failed client's log, shown with the failure."""
 
 
 def build(run: Callable[[Sequence[str], Path], None]) -> None:
@@ -140,7 +142,7 @@ class Client:
         """Return when a consumer has its link."""
         self._board.wait_for(f"{self.name} to attach", lambda _: self.ready or self.process.poll() is not None, seconds)
         if not self.ready:
-            raise RuntimeError(f"{self.name} ended with code {self.process.returncode}; see {self._log.name}")
+            raise RuntimeError(self._end())
 
     def stop(self, seconds: float = PATIENCE_SECONDS) -> None:
         """Let a consumer close in good order."""
@@ -157,7 +159,15 @@ class Client:
         code = self.process.wait(timeout=seconds)
         self._reader.join()
         if code != 0:
-            raise RuntimeError(f"{self.name} ended with code {code}; see {self._log.name}")
+            raise RuntimeError(self._end())
+
+    def _end(self) -> str:
+        """How it ended, in its own words: the log's folder may be gone when somebody reads this."""
+        self.process.wait()
+        self._reader.join()
+        said = Path(self._log.name).read_text(errors="replace").splitlines()[-SAID_LINES:]
+        words = [f"{self.name} ended with code {self.process.returncode}; see {self._log.name}", *self.failures, *said]
+        return "\n".join(words)
 
 
 def publish(
