@@ -141,6 +141,8 @@ class Client:
     def wait_ready(self, seconds: float = PATIENCE_SECONDS) -> None:
         """Return when a consumer has its link."""
         self._board.wait_for(f"{self.name} to attach", lambda _: self.ready or self.process.poll() is not None, seconds)
+        if self.process.poll() is not None:
+            self._reader.join()  # what it said last
         if not self.ready:
             raise RuntimeError(self._end())
 

@@ -23,6 +23,8 @@ __all__ = ["Backlog", "Disruption", "Site", "StoryError", "grow_backlog", "share
 CONSUMERS: Final = ("one", "two")
 TOPIC: Final = "orders"
 BILLING: Final = "billing"
+ATTACH_SECONDS: Final = 60.0
+"""How long a consumer is started again that gets no link."""
 
 
 class StoryError(Exception):
@@ -145,6 +147,24 @@ def _account(tally: Tally, seconds: float) -> str:
     )
 
 
+def _settling(board: Board, access: Sequence[str], count: int, log: Path, say: Callable[[str], None]) -> Client:
+    """A consumer with its link, which ends behind so many receipts. An attempt that gets none is told, and repeated.
+
+    It has no failover, since a lost connection behind the attach would make its count doubtful.
+    """
+    deadline = time.monotonic() + ATTACH_SECONDS
+    while True:
+        consumer = jms_tool.consume(board, "three", access, TOPIC, BILLING, log, max=count)
+        try:
+            consumer.wait_ready()
+            return consumer
+        except RuntimeError as refused:
+            with consumer:
+                if time.monotonic() > deadline:
+                    raise
+            say(f"it is tried again: {refused}")
+
+
 def grow_backlog(site: Site, board: Board, backlog: Backlog, logs: Path, say: Callable[[str], None]) -> dict[str, int]:
     """Nobody consumes: publish, let one consumer of `billing` settle some and go.
 
@@ -161,8 +181,7 @@ def grow_backlog(site: Site, board: Board, backlog: Backlog, logs: Path, say: Ca
         log = logs / f"producer-{name}.log"
         with jms_tool.publish(board, name, access, topic, count, log, connections=4, **more) as producer:
             producer.finish()
-    log = logs / "consumer-three.log"
-    with jms_tool.consume(board, "three", access, TOPIC, BILLING, log, max=backlog.settled) as consumer:
+    with _settling(board, access, backlog.settled, logs / "consumer-three.log", say) as consumer:
         consumer.finish()
     accepted = board.tally.accepted
     lag = {
