@@ -204,19 +204,19 @@ def rescue(broker: Broker, events: list[Event]) -> None:
     """These events are not handled any more: an exception came with the first of them, or before. What the peer has
     settled with them is in no list: what it accepted stays accepted, everything else goes back.
     """
-    ends = broker.loose_ends
+    interrupted = broker.interrupted_work
     for event in events:
         if event[0] is EventKind.ACCEPTED:
             consumer = event[1].context
             if isinstance(consumer, Consumer):
-                ends.leave(consumer.queue, [held[1] for held in event[2]])
+                interrupted.leave(consumer.queue, [held[1] for held in event[2]])
             elif (queue := consumed_queue(consumer)) is not None:
-                ends.take(queue, [held[1] for held in event[2]])
+                interrupted.take(queue, [held[1] for held in event[2]])
         elif event[0] is EventKind.OTHER:
             for held in _ended_by(event[2]):
                 queue = consumed_queue(held[0].context)
                 if queue is not None:
-                    ends.take(queue, (held[1],))
+                    interrupted.take(queue, (held[1],))
 
 
 def _ended_by(event: Other) -> list[Held]:

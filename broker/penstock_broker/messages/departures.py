@@ -129,7 +129,7 @@ def take_off(broker: Broker, connection: Connection) -> Departure | None:
         broker.work.departures.remove(departure)
         for leaving in departure.leaving.values():
             if leaving.oldest is not None and leaving.queue is not None:
-                broker.loose_ends.take(leaving.queue, (leaving.oldest[1],))
+                broker.interrupted_work.take(leaving.queue, (leaving.oldest[1],))
             _let_send(broker, leaving)
     return departure
 
@@ -185,7 +185,7 @@ def _rescue(broker: Broker, departure: Departure, batch: list[Held]) -> None:
     for held in batch:
         queue = departure.leaving[held[0]].queue
         if queue is not None:
-            broker.loose_ends.take(queue, (held[1],))
+            broker.interrupted_work.take(queue, (held[1],))
 
 
 def _end_if_over(broker: Broker, departure: Departure, leaving: LeavingLink) -> None:
@@ -196,7 +196,7 @@ def _end_if_over(broker: Broker, departure: Departure, leaving: LeavingLink) -> 
         try:
             settle.lost(broker, leaving.queue, [oldest], counts=True)
         except Exception:
-            broker.loose_ends.take(leaving.queue, (oldest[1],))
+            broker.interrupted_work.take(leaving.queue, (oldest[1],))
             raise
     del departure.leaving[leaving.link]
     leaving.link.context = None

@@ -30,8 +30,8 @@ from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.audits import Audit
 from penstock_broker.state.departures import Departure
 from penstock_broker.state.fan_outs import FanOut
+from penstock_broker.state.interrupted_work import InterruptedWork
 from penstock_broker.state.links import Browser, Consumer, CreditHold, Producer
-from penstock_broker.state.loose_ends import LooseEnds
 from penstock_broker.state.memory import Memory
 from penstock_broker.state.open_transactions import Transactions
 from penstock_broker.state.output_lines import OutputLines
@@ -241,7 +241,7 @@ class Broker:
         self.audits: dict[str, Audit] = {}
         """Audits that are on, or whose records may still be fetched, by the name of the queue."""
         self.is_stopping = False
-        self.loose_ends = LooseEnds()
+        self.interrupted_work = InterruptedWork()
         """What was in hand when an exception came."""
         self.management: ManagementLinks
         """The management node. This and those below stand in rooms above; `assembly` fills them in."""

@@ -14,13 +14,13 @@ from typing import Final
 from penstock_amqp.endpoint.events import Entry
 from penstock_broker.queue.queue import Queue
 
-__all__ = ["NOTHING", "LooseEnds"]
+__all__ = ["NOTHING", "InterruptedWork"]
 
 NOTHING: Final = -1
-"""`LooseEnds.undone_from` if no commit was interrupted."""
+"""`InterruptedWork.undone_from` if no commit was interrupted."""
 
 
-class LooseEnds:
+class InterruptedWork:
     """Of one broker; empty whenever no exception is under way."""
 
     __slots__ = ("doubtful", "left", "taken", "undone_from")
