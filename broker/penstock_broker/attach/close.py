@@ -179,4 +179,4 @@ def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held] | None,
             context.after_reply = []
         case _:
             broker.management.link_removed(context)
-    link.context = None  # last: if a step raises an exception, `severance` finds what the link was for
+    link.context = None  # last: if a step raises an exception, `failed_connection` finds what the link was for

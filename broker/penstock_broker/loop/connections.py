@@ -19,7 +19,7 @@ from penstock_amqp.endpoint.events import AmqpError, Event
 from penstock_amqp.sasl.mechanisms import CredentialAnswer
 from penstock_broker.access.connection import MAX_BACKLOG_BYTES, Connection, Phase
 from penstock_broker.access.lobby import Lobby
-from penstock_broker.attach import connection_end, severance
+from penstock_broker.attach import connection_end, failed_connection
 from penstock_broker.loop.events import handle, rescue, serve
 from penstock_broker.loop.gone_connections import GoneConnections
 from penstock_broker.loop.plain_sockets import FEW, send_plain
@@ -310,7 +310,7 @@ class Connections:
                 connection.flush()
             except Exception:
                 logger.exception("Connection %d could not be told of the internal error", number)
-        severance.sever(self._broker, connection)
+        failed_connection.remove(self._broker, connection)
         self._gone.forget(connection)
 
     def drop(self, connection: Connection) -> None:

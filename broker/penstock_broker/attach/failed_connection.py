@@ -29,12 +29,12 @@ from penstock_broker.state.links import Browser, Consumer
 from penstock_broker.state.open_transactions import transactions_of
 from penstock_broker.topology.records import Exchange, PointToPointQueue
 
-__all__ = ["leave_container", "sever"]
+__all__ = ["leave_container", "remove"]
 
 logger = logging.getLogger(__name__)
 
 
-def sever(broker: Broker, connection: Connection) -> None:
+def remove(broker: Broker, connection: Connection) -> None:
     """Remove every trace of a connection; its links, messages and transactions are given back. Raises nothing."""
     number = connection.number
     concerned: dict[Queue, None] = {}
@@ -198,11 +198,11 @@ def _undo_commit(broker: Broker, concerned: dict[Queue, None]) -> None:
                 queue.forget(each)
 
 
-def _deliveries_in_flight(broker: Broker, severed: Connection) -> dict[Queue, dict[int, Held]]:
+def _deliveries_in_flight(broker: Broker, failed: Connection) -> dict[Queue, dict[int, Held]]:
     """What the other connections have not settled, and what is settled in their transactions, by number."""
     found: dict[Queue, dict[int, Held]] = {}
     for connection in broker.clients.connections.values():
-        if connection is severed:
+        if connection is failed:
             continue
         for held in connection.endpoint.all_held():
             queue = consumed_queue(held[0].context)
