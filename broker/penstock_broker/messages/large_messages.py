@@ -1,6 +1,6 @@
 """Messages that are too long for memory: written to the log in parts as they come, whether they are durable or not.
 
-A `IncomingLargeMessage` that is dropped before it is finished (the delivery was aborted, or its link or connection
+An `IncomingLargeMessage` that is dropped before it is finished (the delivery was aborted, or its link or connection
 went) gives its room in the log back, and so does a message that no queue holds any more. A message that no record names
 is gone after a restart, as volatile messages are. A sender that is faster than the disk is held back; otherwise the
 rest would wait in the operating system's page cache, without a bound. Source: docs/decisions/034-large-messages.md.
