@@ -11,7 +11,7 @@ from typing import Final
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.access.engine_memory import EngineMemory
 from penstock_broker.access.half_closed import HalfClosed
-from penstock_broker.access.lobby import Lobby
+from penstock_broker.access.unauthenticated_connections import UnauthenticatedConnections
 from penstock_broker.messages import departures
 from penstock_broker.state.broker import Broker
 
@@ -27,11 +27,17 @@ give some hundred megabytes back to the kernel with any of them, which takes mil
 class GoneConnections:
     """Those of one broker."""
 
-    def __init__(self, broker: Broker, epoll: select.epoll, lobby: Lobby, by_fd: dict[int, Connection]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        epoll: select.epoll,
+        unauthenticated: UnauthenticatedConnections,
+        by_fd: dict[int, Connection],
+    ) -> None:
         """`epoll`: the loop's, for connections that have logged in. `by_fd`: those that are served."""
         self._broker = broker
         self._epoll = epoll
-        self._lobby = lobby
+        self._unauthenticated = unauthenticated
         self._by_fd = by_fd
         self._memory = EngineMemory()
         self.half_closed = HalfClosed()
@@ -76,8 +82,8 @@ class GoneConnections:
             free()
 
     def _unregister(self, connection: Connection, fd: int) -> None:
-        if connection.transport.in_lobby:
-            self._lobby.leave(connection)
+        if connection.transport.is_unauthenticated:
+            self._unauthenticated.leave(connection)
         else:
             self._epoll.unregister(fd)
 
