@@ -16,7 +16,7 @@ from penstock_amqp.endpoint.events import AmqpError, Held
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.attach import close, failed_connection, temporary
-from penstock_broker.messages import departures
+from penstock_broker.messages import delivery_returns
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
 from penstock_broker.transactions import commit
@@ -151,7 +151,7 @@ def _parts(links: Sequence[InLink | OutLink]) -> Iterator[Sequence[InLink | OutL
 
 def held_by_link(connection: Connection) -> dict[OutLink, list[Held]] | None:
     """The deliveries that the client has not settled; None if they are too many for one turn."""
-    if departures.holds_many(connection):
+    if delivery_returns.holds_many(connection):
         return None
     by_link: dict[OutLink, list[Held]] = {}
     for held in connection.endpoint.all_held():

@@ -20,11 +20,11 @@ from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Held
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.attach import close, temporary
 from penstock_broker.log import EndReason, bytes_in_log
-from penstock_broker.messages import departures, due_times, store
+from penstock_broker.messages import delivery_returns, due_times, store
 from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.departures import LeavingLink, consumed_queue
 from penstock_broker.state.interrupted_work import NOTHING
+from penstock_broker.state.leaving_links import LeavingLink, consumed_queue
 from penstock_broker.state.links import Browser, Consumer
 from penstock_broker.state.open_transactions import transactions_of
 from penstock_broker.topology.records import Exchange, PointToPointQueue
@@ -38,10 +38,10 @@ def remove(broker: Broker, connection: Connection) -> None:
     """Remove every trace of a connection; its links, messages and transactions are given back. Raises nothing."""
     number = connection.number
     concerned: dict[Queue, None] = {}
-    departure = departures.take_off(broker, connection)
+    delivery_return = delivery_returns.take_off(broker, connection)
     for what, step in (
         ("messages on their way into many queues", partial(store.finish_fan_outs, broker)),
-        ("deliveries of others on their way back", partial(departures.finish, broker)),
+        ("deliveries of others on their way back", partial(delivery_returns.finish, broker)),
         ("its counting", partial(broker.clients.counts.leave, connection)),
         ("its transactions", partial(_drop_transactions, broker, connection)),
         ("its deliveries", partial(_collect_deliveries, broker, connection)),
@@ -68,8 +68,8 @@ def remove(broker: Broker, connection: Connection) -> None:
     _guarded(number, "its subscriptions", partial(_end_subscriptions, broker, connection))
     _guarded(number, "its temporary nodes", partial(temporary.connection_ended, broker, connection))
     _guarded(number, "temporary nodes that nobody uses", partial(temporary.links_ended, broker, ()))
-    if departure is not None and connection.phase is Phase.GONE:  # else whoever called this frees it
-        for action in departure.after:
+    if delivery_return is not None and connection.phase is Phase.GONE:  # else whoever called this frees it
+        for action in delivery_return.after:
             _guarded(number, "its engine", action)
 
 

@@ -12,7 +12,7 @@ from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.access.engine_memory import EngineMemory
 from penstock_broker.access.half_closed import HalfClosed
 from penstock_broker.access.unauthenticated_connections import UnauthenticatedConnections
-from penstock_broker.messages import departures
+from penstock_broker.messages import delivery_returns
 from penstock_broker.state.broker import Broker
 
 __all__ = ["GoneConnections"]
@@ -76,8 +76,8 @@ class GoneConnections:
     def _free_endpoint(self, connection: Connection) -> None:
         """Free the engine's side of a connection: not before its deliveries are back in their queues."""
         free = partial(connection.endpoint.free, self._memory.free, always=self._most >= MANY)
-        if departures.is_under_way(self._broker, connection):
-            departures.when_over(self._broker, connection, free)
+        if delivery_returns.is_under_way(self._broker, connection):
+            delivery_returns.when_over(self._broker, connection, free)
         else:
             free()
 

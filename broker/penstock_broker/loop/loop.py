@@ -40,7 +40,7 @@ from penstock_broker.loop.read_ahead import READ
 from penstock_broker.loop.ready_connections import ReadyConnections
 from penstock_broker.loop.stop import Stop
 from penstock_broker.loop.time_outs import SWEEP_MS, TimeOuts
-from penstock_broker.messages import departures, drains, pacing, paging, store
+from penstock_broker.messages import delivery_returns, drains, pacing, paging, store
 from penstock_broker.messages.browse import serve_browser
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser
@@ -102,7 +102,7 @@ class Loop:
             broker.work.draining,
             broker.work.streaming,
             broker.work.fan_outs,
-            broker.work.departures,
+            broker.work.delivery_returns,
             broker.topology.disposal.piles,
             self.connections.behind,
         )
@@ -193,8 +193,8 @@ class Loop:
             turn_clock.timers.run(now_ms, lambda: clock() < deadline)
         if work.fan_outs:
             store.advance_fan_outs(broker)  # those that come now are written in this turn, and begin with the next
-        if work.departures:
-            departures.advance(broker)
+        if work.delivery_returns:
+            delivery_returns.advance(broker)
         self._serve(ready, deadline, has_work)
         if work.held and not broker.must_wait:
             connections.release_held()

@@ -17,13 +17,13 @@ from penstock_amqp.endpoint import unsettled_deliveries
 from penstock_amqp.endpoint.endpoint import Endpoint
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import Held
-from penstock_broker.messages import departures
+from penstock_broker.messages import delivery_returns
 
 
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> Iterator[SteppedBroker]:
     monkeypatch.setattr(unsettled_deliveries, "MOST_COPIED", 5)
-    monkeypatch.setattr(departures, "AT_ONCE", 4)
+    monkeypatch.setattr(delivery_returns, "AT_ONCE", 4)
     made = SteppedBroker()
     made.make_queue("q")
     made.make_queue("other")
@@ -96,7 +96,7 @@ def test_all_is_found_while_another_link_is_leaving(timed: SteppedBroker, parts:
     link.close()
     peer.flush()
     timed.turn()
-    assert timed.broker.work.departures
+    assert timed.broker.work.delivery_returns
     for _ in range(turns):
         timed.turn()
     walk = endpoint.walk_held(3)
