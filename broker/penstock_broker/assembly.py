@@ -13,7 +13,7 @@ from functools import partial
 from penstock_api.failure import Misuse
 from penstock_api.settings.auto_creation import unused_queue_seconds
 from penstock_broker.access.listeners import Listener
-from penstock_broker.attach import unused
+from penstock_broker.attach import unused_nodes
 from penstock_broker.clock import SYSTEM_CLOCK, Clock
 from penstock_broker.log import Log, Recovered
 from penstock_broker.loop import events
@@ -73,12 +73,12 @@ def assemble(
         if each.queue.delayed or each.queue.expiry.next_due:
             broker.clock.timers.at(0, partial(broker.keep_time, each.queue))
     broker.instance.started_us = clock.now_us()
-    broker.clock.timers.at(clock.now_ms() + 1000, partial(unused.sweep_subscriptions, broker))
+    broker.clock.timers.at(clock.now_ms() + 1000, partial(unused_nodes.sweep_subscriptions, broker))
     broker.management = ManagementNode(broker)
     broker.serve_events = partial(events.serve, broker)
     unused_seconds = unused_queue_seconds(given.auto_create)
     if unused_seconds is not None:
-        unused.watch_queues(broker, unused_seconds)
+        unused_nodes.watch_queues(broker, unused_seconds)
     loop = Loop(broker, listeners, clock)
     credit = HeldCredit(broker)
     StorageWatch(broker, measure, credit).start()

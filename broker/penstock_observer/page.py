@@ -24,7 +24,7 @@ from penstock_observer.broker_details import BrokerDetails, NotKnown, consumers_
 from penstock_observer.depth_history import DepthHistory
 from penstock_observer.kubernetes_login import Refusal
 from penstock_observer.ledger import Ledger
-from penstock_observer.ledger_course import course
+from penstock_observer.ledger_time_series import time_series
 from penstock_observer.live_view import LiveBroker, LiveView
 from penstock_observer.page_readers import UNKNOWN, Reader, Readers
 from penstock_observer.page_sessions import SESSION_SECONDS
@@ -188,7 +188,7 @@ class Page:
             raise web.HTTPNotFound(
                 text=f"The broker has no subscription with the queue {queue_name!r}, as far as known."
             )
-        found, told = await asyncio.to_thread(course, self.ledger, queue_name, known.poll.broker.now_ms, hours)
+        found, told = await asyncio.to_thread(time_series, self.ledger, queue_name, known.poll.broker.now_ms, hours)
         consumers, consumers_problem = await self._consumers(queue_name, known.poll)
         is_refreshing = request.query.get("refresh") != "off"
         refresh_seconds = PAST_REFRESH_SECONDS if hours else self._refresh_seconds
@@ -197,7 +197,7 @@ class Page:
             freshness=fresh,
             lag=lag,
             state=state,
-            course=found,
+            time_series=found,
             course_problem=told,
             hours=hours,
             run=_last_run(self.results.latest_result(), queue_name),

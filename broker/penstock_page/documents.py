@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from penstock_api.lag_result import LagState, PaceLag, SubscriptionLag
 from penstock_api.state_documents import BrokerState, ExchangeState, SubscriptionState
 from penstock_page.bodies import ShownMessage
-from penstock_page.course import Course
 from penstock_page.subscription_list import Listing
+from penstock_page.time_series import TimeSeries
 
 __all__ = [
     "BrokerPlace",
@@ -116,7 +116,7 @@ class SubscriptionPage:
     freshness: Freshness
     lag: SubscriptionLag
     state: SubscriptionState
-    course: Course
+    time_series: TimeSeries
     course_problem: str | None
     """Why the plot is empty or incomplete, a sentence without its full stop."""
     hours: int
@@ -160,7 +160,7 @@ class Report:
     total: int
     counts: Mapping[LagState, int]
     """Of all subscriptions, the worst state first."""
-    courses: Mapping[str, Course]
+    time_series: Mapping[str, TimeSeries]
     """Of those in most trouble, by queue name."""
     problems: Sequence[str] = ()
     """What is missing, sentences without their full stop."""

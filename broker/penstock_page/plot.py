@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_page.course import Course, Point
 from penstock_page.text import clock, count, duration
+from penstock_page.time_series import Point, TimeSeries
 
 __all__ = ["HEIGHT", "SPARK_HEIGHT", "SPARK_WIDTH", "WIDTH", "Line", "Panel", "Tick", "panels", "spark_path"]
 
@@ -75,56 +75,56 @@ def spark_path(depths: Sequence[int]) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
 
 
-def panels(course: Course) -> tuple[Panel, ...]:
+def panels(time_series: TimeSeries) -> tuple[Panel, ...]:
     """Depth, age, arrivals with what was accepted, and losses, with the same axis of time."""
     return (
-        _panel(course, "Messages waiting", count, ("depth", "first", lambda point: point.depth)),
-        _panel(course, "Age of the oldest message", duration, ("age", "first", lambda point: point.age_seconds)),
+        _panel(time_series, "Messages waiting", count, ("depth", "first", lambda point: point.depth)),
+        _panel(time_series, "Age of the oldest message", duration, ("age", "first", lambda point: point.age_seconds)),
         _panel(
-            course,
+            time_series,
             "Messages a minute",
             count,
             ("arrived", "first", lambda point: point.arrived),
             ("accepted", "second", lambda point: point.accepted),
         ),
-        _panel(course, "Messages lost", count, ("lost", "loss", lambda point: point.lost)),
+        _panel(time_series, "Messages lost", count, ("lost", "loss", lambda point: point.lost)),
     )
 
 
-def _panel(course: Course, title: str, shown: Callable[[int], str], *lines: tuple[str, str, Figure]) -> Panel:
-    values = [value for _, _, figure in lines for value in _known(course, figure)]
+def _panel(time_series: TimeSeries, title: str, shown: Callable[[int], str], *lines: tuple[str, str, Figure]) -> Panel:
+    values = [value for _, _, figure in lines for value in _known(time_series, figure)]
     top = _round_up(max(values, default=0))
     return Panel(
         title=title,
-        lines=tuple(_line(course, name, kind, figure, top, shown) for name, kind, figure in lines),
-        times=_times(course),
+        lines=tuple(_line(time_series, name, kind, figure, top, shown) for name, kind, figure in lines),
+        times=_times(time_series),
         values=tuple(Tick(HEIGHT * (1 - part / 2), shown(round(top * part / 2))) for part in range(3)),
         is_empty=not values,
     )
 
 
-def _line(course: Course, name: str, kind: str, figure: Figure, top: int, shown: Callable[[int], str]) -> Line:
-    span_ms = max(course.end_ms - course.begin_ms, 1)
+def _line(time_series: TimeSeries, name: str, kind: str, figure: Figure, top: int, shown: Callable[[int], str]) -> Line:
+    span_ms = max(time_series.end_ms - time_series.begin_ms, 1)
     path = ""
     is_down = False
-    for point in course.points:
+    for point in time_series.points:
         value = figure(point)
         if value is None:
             is_down = False
             continue
-        x = (point.time_ms - course.begin_ms) / span_ms * WIDTH
+        x = (point.time_ms - time_series.begin_ms) / span_ms * WIDTH
         y = HEIGHT * (1 - value / top)
         # A point that no line reaches is drawn as a short dash, so that it is seen.
         path += f"L{x:.1f} {y:.1f}" if is_down and not point.is_after_gap else f"M{x:.1f} {y:.1f}h1"
         is_down = True
-    known = _known(course, figure)
+    known = _known(time_series, figure)
     return Line(
         name, kind, path, shown(max(known)) if known else "not known", shown(known[-1]) if known else "not known"
     )
 
 
-def _known(course: Course, figure: Figure) -> list[int]:
-    return [value for value in map(figure, course.points) if value is not None]
+def _known(time_series: TimeSeries, figure: Figure) -> list[int]:
+    return [value for value in map(figure, time_series.points) if value is not None]
 
 
 def _round_up(largest: int) -> int:
@@ -135,11 +135,12 @@ def _round_up(largest: int) -> int:
     return next(step * power for step in (2, 4, 6, 8, 10) if step * power >= largest)
 
 
-def _times(course: Course) -> tuple[Tick, ...]:
-    span_ms = max(course.end_ms - course.begin_ms, 1)
+def _times(time_series: TimeSeries) -> tuple[Tick, ...]:
+    span_ms = max(time_series.end_ms - time_series.begin_ms, 1)
     fitting = (step for step in TIME_STEPS if span_ms // (step * 1000) < TIME_LABELS)
     step_ms = next(fitting, TIME_STEPS[-1]) * 1000
-    first = -(-course.begin_ms // step_ms) * step_ms
+    first = -(-time_series.begin_ms // step_ms) * step_ms
     return tuple(
-        Tick((at - course.begin_ms) / span_ms * WIDTH, clock(at)[:5]) for at in range(first, course.end_ms + 1, step_ms)
+        Tick((at - time_series.begin_ms) / span_ms * WIDTH, clock(at)[:5])
+        for at in range(first, time_series.end_ms + 1, step_ms)
     )

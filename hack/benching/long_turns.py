@@ -49,8 +49,8 @@ def turns(messages: int) -> None:
 
     from penstock_api.management import Operation
     from penstock_api.message_operations import PeekRequest
-    from penstock_broker.management.acts import Caller
     from penstock_broker.management.entity_states import queue_state
+    from penstock_broker.management.logged_operations import Caller
     from penstock_broker.management.queue_messages import MessagesTask, PeekTask, everything
     from penstock_broker.messages.expiry import keep_time
 

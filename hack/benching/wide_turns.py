@@ -295,7 +295,7 @@ def _leaving(unsettled: int) -> None:
         leaving.turns = Turns(what if group is None else f"the owner of a group of {unsettled:,} detaches")
         link.close()
         leaving.pump(20)
-        while timed.broker.work.departures:
+        while timed.broker.work.delivery_returns:
             leaving.turn()
         leaving.turns.show()
         leaving.turns = None
@@ -310,7 +310,7 @@ def _leaving(unsettled: int) -> None:
             lost.leave()
             for _ in range(20):
                 turns.time(timed.turn)
-            while timed.broker.work.departures:
+            while timed.broker.work.delivery_returns:
                 turns.time(timed.turn)
             turns.show()
             lost.cut()

@@ -10,7 +10,7 @@ from support.management_in_memory import BrokerInMemory
 from support.operator_in_memory import SETTINGS, World, resource
 
 from penstock_operator.cluster.cache import ResourceKey
-from penstock_operator.plans.custody import OVER_SECONDS
+from penstock_operator.plans.managing_operator import OVER_SECONDS
 
 MAIN = ResourceKey("Broker", "shop", "main")
 

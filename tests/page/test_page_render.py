@@ -16,7 +16,6 @@ from penstock_api.message_operations import PeekedMessage
 from penstock_api.state_documents import ExchangeState
 from penstock_page import render
 from penstock_page.bodies import shown_message
-from penstock_page.course import course_of
 from penstock_page.documents import (
     BrokerPlace,
     Consumer,
@@ -28,6 +27,7 @@ from penstock_page.documents import (
     SubscriptionPage,
 )
 from penstock_page.subscription_list import Wanted, listing
+from penstock_page.time_series import time_series_of
 from penstock_page.trouble import SLOW_PARTS
 
 HOSTILE = [
@@ -74,7 +74,7 @@ def a_page(**changes: Any) -> str:
         "freshness": FRESH,
         "lag": a_lag(),
         "state": a_subscription(),
-        "course": course_of(snapshots, NOON_MS, NOON_MS + 300_000, 10_000),
+        "time_series": time_series_of(snapshots, NOON_MS, NOON_MS + 300_000, 10_000),
         "course_problem": None,
         "hours": 0,
     }
@@ -147,7 +147,7 @@ def test_a_subscription_has_its_figures_plots_consumers_and_losses() -> None:
 def test_what_an_administrator_took_out_is_shown_beside_the_losses() -> None:
     """Both in a row of their own: what has left is all there."""
     snapshots = [a_snapshot(0), a_snapshot(10, dropped=2, moved=3, purged=5)]
-    rows = text_of(a_page(course=course_of(snapshots, NOON_MS, NOON_MS + 10_000, 10_000)), "tr")
+    rows = text_of(a_page(time_series=time_series_of(snapshots, NOON_MS, NOON_MS + 10_000, 10_000)), "tr")
     assert "dropped (by a limit or a rebind) 2" in rows
     assert "moved by an administrator, which is no loss 3" in rows
     assert "purged by an administrator, which is no loss 5" in rows

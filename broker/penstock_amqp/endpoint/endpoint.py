@@ -31,7 +31,6 @@ from penstock_amqp.endpoint.connection_lifecycle import ConnectionLifecycle
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import AcceptedUnsettled, AmqpError, Entry, Event, Held, Settled
 from penstock_amqp.endpoint.flow_answers import FlowAnswers
-from penstock_amqp.endpoint.held_walk import walk_held
 from penstock_amqp.endpoint.incoming_messages import IncomingMessages, drop_partial
 from penstock_amqp.endpoint.input import UNBOUNDED, Input
 from penstock_amqp.endpoint.links import InLink, OutLink, PartialMemory, Session
@@ -42,6 +41,7 @@ from penstock_amqp.endpoint.proton.compiled_engine import engine_of
 from penstock_amqp.endpoint.proton.connection import ProtonConnection
 from penstock_amqp.endpoint.session_window import kept_back, note_lost
 from penstock_amqp.endpoint.settlement import DeliverySettlement
+from penstock_amqp.endpoint.unsettled_deliveries import walk_held
 from penstock_amqp.endpoint.withdrawals import Withdrawals, Withdrawn
 from penstock_amqp.frames import performatives
 from penstock_amqp.frames.input_gate import InputGate

@@ -1,4 +1,4 @@
-"""From a listening socket to an authenticated connection: listeners, lobby, logins, permissions and limits.
+"""From a listening socket to an authenticated connection: listeners, logins, permissions and limits.
 
 Must not know the broker's state: each class gets what it needs as arguments.
 """

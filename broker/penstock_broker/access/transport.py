@@ -27,7 +27,7 @@ DISCARDED_BYTES = 65_536
 class Transport:
     """The bytes of one connection, in and out."""
 
-    __slots__ = ("backlog", "events_mask", "fd", "in_lobby", "peer", "sock", "wrapping")
+    __slots__ = ("backlog", "events_mask", "fd", "is_unauthenticated", "peer", "sock", "wrapping")
 
     def __init__(self, sock: socket.socket, peer: str, wrapping: Wrapping | None) -> None:
         """`peer`: HOST:PORT of the other end, or "unix". `wrapping`: TLS or WebSocket; None if there is neither."""
@@ -39,8 +39,8 @@ class Transport:
         """Bytes that the socket did not take yet."""
         self.events_mask = 0
         """The epoll events that are waited for."""
-        self.in_lobby = False
-        """Its descriptor is in the lobby's epoll, not in the loop's."""
+        self.is_unauthenticated = False
+        """Its descriptor is in the epoll of unauthenticated connections, not in the loop's."""
 
     @property
     def peer_host(self) -> str:

@@ -13,10 +13,10 @@ from penstock_amqp.endpoint.events import AmqpError, Held
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
-from penstock_broker.messages import departures, settle
+from penstock_broker.messages import delivery_returns, settle
 from penstock_broker.queue.consumer import ReceivingLink, SendingLink
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.departures import LeavingLink
+from penstock_broker.state.leaving_links import LeavingLink
 from penstock_broker.state.links import Browser, Consumer, Producer, SubscriptionLookup
 from penstock_broker.state.open_transactions import Coordinator
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
@@ -107,7 +107,7 @@ def close_link(broker: Broker, connection: Connection, link: InLink | OutLink, e
         if isinstance(link.context, SendingLink):
             commit.producer_closing(link.context, error)
         remove_link(broker, link, held_by(connection, link))
-        departures.when_back((link,), partial(_detach, broker, connection, link, error))
+        delivery_returns.when_back((link,), partial(_detach, broker, connection, link, error))
     except Exception:
         broker.fail_connection(connection)  # it may be another than the one that is served
 
@@ -122,14 +122,14 @@ def held_by(connection: Connection, link: InLink | OutLink) -> list[Held] | None
     """The deliveries with which a link ends, for `remove_link`; None if they can't be looked for in one turn."""
     if not isinstance(link, OutLink):
         return []
-    if departures.holds_many(connection) and connection.endpoint.unsettled_on(link):
+    if delivery_returns.holds_many(connection) and connection.endpoint.unsettled_on(link):
         return None
     return connection.endpoint.held_by(link)
 
 
 def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held] | None, *, orderly: bool = False) -> None:
     """Clear every reference to a link. Its deliveries `held` go back to their queue; None: they do in the next turns,
-    and `departures.when_back` says when.
+    and `delivery_returns.when_back` says when.
 
     `orderly`: the client ended the link itself, so nothing was lost and no delivery attempt counts.
     """
@@ -137,7 +137,7 @@ def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held] | None,
     match context:
         case Consumer():
             queue = context.queue
-            reserves = queue.leave(context, broker.clock.now_us, departures.AT_ONCE)
+            reserves = queue.leave(context, broker.clock.now_us, delivery_returns.AT_ONCE)
             if queue.links.consumers:
                 broker.work.schedule(queue)  # what was for this link alone may be for another now
             if broker.clients.live_links.get(context.key) is context:
@@ -150,15 +150,17 @@ def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held] | None,
             context.after_reply = []
             if held is None or reserves:
                 withdraws = held is None
-                departures.begin(broker, context, context.link, queue, counts=counts, withdraws=withdraws,
-                                 reserves=reserves)  # fmt: skip
+                delivery_returns.begin(broker, context, context.link, queue, counts=counts, withdraws=withdraws,
+                                       reserves=reserves)  # fmt: skip
                 return
         case Browser():
             context.queue.links.browsers.remove(context)
             broker.topology.disposal.add(context.take_pending())
             context.is_active = False
             if held is None:
-                departures.begin(broker, context, context.link, None, counts=False, withdraws=True, reserves=False)
+                delivery_returns.begin(
+                    broker, context, context.link, None, counts=False, withdraws=True, reserves=False
+                )
                 return
         case LeavingLink():
             return  # it has ended before
@@ -179,4 +181,4 @@ def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held] | None,
             context.after_reply = []
         case _:
             broker.management.link_removed(context)
-    link.context = None  # last: if a step raises an exception, `severance` finds what the link was for
+    link.context = None  # last: if a step raises an exception, `failed_connection` finds what the link was for

@@ -15,8 +15,8 @@ from typing import Final
 from penstock_amqp.endpoint.events import AmqpError, Held
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_broker.access.connection import Connection, Phase
-from penstock_broker.attach import close, severance, temporary
-from penstock_broker.messages import departures
+from penstock_broker.attach import close, failed_connection, temporary
+from penstock_broker.messages import delivery_returns
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
 from penstock_broker.transactions import commit
@@ -98,7 +98,7 @@ def _take_apart(broker: Broker, connection: Connection) -> None:
     logger.exception(
         "Connection %d of %s did not end in order; it is taken apart", connection.number, connection.transport.peer
     )
-    severance.sever(broker, connection)
+    failed_connection.remove(broker, connection)
 
 
 def _steps(broker: Broker, connection: Connection, *, orderly: bool) -> Iterator[None]:
@@ -109,7 +109,7 @@ def _steps(broker: Broker, connection: Connection, *, orderly: bool) -> Iterator
         connection.number, connection.transport.peer, orderly, len(links),
     )  # fmt: skip
     broker.clients.counts.leave(connection)
-    severance.leave_container(broker, connection)  # its successor need not wait, and takes its links over
+    failed_connection.leave_container(broker, connection)  # its successor need not wait, and takes its links over
     commit.roll_back_connection(broker, connection)
     held = held_by_link(connection)
     for number, part in enumerate(_parts(links)):
@@ -151,7 +151,7 @@ def _parts(links: Sequence[InLink | OutLink]) -> Iterator[Sequence[InLink | OutL
 
 def held_by_link(connection: Connection) -> dict[OutLink, list[Held]] | None:
     """The deliveries that the client has not settled; None if they are too many for one turn."""
-    if departures.holds_many(connection):
+    if delivery_returns.holds_many(connection):
         return None
     by_link: dict[OutLink, list[Held]] = {}
     for held in connection.endpoint.all_held():

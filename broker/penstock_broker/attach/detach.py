@@ -17,7 +17,7 @@ from penstock_broker.attach import close, temporary
 from penstock_broker.attach.connection_end import held_by_link, held_of
 from penstock_broker.attach.session_keys import session_of
 from penstock_broker.errors import amqp_error
-from penstock_broker.messages import departures
+from penstock_broker.messages import delivery_returns
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer, SubscriptionLookup
 from penstock_broker.topology.records import DetachedLink, Subscription
@@ -49,7 +49,7 @@ def detached(broker: Broker, connection: Connection, event: Detached) -> None:
         ended = _detached_link(connection, link)
         close.remove_link(broker, link, close.held_by(connection, link), orderly=True)
         _end_node(broker, context, ended, event.closed)
-        departures.when_back((link,), lambda: _reply(broker, connection, link, None, event.closed))
+        delivery_returns.when_back((link,), lambda: _reply(broker, connection, link, None, event.closed))
     broker.work.touch(connection)
 
 
@@ -128,7 +128,7 @@ def _apply(
         case _:
             assert_never(decision)
     broker.sync.when_durable(
-        connection, lambda: departures.when_back((link,), lambda: _reply(broker, connection, link, error, closed))
+        connection, lambda: delivery_returns.when_back((link,), lambda: _reply(broker, connection, link, error, closed))
     )
 
 
@@ -146,7 +146,7 @@ def session_ended(broker: Broker, connection: Connection, event: SessionEnded) -
     contexts = [(link.context, _detached_link(connection, link)) for link in event.session.links]
     for link in event.session.links:
         close.remove_link(broker, link, held_of(held, link), orderly=True)
-    departures.when_back(event.session.links, lambda: _end_session(broker, connection, event.session))
+    delivery_returns.when_back(event.session.links, lambda: _end_session(broker, connection, event.session))
     number = event.session.context
     if isinstance(number, int):  # else it never had a link
         session = SessionKey(connection.number, number)

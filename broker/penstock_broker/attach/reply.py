@@ -15,7 +15,7 @@ from penstock_broker.attach.queue_source import BrowsePlan, ConsumePlan
 from penstock_broker.attach.target import ProducePlan
 from penstock_broker.attach.topic_source import LookUpPlan, SubscribePlan
 from penstock_broker.errors import amqp_error
-from penstock_broker.messages import spool
+from penstock_broker.messages import large_messages
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer, Producer, SubscriptionLookup
 from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget
@@ -77,7 +77,7 @@ def reply_to_producer(broker: Broker, producer: Producer, plan: ProducePlan) -> 
     reads_whole = isinstance(producer.destination, ManagementTarget)
     if not reads_whole:
         hold = partial(broker.hold_if_behind, connection)
-        link.spool = lambda: spool.SpooledMessage(broker.log, broker.storage_refusal(), hold)
+        link.spool = lambda: large_messages.IncomingLargeMessage(broker.log, broker.storage_refusal(), hold)
     connection.flush()  # the reply has to begin on a frame boundary to be rewritten
     frame = plan.request.frame
     settles_second = frame.rcv_settle_mode == 1

@@ -15,8 +15,8 @@ from penstock_amqp.transports.tls import Wrapping
 from penstock_broker.access.connection import Authenticator, Connection
 from penstock_broker.access.connection_client import ConnectionLogin
 from penstock_broker.access.listeners import Listener
-from penstock_broker.access.lobby import Lobby
 from penstock_broker.access.transport import Transport
+from penstock_broker.access.unauthenticated_connections import UnauthenticatedConnections
 from penstock_broker.loop.connections import Connections
 from penstock_broker.loop.read_ahead import READ
 from penstock_broker.settings import process_descriptors
@@ -40,36 +40,36 @@ class Acceptor:
         self,
         broker: Broker,
         epoll: select.epoll,
-        lobby: Lobby,
+        unauthenticated: UnauthenticatedConnections,
         connections: Connections,
         authenticator: Authenticator,
         seconds: Callable[[], float],
     ) -> None:
-        """`epoll`: the loop's, which watches the lobby. `seconds`: the clock that bounds a turn."""
+        """`epoll`: the loop's, which watches that of `unauthenticated`. `seconds`: the clock that bounds a turn."""
         self._broker = broker
         self._epoll = epoll
-        self._lobby = lobby
+        self._unauthenticated = unauthenticated
         self._connections = connections
         self._authenticator = authenticator
         self._seconds = seconds
         self.others_have_work = False
-        """In this turn there is more to do than the lobby; the loop says so."""
+        """In this turn there is more to do than to serve unauthenticated connections; the loop says so."""
 
     def accept(self, listener: Listener) -> None:
         """Accept one connection of a listener, if one waits."""
-        if listener.role is Role.CLIENT and process_descriptors.are_short(self._lobby.descriptor):
-            self._lobby.pause(self._broker.clock.now_ms, listener)
+        if listener.role is Role.CLIENT and process_descriptors.are_short(self._unauthenticated.descriptor):
+            self._unauthenticated.pause(self._broker.clock.now_ms, listener)
             return
         try:
             accepted = listener.accept()
         except OSError:  # no descriptor or no memory is left
-            self._lobby.pause(self._broker.clock.now_ms, listener)
+            self._unauthenticated.pause(self._broker.clock.now_ms, listener)
             return
         if accepted is None:
             return
         sock, peer, peer_host = accepted
         try:
-            if self._lobby.admits(listener, peer, peer_host):
+            if self._unauthenticated.admits(listener, peer, peer_host):
                 self.add(listener, sock, peer, listener.wrap(sock))
             else:
                 sock.close()
@@ -87,10 +87,10 @@ class Acceptor:
         connection = Connection(number, transport, listener, self._authenticator, login, incoming)
         self._connections.add(connection)
 
-    def serve_lobby(self) -> None:
-        """Serve what is ready in the lobby, one step of one connection after the other, until the slice is used up."""
+    def serve_unauthenticated(self) -> None:
+        """Serve those that are ready, one step of one connection after the other, until the slice is used up."""
         deadline = self._seconds() + SLICE_SECONDS
-        while (ready := self._lobby.next()) is not None:
+        while (ready := self._unauthenticated.next()) is not None:
             who, mask = ready
             if isinstance(who, Listener):
                 self.accept(who)
@@ -98,16 +98,16 @@ class Acceptor:
                 self._serve(self._connections.by_fd[who], mask)
             if self._seconds() > deadline:
                 if self.others_have_work:
-                    self._epoll.modify(self._lobby.descriptor, 0)
-                    self._broker.clock.after(REST_MS, self._watch_lobby)
+                    self._epoll.modify(self._unauthenticated.descriptor, 0)
+                    self._broker.clock.after(REST_MS, self._watch_unauthenticated)
                 break
 
     def _serve(self, connection: Connection, mask: int) -> None:
         self._connections.serve(connection, mask)
         try:
-            self._connections.leave_lobby(connection)
+            self._connections.leave_unauthenticated(connection)
         except Exception:
             self._connections.fail(connection)
 
-    def _watch_lobby(self) -> None:
-        self._epoll.modify(self._lobby.descriptor, READ)
+    def _watch_unauthenticated(self) -> None:
+        self._epoll.modify(self._unauthenticated.descriptor, READ)

@@ -18,8 +18,8 @@ from typing import Final
 from penstock_amqp.endpoint.events import AmqpError, Event
 from penstock_amqp.sasl.mechanisms import CredentialAnswer
 from penstock_broker.access.connection import MAX_BACKLOG_BYTES, Connection, Phase
-from penstock_broker.access.lobby import Lobby
-from penstock_broker.attach import connection_end, severance
+from penstock_broker.access.unauthenticated_connections import UnauthenticatedConnections
+from penstock_broker.attach import connection_end, failed_connection
 from penstock_broker.loop.events import handle, rescue, serve
 from penstock_broker.loop.gone_connections import GoneConnections
 from penstock_broker.loop.plain_sockets import FEW, send_plain
@@ -49,11 +49,17 @@ INTERNAL_ERROR: Final = AmqpError("amqp:internal-error", "See the broker's log."
 class Connections:
     """The connections of one broker."""
 
-    def __init__(self, broker: Broker, epoll: select.epoll, lobby: Lobby, seconds: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        epoll: select.epoll,
+        unauthenticated: UnauthenticatedConnections,
+        seconds: Callable[[], float],
+    ) -> None:
         """`epoll`: the loop's, for connections that have logged in. `seconds`: the clock that bounds a turn."""
         self._broker = broker
         self._epoll = epoll
-        self._lobby = lobby
+        self._unauthenticated = unauthenticated
         self._seconds = seconds
         self._events: list[Event] = []
         """Of the connection that is being read; one list for all, since it is empty again after each."""
@@ -61,14 +67,14 @@ class Connections:
         self.ahead = ReadAhead(broker, self.by_fd, self._was_read, self.fail)
         self.behind: deque[Connection] = deque()
         """Connections with something unread, which the next turns go on with."""
-        self._gone = GoneConnections(broker, epoll, lobby, self.by_fd)
+        self._gone = GoneConnections(broker, epoll, unauthenticated, self.by_fd)
         self.half_closed = self._gone.half_closed
 
     def add(self, connection: Connection) -> None:
-        """Serve a connection that was accepted, in the lobby at first."""
+        """Serve a connection that was accepted, among the unauthenticated ones at first."""
         broker = self._broker
         connection.transport.events_mask = READ
-        self._lobby.enter(connection)
+        self._unauthenticated.enter(connection)
         broker.clients.connections[connection.number] = connection
         self._gone.note_count(len(broker.clients.connections))
         self.by_fd[connection.transport.fd] = connection
@@ -133,7 +139,7 @@ class Connections:
             connection.reading.is_behind = False
             try:
                 self._read(connection)
-                self.leave_lobby(connection)
+                self.leave_unauthenticated(connection)
             except Exception:
                 self.fail(connection)
             if self._seconds() > deadline:
@@ -175,17 +181,17 @@ class Connections:
             if not alive:
                 self.drop(connection)
                 return
-            self.leave_lobby(connection)
+            self.leave_unauthenticated(connection)
             self._note_behind(connection)
         except Exception:
             self.fail(connection)
 
-    def leave_lobby(self, connection: Connection) -> None:
+    def leave_unauthenticated(self, connection: Connection) -> None:
         """Serve a connection with all the others if it has logged in."""
         if connection.phase is Phase.GONE:
             return
-        if connection.transport.in_lobby and connection.login.is_authenticated:
-            self._lobby.leave(connection)
+        if connection.transport.is_unauthenticated and connection.login.is_authenticated:
+            self._unauthenticated.leave(connection)
             self._epoll.register(connection.transport.fd, connection.transport.events_mask)
 
     # -- output -------------------------------------------------------------------------------------------------------
@@ -290,8 +296,8 @@ class Connections:
             mask |= _WRITE
         if mask != transport.events_mask:
             transport.events_mask = mask
-            if transport.in_lobby:
-                self._lobby.modify(connection, mask)
+            if transport.is_unauthenticated:
+                self._unauthenticated.modify(connection, mask)
             else:
                 self._epoll.modify(transport.fd, mask)
 
@@ -310,7 +316,7 @@ class Connections:
                 connection.flush()
             except Exception:
                 logger.exception("Connection %d could not be told of the internal error", number)
-        severance.sever(self._broker, connection)
+        failed_connection.remove(self._broker, connection)
         self._gone.forget(connection)
 
     def drop(self, connection: Connection) -> None:

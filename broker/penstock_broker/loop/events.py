@@ -35,10 +35,10 @@ from penstock_amqp.endpoint.transactional_states import is_transactional
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.attach import connection_end, detach, open
 from penstock_broker.loop import link_events
-from penstock_broker.messages import departures, publish, settle
+from penstock_broker.messages import delivery_returns, publish, settle
 from penstock_broker.messages.publish_batches import Batch, publish_batches
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.departures import LeavingLink, consumed_queue
+from penstock_broker.state.leaving_links import LeavingLink, consumed_queue
 from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.open_transactions import Coordinator
 from penstock_broker.state.routes import ExchangeTarget, Route
@@ -97,7 +97,7 @@ def accepted(broker: Broker, consumer: object, batch: list[Held]) -> None:
     if isinstance(consumer, Consumer):
         settle.accepted(broker, consumer, batch)
     elif isinstance(consumer, LeavingLink):
-        departures.give_back(broker, consumer, batch)
+        delivery_returns.give_back(broker, consumer, batch)
 
 
 def handle_messages(
@@ -204,19 +204,19 @@ def rescue(broker: Broker, events: list[Event]) -> None:
     """These events are not handled any more: an exception came with the first of them, or before. What the peer has
     settled with them is in no list: what it accepted stays accepted, everything else goes back.
     """
-    ends = broker.loose_ends
+    interrupted = broker.interrupted_work
     for event in events:
         if event[0] is EventKind.ACCEPTED:
             consumer = event[1].context
             if isinstance(consumer, Consumer):
-                ends.leave(consumer.queue, [held[1] for held in event[2]])
+                interrupted.leave(consumer.queue, [held[1] for held in event[2]])
             elif (queue := consumed_queue(consumer)) is not None:
-                ends.take(queue, [held[1] for held in event[2]])
+                interrupted.take(queue, [held[1] for held in event[2]])
         elif event[0] is EventKind.OTHER:
             for held in _ended_by(event[2]):
                 queue = consumed_queue(held[0].context)
                 if queue is not None:
-                    ends.take(queue, (held[1],))
+                    interrupted.take(queue, (held[1],))
 
 
 def _ended_by(event: Other) -> list[Held]:

@@ -11,8 +11,8 @@ from typing import Final
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.access.engine_memory import EngineMemory
 from penstock_broker.access.half_closed import HalfClosed
-from penstock_broker.access.lobby import Lobby
-from penstock_broker.messages import departures
+from penstock_broker.access.unauthenticated_connections import UnauthenticatedConnections
+from penstock_broker.messages import delivery_returns
 from penstock_broker.state.broker import Broker
 
 __all__ = ["GoneConnections"]
@@ -27,11 +27,17 @@ give some hundred megabytes back to the kernel with any of them, which takes mil
 class GoneConnections:
     """Those of one broker."""
 
-    def __init__(self, broker: Broker, epoll: select.epoll, lobby: Lobby, by_fd: dict[int, Connection]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        epoll: select.epoll,
+        unauthenticated: UnauthenticatedConnections,
+        by_fd: dict[int, Connection],
+    ) -> None:
         """`epoll`: the loop's, for connections that have logged in. `by_fd`: those that are served."""
         self._broker = broker
         self._epoll = epoll
-        self._lobby = lobby
+        self._unauthenticated = unauthenticated
         self._by_fd = by_fd
         self._memory = EngineMemory()
         self.half_closed = HalfClosed()
@@ -70,14 +76,14 @@ class GoneConnections:
     def _free_endpoint(self, connection: Connection) -> None:
         """Free the engine's side of a connection: not before its deliveries are back in their queues."""
         free = partial(connection.endpoint.free, self._memory.free, always=self._most >= MANY)
-        if departures.is_under_way(self._broker, connection):
-            departures.when_over(self._broker, connection, free)
+        if delivery_returns.is_under_way(self._broker, connection):
+            delivery_returns.when_over(self._broker, connection, free)
         else:
             free()
 
     def _unregister(self, connection: Connection, fd: int) -> None:
-        if connection.transport.in_lobby:
-            self._lobby.leave(connection)
+        if connection.transport.is_unauthenticated:
+            self._unauthenticated.leave(connection)
         else:
             self._epoll.unregister(fd)
 

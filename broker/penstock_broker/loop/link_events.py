@@ -24,11 +24,11 @@ from penstock_amqp.endpoint.links import OutLink
 from penstock_broker.access.connection import Connection
 from penstock_broker.attach import attach, close, temporary
 from penstock_broker.errors import amqp_error
-from penstock_broker.messages import departures, settle
+from penstock_broker.messages import delivery_returns, settle
 from penstock_broker.messages.refuse import UNREADABLE, refuse, refuse_unreadable
 from penstock_broker.queue.queue import LOGGED
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.departures import LeavingLink
+from penstock_broker.state.leaving_links import LeavingLink
 from penstock_broker.state.links import Browser, Consumer, Producer, SubscriptionLookup
 from penstock_broker.state.open_transactions import Coordinator
 from penstock_broker.transactions import commit, coordinator, work
@@ -101,7 +101,7 @@ def enlisted(broker: Broker, connection: Connection, event: Enlisted) -> None:
         if refused is not None:
             close.close_link(broker, connection, consumer.link, amqp_error(refused))
     elif isinstance(consumer, LeavingLink) and event.is_settled:  # else they are found where they are
-        departures.give_back(broker, consumer, [held for _, held in event.deliveries])
+        delivery_returns.give_back(broker, consumer, [held for _, held in event.deliveries])
 
 
 def accepted(broker: Broker, connection: Connection, event: AcceptedUnsettled) -> None:
@@ -112,7 +112,7 @@ def accepted(broker: Broker, connection: Connection, event: AcceptedUnsettled) -
     if isinstance(consumer, Consumer):
         settle.accepted(broker, consumer, [event.held])
     elif isinstance(consumer, LeavingLink):
-        departures.give_back(broker, consumer, [event.held])
+        delivery_returns.give_back(broker, consumer, [event.held])
     _confirm_later(broker, connection, event, is_logged=is_logged)
 
 
@@ -122,7 +122,7 @@ def settled(broker: Broker, connection: Connection, event: Settled) -> None:
     if isinstance(consumer, Consumer):
         settle.settled(broker, consumer, event)
     elif isinstance(consumer, LeavingLink):
-        departures.give_back(broker, consumer, [event.held])
+        delivery_returns.give_back(broker, consumer, [event.held])
     if event.delivery is not None:
         _confirm_later(broker, connection, event, is_logged=_changes_the_log(event))
 

@@ -23,11 +23,11 @@ from typing import Final
 from penstock_amqp.transports.tls import Wrapping
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.access.listeners import Listener
-from penstock_broker.access.lobby import Lobby
 from penstock_broker.access.login_revalidation import CHECK_MS, LoginRevalidation
 from penstock_broker.access.login_thread import LoginThread
 from penstock_broker.access.logins import Logins
 from penstock_broker.access.read_progress import BUSY_READ_BYTES, READ_BYTES
+from penstock_broker.access.unauthenticated_connections import UnauthenticatedConnections
 from penstock_broker.attach import connection_end, permission_review
 from penstock_broker.clock import SYSTEM_CLOCK, Clock
 from penstock_broker.errors import amqp_error
@@ -40,7 +40,7 @@ from penstock_broker.loop.read_ahead import READ
 from penstock_broker.loop.ready_connections import ReadyConnections
 from penstock_broker.loop.stop import Stop
 from penstock_broker.loop.time_outs import SWEEP_MS, TimeOuts
-from penstock_broker.messages import departures, drains, pacing, paging, store
+from penstock_broker.messages import delivery_returns, drains, pacing, paging, store
 from penstock_broker.messages.browse import serve_browser
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser
@@ -70,13 +70,13 @@ class Loop:
         self._listeners = listeners
         self._clock = clock
         broker.clock.seconds = clock.seconds
-        self._epoll = select.epoll()
+        epoll = self._epoll = select.epoll()
         self._readers: dict[int, tuple[Callable[[], None], Callable[[], None] | None]] = {}
-        """By descriptor, those that are no connections: the lobby, the log, signals, probes; see `watch`."""
+        """By descriptor, what is no connection: epoll of unauthenticated ones, log, signals, probes; see `watch`."""
         clients, warnings = broker.clients, broker.warnings
-        self._lobby = Lobby(broker.settings.limits, warnings, clients.rejections)
-        self.connections = Connections(broker, self._epoll, self._lobby, clock.seconds)
-        self.time_outs = TimeOuts(broker, self.connections, self._lobby)
+        self._unauthenticated = UnauthenticatedConnections(broker.settings.limits, warnings, clients.rejections)
+        self.connections = Connections(broker, epoll, self._unauthenticated, clock.seconds)
+        self.time_outs = TimeOuts(broker, self.connections, self._unauthenticated)
         broker.fail_connection = self.connections.fail
         self._login_thread = LoginThread()
         self.login_revalidation = LoginRevalidation(
@@ -91,8 +91,8 @@ class Loop:
             deliver=self.connections.answered,
             logged_in=self.login_revalidation.logged_in,
         )
-        self._acceptor = Acceptor(broker, self._epoll, self._lobby, self.connections, self._logins, clock.seconds)
-        self._stop = Stop(broker, listeners, self._lobby, self.connections)
+        self._acceptor = Acceptor(broker, epoll, self._unauthenticated, self.connections, self._logins, clock.seconds)
+        self._stop = Stop(broker, listeners, self._unauthenticated, self.connections)
         self._ready = ReadyConnections()
         self._visits = QueueVisits(broker, clock.seconds)
         self._left_over: tuple[Sized, ...] = (
@@ -102,7 +102,7 @@ class Loop:
             broker.work.draining,
             broker.work.streaming,
             broker.work.fan_outs,
-            broker.work.departures,
+            broker.work.delivery_returns,
             broker.topology.disposal.piles,
             self.connections.behind,
         )
@@ -118,7 +118,7 @@ class Loop:
         self._tells_blocks = logger.isEnabledFor(logging.DEBUG)
         """Looked at once: a turn must not pay for lines that nobody reads."""
         self._told_block = broker.log.sequence
-        self.watch(self._lobby.descriptor, self._acceptor.serve_lobby)
+        self.watch(self._unauthenticated.descriptor, self._acceptor.serve_unauthenticated)
         self.watch(self._login_thread.descriptor, self._login_thread.collect)
         if any(listener.has_revocable_logins for listener in listeners):
             broker.clock.timers.at(clock.now_ms() + CHECK_MS, self.login_revalidation.check)
@@ -150,7 +150,7 @@ class Loop:
         if self.broker.settings.permissions_file is not None:
             permission_review.watch(self.broker)
         for listener in self._listeners:
-            self._lobby.watch(listener)
+            self._unauthenticated.watch(listener)
             self._logins.preload(listener)
 
     def add(self, listener: Listener, sock: socket.socket, peer: str, wrapping: Wrapping | None = None) -> None:
@@ -193,8 +193,8 @@ class Loop:
             turn_clock.timers.run(now_ms, lambda: clock() < deadline)
         if work.fan_outs:
             store.advance_fan_outs(broker)  # those that come now are written in this turn, and begin with the next
-        if work.departures:
-            departures.advance(broker)
+        if work.delivery_returns:
+            delivery_returns.advance(broker)
         self._serve(ready, deadline, has_work)
         if work.held and not broker.must_wait:
             connections.release_held()
@@ -395,5 +395,5 @@ class Loop:
         """Give the loop's own descriptors and its thread back; nothing of it may be used afterwards."""
         self._login_thread.close()
         self.connections.close()
-        self._lobby.close()
+        self._unauthenticated.close()
         self._epoll.close()

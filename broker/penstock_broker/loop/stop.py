@@ -12,7 +12,7 @@ from typing import Final
 from penstock_amqp.endpoint.events import AmqpError
 from penstock_broker.access.connection import Connection
 from penstock_broker.access.listeners import Listener
-from penstock_broker.access.lobby import Lobby
+from penstock_broker.access.unauthenticated_connections import UnauthenticatedConnections
 from penstock_broker.attach import connection_end
 from penstock_broker.loop.connections import Connections
 from penstock_broker.state.broker import Broker
@@ -28,10 +28,16 @@ CLOSED_PER_TURN: Final = 25
 class Stop:
     """That of one broker."""
 
-    def __init__(self, broker: Broker, listeners: list[Listener], lobby: Lobby, connections: Connections) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        listeners: list[Listener],
+        unauthenticated: UnauthenticatedConnections,
+        connections: Connections,
+    ) -> None:
         self._broker = broker
         self._listeners = listeners
-        self._lobby = lobby
+        self._unauthenticated = unauthenticated
         self._connections = connections
         self._closes_all = False
         """What was published before is accepted."""
@@ -48,7 +54,7 @@ class Stop:
         broker.is_stopping = True
         for listener in self._listeners:
             if listener.sock is not None:
-                self._lobby.unwatch(listener)
+                self._unauthenticated.unwatch(listener)
                 listener.close()
         # What was published before is accepted before the Close.
         broker.sync.after_sync(None, self._close_all)

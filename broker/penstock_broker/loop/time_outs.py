@@ -13,8 +13,8 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import Event
 from penstock_broker.access.connection import Connection, Phase
-from penstock_broker.access.lobby import Lobby
 from penstock_broker.access.rejections import RejectionReason
+from penstock_broker.access.unauthenticated_connections import UnauthenticatedConnections
 from penstock_broker.loop.connections import DONE, IDLE_MS, Connections
 from penstock_broker.loop.events import serve
 from penstock_broker.state.broker import Broker
@@ -33,10 +33,10 @@ DUE_PER_TURN: Final = 100
 class TimeOuts:
     """Those of one broker."""
 
-    def __init__(self, broker: Broker, connections: Connections, lobby: Lobby) -> None:
+    def __init__(self, broker: Broker, connections: Connections, unauthenticated: UnauthenticatedConnections) -> None:
         self._broker = broker
         self._connections = connections
-        self._lobby = lobby
+        self._unauthenticated = unauthenticated
         self._due: deque[Connection] = deque()
         """Connections that are to be looked at."""
 
@@ -47,7 +47,7 @@ class TimeOuts:
         now_ms = broker.clock.now_ms
         broker.warnings.flush()
         broker.clients.login_lines.flush()
-        self._lobby.resume(now_ms)
+        self._unauthenticated.resume(now_ms)
         self._connections.half_closed.look(now_ms)
         if not self._due:
             self._due.extend(each for each in broker.clients.connections.values() if each.due_ms <= now_ms)

@@ -28,7 +28,7 @@ from penstock_broker.queue.queue import Queue
 from penstock_broker.queue.snapshots import take_some
 from penstock_broker.state.audits import Audit
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.departures import consumed_queue
+from penstock_broker.state.leaving_links import consumed_queue
 from penstock_broker.state.open_transactions import transactions_of
 from penstock_broker.topology.records import Subscription
 from penstock_core.reason import Reason, Refuse

@@ -17,8 +17,8 @@ from penstock_api.management import EntityType, StatusCode
 from penstock_api.validation_messages import validation_messages
 from penstock_broker.attach import close, connection_end, permission_review, temporary
 from penstock_broker.errors import amqp_error
-from penstock_broker.management import acts, entity_states
-from penstock_broker.management.acts import Caller
+from penstock_broker.management import entity_states, logged_operations
+from penstock_broker.management.logged_operations import Caller
 from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
@@ -68,7 +68,7 @@ def _delete_exchange(broker: Broker, caller: Caller, name: str, wanted: manageme
     refused = decide_exchange_deletion(name, bound, if_unused=wanted.if_unused)
     if refused is not None:
         return refusal(refused, {"boundSubscriptions": bound})
-    acts.tell_deleted(caller, "exchange", name)
+    logged_operations.tell_deleted(caller, "exchange", name)
     if exchange.temporary is not None:
         temporary.delete(broker, exchange)
         return _DELETED
@@ -101,7 +101,7 @@ def _delete_subscription(broker: Broker, caller: Caller, name: str, wanted: mana
             assert subscription is not None
             if wanted.rights_only:
                 return _end_rights(broker, subscription)
-            acts.tell_deleted(caller, "subscription", name, subscription.queue.depth)
+            logged_operations.tell_deleted(caller, "subscription", name, subscription.queue.depth)
             close.end_subscription(broker, subscription)
             return _DELETED
         case _:
@@ -142,7 +142,7 @@ def _delete_queue(broker: Broker, caller: Caller, name: str, wanted: management.
             Reason.NOT_EMPTY, f"The queue {name!r} holds {node.queue.depth} message(s); consume them first."
         )
         return refusal(reason, _users_of(node.queue))
-    acts.tell_deleted(caller, "queue", name, node.queue.depth)
+    logged_operations.tell_deleted(caller, "queue", name, node.queue.depth)
     if node.temporary is not None:
         temporary.delete(broker, node)
     else:
@@ -153,7 +153,7 @@ def _delete_queue(broker: Broker, caller: Caller, name: str, wanted: management.
 def _close_connection(broker: Broker, caller: Caller, name: str) -> ManagementResponse:
     connection = broker.clients.connections.get(int(name)) if name.isdigit() else None
     if connection is not None:
-        acts.tell_deleted(caller, "connection", f"{name} of {connection.transport.peer}")
+        logged_operations.tell_deleted(caller, "connection", f"{name} of {connection.transport.peer}")
         connection_end.close_connection(
             broker, connection, AmqpError("amqp:connection:forced", "Closed by the administrator.")
         )

@@ -17,7 +17,7 @@ from penstock_broker.access.connection import Connection
 from penstock_broker.management.consumer_totals import consumer_totals
 from penstock_broker.management.in_flight import InFlight
 from penstock_broker.management.repeated_messages import repeated_messages
-from penstock_broker.messages import due_times, takers
+from penstock_broker.messages import due_times, usable_credit
 from penstock_broker.queue.queue import Queue
 from penstock_broker.queue.totals import Histogram
 from penstock_broker.settings.settings import BrokerSettings
@@ -168,7 +168,7 @@ def counters(queue: Queue, held: InFlight, histogram: Callable[[Histogram], Valu
     consumers = queue.links.consumers
     containers: list[Value] = list(dict.fromkeys(each.connection.client.container_id for each in consumers))
     ready, kept_back = queue.waiting, queue.kept_back
-    usable_consumers, usable_credit = takers.usable(queue) if ready and consumers else (0, 0)
+    usable_consumers, usable = usable_credit.for_first_message(queue) if ready and consumers else (0, 0)
     first_us, last_us = due_times.expiry_of_ends(queue)
     return {
         "depth": ready + queue.in_flight + kept_back,
@@ -184,7 +184,7 @@ def counters(queue: Queue, held: InFlight, histogram: Callable[[Histogram], Valu
         "consumers": len(consumers),
         "credit": sum(max(each.link.credit, 0) for each in consumers),
         "usableConsumers": usable_consumers,
-        "usableCredit": usable_credit,
+        "usableCredit": usable,
         "containers": containers[:MAX_CONTAINERS],
         "consumerTotals": consumer_totals(consumers),
         "unusedSinceMs": None if consumers else queue.links.unused_since_us // 1000,

@@ -16,7 +16,7 @@ from penstock_amqp.endpoint.events import AVAILABLE, Held
 from penstock_broker.access.connection import Connection
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.departures import consumed_queue
+from penstock_broker.state.leaving_links import consumed_queue
 from penstock_broker.state.open_transactions import transactions_of
 
 __all__ = ["EXAMINED_PER_STEP", "InFlight", "InFlightSearch", "add_waiting", "connections_of", "in_flight"]
@@ -94,7 +94,7 @@ def connections_of(broker: Broker, queues: Iterable[Queue]) -> list[Connection]:
     transactions, in which a delivery stays when its link goes.
     """
     found = {each.number: each for each in broker.clients.connections.values() if each.transactions is not None}
-    found |= {each.connection.number: each.connection for each in broker.work.departures}
+    found |= {each.connection.number: each.connection for each in broker.work.delivery_returns}
     for queue in queues:
         for consumer in queue.links.consumers:
             found[consumer.connection.number] = consumer.connection

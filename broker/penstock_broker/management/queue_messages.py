@@ -25,7 +25,7 @@ from penstock_api.management import EntityType, Operation, StatusCode
 from penstock_api.message_operations import HandledMessages, MessageSelection, PeekRequest
 from penstock_api.validation_messages import validation_messages
 from penstock_broker.management import message_view
-from penstock_broker.management.acts import Caller, tell_handled
+from penstock_broker.management.logged_operations import Caller, tell_handled
 from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal, to_value
 from penstock_broker.messages import due_times, move
 from penstock_broker.messages.deposit import destination_of

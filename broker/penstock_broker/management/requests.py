@@ -19,7 +19,7 @@ from penstock_api import management
 from penstock_api.management import EntityType, Operation, StatusCode
 from penstock_broker.access.connection import Connection
 from penstock_broker.management import audits, changed_states, declare, delete, queries, queue_messages
-from penstock_broker.management.acts import Caller, caller_of
+from penstock_broker.management.logged_operations import Caller, caller_of
 from penstock_broker.management.responses import ManagementResponse, encoded_list, invalid_request, refusal
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker

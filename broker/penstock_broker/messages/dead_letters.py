@@ -167,7 +167,7 @@ def _try(broker: Broker, queue: Queue, condemned: Stranded, address: str) -> Amq
             queue.totals.dead_lettered += 1
             remove(broker, queue, entry, EndReason.DEAD_LETTERED)
     except Exception:
-        broker.loose_ends.leave(queue, (entry,))  # it is at its destination
+        broker.interrupted_work.leave(queue, (entry,))  # it is at its destination
         raise
     return None
 

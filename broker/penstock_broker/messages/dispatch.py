@@ -250,7 +250,7 @@ def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> 
             if queue.is_logged:
                 broker.work.delivered.add(queue)
     except Exception:
-        broker.loose_ends.take(queue, entries)
+        broker.interrupted_work.take(queue, entries)
         raise
     if not connection.is_dirty:
         connection.is_dirty = True
@@ -267,7 +267,7 @@ def _send_in_order(broker: Broker, queue: Queue, consumer: ReceivingLink, count:
                 entries = entries_that_fit(broker, queue, consumer, entries)
             sent += _send_taken(broker, queue, consumer, entries)
         except Exception:
-            broker.loose_ends.take(queue, entries)
+            broker.interrupted_work.take(queue, entries)
             raise
     if sent and not consumer.connection.is_dirty:
         consumer.connection.is_dirty = True

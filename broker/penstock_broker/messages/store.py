@@ -165,7 +165,7 @@ def _advance(broker: Broker, fan_out: FanOut, most: int) -> int:
 
 def _note_failure(broker: Broker, fan_out: FanOut, queues: list[Queue], error: Exception) -> None:
     """An exception is being handled: messages did not come into these queues, or did in part."""
-    broker.loose_ends.doubtful.update(dict.fromkeys(queues))
+    broker.interrupted_work.doubtful.update(dict.fromkeys(queues))
     if fan_out.failure is None:  # told once, however many queues fail
         logger.exception("Messages did not come into all of their queues; those that are in the log come at a restart")
     for each in broker.work.fan_outs:

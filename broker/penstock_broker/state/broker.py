@@ -28,10 +28,10 @@ from penstock_broker.log import Log
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.audits import Audit
-from penstock_broker.state.departures import Departure
 from penstock_broker.state.fan_outs import FanOut
+from penstock_broker.state.interrupted_work import InterruptedWork
+from penstock_broker.state.leaving_links import DeliveryReturn
 from penstock_broker.state.links import Browser, Consumer, CreditHold, Producer
-from penstock_broker.state.loose_ends import LooseEnds
 from penstock_broker.state.memory import Memory
 from penstock_broker.state.open_transactions import Transactions
 from penstock_broker.state.output_lines import OutputLines
@@ -129,7 +129,7 @@ class PendingWork:
     __slots__ = (
         "browsing",
         "delivered",
-        "departures",
+        "delivery_returns",
         "dirty",
         "draining",
         "dropping",
@@ -147,7 +147,7 @@ class PendingWork:
         """Queues that have something to send, and wait for a connection that has got its part of a turn."""
         self.fan_outs: deque[FanOut] = deque()
         """Messages that are on their way into very many queues; none is over."""
-        self.departures: deque[Departure] = deque()
+        self.delivery_returns: deque[DeliveryReturn] = deque()
         """Connections with links that have ended and whose deliveries are on their way back; none is over."""
         self.browsing: deque[Browser] = deque()
         """Browsers that may get more copies."""
@@ -241,7 +241,7 @@ class Broker:
         self.audits: dict[str, Audit] = {}
         """Audits that are on, or whose records may still be fetched, by the name of the queue."""
         self.is_stopping = False
-        self.loose_ends = LooseEnds()
+        self.interrupted_work = InterruptedWork()
         """What was in hand when an exception came."""
         self.management: ManagementLinks
         """The management node. This and those below stand in rooms above; `assembly` fills them in."""
@@ -257,7 +257,7 @@ class Broker:
     def all_connections(self) -> list[Connection]:
         """The connections, and those that are gone but for deliveries that are on their way back."""
         known = self.clients.connections
-        gone = [each.connection for each in self.work.departures if each.connection.number not in known]
+        gone = [each.connection for each in self.work.delivery_returns if each.connection.number not in known]
         return [*known.values(), *gone]
 
     @property

@@ -92,7 +92,7 @@ def commit(broker: Broker, ledger: ConnectionTransactions, transaction: Transact
     except BaseException:
         broker.log.abandon_unit()
         _give_back(broker, settlements)
-        broker.loose_ends.undone_from = first
+        broker.interrupted_work.undone_from = first
         raise
     broker.log.end_unit()
     return is_logged
@@ -243,7 +243,7 @@ def roll_back(broker: Broker, ledger: ConnectionTransactions, transaction: Trans
 def _give_back(broker: Broker, settlements: list[Settlement]) -> None:
     """An exception came while these were settled or returned: what is in no list goes back to its queue."""
     for each in settlements:
-        broker.loose_ends.take(each.consumer.queue, (each.held[1],))
+        broker.interrupted_work.take(each.consumer.queue, (each.held[1],))
 
 
 def return_deliveries(broker: Broker, settlements: list[Settlement]) -> None:

@@ -1,6 +1,6 @@
-"""The lag of a past time from ledgers: states at its end by the rules of the live state, and courses of the worst.
+"""The lag of a past time from ledgers: states at its end by the rules of the live state, and time series of the worst.
 
-Segments are read one at a time, twice: for the states, which need the last minutes, and for the courses. So memory
+Segments are read one at a time, twice: for the states, which need the last minutes, and for the time series. So memory
 grows with the number of subscriptions, and not with the length of the time.
 """
 
@@ -22,9 +22,9 @@ from penstock_cli.progress import Follow, silent
 from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.live_lag import LiveLag
 from penstock_observer.rows import Poll
-from penstock_page.course import Course, CourseBuilder
 from penstock_page.documents import BrokerPlace, Report
 from penstock_page.segment_rows import UnreadableSegment, rows_in, snapshots_in
+from penstock_page.time_series import TimeSeries, TimeSeriesBuilder
 from penstock_page.trouble import counts_by_trouble, sorted_by_trouble
 
 __all__ = ["JUDGED_MS", "LISTED", "Ledger", "report"]
@@ -65,12 +65,12 @@ def report(
     found = [(ledger, lag) for ledger in ledgers for lag in _judged(ledger, end_ms, told, follow("judging"))]
     ranked = sorted_by_trouble(lag for _, lag in found)
     chosen = {lag.queue_name for lag in ranked[:worst]}
-    courses: dict[str, Course] = {}
+    time_series: dict[str, TimeSeries] = {}
     for ledger in ledgers:
         names = {lag.queue_name for of, lag in found if of is ledger} & chosen
         if not names:
             continue
-        courses |= _courses(ledger, names, begin_ms, end_ms, told, follow("reading the courses"))
+        time_series |= _time_series(ledger, names, begin_ms, end_ms, told, follow("reading the courses"))
     first = ledgers[0].listed
     return Report(
         place=BrokerPlace(first.broker, first.namespace, first.ordinal),
@@ -79,7 +79,7 @@ def report(
         lags=ranked[:LISTED],
         total=len(ranked),
         counts=counts_by_trouble(ranked),
-        courses=courses,
+        time_series=time_series,
         problems=tuple(dict.fromkeys(told)),
     )
 
@@ -109,15 +109,15 @@ def _judged(
     return () if live is None else live.lags()
 
 
-def _courses(
+def _time_series(
     ledger: Ledger,
     names: set[str],
     begin_ms: int,
     end_ms: int,
     told: list[str],
     done: Callable[[int, int], None],
-) -> dict[str, Course]:
-    builders: dict[str, CourseBuilder] = {}
+) -> dict[str, TimeSeries]:
+    builders: dict[str, TimeSeriesBuilder] = {}
     needed = ledger.between(begin_ms, end_ms)
     for number, info in enumerate(needed):
         done(number, len(needed))
@@ -125,12 +125,12 @@ def _courses(
             content = ledger.fetch(info)
             if not builders:
                 interval_ms = _interval_ms(content)
-                builders = {name: CourseBuilder(begin_ms, end_ms, interval_ms) for name in names}
+                builders = {name: TimeSeriesBuilder(begin_ms, end_ms, interval_ms) for name in names}
             for name, snapshot in snapshots_in(io.BytesIO(content), names):
                 builders[name].add(snapshot)
         except UnreadableSegment as error:
             told.append(f"the segment {info.name} can't be read: {error}")
-    return {name: builder.course() for name, builder in builders.items()}
+    return {name: builder.time_series() for name, builder in builders.items()}
 
 
 def _interval_ms(segment: bytes) -> int:

@@ -83,7 +83,7 @@ def report(
             ) from error
     _write(output, render.report(page, version=version("penstock")))
     if output != Path("-"):
-        click.echo(f"{output}: {page.total} subscriptions, {len(page.courses)} of them with plots", err=True)
+        click.echo(f"{output}: {page.total} subscriptions, {len(page.time_series)} of them with plots", err=True)
     for problem in page.problems:
         click.echo(f"penstock: not complete: {problem}", err=True)
     return 0

@@ -38,7 +38,7 @@ from penstock_operator.plans.lag_service import lag_service
 from penstock_operator.plans.lag_sources import BrokerLag, LagEntries, LagSource
 from penstock_operator.reconcile.broker_findings import BrokerFindings
 from penstock_operator.reconcile.lag_writer import LagWriter
-from penstock_operator.reconcile.lent_places import LentPlaces
+from penstock_operator.reconcile.timed_semaphore import TimedSemaphore
 
 __all__ = ["LagReader"]
 
@@ -111,13 +111,13 @@ class LagReader:
     _readings: dict[ResourceKey, _Reading] = field(default_factory=dict[ResourceKey, _Reading])
     _logged: dict[ResourceKey, dict[LagSource, str]] = field(default_factory=dict[ResourceKey, dict[LagSource, str]])
     place_seconds: float = _PLACE_SECONDS
-    _first: LentPlaces = field(init=False)
-    _again: LentPlaces = field(init=False)
+    _first: TimedSemaphore = field(init=False)
+    _again: TimedSemaphore = field(init=False)
 
     def __post_init__(self) -> None:
         self.writer = LagWriter(self.kube, self.cache, self.clock, self.enqueue, self.is_declaring)
-        self._first = LentPlaces(_AT_ONCE, self.place_seconds)
-        self._again = LentPlaces(_AT_ONCE, self.place_seconds)
+        self._first = TimedSemaphore(_AT_ONCE, self.place_seconds)
+        self._again = TimedSemaphore(_AT_ONCE, self.place_seconds)
 
     async def run(self, period_seconds: float) -> None:
         """Look at every Broker each `period_seconds`, for ever; not again while the last look is still going on."""

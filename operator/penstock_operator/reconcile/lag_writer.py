@@ -3,7 +3,7 @@
 It is written by a field manager of its own (`penstock-lag`), so that it does not change the other fields of the status.
 The rate is that of all Brokers together: ten thousand Subscriptions must not overload the API server. Several writes
 are on the way at the same time, as many as `plans.write_window` allows, but never two of one resource. Declarations go
-first, as `plans.patience` says. Source: docs/decisions/069-two-sources-of-lag.md,
+first, as `plans.declaration_priority` says. Source: docs/decisions/069-two-sources-of-lag.md,
 docs/decisions/121-declarations-go-first.md.
 """
 
@@ -22,9 +22,9 @@ from penstock_operator.cluster.api_server import ApiServer, KubeError
 from penstock_operator.cluster.cache import Cache, ResourceChange, ResourceKey
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans import conditions
+from penstock_operator.plans.declaration_priority import LOOK_AGAIN_SECONDS, DeclarationPriority
 from penstock_operator.plans.lag_freshness import LagVerdict
 from penstock_operator.plans.lag_writes import LagWrites, Urgency, urgency
-from penstock_operator.plans.patience import LOOK_AGAIN_SECONDS, Patience
 from penstock_operator.plans.write_window import WriteWindow
 from penstock_operator.reconcile.write_pace import WritePace
 
@@ -50,7 +50,7 @@ class LagWriter:
     """Put a resource into the work queue: the reply to a write may show that its spec has changed."""
     is_declaring: Callable[[], bool]
     """Whether declarations are on the way to a broker."""
-    patience: Patience = field(default_factory=Patience)
+    priority: DeclarationPriority = field(default_factory=DeclarationPriority)
     """With them."""
     pace: WritePace = field(default_factory=lambda: WritePace(_WRITES_PER_SECOND))
     """That of all writes."""
@@ -100,7 +100,7 @@ class LagWriter:
                     await self._wait_for_an_answer()
                     continue
                 at = now()
-                if self.patience.waits(at, is_declaring=self.is_declaring()):
+                if self.priority.must_wait(at, is_declaring=self.is_declaring()):
                     await asyncio.sleep(LOOK_AGAIN_SECONDS)
                     continue
                 for_figures = 0.0 if self._writes.has_states else self.figures.ahead(at)

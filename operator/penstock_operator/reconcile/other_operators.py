@@ -1,8 +1,8 @@
 """Keeps this operator off the Brokers of another one, and takes those of an operator that is over.
 
-`plans.custody` decides. Here the name in `status.operator` is written, and the Leases of other operators are read: one
-request every ten seconds for each operator that a Broker names, none if all Brokers are this operator's own. Source:
-docs/decisions/120-one-operator-manages-a-broker.md.
+`plans.managing_operator` decides. Here the name in `status.operator` is written, and the Leases of other operators are
+read: one request every ten seconds for each operator that a Broker names, none if all Brokers are this operator's own.
+Source: docs/decisions/120-one-operator-manages-a-broker.md.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from penstock_operator import names
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Forbidden, KubeError
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceKey
 from penstock_operator.manifest import Manifest, dig, text_at
-from penstock_operator.plans import custody, lease
+from penstock_operator.plans import lease, managing_operator
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
-from penstock_operator.plans.custody import Custody, Trace
+from penstock_operator.plans.managing_operator import ObservedLease, Responsibility
 from penstock_operator.reconcile import status
 
 __all__ = ["OtherOperators"]
@@ -50,8 +50,8 @@ class OtherOperators:
     enqueue: Callable[[ResourceKey], None]
     """Put a resource into the work queue."""
     monotonic: Callable[[], float] = _loop_time
-    _traces: dict[str, Trace] = field(default_factory=dict[str, Trace])
-    _noted: dict[ResourceKey, Custody] = field(default_factory=dict[ResourceKey, Custody])
+    _observed: dict[str, ObservedLease] = field(default_factory=dict[str, ObservedLease])
+    _noted: dict[ResourceKey, Responsibility] = field(default_factory=dict[ResourceKey, Responsibility])
     """What was last decided about each Broker; the queue has learned it."""
     _told: dict[ResourceKey, str] = field(default_factory=dict[ResourceKey, str])
     """Which other operator was named to people as the one that manages a Broker."""
@@ -63,22 +63,22 @@ class OtherOperators:
     _tried: float = 0.0
     """When that was last found out."""
 
-    def custody(self, broker: ResourceKey) -> Custody:
+    def responsibility(self, broker: ResourceKey) -> Responsibility:
         """What this operator does with a Broker, and with the resources that name it."""
         entry = self.cache.get(broker)
         if entry is None:
-            return Custody.MANAGE
+            return Responsibility.MANAGE
         recorded = recorded_in(entry)
-        found = custody.decide(recorded, self.me, self._traces.get(recorded), self.monotonic())
-        if found is Custody.WAIT and recorded not in self._asked:
+        found = managing_operator.decide(recorded, self.me, self._observed.get(recorded), self.monotonic())
+        if found is Responsibility.WAIT and recorded not in self._asked:
             self._asked.add(recorded)
             self._hurry.set()
         return found
 
     def is_own(self, broker: ResourceKey) -> bool:
         """Whether this operator may touch what names a Broker: not before its own name is recorded."""
-        found = self.custody(broker)
-        return found is Custody.MANAGE or (found is Custody.TAKE and not self._has_to_record(broker))
+        found = self.responsibility(broker)
+        return found is Responsibility.MANAGE or (found is Responsibility.TAKE and not self._has_to_record(broker))
 
     async def take(self, broker: ResourceKey) -> bool:
         """Whether this operator may touch the Broker; if nobody manages it, its own name is recorded first.
@@ -86,12 +86,12 @@ class OtherOperators:
         Raises:
             Conflict: the Broker was changed meanwhile, perhaps by an operator that does the same.
         """
-        found, entry = self.custody(broker), self.cache.get(broker)
+        found, entry = self.responsibility(broker), self.cache.get(broker)
         if entry is None or not found.is_own:
             await self._tell(broker, entry, found)
             return False
         self._told.pop(broker, None)
-        if found is Custody.TAKE and self._has_to_record(broker):
+        if found is Responsibility.TAKE and self._has_to_record(broker):
             before = recorded_in(entry)
             await self._record(entry)
             if not self._is_kept:
@@ -118,7 +118,7 @@ class OtherOperators:
 
     def left(self) -> list[ResourceKey]:
         """The Brokers that another operator manages, without those of which that is not known yet."""
-        return [key for key, found in self._noted.items() if found is Custody.KEEP_OFF]
+        return [key for key, found in self._noted.items() if found is Responsibility.KEEP_OFF]
 
     async def run(self) -> None:
         """Look after the other operators again and again."""
@@ -136,8 +136,8 @@ class OtherOperators:
         await self._try_again()
         brokers = {key: entry for key in self.cache.all("Broker") if (entry := self.cache.get(key)) is not None}
         named = {recorded_in(entry) for entry in brokers.values()} - {"", self.me}
-        for name in self._traces.keys() - named:
-            del self._traces[name]
+        for name in self._observed.keys() - named:
+            del self._observed[name]
             self._asked.discard(name)
         for name in sorted(named):
             await self._read(name)
@@ -145,7 +145,7 @@ class OtherOperators:
             for key in memory.keys() - brokers.keys():
                 del memory[key]
         for key in brokers:
-            before, found = self._noted.get(key, Custody.MANAGE), self.custody(key)
+            before, found = self._noted.get(key, Responsibility.MANAGE), self.responsibility(key)
             self._noted[key] = found
             if found is not before:
                 self.enqueue(key)
@@ -159,7 +159,7 @@ class OtherOperators:
             return
         for key in self.cache.all("Broker"):
             entry = self.cache.get(key)
-            if entry is None or self.custody(key) is not Custody.TAKE or _is_deleting(entry):
+            if entry is None or self.responsibility(key) is not Responsibility.TAKE or _is_deleting(entry):
                 continue
             try:
                 await self._record(entry)
@@ -171,29 +171,29 @@ class OtherOperators:
                 self.enqueue(key)
 
     async def _read(self, name: str) -> None:
-        place = custody.lease_of(name)
+        place = managing_operator.lease_of(name)
         if place is None:
             return
         try:
             found = await self.kube.get(API_RESOURCES["Lease"], *place)
         except Forbidden as error:
-            if name not in self._traces or not self._traces[name].is_hidden:
+            if name not in self._observed or not self._observed[name].is_hidden:
                 logger.warning("whether the operator %s still runs is not known: %s", name, error)
-            self._traces[name] = Trace(None, self.monotonic(), self.monotonic(), is_hidden=True)
+            self._observed[name] = ObservedLease(None, self.monotonic(), self.monotonic(), is_hidden=True)
         except KubeError as error:
             logger.info("whether the operator %s still runs is not known: %s", name, error)
         else:
             record = None if found is None else lease.read(found)
-            self._traces[name] = custody.traced(self._traces.get(name), record, self.monotonic())
+            self._observed[name] = managing_operator.observed(self._observed.get(name), record, self.monotonic())
 
     def _has_to_record(self, broker: ResourceKey) -> bool:
         """Whether there is a name to write. A Broker that is being deleted needs none any more."""
         entry = self.cache.get(broker)
         return bool(self.me) and self._is_kept and entry is not None and not _is_deleting(entry)
 
-    async def _tell(self, broker: ResourceKey, entry: CachedResource | None, found: Custody) -> None:
+    async def _tell(self, broker: ResourceKey, entry: CachedResource | None, found: Responsibility) -> None:
         """Tell people once, by the log and an Event, that another operator manages a Broker."""
-        if entry is None or found is not Custody.KEEP_OFF:
+        if entry is None or found is not Responsibility.KEEP_OFF:
             return
         other = recorded_in(entry)
         if self._told.get(broker) == other:

@@ -3,7 +3,7 @@
 Ten thousand Subscriptions must not overload the API server because one broker is away. A report that waits is replaced
 by a newer one, and dropped when it is not news any more: if the broker is back before its turn, nothing is written. If
 the API server does not answer or is overloaded, all wait as long as it asks for, and the report is written later. No
-Events are sent about it: the Broker has one. Declarations go first, as `plans.patience` says. Source:
+Events are sent about it: the Broker has one. Declarations go first, as `plans.declaration_priority` says. Source:
 docs/decisions/097-outages.md, docs/decisions/121-declarations-go-first.md.
 """
 
@@ -21,7 +21,7 @@ from penstock_api.resources import Declaring
 from penstock_operator.cluster.api_server import ApiServer, KubeError
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
 from penstock_operator.plans.decisions import Report
-from penstock_operator.plans.patience import LOOK_AGAIN_SECONDS, Patience
+from penstock_operator.plans.declaration_priority import LOOK_AGAIN_SECONDS, DeclarationPriority
 from penstock_operator.reconcile import status
 from penstock_operator.reconcile.write_pace import WritePace
 
@@ -49,7 +49,7 @@ class PacedStatus:
     """Put a resource into the work queue: the reply to a write may show that its spec has changed."""
     is_declaring: Callable[[], bool]
     """Whether declarations are on the way to a broker."""
-    patience: Patience = field(default_factory=Patience)
+    priority: DeclarationPriority = field(default_factory=DeclarationPriority)
     """With them."""
     pace: WritePace = field(default_factory=lambda: WritePace(_WRITES_PER_SECOND))
     _waiting: OrderedDict[ResourceKey, _Waiting] = field(default_factory=OrderedDict[ResourceKey, _Waiting])
@@ -76,7 +76,7 @@ class PacedStatus:
         """Write until nothing waits any more."""
         now = asyncio.get_running_loop().time
         while self._is_something_new():
-            if self.patience.waits(now(), is_declaring=self.is_declaring()):
+            if self.priority.must_wait(now(), is_declaring=self.is_declaring()):
                 await asyncio.sleep(LOOK_AGAIN_SECONDS)
                 continue
             await asyncio.sleep(self.pace.wait(now()))

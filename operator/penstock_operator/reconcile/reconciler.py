@@ -20,7 +20,7 @@ from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Conflict, KubeError
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
 from penstock_operator.manifest import Manifest, dig
-from penstock_operator.plans import custody, outage
+from penstock_operator.plans import managing_operator, outage
 from penstock_operator.plans.conditions import ConditionStatus
 from penstock_operator.plans.decisions import (
     AddFinalizer,
@@ -87,7 +87,7 @@ class Reconciler:
         self.children = ChildrenOfViews(self.kube, versions, self.bindings, self.clock)
         self.views = BrokerViews(self.cache, self.sessions, self.brokers.findings, self.clock)
         self.paced = PacedStatus(self.kube, self.cache, self.clock, self.enqueue, self.sessions.is_declaring)
-        me = custody.name_of(self.settings.own_namespace, self.settings.lease)
+        me = managing_operator.name_of(self.settings.own_namespace, self.settings.lease)
         self.others = OtherOperators(self.kube, self.cache, me, self.clock, self.enqueue)
 
     async def reconcile(self, key: ResourceKey) -> Retry:

@@ -29,7 +29,7 @@ from penstock_api.message_audit import AuditRead, AuditStart, EventKind
 from penstock_api.message_operations import MessageSelection
 from penstock_api.state_documents import BrokerState
 from penstock_broker.management import audits, declare, queue_messages
-from penstock_broker.management.acts import Caller
+from penstock_broker.management.logged_operations import Caller
 from penstock_broker.management.responses import ManagementResponse, to_value
 from penstock_broker.queue import audit as queue_audit
 from penstock_broker.queue.queue import Queue

@@ -25,8 +25,8 @@ from penstock_api.management import (
 from penstock_api.message_operations import PeekRequest
 from penstock_broker.access.connection import Connection
 from penstock_broker.management import declare, in_flight, queries, queue_messages, requests
-from penstock_broker.management.acts import Caller
 from penstock_broker.management.in_flight import EXAMINED_PER_STEP, InFlightSearch
+from penstock_broker.management.logged_operations import Caller
 from penstock_broker.management.responses import ManagementResponse, to_value
 from penstock_broker.messages import move
 from penstock_broker.settings.settings import Role

@@ -35,8 +35,8 @@ from penstock_api.management import (
 from penstock_api.message_operations import MessageSelection
 from penstock_api.state_documents import SubscriptionState
 from penstock_broker.management import declare, entity_states, queue_messages
-from penstock_broker.management.acts import Caller
 from penstock_broker.management.in_flight import in_flight
+from penstock_broker.management.logged_operations import Caller
 from penstock_broker.management.responses import to_value
 from penstock_broker.messages import restore
 from penstock_broker.queue.queue import LOGGED, Queue

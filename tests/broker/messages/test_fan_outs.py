@@ -10,7 +10,7 @@ from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_api.management import EntityType, SubscriptionDeclaration
 from penstock_broker.access.connection import Connection
-from penstock_broker.attach import severance
+from penstock_broker.attach import failed_connection
 from penstock_broker.management import declare
 from penstock_broker.management.responses import to_value
 from penstock_broker.messages import queue_limits, store
@@ -121,7 +121,7 @@ def test_what_is_on_its_way_survives_that_another_connection_is_taken_apart(
     def serve(connection: Connection, mask: int) -> None:
         read(connection, mask)
         if site.broker.work.fan_outs:
-            severance.sever(site.broker, broken)
+            failed_connection.remove(site.broker, broken)
 
     monkeypatch.setattr(site.loop.connections, "serve", serve)
     site.turn()

@@ -17,7 +17,7 @@ from penstock_amqp.types.values import Value
 from penstock_api.management import DeliveryPolicy, EntityType, Operation, QueueLimits
 from penstock_broker.log import Reading
 from penstock_broker.management import queue_messages
-from penstock_broker.management.acts import Caller
+from penstock_broker.management.logged_operations import Caller
 from penstock_broker.messages import browse, move, paging
 from penstock_broker.state.links import Browser
 

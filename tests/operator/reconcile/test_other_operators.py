@@ -15,7 +15,7 @@ from penstock_operator import names
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiResource, Conflict, Forbidden, KubeError
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.manifest import Manifest
-from penstock_operator.plans.custody import OVER_SECONDS, Custody
+from penstock_operator.plans.managing_operator import OVER_SECONDS, Responsibility
 from penstock_operator.reconcile.other_operators import OtherOperators
 
 MAIN = ResourceKey("Broker", "shop", "main")
@@ -183,7 +183,7 @@ async def test_an_api_server_that_does_not_answer_tells_nothing(api: CountingSer
     api.error = KubeError(500, "it is away")
     two.now = 1e6
     await two.others.look()
-    assert two.others.custody(MAIN) is Custody.WAIT
+    assert two.others.responsibility(MAIN) is Responsibility.WAIT
 
 
 async def test_one_that_could_not_look_for_long_does_not_take_it_from_one_that_lives(api: CountingServer) -> None:

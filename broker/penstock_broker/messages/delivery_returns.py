@@ -16,7 +16,7 @@ from penstock_broker.messages import settle
 from penstock_broker.queue.consumer import ReceivingLink
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.departures import Departure, LeavingLink
+from penstock_broker.state.leaving_links import DeliveryReturn, LeavingLink
 
 __all__ = [
     "AT_ONCE",
@@ -32,11 +32,11 @@ __all__ = [
 ]
 
 AT_ONCE: Final = 1000
-"""Deliveries of a connection that go back in the turn in which their link ends, and in each turn of a departure: about
-a millisecond and a half."""
+"""Deliveries of a connection that go back in the turn in which their link ends, and in each turn of a delivery return:
+about a millisecond and a half."""
 
 LOOKED_AT: Final = 250
-"""So many of them go back before the time is looked at: behind a slow one a turn of a departure ends."""
+"""So many of them go back before the time is looked at: behind a slow one a turn of a delivery return ends."""
 
 
 def holds_many(connection: Connection) -> bool:
@@ -59,18 +59,18 @@ def begin(
     `withdraws`: its deliveries, of which one has failed if it `counts`; `reserves`: what the queue reserved for it.
     """
     connection = consumer.connection
-    departure = _of(broker, connection)
-    if departure is None:
-        departure = Departure(connection)
-        broker.work.departures.append(departure)
+    delivery_return = _of(broker, connection)
+    if delivery_return is None:
+        delivery_return = DeliveryReturn(connection)
+        broker.work.delivery_returns.append(delivery_return)
     leaving = LeavingLink(consumer, link, queue, counts, is_withdrawn=not withdraws)
-    departure.leaving[link] = leaving
+    delivery_return.leaving[link] = leaving
     link.context = leaving
     if queue is not None:
         queue.links.returning += 1
         queue.rank()
     if reserves:
-        departure.reserving.append(leaving)
+        delivery_return.reserving.append(leaving)
     if withdraws:
         give_back(broker, leaving, connection.endpoint.withdraw(link))
 
@@ -87,51 +87,51 @@ def when_back(links: Iterable[InLink | OutLink], action: Callable[[], None]) -> 
 
 def is_under_way(broker: Broker, connection: Connection) -> bool:
     """True if a link of the connection is leaving."""
-    return bool(broker.work.departures) and _of(broker, connection) is not None
+    return bool(broker.work.delivery_returns) and _of(broker, connection) is not None
 
 
 def when_over(broker: Broker, connection: Connection, action: Callable[[], None]) -> None:
     """Do something once all leaving links of a connection have left: there are some."""
-    departure = _of(broker, connection)
-    assert departure is not None
-    departure.after.append(action)
+    delivery_return = _of(broker, connection)
+    assert delivery_return is not None
+    delivery_return.after.append(action)
 
 
 def advance(broker: Broker) -> None:
-    """Do the next slice of the departure whose turn it is."""
-    departures = broker.work.departures
-    departure = departures[0]
-    departures.rotate(-1)
+    """Do the next slice of the delivery return whose turn it is."""
+    delivery_returns = broker.work.delivery_returns
+    delivery_return = delivery_returns[0]
+    delivery_returns.rotate(-1)
     is_over, left = broker.clock.stint(), AT_ONCE
     try:
-        while departure.leaving and left > 0:
+        while delivery_return.leaving and left > 0:
             most = min(left, LOOKED_AT)
-            _step(broker, departure, most)
+            _step(broker, delivery_return, most)
             left -= most
             if is_over():
                 break
     except Exception:
-        broker.fail_connection(departure.connection)
+        broker.fail_connection(delivery_return.connection)
 
 
 def finish(broker: Broker) -> None:
     """The same until nothing is left, however long it takes: for those who need to find every message in its place."""
-    while broker.work.departures:
+    while broker.work.delivery_returns:
         advance(broker)
 
 
-def take_off(broker: Broker, connection: Connection) -> Departure | None:
-    """A connection is taken apart: its departure ends as it is. Its queues send again, and what it holds is the
+def take_off(broker: Broker, connection: Connection) -> DeliveryReturn | None:
+    """A connection is taken apart: its delivery return ends as it is. Its queues send again, and what it holds is the
     caller's. None if there is none.
     """
-    departure = _of(broker, connection)
-    if departure is not None:
-        broker.work.departures.remove(departure)
-        for leaving in departure.leaving.values():
+    delivery_return = _of(broker, connection)
+    if delivery_return is not None:
+        broker.work.delivery_returns.remove(delivery_return)
+        for leaving in delivery_return.leaving.values():
             if leaving.oldest is not None and leaving.queue is not None:
-                broker.loose_ends.take(leaving.queue, (leaving.oldest[1],))
+                broker.interrupted_work.take(leaving.queue, (leaving.oldest[1],))
             _let_send(broker, leaving)
-    return departure
+    return delivery_return
 
 
 def give_back(broker: Broker, leaving: LeavingLink, batch: list[Held]) -> None:
@@ -146,17 +146,17 @@ def give_back(broker: Broker, leaving: LeavingLink, batch: list[Held]) -> None:
     settle.lost(broker, queue, batch, counts=False)
 
 
-def _of(broker: Broker, connection: Connection) -> Departure | None:
-    return next((each for each in broker.work.departures if each.connection is connection), None)
+def _of(broker: Broker, connection: Connection) -> DeliveryReturn | None:
+    return next((each for each in broker.work.delivery_returns if each.connection is connection), None)
 
 
-def _step(broker: Broker, departure: Departure, most: int) -> None:
-    connection = departure.connection
-    if departure.reserving:
-        leaving = departure.reserving[0]
+def _step(broker: Broker, delivery_return: DeliveryReturn, most: int) -> None:
+    connection = delivery_return.connection
+    if delivery_return.reserving:
+        leaving = delivery_return.reserving[0]
         if leaving.queue is None or not leaving.queue.backlog.give_back(leaving.consumer, most):
-            departure.reserving.popleft()
-            _end_if_over(broker, departure, leaving)
+            delivery_return.reserving.popleft()
+            _end_if_over(broker, delivery_return, leaving)
     else:
         withdrawn = connection.endpoint.withdrawn(most)
         if withdrawn.emptied:
@@ -166,39 +166,39 @@ def _step(broker: Broker, departure: Departure, most: int) -> None:
             by_link.setdefault(held[0], []).append(held)
         try:
             for link, batch in by_link.items():
-                give_back(broker, departure.leaving[link], batch)
+                give_back(broker, delivery_return.leaving[link], batch)
         except Exception:
-            _rescue(broker, departure, withdrawn.held)
+            _rescue(broker, delivery_return, withdrawn.held)
             raise
         for link in withdrawn.links:
-            departure.leaving[link].is_withdrawn = True
-            _end_if_over(broker, departure, departure.leaving[link])
+            delivery_return.leaving[link].is_withdrawn = True
+            _end_if_over(broker, delivery_return, delivery_return.leaving[link])
         broker.work.touch(connection)
-    if not departure.leaving:
-        broker.work.departures.remove(departure)
-        for action in departure.after:
+    if not delivery_return.leaving:
+        broker.work.delivery_returns.remove(delivery_return)
+        for action in delivery_return.after:
             action()
 
 
-def _rescue(broker: Broker, departure: Departure, batch: list[Held]) -> None:
+def _rescue(broker: Broker, delivery_return: DeliveryReturn, batch: list[Held]) -> None:
     """An exception came while these were on their way: what is in no list goes back to its queue."""
     for held in batch:
-        queue = departure.leaving[held[0]].queue
+        queue = delivery_return.leaving[held[0]].queue
         if queue is not None:
-            broker.loose_ends.take(queue, (held[1],))
+            broker.interrupted_work.take(queue, (held[1],))
 
 
-def _end_if_over(broker: Broker, departure: Departure, leaving: LeavingLink) -> None:
-    if not leaving.is_withdrawn or leaving in departure.reserving:
+def _end_if_over(broker: Broker, delivery_return: DeliveryReturn, leaving: LeavingLink) -> None:
+    if not leaving.is_withdrawn or leaving in delivery_return.reserving:
         return
     oldest, leaving.oldest = leaving.oldest, None
     if oldest is not None and leaving.queue is not None and _is_there(broker, leaving.queue):
         try:
             settle.lost(broker, leaving.queue, [oldest], counts=True)
         except Exception:
-            broker.loose_ends.take(leaving.queue, (oldest[1],))
+            broker.interrupted_work.take(leaving.queue, (oldest[1],))
             raise
-    del departure.leaving[leaving.link]
+    del delivery_return.leaving[leaving.link]
     leaving.link.context = None
     _let_send(broker, leaving)
     for action in leaving.after:

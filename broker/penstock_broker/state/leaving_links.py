@@ -17,7 +17,7 @@ from penstock_broker.queue.consumer import ReceivingLink
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.links import Consumer
 
-__all__ = ["Departure", "LeavingLink", "consumed_queue"]
+__all__ = ["DeliveryReturn", "LeavingLink", "consumed_queue"]
 
 
 @dataclass(slots=True, eq=False)
@@ -39,7 +39,7 @@ class LeavingLink:
 
 
 @dataclass(slots=True, eq=False)
-class Departure:
+class DeliveryReturn:
     """The links of one connection that are leaving."""
 
     connection: Connection

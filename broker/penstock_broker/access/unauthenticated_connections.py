@@ -1,9 +1,8 @@
-"""The lobby: listening sockets, and connections that have not logged in yet, with an epoll of their own.
+"""Listening sockets, and connections that have not logged in yet, with an epoll of their own.
 
-The loop gives the lobby a slice of each turn and takes from it one descriptor at a time, in the order in which they
-became ready, so that ten thousand handshakes cost the other connections a slice and no more. Connections in the lobby
-are counted, in all and per network address; while there are too many, new ones wait in the system's queue. Source:
-docs/decisions/023-bounded-turns.md.
+The loop gives them a slice of each turn and takes one descriptor at a time, in the order in which they became ready, so
+that ten thousand handshakes cost the other connections a slice and no more. They are counted, in all and per network
+address; while there are too many, new ones wait in the system's queue. Source: docs/decisions/023-bounded-turns.md.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from penstock_broker.access.rejections import RejectionReason, Rejections
 from penstock_broker.settings.settings import Role
 from penstock_broker.warning_throttle import WarningThrottle
 
-__all__ = ["Lobby"]
+__all__ = ["UnauthenticatedConnections"]
 
 PAUSE_MS: Final = 100
 """How long no connection is accepted after the system had no descriptor left."""
 
 
-class Lobby:
+class UnauthenticatedConnections:
     """The connections of one broker that have not logged in yet."""
 
     def __init__(self, limits: ConnectionLimits, warnings: WarningThrottle, rejections: Rejections) -> None:
@@ -88,7 +87,7 @@ class Lobby:
     def enter(self, connection: Connection) -> None:
         """A connection was accepted."""
         transport = connection.transport
-        transport.in_lobby = True
+        transport.is_unauthenticated = True
         self._epoll.register(transport.fd, transport.events_mask)
         if connection.listener.role is Role.CLIENT:
             self._inside[transport.fd] = connection
@@ -100,7 +99,7 @@ class Lobby:
     def leave(self, connection: Connection) -> None:
         """A connection has logged in, or is gone."""
         transport = connection.transport
-        transport.in_lobby = False
+        transport.is_unauthenticated = False
         self._epoll.unregister(transport.fd)
         if self._inside.pop(transport.fd, None) is None:
             return

@@ -13,7 +13,7 @@ from proton import Terminus
 from support.proton_client import put_symbols
 from support.stepped_broker import Peer, SteppedBroker
 
-from penstock_broker.attach.unused import SWEEP_MS, SWEPT_AT_ONCE
+from penstock_broker.attach.unused_nodes import SWEEP_MS, SWEPT_AT_ONCE
 from penstock_broker.clock import STINT_SECONDS
 from penstock_core.existing_subscription import OwnerMark
 from penstock_core.terms import ClientOverrides

@@ -1,9 +1,9 @@
 """Messages that are too long for memory: written to the log in parts as they come, whether they are durable or not.
 
-A `SpooledMessage` that is dropped before it is finished (the delivery was aborted, or its link or connection went)
-gives its room in the log back, and so does a message that no queue holds any more. A message that no record names is
-gone after a restart, as volatile messages are. A sender that is faster than the disk is held back; otherwise the rest
-would wait in the operating system's page cache, without a bound. Source: docs/decisions/034-large-messages.md.
+An `IncomingLargeMessage` that is dropped before it is finished (the delivery was aborted, or its link or connection
+went) gives its room in the log back, and so does a message that no queue holds any more. A message that no record names
+is gone after a restart, as volatile messages are. A sender that is faster than the disk is held back; otherwise the
+rest would wait in the operating system's page cache, without a bound. Source: docs/decisions/034-large-messages.md.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.log import Log, NoRoom
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ["SpooledMessage"]
+__all__ = ["IncomingLargeMessage"]
 
 
-class SpooledMessage:
-    """One long message on its way in. A `Sink` of the endpoint."""
+class IncomingLargeMessage:
+    """One of them on its way in. A `Sink` of the endpoint."""
 
     def __init__(self, log: Log, refusal: AmqpError, written: Callable[[], None]) -> None:
         """`refusal`: the error if the log has no room. `written` is called after each piece, because its sender may

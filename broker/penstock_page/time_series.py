@@ -14,10 +14,10 @@ from typing import Final
 from penstock_lag_rules.figures import TOTALS, Growth
 from penstock_lag_rules.history import Snapshot, growth_between
 
-__all__ = ["POINTS", "Course", "CourseBuilder", "Point", "course_of"]
+__all__ = ["POINTS", "Point", "TimeSeries", "TimeSeriesBuilder", "time_series_of"]
 
 POINTS: Final = 120
-"""Most points of one course."""
+"""Most points of one time series."""
 GAP_POLLS: Final = 3
 """Without a snapshot for so many intervals, the line is broken."""
 
@@ -45,7 +45,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class TimeSeries:
     """Points in order of time, from `begin_ms` to `end_ms`, and what came and went between the first and the last."""
 
     begin_ms: int
@@ -81,7 +81,7 @@ class _Part:
         )
 
 
-class CourseBuilder:
+class TimeSeriesBuilder:
     """Takes the snapshots of one subscription in the order of the ledger; needs memory for the points alone.
 
     Times outside `begin_ms` to `end_ms` are left out, and so is what came before the broker's clock was set back.
@@ -121,9 +121,9 @@ class CourseBuilder:
         self._snapshots += 1
         self._before = now
 
-    def course(self) -> Course:
-        """The course so far."""
-        return Course(
+    def time_series(self) -> TimeSeries:
+        """The time series so far."""
+        return TimeSeries(
             begin_ms=self._begin_ms,
             end_ms=self._end_ms,
             points=tuple(part.point() for part in self._parts),
@@ -132,12 +132,12 @@ class CourseBuilder:
         )
 
 
-def course_of(snapshots: Iterable[Snapshot], begin_ms: int, end_ms: int, interval_ms: int) -> Course:
-    """The course of these snapshots; the arguments are those of `CourseBuilder`."""
-    builder = CourseBuilder(begin_ms, end_ms, interval_ms)
+def time_series_of(snapshots: Iterable[Snapshot], begin_ms: int, end_ms: int, interval_ms: int) -> TimeSeries:
+    """The time series of these snapshots; the arguments are those of `TimeSeriesBuilder`."""
+    builder = TimeSeriesBuilder(begin_ms, end_ms, interval_ms)
     for each in snapshots:
         builder.add(each)
-    return builder.course()
+    return builder.time_series()
 
 
 def _age_seconds(snapshot: Snapshot) -> int | None:

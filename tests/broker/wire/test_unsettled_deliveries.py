@@ -13,17 +13,17 @@ import pytest
 from proton import Delivery, Message
 from support.stepped_broker import Peer, SteppedBroker
 
-from penstock_amqp.endpoint import held_walk
+from penstock_amqp.endpoint import unsettled_deliveries
 from penstock_amqp.endpoint.endpoint import Endpoint
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import Held
-from penstock_broker.messages import departures
+from penstock_broker.messages import delivery_returns
 
 
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> Iterator[SteppedBroker]:
-    monkeypatch.setattr(held_walk, "MOST_COPIED", 5)
-    monkeypatch.setattr(departures, "AT_ONCE", 4)
+    monkeypatch.setattr(unsettled_deliveries, "MOST_COPIED", 5)
+    monkeypatch.setattr(delivery_returns, "AT_ONCE", 4)
     made = SteppedBroker()
     made.make_queue("q")
     made.make_queue("other")
@@ -54,7 +54,7 @@ def test_a_long_table_is_not_copied_while_nothing_changes(
             looked_at.append(1)
             yield each
 
-    monkeypatch.setattr(held_walk, "islice", counted)
+    monkeypatch.setattr(unsettled_deliveries, "islice", counted)
     held = endpoint.held_now()
     walk = endpoint.walk_held(5)
     assert list(next(walk)) == held[:5]
@@ -96,7 +96,7 @@ def test_all_is_found_while_another_link_is_leaving(timed: SteppedBroker, parts:
     link.close()
     peer.flush()
     timed.turn()
-    assert timed.broker.work.departures
+    assert timed.broker.work.delivery_returns
     for _ in range(turns):
         timed.turn()
     walk = endpoint.walk_held(3)
@@ -113,10 +113,10 @@ def test_all_is_found_when_one_pass_follows_another_between_two_parts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The second pass has set aside what the first gave back, and has looked at none of it."""
-    monkeypatch.setattr(held_walk, "MOST_COPIED", 5)
+    monkeypatch.setattr(unsettled_deliveries, "MOST_COPIED", 5)
     held = {number: cast(Held, (None, (number, b"", 0, 0, 0), 0)) for number in range(8)}
     engine = SimpleNamespace(aside=held, unsettled={number + 8: each for number, each in held.items()})
-    walk = held_walk.walk_held(cast(Engine, engine), 2)
+    walk = unsettled_deliveries.walk_held(cast(Engine, engine), 2)
     found = [*next(walk)]
     engine.aside, engine.unsettled = held.copy(), {}
     found += left(walk)  # type: ignore[arg-type]
@@ -125,10 +125,10 @@ def test_all_is_found_when_one_pass_follows_another_between_two_parts(
 
 def test_a_table_is_not_copied_when_a_pass_begins_to_look_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then two would be found twice."""
-    monkeypatch.setattr(held_walk, "MOST_COPIED", 5)
+    monkeypatch.setattr(unsettled_deliveries, "MOST_COPIED", 5)
     held = {number: cast(Held, (None, (number, b"", 0, 0, 0), 0)) for number in range(8)}
     engine = SimpleNamespace(aside={}, unsettled=held)
-    walk = held_walk.walk_held(cast(Engine, engine), 2)
+    walk = unsettled_deliveries.walk_held(cast(Engine, engine), 2)
     found = [*next(walk)]
     engine.aside, engine.unsettled = held, {}
     found += left(walk)  # type: ignore[arg-type]

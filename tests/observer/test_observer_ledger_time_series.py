@@ -1,4 +1,4 @@
-"""The course of a subscription from the ledger, while the ledger is written."""
+"""The time series of a subscription from the ledger, while the ledger is written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from observer.samples import START_MS, a_poll, a_subscription
 
 from penstock_observer.ledger import Ledger, SealLimits
-from penstock_observer.ledger_course import course
+from penstock_observer.ledger_time_series import time_series
 from penstock_observer.retention import RetentionLimits
 from penstock_observer.rows import RowOrigin
 
@@ -31,7 +31,7 @@ def test_rows_that_are_sealed_while_they_are_read_come_once(tmp_path: Path, monk
         return rows
 
     monkeypatch.setattr(ledger, "waiting", waiting)
-    found, told = course(ledger, "psub:durable:global:orders", end_ms, 0)
+    found, told = time_series(ledger, "psub:durable:global:orders", end_ms, 0)
     ledger.close()
     assert told is None
     assert (found.snapshots, found.grown.enqueued) == (10, 9)

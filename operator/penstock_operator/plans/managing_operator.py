@@ -19,12 +19,12 @@ __all__ = [
     "ABSENT_SECONDS",
     "OVER_SECONDS",
     "UNSEEN_SECONDS",
-    "Custody",
-    "Trace",
+    "ObservedLease",
+    "Responsibility",
     "decide",
     "lease_of",
     "name_of",
-    "traced",
+    "observed",
 ]
 
 OVER_SECONDS: Final = 300.0
@@ -40,7 +40,7 @@ other operator may have renewed its Lease, or could not. Its time counts anew.
 _NAME: Final = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)/([a-z0-9]([-a-z0-9.]*[a-z0-9])?)")
 
 
-class Custody(Enum):
+class Responsibility(Enum):
     """What an operator does with a Broker, and with the resources that name it."""
 
     MANAGE = "Manage"
@@ -55,11 +55,11 @@ class Custody(Enum):
     @property
     def is_own(self) -> bool:
         """Whether this operator may touch them."""
-        return self in (Custody.MANAGE, Custody.TAKE)
+        return self in (Responsibility.MANAGE, Responsibility.TAKE)
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class ObservedLease:
     """What is known of the Lease of another operator."""
 
     record: LeaseRecord | None
@@ -85,38 +85,38 @@ def lease_of(name: str) -> tuple[str, str] | None:
     return None if found is None else (found[1], found[3])
 
 
-def traced(before: Trace | None, record: LeaseRecord | None, now: float) -> Trace:
-    """The trace of a Lease that was just read, None if there is none."""
+def observed(before: ObservedLease | None, record: LeaseRecord | None, now: float) -> ObservedLease:
+    """What is known of a Lease that was just read, None if there is none."""
     if before is None or before.is_hidden:
-        return Trace(record, now, now)
+        return ObservedLease(record, now, now)
     if before.record == record:
         return replace(before, since=now if _is_unseen(before, now) else before.since, seen=now)
     # The first holder, or another one, is no less alive than one that goes on.
-    return Trace(record, now, now, is_renewed=record is not None and bool(record.holder))
+    return ObservedLease(record, now, now, is_renewed=record is not None and bool(record.holder))
 
 
-def decide(recorded: str, me: str, other: Trace | None, now: float) -> Custody:
+def decide(recorded: str, me: str, other: ObservedLease | None, now: float) -> Responsibility:
     """What the operator `me` does with a Broker in whose status `recorded` is the name of an operator, or nothing.
 
     `other`: what is known of the Lease of `recorded`; None if it was not read yet.
     """
     if recorded == me:
-        return Custody.MANAGE
+        return Responsibility.MANAGE
     if lease_of(recorded) is None:
-        return Custody.TAKE
+        return Responsibility.TAKE
     if other is None:
-        return Custody.WAIT
+        return Responsibility.WAIT
     if other.is_hidden:
-        return Custody.KEEP_OFF
+        return Responsibility.KEEP_OFF
     if _is_unseen(other, now):
-        return Custody.WAIT
+        return Responsibility.WAIT
     if now >= other.since + _patience(other.record):
-        return Custody.TAKE
-    return Custody.KEEP_OFF if other.is_renewed else Custody.WAIT
+        return Responsibility.TAKE
+    return Responsibility.KEEP_OFF if other.is_renewed else Responsibility.WAIT
 
 
-def _is_unseen(trace: Trace, now: float) -> bool:
-    return now > trace.seen + UNSEEN_SECONDS
+def _is_unseen(observed: ObservedLease, now: float) -> bool:
+    return now > observed.seen + UNSEEN_SECONDS
 
 
 def _patience(record: LeaseRecord | None) -> float:

@@ -18,7 +18,7 @@ from support.stepped_broker import DeliveryPolicy, Peer, SteppedBroker
 
 from penstock_broker.attach import close
 from penstock_broker.management.in_flight import connections_of, in_flight
-from penstock_broker.messages import departures, settle
+from penstock_broker.messages import delivery_returns, settle
 from penstock_broker.queue.queue import Queue
 from penstock_core.reason import Reason, Refuse
 
@@ -27,7 +27,7 @@ SLICE = 10
 
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> Iterator[SteppedBroker]:
-    monkeypatch.setattr(departures, "AT_ONCE", SLICE)
+    monkeypatch.setattr(delivery_returns, "AT_ONCE", SLICE)
     made = SteppedBroker()
     yield made
     made.close()
@@ -39,7 +39,7 @@ def leave(timed: SteppedBroker, peer: Peer, link: Receiver) -> Queue:
     link.close()
     peer.flush()
     timed.turn()
-    assert timed.broker.work.departures
+    assert timed.broker.work.delivery_returns
     return queue
 
 
@@ -66,7 +66,7 @@ def settle_all(peer: Peer) -> list[object]:
 
 def turns_until_back(timed: SteppedBroker) -> int:
     turns = 0
-    while timed.broker.work.departures:
+    while timed.broker.work.delivery_returns:
         timed.turn()
         turns += 1
     return turns
@@ -76,7 +76,7 @@ def test_deliveries_go_back_a_slice_per_turn_and_the_detach_is_answered_behind_t
     peer, link = hold(timed, 35)
     queue = leave(timed, peer, link)
     back: list[int] = []
-    while timed.broker.work.departures:
+    while timed.broker.work.delivery_returns:
         peer.read()
         assert not link.state & link.REMOTE_CLOSED
         timed.turn()
@@ -90,7 +90,7 @@ def test_deliveries_go_back_a_slice_per_turn_and_the_detach_is_answered_behind_t
 
 def test_a_slice_ends_when_it_has_taken_its_time(timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three deliveries go back before the clock is looked at, which takes a second each time."""
-    monkeypatch.setattr(departures, "LOOKED_AT", 3)
+    monkeypatch.setattr(delivery_returns, "LOOKED_AT", 3)
     peer, link = hold(timed, 14)
     queue = leave(timed, peer, link)
     timed.step_seconds = 1.0
@@ -102,15 +102,15 @@ def test_a_slice_ends_when_it_has_taken_its_time(timed: SteppedBroker, monkeypat
     timed.turn()
     back.append(len(queue.returned))
     assert back == [3, 6, 14]
-    assert not timed.broker.work.departures
+    assert not timed.broker.work.delivery_returns
 
 
-def test_a_small_departure_is_over_in_its_turn(timed: SteppedBroker) -> None:
+def test_a_small_delivery_return_is_over_in_its_turn(timed: SteppedBroker) -> None:
     peer, link = hold(timed, SLICE)
     link.close()
     peer.flush()
     timed.turn()
-    assert not timed.broker.work.departures
+    assert not timed.broker.work.delivery_returns
     assert len(timed.queue("q").returned) == SLICE
 
 
@@ -237,7 +237,7 @@ def test_other_links_of_the_connection_keep_their_deliveries(timed: SteppedBroke
     first.settle()
     peer.flush()
     timed.turn()
-    assert timed.broker.work.departures
+    assert timed.broker.work.delivery_returns
     assert timed.queue("r").totals.acked == 1
     turns_until_back(timed)
     assert settle_all(peer) == kept[1:]
@@ -314,7 +314,7 @@ def test_an_error_in_between_costs_the_connection_and_no_message(
         broken.setattr(settle, "lost", fails)
         timed.turn()
     assert settle.lost is lost
-    assert not timed.broker.work.departures
+    assert not timed.broker.work.delivery_returns
     queue = timed.queue("q")
     assert (queue.in_flight, len(queue.backlog), queue.links.returning, queue.links.tiers) == (0, 35, 0, None)
     other = timed.connect("other")
@@ -335,7 +335,7 @@ def test_what_a_group_reserved_for_its_owner_goes_back_in_slices_too(timed: Step
     peer.flush()
     timed.turn()
     left = [len(queue.returned)]
-    while timed.broker.work.departures:
+    while timed.broker.work.delivery_returns:
         timed.turn()
         left.append(len(queue.returned))
         assert queue.depth == 40
@@ -384,7 +384,7 @@ def test_what_a_transaction_has_settled_stays_with_it(timed: SteppedBroker, sett
     client.detach("q")
     client.flush()
     timed.turn()
-    assert timed.broker.work.departures
+    assert timed.broker.work.delivery_returns
     turns_until_back(timed)
     queue = timed.queue("q")
     assert (queue.in_flight, len(queue.returned)) == (2, 33)
@@ -401,7 +401,7 @@ def test_the_oldest_delivery_in_flight_is_known_in_between(timed: SteppedBroker)
     queue = timed.queue("q")
     peer.close()
     timed.turn()
-    assert timed.broker.work.departures
+    assert timed.broker.work.delivery_returns
     assert not [each for each in timed.broker.clients.connections.values() if each.client.container_id == "leaving"]
     found = in_flight(connections_of(timed.broker, (queue,)))
     assert found[queue] == (1_000_000_000, 1_000_000_000)

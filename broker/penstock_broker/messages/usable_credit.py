@@ -24,13 +24,13 @@ from penstock_broker.queue.cursor import SelectorCursor
 from penstock_broker.queue.flags import GROUPED
 from penstock_broker.queue.queue import Queue
 
-__all__ = ["MOST_SELECTORS", "usable"]
+__all__ = ["MOST_SELECTORS", "for_first_message"]
 
 MOST_SELECTORS: Final = 16
 """Different selectors that are evaluated for one queue: some 5 us each."""
 
 
-def usable(queue: Queue) -> tuple[int, int]:
+def for_first_message(queue: Queue) -> tuple[int, int]:
     """How many links could take the first message that waits if they gave credit, and the credit (messages) of those
     that could take it now; (0, 0) if none waits.
 
@@ -40,8 +40,8 @@ def usable(queue: Queue) -> tuple[int, int]:
     first = queue.backlog.first()
     if first is None:
         return 0, 0
-    takers = _takers(queue, *first)
-    return len(takers), sum(each.link.credit for each in takers if each.link.credit > 0 and not _is_held_up(each))
+    usable = _usable_consumers(queue, *first)
+    return len(usable), sum(each.link.credit for each in usable if each.link.credit > 0 and not _is_held_up(each))
 
 
 def _is_held_up(consumer: ReceivingLink) -> bool:
@@ -49,7 +49,7 @@ def _is_held_up(consumer: ReceivingLink) -> bool:
     return connection.is_blocked or connection.endpoint.is_congested(consumer.link, HELD_BACK_BYTES)
 
 
-def _takers(queue: Queue, entry: Entry, reserved_for: object) -> list[ReceivingLink]:
+def _usable_consumers(queue: Queue, entry: Entry, reserved_for: object) -> list[ReceivingLink]:
     tiers = queue.links.tiers
     ranked: Iterable[ReceivingLink] = queue.links.consumers if tiers is None else chain.from_iterable(tiers)
     size = len(entry[DATA]) + header_room(queue)
@@ -65,9 +65,9 @@ def _takers(queue: Queue, entry: Entry, reserved_for: object) -> list[ReceivingL
         group = backlog.groups.owner(entry)
         if group is not None and selection.is_for(group.consumer.cursor):
             fitting = [each for each in fitting if each is group.consumer]
-    takers = [each for each in fitting if selection.is_for(each.cursor)]
+    usable = [each for each in fitting if selection.is_for(each.cursor)]
     backlog.examination.total = counted  # it counts what the flow of messages costs
-    return takers
+    return usable
 
 
 class _Selection:

@@ -20,7 +20,7 @@ from support.stepped_broker import Peer, SteppedBroker
 from penstock_api.management import DeliveryPolicy, EntityType
 from penstock_broker.management import declare
 from penstock_broker.management.entity_states import queue_state
-from penstock_broker.messages import takers
+from penstock_broker.messages import usable_credit
 from penstock_broker.state.links import Consumer
 
 NAMES = count(1)
@@ -56,7 +56,7 @@ def attach(
 
 def usable(timed: SteppedBroker) -> tuple[int, int]:
     """The links that could take it, and their credit."""
-    return takers.usable(timed.queue("jobs"))
+    return usable_credit.for_first_message(timed.queue("jobs"))
 
 
 def test_every_consumer_of_a_plain_queue_could_take_it(timed: SteppedBroker) -> None:

@@ -20,28 +20,28 @@ from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Held
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.attach import close, temporary
 from penstock_broker.log import EndReason, bytes_in_log
-from penstock_broker.messages import departures, due_times, store
+from penstock_broker.messages import delivery_returns, due_times, store
 from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.departures import LeavingLink, consumed_queue
+from penstock_broker.state.interrupted_work import NOTHING
+from penstock_broker.state.leaving_links import LeavingLink, consumed_queue
 from penstock_broker.state.links import Browser, Consumer
-from penstock_broker.state.loose_ends import NOTHING
 from penstock_broker.state.open_transactions import transactions_of
 from penstock_broker.topology.records import Exchange, PointToPointQueue
 
-__all__ = ["leave_container", "sever"]
+__all__ = ["leave_container", "remove"]
 
 logger = logging.getLogger(__name__)
 
 
-def sever(broker: Broker, connection: Connection) -> None:
+def remove(broker: Broker, connection: Connection) -> None:
     """Remove every trace of a connection; its links, messages and transactions are given back. Raises nothing."""
     number = connection.number
     concerned: dict[Queue, None] = {}
-    departure = departures.take_off(broker, connection)
+    delivery_return = delivery_returns.take_off(broker, connection)
     for what, step in (
         ("messages on their way into many queues", partial(store.finish_fan_outs, broker)),
-        ("deliveries of others on their way back", partial(departures.finish, broker)),
+        ("deliveries of others on their way back", partial(delivery_returns.finish, broker)),
         ("its counting", partial(broker.clients.counts.leave, connection)),
         ("its transactions", partial(_drop_transactions, broker, connection)),
         ("its deliveries", partial(_collect_deliveries, broker, connection)),
@@ -54,8 +54,8 @@ def sever(broker: Broker, connection: Connection) -> None:
         _guarded(number, what, step)
     for link in connection.endpoint.all_links():
         link.context = None
-    ends = broker.loose_ends
-    concerned.update(ends.doubtful)
+    interrupted = broker.interrupted_work
+    concerned.update(interrupted.doubtful)
     for incarnation in broker.log.put_this_turn():
         record = broker.topology.by_incarnation.get(incarnation)
         if record is not None:
@@ -64,12 +64,12 @@ def sever(broker: Broker, connection: Connection) -> None:
     in_flight = _deliveries_in_flight(broker, connection)
     for queue in concerned:
         _guarded(number, f"the queue {queue.name!r}", partial(_set_right, broker, queue, in_flight.get(queue, {})))
-    ends.clear()
+    interrupted.clear()
     _guarded(number, "its subscriptions", partial(_end_subscriptions, broker, connection))
     _guarded(number, "its temporary nodes", partial(temporary.connection_ended, broker, connection))
     _guarded(number, "temporary nodes that nobody uses", partial(temporary.links_ended, broker, ()))
-    if departure is not None and connection.phase is Phase.GONE:  # else whoever called this frees it
-        for action in departure.after:
+    if delivery_return is not None and connection.phase is Phase.GONE:  # else whoever called this frees it
+        for action in delivery_return.after:
             _guarded(number, "its engine", action)
 
 
@@ -94,7 +94,7 @@ def _drop_transactions(broker: Broker, connection: Connection) -> None:
         return
     for transaction in list(ledger.by_id.values()):
         for each in transaction.settlements:
-            broker.loose_ends.take(each.consumer.queue, (each.held[1],))
+            broker.interrupted_work.take(each.consumer.queue, (each.held[1],))
         broker.transactions.rolled_back += not transaction.state.is_over
         broker.transactions.working.pop(transaction, None)
         ledger.remove(transaction)
@@ -105,7 +105,7 @@ def _collect_deliveries(broker: Broker, connection: Connection) -> None:
     for link, entry, _ in connection.endpoint.all_held():
         queue = consumed_queue(link.context)
         if queue is not None:
-            broker.loose_ends.take(queue, (entry,))
+            broker.interrupted_work.take(queue, (entry,))
 
 
 def _drop_receivers(broker: Broker, connection: Connection, concerned: dict[Queue, None]) -> None:
@@ -186,7 +186,7 @@ def _end_subscriptions(broker: Broker, connection: Connection) -> None:
 
 def _undo_commit(broker: Broker, concerned: dict[Queue, None]) -> None:
     """Take out what an interrupted commit has put into queues: the log has nothing of it."""
-    first = broker.loose_ends.undone_from
+    first = broker.interrupted_work.undone_from
     if first == NOTHING:
         return
     for queue in _queues(broker):
@@ -198,11 +198,11 @@ def _undo_commit(broker: Broker, concerned: dict[Queue, None]) -> None:
                 queue.forget(each)
 
 
-def _deliveries_in_flight(broker: Broker, severed: Connection) -> dict[Queue, dict[int, Held]]:
+def _deliveries_in_flight(broker: Broker, failed: Connection) -> dict[Queue, dict[int, Held]]:
     """What the other connections have not settled, and what is settled in their transactions, by number."""
     found: dict[Queue, dict[int, Held]] = {}
     for connection in broker.clients.connections.values():
-        if connection is severed:
+        if connection is failed:
             continue
         for held in connection.endpoint.all_held():
             queue = consumed_queue(held[0].context)
@@ -217,12 +217,12 @@ def _deliveries_in_flight(broker: Broker, severed: Connection) -> dict[Queue, di
 
 def _set_right(broker: Broker, queue: Queue, in_flight: dict[int, Held]) -> None:
     """Give back to a queue what was lost between two lists, and count what it holds."""
-    ends = broker.loose_ends
+    interrupted = broker.interrupted_work
     record = broker.topology.by_incarnation.get(queue.incarnation)
     if record is None or record.queue is not queue:
         return  # it has ended, with all its messages
     acked = broker.log.acked_this_turn().get(queue.incarnation, set())
-    left = {entry[NUMBER]: entry for each, entry in ends.left if each is queue}
+    left = {entry[NUMBER]: entry for each, entry in interrupted.left if each is queue}
     # What is in no memory was written and paged by earlier turns: nothing of this turn can be among it.
     present = {entry[NUMBER]: entry for entry in (*queue.everything_in_memory(), *queue.expiry.expired)}
     # A message that was put into the log and reached no queue: its sender was not told that it is accepted.
@@ -231,7 +231,7 @@ def _set_right(broker: Broker, queue: Queue, in_flight: dict[int, Held]) -> None
         queue.forget(number)
         if entry[FLAGS] & LOGGED:
             gone.add(number)
-    lost = {entry[NUMBER]: entry for each, entry in ends.taken if each is queue}
+    lost = {entry[NUMBER]: entry for each, entry in interrupted.taken if each is queue}
     for number, entry in sorted(lost.items()):
         if number in present or number in in_flight or number in left or number in acked:
             continue

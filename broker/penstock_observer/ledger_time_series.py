@@ -11,21 +11,21 @@ from typing import Final
 from penstock_api.ledger_format import HOUR_MS, SegmentName
 from penstock_lag_rules.history import Snapshot
 from penstock_observer.ledger import Ledger
-from penstock_page.course import Course, course_of
 from penstock_page.segment_rows import UnreadableSegment, snapshots_in, snapshots_in_rows
 from penstock_page.text import clock
+from penstock_page.time_series import TimeSeries, time_series_of
 
-__all__ = ["MOST_ROWS", "RECENT_MS", "course"]
+__all__ = ["MOST_ROWS", "RECENT_MS", "time_series"]
 
 RECENT_MS: Final = 900_000
 """What is shown unless hours are asked for."""
 MOST_ROWS: Final = 1_000_000
 
 
-def course(
+def time_series(
     ledger: Ledger, queue_name: str, end_ms: int, hours: int, most_rows: int = MOST_ROWS
-) -> tuple[Course, str | None]:
-    """The course until `end_ms`, and what is missing in it, a sentence without its full stop; None: nothing."""
+) -> tuple[TimeSeries, str | None]:
+    """The time series until `end_ms`, and what is missing in it, a sentence without its full stop; None: nothing."""
     begin_ms = end_ms - (hours * HOUR_MS or RECENT_MS)
     waiting, segments = ledger.waiting(queue_name), ledger.segments
     # Sealed between the two, rows would come twice, and the second time as if the clock had been set back.
@@ -52,4 +52,4 @@ def course(
         except UnreadableSegment as error:
             problems.append(f"the segment {segment.name} can't be read: {error}")
     found = [snapshot for part in reversed(read) for snapshot in part] + unsealed
-    return course_of(found, begin_ms, end_ms, ledger.interval_ms), "; ".join(problems) or None
+    return time_series_of(found, begin_ms, end_ms, ledger.interval_ms), "; ".join(problems) or None

@@ -1,4 +1,4 @@
-"""Places of which there are few, lent for a limited time: who needs longer goes on without one.
+"""A semaphore whose places are lent for a limited time: who needs longer goes on without one.
 
 So who waits for an answer that never comes keeps nobody else from asking.
 """
@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-__all__ = ["LentPlaces"]
+__all__ = ["TimedSemaphore"]
 
 
-class LentPlaces:
+class TimedSemaphore:
     """So many places; each is given back after `seconds` at the latest."""
 
     def __init__(self, count: int, seconds: float) -> None:

@@ -2,8 +2,8 @@
 
 A message passes from list to list: out of a backlog and into an engine, out of the engine and into the log's acks. If
 an exception comes between two lists, whoever holds the message puts it here and raises the exception again. The
-connection on which it happened is then taken apart (`attach.severance`), which gives everything its place and empties
-this record. Source: docs/decisions/077-internal-errors.md.
+connection on which it happened is then taken apart (`attach.failed_connection`), which gives everything its place and
+empties this record. Source: docs/decisions/077-internal-errors.md.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Final
 from penstock_amqp.endpoint.events import Entry
 from penstock_broker.queue.queue import Queue
 
-__all__ = ["NOTHING", "LooseEnds"]
+__all__ = ["NOTHING", "InterruptedWork"]
 
 NOTHING: Final = -1
-"""`LooseEnds.undone_from` if no commit was interrupted."""
+"""`InterruptedWork.undone_from` if no commit was interrupted."""
 
 
-class LooseEnds:
+class InterruptedWork:
     """Of one broker; empty whenever no exception is under way."""
 
     __slots__ = ("doubtful", "left", "taken", "undone_from")
