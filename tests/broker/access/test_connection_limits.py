@@ -10,6 +10,7 @@ import os
 import random
 import resource
 import socket
+import time
 import urllib.request
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
@@ -243,7 +244,7 @@ def test_five_hundred_hostile_strangers_disturb_nobody(tmp_path: Path, listener:
     }
     with BrokerProcess(tmp_path / "data", dev=False, settings=settings) as broker, connected(broker.url) as witness:
         check(witness, 10)
-        before = sockets(broker)
+        before, started = sockets(broker), time.monotonic()
         at = int(broker.addresses[listener].rpartition(":")[2])
         with ExitStack() as stack:
             for number in range(500):
@@ -256,5 +257,6 @@ def test_five_hundred_hostile_strangers_disturb_nobody(tmp_path: Path, listener:
         while sockets(broker) > before:
             check(witness, 1)
         assert "internal error" not in broker.log()
-        # Logs of strangers are bounded.
-        assert broker.log().count("WARNING") < 300
+        # Logs of strangers are bounded: twenty lines a second, and one that counts the others.
+        seconds = time.monotonic() - started + 2
+        assert broker.log().count("WARNING") <= 21 * seconds
