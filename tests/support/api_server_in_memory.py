@@ -141,6 +141,16 @@ class ApiServerInMemory:
             raise Conflict(409, "it was changed meanwhile")
         return self._put(made)
 
+    async def replace_held(self, manifest: Manifest, holder: str) -> Manifest:
+        self.requests += 1
+        there = self.objects.get(_name(manifest))
+        if there is None:
+            raise KubeError(404, "it is gone")
+        if there["spec"].get("holderIdentity") != holder:
+            raise Conflict(409, "it names another holder")
+        there["spec"] = _copied(manifest)["spec"]
+        return self._touch(there)
+
     async def delete(self, manifest: Manifest, *, orphan: bool = False) -> None:
         self.requests += 1
         self.deleted.append(_name(manifest))

@@ -98,17 +98,25 @@ class _Server:
             await self._api.delete(there)
             return web.json_response({"kind": "Status", "status": "Success"})
         if request.content_type == "application/json-patch+json":
-            version, finalizers = body[0]["value"], body[1]["value"]
             if there is None:
                 return _status(404, "it is gone")
-            if there["metadata"]["resourceVersion"] != version:
-                return _status(422, "the server rejected our request due to an error in our request")
-            return web.json_response(await self._api.set_finalizers(there, finalizers))
+            return await self._patch(there, body)
         if subresource == "status":
             manager = request.query["fieldManager"]
             unchanged = "resourceVersion" in body["metadata"]
             return web.json_response(await self._api.apply_status(body, body["status"], manager, unchanged=unchanged))
         return web.json_response(await self._api.apply(body))
+
+    async def _patch(self, there: Any, patch: Any) -> web.Response:
+        """A JSON patch of a test and a new value, as the operator sends it."""
+        expected, value = patch[0]["value"], patch[1]["value"]
+        is_lease = there["kind"] == "Lease"
+        found = there["spec"].get("holderIdentity") if is_lease else there["metadata"]["resourceVersion"]
+        if found != expected:
+            return _status(422, "the server rejected our request due to an error in our request")
+        if is_lease:
+            return web.json_response(await self._api.replace_held({**there, "spec": value}, expected))
+        return web.json_response(await self._api.set_finalizers(there, value))
 
     async def _list(self, request: web.Request, kind: ApiResource, namespace: str | None) -> web.Response:
         labels, limit = request.query.get("labelSelector", ""), int(request.query.get("limit", "500"))

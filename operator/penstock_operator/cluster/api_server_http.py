@@ -142,12 +142,7 @@ class HttpApiServer:
             {"op": "add", "path": "/metadata/finalizers", "value": [*finalizers]},
         ]
         path = api_resource_of(resource).path(str(about["namespace"]), str(about["name"]))
-        try:
-            return await self._request("PATCH", path, body=patch, content=_JSON_PATCH, missing_ok=True)
-        except KubeError as error:
-            # The API server answers 422 if the test of the patch fails, and also if an admission policy denies it.
-            is_test = error.status == 422 and " denied " not in error.said
-            raise Conflict(409, error.said) if is_test else error from error
+        return await self._tested_patch(path, patch, missing_ok=True)
 
     async def create(self, manifest: Manifest) -> Manifest:
         """Create an object that is never updated, such as an Event."""
@@ -166,6 +161,20 @@ class HttpApiServer:
         path = api_resource_of(manifest).path(str(about["namespace"]), str(about["name"]))
         return _some(await self._request("PUT", path, body=manifest))
 
+    async def replace_held(self, manifest: Manifest, holder: str) -> Manifest:
+        """Replace the spec of a Lease, whatever its resource version.
+
+        Raises:
+            Conflict: it does not name this holder, or any.
+        """
+        about = cast(Manifest, manifest["metadata"])
+        patch = [
+            {"op": "test", "path": "/spec/holderIdentity", "value": holder},
+            {"op": "replace", "path": "/spec", "value": manifest["spec"]},
+        ]
+        path = api_resource_of(manifest).path(str(about["namespace"]), str(about["name"]))
+        return _some(await self._tested_patch(path, patch))
+
     async def delete(self, manifest: Manifest, *, orphan: bool = False) -> None:
         """Delete the object with this name and uid; no error if it does not exist. `orphan`: what it owns stays."""
         about = cast(Manifest, manifest["metadata"])
@@ -182,6 +191,15 @@ class HttpApiServer:
         """Whether the cluster has this kind."""
         group = await self._request("GET", f"/apis/{kind.api_version}", missing_ok=True)
         return any(found.get("name") == kind.plural for found in items_of(group, "resources"))
+
+    async def _tested_patch(self, path: str, patch: object, *, missing_ok: bool = False) -> Manifest | None:
+        """A JSON patch; Conflict if its test fails."""
+        try:
+            return await self._request("PATCH", path, body=patch, content=_JSON_PATCH, missing_ok=missing_ok)
+        except KubeError as error:
+            # The API server answers 422 if the test of the patch fails, and also if an admission policy denies it.
+            is_test = error.status == 422 and " denied " not in error.said
+            raise Conflict(409, error.said) if is_test else error from error
 
     async def _request(
         self,

@@ -22,6 +22,7 @@ from penstock_operator import names
 from penstock_operator.cluster.api_server import API_RESOURCES
 from penstock_operator.cluster.api_server_http import HttpApiServer
 from penstock_operator.cluster.server_errors import Conflict, KubeError
+from penstock_operator.manifest import Manifest
 
 EXCHANGE: dict[str, Any] = {
     "apiVersion": "penstock.dev/v1alpha1",
@@ -113,6 +114,25 @@ async def test_a_change_by_somebody_else_meanwhile_is_a_conflict(api: HttpApiSer
     with pytest.raises(Conflict) as raised:
         await api.set_finalizers(EXCHANGE, ["penstock.dev/topology"])
     assert raised.value.refusal is None
+
+
+async def test_the_spec_of_a_lease_is_replaced_only_if_it_still_names_its_holder(
+    api: HttpApiServer, server: Server
+) -> None:
+    lease: Manifest = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "penstock", "namespace": "system", "resourceVersion": "7"},
+        "spec": {"leaseDurationSeconds": 1},
+    }
+    await api.replace_held(lease, "pod-a")
+    assert json.loads(server.bodies[-1]) == [
+        {"op": "test", "path": "/spec/holderIdentity", "value": "pod-a"},
+        {"op": "replace", "path": "/spec", "value": {"leaseDurationSeconds": 1}},
+    ]
+    server.status, server.body = 422, {"message": "the server rejected our request due to an error in our request"}
+    with pytest.raises(Conflict):
+        await api.replace_held(lease, "pod-a")
 
 
 async def test_a_policy_that_denies_the_finalizer_is_a_refusal(api: HttpApiServer, server: Server) -> None:
