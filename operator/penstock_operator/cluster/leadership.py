@@ -113,7 +113,8 @@ class Leadership:
         """
         while self.leads():
             await self._go_on(self.times.retry_period)
-        why = self.problem or "the process stood still"
+        stood_still = self.monotonic() >= self._next + self.times.retry_period
+        why = self.problem or ("the process stood still" if stood_still else "no answer came in time")
         raise self._lost(f"The Lease {self._label} could not be renewed for {self.times.renew_deadline:.0f} s: {why}.")
 
     async def release(self) -> None:

@@ -284,6 +284,15 @@ def test_who_begins_to_lead_by_answers_that_take_seven_seconds_leads_on(delay: f
     play(story)
 
 
+def test_a_leader_whose_answers_take_too_long_says_that() -> None:
+    async def story(pair: Pair) -> None:
+        pair.way_of_a.late = 9
+        with pytest.raises(LeadershipLost, match="could not be renewed for 10 s: no answer came in time"):
+            await pair.a.keep()
+
+    play(story)
+
+
 def test_one_request_that_hangs_does_not_keep_the_next_one_waiting() -> None:
     async def story(pair: Pair) -> None:
         pair.way_of_a.late = 60
