@@ -323,6 +323,38 @@ def test_a_renewal_that_arrives_when_another_leads_takes_nothing_from_it() -> No
     play(story)
 
 
+def test_an_old_state_that_is_read_late_does_not_end_a_leader() -> None:
+    async def story(pair: Pair) -> None:
+        waiting = asyncio.create_task(pair.b.acquire())
+        await asyncio.sleep(13)
+        pair.way_of_b.late = 3  # of the read at 14 s, which shows `a`
+        await asyncio.sleep(2)
+        pair.way_of_b.late = 0
+        await waiting
+        assert now() == pytest.approx(16, abs=0.01)
+        keeping = asyncio.create_task(pair.b.keep())
+        await asyncio.sleep(60)
+        assert (pair.b.leads(), keeping.done(), pair.spec["leaseTransitions"]) == (True, False, 1)
+        keeping.cancel()
+
+    play(story)
+
+
+def test_the_answer_to_an_earlier_renewal_may_come_later() -> None:
+    async def story(pair: Pair) -> None:
+        pair.way_of_a.late = 5
+        keeping = asyncio.create_task(pair.a.keep())
+        await asyncio.sleep(3)
+        pair.way_of_a.late = 0
+        await asyncio.sleep(2)
+        pair.way_of_a.failure = KubeError(503, "it is away")
+        with pytest.raises(LeadershipLost):
+            await keeping
+        assert now() == pytest.approx(14, abs=0.01)  # it asked at 2 s and at 4 s
+
+    play(story)
+
+
 def test_a_lease_whose_renewal_was_not_answered_is_given_back() -> None:
     async def story(pair: Pair) -> None:
         pair.way_of_a.late = 60
