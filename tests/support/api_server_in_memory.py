@@ -114,8 +114,8 @@ class ApiServerInMemory:
     async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
         self.requests += 1
         there = self._same(resource)
-        if there["metadata"]["resourceVersion"] != cast(Any, resource)["metadata"]["resourceVersion"]:
-            raise Conflict(409, "it was changed meanwhile")
+        if there["metadata"].get("finalizers") != cast(Any, resource)["metadata"].get("finalizers"):
+            raise Conflict(409, "its finalizers were changed meanwhile")
         there["metadata"]["finalizers"] = [*finalizers]
         if not finalizers and "deletionTimestamp" in there["metadata"]:
             self._remove(there)

@@ -108,15 +108,18 @@ class _Server:
         return web.json_response(await self._api.apply(body))
 
     async def _patch(self, there: Any, patch: Any) -> web.Response:
-        """A JSON patch of a test and a new value, as the operator sends it."""
-        expected, value = patch[0]["value"], patch[1]["value"]
-        is_lease = there["kind"] == "Lease"
-        found = there["spec"].get("holderIdentity") if is_lease else there["metadata"]["resourceVersion"]
-        if found != expected:
+        """A JSON patch: tests, and one change behind them."""
+        *tests, change = patch
+        if any(_at(there, test["path"]) != test["value"] for test in tests):
             return _status(422, "the server rejected our request due to an error in our request")
-        if is_lease:
-            return web.json_response(await self._api.replace_held({**there, "spec": value}, expected))
-        return web.json_response(await self._api.set_finalizers(there, value))
+        if there["kind"] == "Lease":
+            lease = {**there, "spec": change["value"]}
+            return web.json_response(await self._api.replace_held(lease, there["spec"]["holderIdentity"]))
+        finalizers = change.get("value")
+        if change["op"] == "remove":
+            gone = _at(there, change["path"])
+            finalizers = [name for name in there["metadata"]["finalizers"] if name != gone]
+        return web.json_response(await self._api.set_finalizers(there, finalizers))
 
     async def _list(self, request: web.Request, kind: ApiResource, namespace: str | None) -> web.Response:
         labels, limit = request.query.get("labelSelector", ""), int(request.query.get("limit", "500"))
@@ -166,6 +169,16 @@ class _Server:
 
 async def _send(response: web.StreamResponse, event: dict[str, Any]) -> None:
     await response.write(json.dumps(event).encode() + b"\n")
+
+
+def _at(found: Any, path: str) -> Any:
+    """What is at a JSON pointer; None if nothing is."""
+    for step in path.split("/")[1:]:
+        try:
+            found = found[int(step) if step.isdecimal() else step]
+        except (KeyError, IndexError):
+            return None
+    return found
 
 
 def _status(code: int, message: str) -> web.Response:

@@ -131,17 +131,15 @@ class HttpApiServer:
         return _some(await self._request("PATCH", path, query=query, body=body, content=_APPLY))
 
     async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
-        """Replace the finalizers if the object did not change meanwhile; return the object, None if that deleted it.
+        """Replace the finalizers; return the object, None if that deleted it. What else was changed meanwhile does not
+        matter, and if one is removed, nor do the others: the garbage collector removes its own at the same time.
 
         Raises:
-            Conflict: the object was changed meanwhile.
+            Conflict: the object has other finalizers than `resource`, or is another one of this name.
         """
         about = cast(Manifest, resource["metadata"])
-        patch = [
-            {"op": "test", "path": "/metadata/resourceVersion", "value": about["resourceVersion"]},
-            {"op": "add", "path": "/metadata/finalizers", "value": [*finalizers]},
-        ]
         path = api_resource_of(resource).path(str(about["namespace"]), str(about["name"]))
+        patch = [{"op": "test", "path": "/metadata/uid", "value": about["uid"]}, *_finalizer_patch(about, finalizers)]
         return await self._tested_patch(path, patch, missing_ok=True)
 
     async def create(self, manifest: Manifest) -> Manifest:
@@ -235,6 +233,18 @@ class HttpApiServer:
         if status == 404 and missing_ok:
             return None
         raise error_in(status, data, response.headers, f"{method} {path}")
+
+
+def _finalizer_patch(about: Manifest, finalizers: Sequence[str]) -> list[Manifest]:
+    """A JSON patch from the finalizers in this metadata to others."""
+    before = cast("list[str] | None", about.get("finalizers"))
+    gone = [place for place, name in enumerate(before or ()) if name not in finalizers]
+    if before is not None and len(gone) == 1 and len(finalizers) == len(before) - 1:
+        place = f"/metadata/finalizers/{gone[0]}"
+        return [{"op": "test", "path": place, "value": before[gone[0]]}, {"op": "remove", "path": place}]
+    place = "/metadata/finalizers"
+    # null stands for what is absent.
+    return [{"op": "test", "path": place, "value": before}, {"op": "add", "path": place, "value": [*finalizers]}]
 
 
 def _yaml(body: object) -> bytes:

@@ -109,6 +109,33 @@ async def test_the_server_says_how_long_to_wait(api: HttpApiServer, server: Serv
     assert str(raised.value) == "429: GET /api/v1/namespaces/shop/services/orders-x: Too many requests"
 
 
+@pytest.mark.parametrize("there", [None, ["theirs.example/hold"]])
+async def test_finalizers_are_replaced_whatever_else_of_the_object_changed(
+    api: HttpApiServer, server: Server, there: list[str] | None
+) -> None:
+    """JSON patch takes null for what is absent."""
+    metadata = {"name": "orders", "namespace": "shop", "uid": "u1", "resourceVersion": "7"}
+    seen: Manifest = {**EXCHANGE, "metadata": {**metadata, **({} if there is None else {"finalizers": there})}}
+    await api.set_finalizers(seen, [*(there or []), "penstock.dev/topology"])
+    assert json.loads(server.bodies[0]) == [
+        {"op": "test", "path": "/metadata/uid", "value": "u1"},
+        {"op": "test", "path": "/metadata/finalizers", "value": there},
+        {"op": "add", "path": "/metadata/finalizers", "value": [*(there or []), "penstock.dev/topology"]},
+    ]
+
+
+async def test_one_finalizer_is_removed_whatever_becomes_of_those_behind_it(api: HttpApiServer, server: Server) -> None:
+    metadata = {"name": "orders", "namespace": "shop", "uid": "u1", "resourceVersion": "7"}
+    finalizers = ["theirs.example/hold", "penstock.dev/topology", "foregroundDeletion"]
+    seen: Manifest = {**EXCHANGE, "metadata": {**metadata, "finalizers": finalizers}}
+    await api.set_finalizers(seen, ["theirs.example/hold", "foregroundDeletion"])
+    assert json.loads(server.bodies[0]) == [
+        {"op": "test", "path": "/metadata/uid", "value": "u1"},
+        {"op": "test", "path": "/metadata/finalizers/1", "value": "penstock.dev/topology"},
+        {"op": "remove", "path": "/metadata/finalizers/1"},
+    ]
+
+
 async def test_a_change_by_somebody_else_meanwhile_is_a_conflict(api: HttpApiServer, server: Server) -> None:
     server.status, server.body = 422, {"message": "the server rejected our request due to an error in our request"}
     with pytest.raises(Conflict) as raised:
