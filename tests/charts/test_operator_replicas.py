@@ -86,7 +86,7 @@ def test_the_operator_may_change_its_own_lease_and_no_other(settings: tuple[str,
             "apiGroups": ["coordination.k8s.io"],
             "resources": ["leases"],
             "resourceNames": [NAME],
-            "verbs": ["get", "update"],
+            "verbs": ["get", "patch", "update"],
         },
     ]
     binding = found["RoleBinding", f"{NAME}-lease"]

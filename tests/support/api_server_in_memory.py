@@ -114,8 +114,8 @@ class ApiServerInMemory:
     async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
         self.requests += 1
         there = self._same(resource)
-        if there["metadata"]["resourceVersion"] != cast(Any, resource)["metadata"]["resourceVersion"]:
-            raise Conflict(409, "it was changed meanwhile")
+        if there["metadata"].get("finalizers") != cast(Any, resource)["metadata"].get("finalizers"):
+            raise Conflict(409, "its finalizers were changed meanwhile")
         there["metadata"]["finalizers"] = [*finalizers]
         if not finalizers and "deletionTimestamp" in there["metadata"]:
             self._remove(there)
@@ -140,6 +140,16 @@ class ApiServerInMemory:
         if there["metadata"]["resourceVersion"] != made["metadata"]["resourceVersion"]:
             raise Conflict(409, "it was changed meanwhile")
         return self._put(made)
+
+    async def replace_held(self, manifest: Manifest, holder: str) -> Manifest:
+        self.requests += 1
+        there = self.objects.get(_name(manifest))
+        if there is None:
+            raise KubeError(404, "it is gone")
+        if there["spec"].get("holderIdentity") != holder:
+            raise Conflict(409, "it names another holder")
+        there["spec"] = _copied(manifest)["spec"]
+        return self._touch(there)
 
     async def delete(self, manifest: Manifest, *, orphan: bool = False) -> None:
         self.requests += 1

@@ -98,17 +98,28 @@ class _Server:
             await self._api.delete(there)
             return web.json_response({"kind": "Status", "status": "Success"})
         if request.content_type == "application/json-patch+json":
-            version, finalizers = body[0]["value"], body[1]["value"]
             if there is None:
                 return _status(404, "it is gone")
-            if there["metadata"]["resourceVersion"] != version:
-                return _status(422, "the server rejected our request due to an error in our request")
-            return web.json_response(await self._api.set_finalizers(there, finalizers))
+            return await self._patch(there, body)
         if subresource == "status":
             manager = request.query["fieldManager"]
             unchanged = "resourceVersion" in body["metadata"]
             return web.json_response(await self._api.apply_status(body, body["status"], manager, unchanged=unchanged))
         return web.json_response(await self._api.apply(body))
+
+    async def _patch(self, there: Any, patch: Any) -> web.Response:
+        """A JSON patch: tests, and one change behind them."""
+        *tests, change = patch
+        if any(_at(there, test["path"]) != test["value"] for test in tests):
+            return _status(422, "the server rejected our request due to an error in our request")
+        if there["kind"] == "Lease":
+            lease = {**there, "spec": change["value"]}
+            return web.json_response(await self._api.replace_held(lease, there["spec"]["holderIdentity"]))
+        finalizers = change.get("value")
+        if change["op"] == "remove":
+            gone = _at(there, change["path"])
+            finalizers = [name for name in there["metadata"]["finalizers"] if name != gone]
+        return web.json_response(await self._api.set_finalizers(there, finalizers))
 
     async def _list(self, request: web.Request, kind: ApiResource, namespace: str | None) -> web.Response:
         labels, limit = request.query.get("labelSelector", ""), int(request.query.get("limit", "500"))
@@ -158,6 +169,16 @@ class _Server:
 
 async def _send(response: web.StreamResponse, event: dict[str, Any]) -> None:
     await response.write(json.dumps(event).encode() + b"\n")
+
+
+def _at(found: Any, path: str) -> Any:
+    """What is at a JSON pointer; None if nothing is."""
+    for step in path.split("/")[1:]:
+        try:
+            found = found[int(step) if step.isdecimal() else step]
+        except (KeyError, IndexError):
+            return None
+    return found
 
 
 def _status(code: int, message: str) -> web.Response:

@@ -161,9 +161,7 @@ class BrokerSession:
             raise Unreachable(self.problem)
         try:
             await self._learn_changes(management)
-            if self._bound_at is None or self._bound_at != self.declared.revision:
-                self._bound_at = self.declared.revision
-                self._tell(self.declared.merge_bound(await management.bound_subscriptions()))
+            await self._count_bound(management)
         except Unreachable as error:
             self._connection_lost(str(error))
             raise
@@ -192,6 +190,14 @@ class BrokerSession:
             changes = await management.changes(since)
             if life == self._life:
                 self._tell(self.declared.merge(changes))
+
+    async def _count_bound(self, management: BrokerManagement) -> None:
+        """Ask how many subscriptions each exchange has, unless nothing has changed since the last time."""
+        revision = self.declared.revision
+        if revision is None or self._bound_at != revision:
+            bound = await management.bound_subscriptions()
+            self._bound_at = revision
+            self._tell(self.declared.merge_bound(bound))
 
     def _tell(self, owners: Sequence[Owner]) -> None:
         for owner in owners:
@@ -288,7 +294,12 @@ class BrokerSession:
             except TimeoutError:
                 state = await management.state()
                 self._state_received(state)
-                if state.topology_revision not in (None, self.declared.revision) and not self._is_postponed():
+                if state.topology_revision is None:
+                    continue
+                if state.topology_revision == self.declared.revision:
+                    # It is as it was at the last poll. While it changes, the figures would be old at once.
+                    await self._count_bound(management)
+                elif not self._is_postponed():
                     await self._learn_changes(management)
 
     def _is_postponed(self) -> bool:

@@ -98,7 +98,7 @@ class ApiServer(Protocol):
         ...
 
     async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
-        """Replace the finalizers and return the object, None if that deleted it. Conflict if it changed meanwhile."""
+        """Replace the finalizers and return the object, None if that deleted it. Conflict if they changed meanwhile."""
         ...
 
     async def create(self, manifest: Manifest) -> Manifest:

@@ -131,23 +131,16 @@ class HttpApiServer:
         return _some(await self._request("PATCH", path, query=query, body=body, content=_APPLY))
 
     async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
-        """Replace the finalizers if the object did not change meanwhile; return the object, None if that deleted it.
+        """Replace the finalizers; return the object, None if that deleted it. What else was changed meanwhile does not
+        matter, and if one is removed, nor do the others: the garbage collector removes its own at the same time.
 
         Raises:
-            Conflict: the object was changed meanwhile.
+            Conflict: the object has other finalizers than `resource`, or is another one of this name.
         """
         about = cast(Manifest, resource["metadata"])
-        patch = [
-            {"op": "test", "path": "/metadata/resourceVersion", "value": about["resourceVersion"]},
-            {"op": "add", "path": "/metadata/finalizers", "value": [*finalizers]},
-        ]
         path = api_resource_of(resource).path(str(about["namespace"]), str(about["name"]))
-        try:
-            return await self._request("PATCH", path, body=patch, content=_JSON_PATCH, missing_ok=True)
-        except KubeError as error:
-            # The API server answers 422 if the test of the patch fails, and also if an admission policy denies it.
-            is_test = error.status == 422 and " denied " not in error.said
-            raise Conflict(409, error.said) if is_test else error from error
+        patch = [{"op": "test", "path": "/metadata/uid", "value": about["uid"]}, *_finalizer_patch(about, finalizers)]
+        return await self._tested_patch(path, patch, missing_ok=True)
 
     async def create(self, manifest: Manifest) -> Manifest:
         """Create an object that is never updated, such as an Event."""
@@ -166,6 +159,20 @@ class HttpApiServer:
         path = api_resource_of(manifest).path(str(about["namespace"]), str(about["name"]))
         return _some(await self._request("PUT", path, body=manifest))
 
+    async def replace_held(self, manifest: Manifest, holder: str) -> Manifest:
+        """Replace the spec of a Lease, whatever its resource version.
+
+        Raises:
+            Conflict: it does not name this holder, or any.
+        """
+        about = cast(Manifest, manifest["metadata"])
+        patch = [
+            {"op": "test", "path": "/spec/holderIdentity", "value": holder},
+            {"op": "replace", "path": "/spec", "value": manifest["spec"]},
+        ]
+        path = api_resource_of(manifest).path(str(about["namespace"]), str(about["name"]))
+        return _some(await self._tested_patch(path, patch))
+
     async def delete(self, manifest: Manifest, *, orphan: bool = False) -> None:
         """Delete the object with this name and uid; no error if it does not exist. `orphan`: what it owns stays."""
         about = cast(Manifest, manifest["metadata"])
@@ -182,6 +189,15 @@ class HttpApiServer:
         """Whether the cluster has this kind."""
         group = await self._request("GET", f"/apis/{kind.api_version}", missing_ok=True)
         return any(found.get("name") == kind.plural for found in items_of(group, "resources"))
+
+    async def _tested_patch(self, path: str, patch: object, *, missing_ok: bool = False) -> Manifest | None:
+        """A JSON patch; Conflict if its test fails."""
+        try:
+            return await self._request("PATCH", path, body=patch, content=_JSON_PATCH, missing_ok=missing_ok)
+        except KubeError as error:
+            # The API server answers 422 if the test of the patch fails, and also if an admission policy denies it.
+            is_test = error.status == 422 and " denied " not in error.said
+            raise Conflict(409, error.said) if is_test else error from error
 
     async def _request(
         self,
@@ -217,6 +233,18 @@ class HttpApiServer:
         if status == 404 and missing_ok:
             return None
         raise error_in(status, data, response.headers, f"{method} {path}")
+
+
+def _finalizer_patch(about: Manifest, finalizers: Sequence[str]) -> list[Manifest]:
+    """A JSON patch from the finalizers in this metadata to others."""
+    before = cast("list[str] | None", about.get("finalizers"))
+    gone = [place for place, name in enumerate(before or ()) if name not in finalizers]
+    if before is not None and len(gone) == 1 and len(finalizers) == len(before) - 1:
+        place = f"/metadata/finalizers/{gone[0]}"
+        return [{"op": "test", "path": place, "value": before[gone[0]]}, {"op": "remove", "path": place}]
+    place = "/metadata/finalizers"
+    # null stands for what is absent.
+    return [{"op": "test", "path": place, "value": before}, {"op": "add", "path": place, "value": [*finalizers]}]
 
 
 def _yaml(body: object) -> bytes:

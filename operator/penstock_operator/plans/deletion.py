@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, assert_never, cast
 
 from penstock_api import declaration
@@ -76,7 +76,8 @@ def view_of(
     """The view of a resource that has a deletionTimestamp."""
     metadata = resource.metadata
     assert metadata.deletion_timestamp is not None
-    since = max(metadata.deletion_timestamp, broker.unreachable_since or now)
+    requested = _requested_at(metadata.deletion_timestamp, now)
+    since = max(requested, broker.unreachable_since or now)
     match resource:
         case Exchange():
             entity, name = EntityType.EXCHANGE, declaration.exchange_name(resource)
@@ -96,10 +97,18 @@ def view_of(
         broker=broker,
         is_duplicate=is_duplicate,
         namespace_terminating=namespace_terminating,
-        seconds=(now - metadata.deletion_timestamp).total_seconds(),
+        seconds=(now - requested).total_seconds(),
         unanswered_seconds=(now - since).total_seconds(),
         reply=reply,
     )
+
+
+def _requested_at(timestamp: datetime, now: datetime) -> datetime:
+    """When a deletion was requested, by the operator's clock. If that is behind the API server's by more than the
+    grace, the timestamp says nothing, and the deletion must not wait until it has passed.
+    """
+    grace = timedelta(seconds=GRACE_SECONDS)
+    return timestamp if timestamp <= now + grace else now - grace
 
 
 def plan_deletion(view: DeletionView) -> DeleteEntity | KeepStatus | RemoveFinalizer | Report:

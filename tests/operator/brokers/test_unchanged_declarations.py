@@ -44,6 +44,8 @@ class Versioned:
     """Of a release that does not tell its revision."""
     declarations: int = 0
     deletions: int = 0
+    refuses_count: bool = False
+    """Whether the connection is lost when it is asked how many subscriptions its exchanges have."""
     counted: int = 0
     """How often it was asked how many subscriptions its exchanges have."""
     lists: list[int | None] = field(default_factory=list[int | None])
@@ -112,6 +114,8 @@ class Versioned:
         return EntityChanges(self.revision, since is None, rows, gone)
 
     async def bound_subscriptions(self) -> Mapping[str, int]:
+        if self.refuses_count:
+            raise Unreachable("the connection is lost")
         self.counted += 1
         return {}
 
@@ -299,7 +303,7 @@ def test_what_the_operator_deletes_is_no_drift() -> None:
 
 
 def test_bound_subscriptions_are_counted_once_per_change() -> None:
-    """Also if the change was learnt between two resyncs."""
+    """Somebody's change is one, which a poll finds, and that it is put right by the resync is another."""
 
     async def script(place: Place) -> list[int]:
         seen: list[int] = []
@@ -312,7 +316,39 @@ def test_bound_subscriptions_are_counted_once_per_change() -> None:
         await place.resync()
         return [*seen, place.broker.counted]
 
-    assert play(script) == [1, 1, 2]
+    assert play(script) == [1, 1, 3]
+
+
+def test_bound_subscriptions_are_counted_within_two_polls_of_the_last_change_and_no_more() -> None:
+    """A poll is every 5 s, the next resync is far."""
+
+    async def script(place: Place) -> list[int]:
+        await place.resync()
+        seen: list[int] = []
+        for _ in range(3):  # a change with each poll
+            place.broker.changes_it("psub:durable:global:s0")
+            await asyncio.sleep(5)
+            seen.append(place.broker.counted)
+        await asyncio.sleep(5)
+        seen.append(place.broker.counted)
+        await asyncio.sleep(600)
+        return [*seen, place.broker.counted]
+
+    assert play(script) == [1, 1, 1, 2, 2]
+
+
+def test_a_count_that_is_not_answered_is_asked_for_again() -> None:
+    async def script(place: Place) -> list[int]:
+        await place.resync()
+        place.broker.changes_it("psub:durable:global:s0")
+        place.broker.refuses_count = True
+        await asyncio.sleep(12)
+        place.broker.refuses_count = False
+        seen = [place.broker.counted]
+        await asyncio.sleep(20)
+        return [*seen, place.broker.counted]
+
+    assert play(script) == [1, 2]
 
 
 def test_a_resource_that_may_not_use_the_broker_any_more_costs_nothing_once_its_rights_have_ended() -> None:

@@ -22,6 +22,7 @@ from penstock_operator import names
 from penstock_operator.cluster.api_server import API_RESOURCES
 from penstock_operator.cluster.api_server_http import HttpApiServer
 from penstock_operator.cluster.server_errors import Conflict, KubeError
+from penstock_operator.manifest import Manifest
 
 EXCHANGE: dict[str, Any] = {
     "apiVersion": "penstock.dev/v1alpha1",
@@ -108,11 +109,57 @@ async def test_the_server_says_how_long_to_wait(api: HttpApiServer, server: Serv
     assert str(raised.value) == "429: GET /api/v1/namespaces/shop/services/orders-x: Too many requests"
 
 
+@pytest.mark.parametrize("there", [None, ["theirs.example/hold"]])
+async def test_finalizers_are_replaced_whatever_else_of_the_object_changed(
+    api: HttpApiServer, server: Server, there: list[str] | None
+) -> None:
+    """JSON patch takes null for what is absent."""
+    metadata = {"name": "orders", "namespace": "shop", "uid": "u1", "resourceVersion": "7"}
+    seen: Manifest = {**EXCHANGE, "metadata": {**metadata, **({} if there is None else {"finalizers": there})}}
+    await api.set_finalizers(seen, [*(there or []), "penstock.dev/topology"])
+    assert json.loads(server.bodies[0]) == [
+        {"op": "test", "path": "/metadata/uid", "value": "u1"},
+        {"op": "test", "path": "/metadata/finalizers", "value": there},
+        {"op": "add", "path": "/metadata/finalizers", "value": [*(there or []), "penstock.dev/topology"]},
+    ]
+
+
+async def test_one_finalizer_is_removed_whatever_becomes_of_those_behind_it(api: HttpApiServer, server: Server) -> None:
+    metadata = {"name": "orders", "namespace": "shop", "uid": "u1", "resourceVersion": "7"}
+    finalizers = ["theirs.example/hold", "penstock.dev/topology", "foregroundDeletion"]
+    seen: Manifest = {**EXCHANGE, "metadata": {**metadata, "finalizers": finalizers}}
+    await api.set_finalizers(seen, ["theirs.example/hold", "foregroundDeletion"])
+    assert json.loads(server.bodies[0]) == [
+        {"op": "test", "path": "/metadata/uid", "value": "u1"},
+        {"op": "test", "path": "/metadata/finalizers/1", "value": "penstock.dev/topology"},
+        {"op": "remove", "path": "/metadata/finalizers/1"},
+    ]
+
+
 async def test_a_change_by_somebody_else_meanwhile_is_a_conflict(api: HttpApiServer, server: Server) -> None:
     server.status, server.body = 422, {"message": "the server rejected our request due to an error in our request"}
     with pytest.raises(Conflict) as raised:
         await api.set_finalizers(EXCHANGE, ["penstock.dev/topology"])
     assert raised.value.refusal is None
+
+
+async def test_the_spec_of_a_lease_is_replaced_only_if_it_still_names_its_holder(
+    api: HttpApiServer, server: Server
+) -> None:
+    lease: Manifest = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "penstock", "namespace": "system", "resourceVersion": "7"},
+        "spec": {"leaseDurationSeconds": 1},
+    }
+    await api.replace_held(lease, "pod-a")
+    assert json.loads(server.bodies[-1]) == [
+        {"op": "test", "path": "/spec/holderIdentity", "value": "pod-a"},
+        {"op": "replace", "path": "/spec", "value": {"leaseDurationSeconds": 1}},
+    ]
+    server.status, server.body = 422, {"message": "the server rejected our request due to an error in our request"}
+    with pytest.raises(Conflict):
+        await api.replace_held(lease, "pod-a")
 
 
 async def test_a_policy_that_denies_the_finalizer_is_a_refusal(api: HttpApiServer, server: Server) -> None:

@@ -37,6 +37,8 @@ class Way:
     """Seconds until a request arrives."""
     late: float = 0.0
     """Seconds until the answer comes back, after the request has had its effect."""
+    may_patch: bool = True
+    """Whether the operator's role has the verb."""
     asked: list[float] = field(default_factory=list[float])
 
     async def get(self, kind: ApiResource, namespace: str | None, name: str) -> Manifest | None:
@@ -48,8 +50,19 @@ class Way:
     async def replace(self, manifest: Manifest) -> Manifest:
         return await self._pass(lambda: self.api.replace(manifest))
 
+    async def replace_held(self, manifest: Manifest, holder: str) -> Manifest:
+        if not self.may_patch:
+            raise Forbidden(403, "PATCH /leases: no")
+        return await self._pass(lambda: self.api.replace_held(manifest, holder))
+
     async def _pass(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """A request that was sent arrives, also if nobody waits for its answer any more."""
         self.asked.append(now())
+        sent = asyncio.create_task(self._travel(ask))
+        sent.add_done_callback(lambda it: it.cancelled() or it.exception())
+        return await asyncio.shield(sent)
+
+    async def _travel(self, ask: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(self.delay)
         if self.failure is not None:
             raise self.failure
@@ -234,6 +247,151 @@ def test_a_leader_counts_from_when_it_asked_and_not_from_the_answer() -> None:
         with pytest.raises(LeadershipLost):
             await keeping
         assert now() == pytest.approx(12, abs=0.01)
+
+    play(story)
+
+
+@pytest.mark.parametrize(("delay", "late"), [(0.0, 7.5), (3.75, 3.75), (7.5, 0.0)])
+def test_a_leader_whose_answers_take_seven_seconds_leads_on(delay: float, late: float) -> None:
+    async def story(pair: Pair) -> None:
+        pair.way_of_a.delay, pair.way_of_a.late = delay, late
+        keeping, waiting = asyncio.create_task(pair.a.keep()), asyncio.create_task(pair.b.acquire())
+        await asyncio.sleep(600)
+        assert (pair.a.leads(), keeping.done(), waiting.done(), pair.spec["leaseTransitions"]) == (
+            True,
+            False,
+            False,
+            0,
+        )
+        # No more of them than to a fast one.
+        assert len(pair.way_of_a.asked) == pytest.approx(302, abs=2)
+        keeping.cancel()
+        waiting.cancel()
+
+    play(story)
+
+
+@pytest.mark.parametrize(("delay", "late"), [(0.0, 7.5), (3.75, 3.75), (7.5, 0.0)])
+def test_who_begins_to_lead_by_answers_that_take_seven_seconds_leads_on(delay: float, late: float) -> None:
+    async def story(pair: Pair) -> None:
+        pair.way_of_b.delay, pair.way_of_b.late = delay, late
+        await pair.b.acquire()
+        keeping = asyncio.create_task(pair.b.keep())
+        await asyncio.sleep(600)
+        assert (pair.b.leads(), keeping.done(), pair.spec["leaseTransitions"]) == (True, False, 1)
+        keeping.cancel()
+
+    play(story)
+
+
+def test_a_leader_whose_answers_take_too_long_says_that() -> None:
+    async def story(pair: Pair) -> None:
+        pair.way_of_a.late = 9
+        with pytest.raises(LeadershipLost, match="could not be renewed for 10 s: no answer came in time"):
+            await pair.a.keep()
+
+    play(story)
+
+
+def test_one_request_that_hangs_does_not_keep_the_next_one_waiting() -> None:
+    async def story(pair: Pair) -> None:
+        pair.way_of_a.late = 60
+        keeping = asyncio.create_task(pair.a.keep())
+        await asyncio.sleep(0.5)
+        pair.way_of_a.late = 0
+        await asyncio.sleep(2)
+        pair.way_of_a.failure = KubeError(503, "it is away")
+        with pytest.raises(LeadershipLost):
+            await keeping
+        assert now() == pytest.approx(12, abs=0.01)  # it was renewed at 2 s
+
+    play(story)
+
+
+def test_a_renewal_that_arrives_when_another_leads_takes_nothing_from_it() -> None:
+    async def story(pair: Pair) -> None:
+        pair.way_of_a.delay = 30
+        with pytest.raises(LeadershipLost):
+            await pair.a.keep()
+        await pair.b.acquire()
+        keeping = asyncio.create_task(pair.b.keep())
+        assert now() < 30
+        await asyncio.sleep(100)
+        assert (pair.spec["holderIdentity"], pair.b.leads(), keeping.done()) == ("b", True, False)
+        keeping.cancel()
+
+    play(story)
+
+
+def test_an_old_state_that_is_read_late_does_not_end_a_leader() -> None:
+    async def story(pair: Pair) -> None:
+        waiting = asyncio.create_task(pair.b.acquire())
+        await asyncio.sleep(13)
+        pair.way_of_b.late = 3  # of the read at 14 s, which shows `a`
+        await asyncio.sleep(2)
+        pair.way_of_b.late = 0
+        await waiting
+        assert now() == pytest.approx(16, abs=0.01)
+        keeping = asyncio.create_task(pair.b.keep())
+        await asyncio.sleep(60)
+        assert (pair.b.leads(), keeping.done(), pair.spec["leaseTransitions"]) == (True, False, 1)
+        keeping.cancel()
+
+    play(story)
+
+
+def test_the_answer_to_an_earlier_renewal_may_come_later() -> None:
+    async def story(pair: Pair) -> None:
+        pair.way_of_a.late = 5
+        keeping = asyncio.create_task(pair.a.keep())
+        await asyncio.sleep(3)
+        pair.way_of_a.late = 0
+        await asyncio.sleep(2)
+        pair.way_of_a.failure = KubeError(503, "it is away")
+        with pytest.raises(LeadershipLost):
+            await keeping
+        assert now() == pytest.approx(14, abs=0.01)  # it asked at 2 s and at 4 s
+
+    play(story)
+
+
+def test_a_lease_whose_renewal_was_not_answered_is_given_back() -> None:
+    async def story(pair: Pair) -> None:
+        pair.way_of_a.late = 60
+        keeping = asyncio.create_task(pair.a.keep())
+        await asyncio.sleep(3)
+        keeping.cancel()
+        pair.way_of_a.late = 0
+        await pair.a.release()
+        assert "holderIdentity" not in pair.spec
+
+    play(story)
+
+
+def test_what_failed_before_a_renewal_that_succeeded_is_no_problem() -> None:
+    async def story(pair: Pair) -> None:
+        pair.way_of_a.delay, pair.way_of_a.failure = 5, KubeError(503, "it is away")
+        keeping = asyncio.create_task(pair.a.keep())
+        await asyncio.sleep(2.5)
+        pair.way_of_a.delay, pair.way_of_a.failure = 0, None
+        seen = set[str]()
+        for _ in range(60):
+            await asyncio.sleep(0.25)
+            pair.way_of_a.failure = KubeError(503, "it is away") if 6.5 < now() < 7.5 else None
+            seen.add(pair.a.problem)
+        assert (seen, pair.a.leads()) == ({""}, True)
+        keeping.cancel()
+
+    play(story)
+
+
+def test_a_role_of_an_earlier_chart_that_may_not_patch_is_enough() -> None:
+    async def story(pair: Pair) -> None:
+        pair.way_of_a.may_patch = False
+        keeping = asyncio.create_task(pair.a.keep())
+        await asyncio.sleep(600)
+        assert (pair.a.leads(), pair.a.problem, keeping.done()) == (True, "", False)
+        keeping.cancel()
 
     play(story)
 

@@ -204,3 +204,26 @@ def test_the_wait_for_a_broker_begins_with_the_later_of_both(
         reply=None,
     )
     assert (made.seconds, made.unanswered_seconds) == (requested, waited)
+
+
+@pytest.mark.parametrize(
+    ("behind", "away_since", "counted"),
+    [
+        pytest.param(29, 3600, (-29, -29), id="clocks-that-are-nearly-the-same"),
+        pytest.param(600, 3600, (30, 30), id="a-broker-that-is-down-for-long"),
+        pytest.param(600, 5, (30, 5), id="a-blip"),
+    ],
+)
+def test_an_operator_whose_clock_is_behind_does_not_wait_until_it_has_caught_up(
+    behind: int, away_since: int, counted: tuple[float, float]
+) -> None:
+    """A deletion is requested now by the clock of the API server, from which the operator's differs by `behind` s."""
+    made = view_of(
+        subscription(metadata={"deletionTimestamp": (NOW + timedelta(seconds=behind)).isoformat()}),
+        broker=BrokerView(reach=Reach.UNREACHABLE, unreachable_since=NOW - timedelta(seconds=away_since)),
+        is_duplicate=False,
+        namespace_terminating=False,
+        now=NOW,
+        reply=None,
+    )
+    assert (made.seconds, made.unanswered_seconds) == counted
