@@ -369,6 +369,25 @@ def test_what_others_take_leaves_little_behind_for_who_does_not() -> None:
     assert take(made, blue) == 1999
 
 
+def test_what_others_took_meanwhile_is_stepped_over_in_slices() -> None:
+    """Forty messages that were examined come back, and go again: the cursor has to forget forty numbers."""
+    made = backlog(*(entry(number, message(colour="red")) for number in range(1, 41)))
+    blue, other = Somebody(), Somebody()
+    made.select(blue, selector("colour = 'blue'"))
+    assert take(made, blue) is None
+    for number in all_of(made, other):
+        made.put_back(entry(number, message(colour="red")))
+    assert len(all_of(made, other)) == 40
+    made.put([entry(41, message(colour="blue"))])
+    visits = 0
+    found = None
+    while found is None:
+        made.examination.budget = 10
+        found = made.take(blue)
+        visits += 1
+    assert (found[0], visits) == (41, 5)
+
+
 def test_whether_there_is_something_for_a_consumer_is_known_without_taking_it() -> None:
     made = backlog(entry(1, message(colour="blue")), entry(2, message(group="g", colour="blue")))
     red, everything, owner = Somebody(), Somebody(), Somebody()
