@@ -317,6 +317,19 @@ def test_of_a_group_that_is_closed_a_slice_goes_back_in_each_visit(monkeypatch: 
     assert all_of(made, other) == [number for number in range(5, 38) if number % 3]
 
 
+def test_of_a_group_that_is_closed_all_priorities_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the lower one have come before the others."""
+    monkeypatch.setattr(backlog_module, "GIVEN_BACK_PER_VISIT", 2)
+    closing = entry(2, message(9, group="g", closing=True))
+    lower = (entry(number, message(group="g")) for number in (3, 4))
+    higher = (entry(number, message(9, group="g")) for number in (5, 6, 7))
+    made = backlog(entry(1, message(9, group="g")), closing, *lower, *higher)
+    owner, other = Somebody("owner"), Somebody("other")
+    assert (take(made, owner), take(made, other), take(made, owner)) == (1, None, 2)
+    found = [number for _ in range(10) if (number := take(made, other)) is not None]
+    assert found == [5, 6, 7, 3, 4]
+
+
 def test_the_owner_of_a_group_that_is_closed_may_leave_before_all_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     made, owner, other = closed_with_35_reserved(monkeypatch)
     made.left(owner)
