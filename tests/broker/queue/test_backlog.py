@@ -203,6 +203,51 @@ def test_consumers_with_the_same_selector_share_what_was_examined() -> None:
     assert made.examination.total == 100
 
 
+def test_who_begins_to_select_finds_what_lies_before_that_which_others_look_at_now() -> None:
+    made = backlog(*(entry(number, message(colour="blue")) for number in (1, 2)))
+    red, blue = Somebody(), Somebody()
+    made.select(red, selector("colour = 'red'"))
+    assert take(made, red) is None
+    made.select(blue, selector("colour = 'blue'"))
+    made.put([entry(3, message(colour="blue"))])
+    assert take(made, red) is None
+    assert all_of(made, blue) == [1, 2, 3]
+
+
+def test_a_delayed_message_that_another_selector_passes_over_is_found_below_the_cursor() -> None:
+    """It has a lower number than those that did not wait for their time."""
+    made = backlog(entry(9, message(colour="green")))
+    red, blue = Somebody(), Somebody()
+    for who, colour in ((red, "red"), (blue, "blue")):
+        made.select(who, selector(f"colour = '{colour}'"))
+        assert take(made, who) is None
+    made.put([entry(5, message(colour="blue"))])
+    assert (take(made, red), take(made, blue)) == (None, 5)
+
+
+def test_what_comes_back_is_found_also_when_one_of_those_who_share_a_selector_has_left() -> None:
+    made = backlog(*(entry(number, message(colour="blue" if number == 2 else "red")) for number in range(1, 4)))
+    one, two = Somebody(), Somebody()
+    for who in (one, two):
+        made.select(who, selector("colour = 'blue'"))
+    assert (take(made, one), take(made, two)) == (2, None)
+    made.left(one)
+    made.put_back(entry(2, message(colour="blue")))
+    assert take(made, two) == 2
+
+
+def test_who_shares_a_selector_and_calls_a_message_undeliverable_does_so_for_itself_alone() -> None:
+    made = backlog(*(entry(number, message(colour="red" if number == 2 else "blue")) for number in range(1, 5)))
+    one, two = Somebody(), Somebody()
+    for who in (one, two):
+        made.select(who, selector("colour = 'blue'"))
+    assert take(made, one) == 1
+    made.exclude(one, 1)
+    made.put_back(entry(1, message(colour="blue")))
+    assert [take(made, one), take(made, two), take(made, two), take(made, one)] == [3, 1, 4, None]
+    assert all_of(made, Somebody()) == [2]
+
+
 def test_a_visit_examines_no_more_than_its_budget_and_goes_on_where_it_was() -> None:
     made = backlog(
         *(entry(number, message(colour="blue")) for number in range(1, 31)), entry(31, message(colour="red"))
