@@ -1,7 +1,9 @@
 """Where messages lie, compared with a table that names the segment of each number."""
 
+import sys
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,3 +38,29 @@ def test_each_number_lies_where_it_was_moved_and_what_is_left_keeps_its_place(
             assert places[number] == name
     ranges = [part for part, _ in places.split(range(LAST + 1))]
     assert all(one != other for one, other in pairwise(ranges)), "ranges that meet are one"
+
+
+@pytest.mark.parametrize(
+    ("message", "around"),
+    [
+        (0, ("a", 0, 9)),  # lower than any that was put
+        (1, ("a", 1, 9)),
+        (9, ("a", 1, 9)),
+        (10, ("b", 10, 19)),
+        (19, ("b", 10, 19)),
+        (20, ("c", 20, sys.maxsize)),
+        (1_000, ("c", 20, sys.maxsize)),
+    ],
+)
+def test_a_number_is_told_with_the_range_that_it_lies_in(message: int, around: tuple[str, int, int]) -> None:
+    places = Places[str]()
+    for first, segment in ((1, "a"), (10, "b"), (20, "c")):
+        places.begin(first, segment)
+    assert places.around(message) == around
+    assert places.stretch(message) == (around[0], around[2])
+
+
+def test_of_one_segment_the_range_has_no_end() -> None:
+    places = Places[str]()
+    places.begin(5, "a")
+    assert (places.around(7), places.around(3)) == (("a", 5, sys.maxsize), ("a", 3, sys.maxsize))
