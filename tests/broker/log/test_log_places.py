@@ -36,8 +36,24 @@ def test_each_number_lies_where_it_was_moved_and_what_is_left_keeps_its_place(
     for number, name in enumerate(table):
         if name not in removed:
             assert places[number] == name
-    ranges = [part for part, _ in places.split(range(LAST + 1))]
+    parts = list(places.split(range(LAST + 1)))
+    assert [number for _, numbers in parts for number in numbers] == list(range(LAST + 1))
+    assert all(places[number] == part for part, numbers in parts for number in numbers)
+    ranges = [part for part, _ in parts]
     assert all(one != other for one, other in pairwise(ranges)), "ranges that meet are one"
+
+
+def test_what_is_begun_anew_knows_only_what_it_is_told() -> None:
+    places = Places[str]()
+    places.begin(1, "gone")
+    places.rebuild([(3, "a"), (4, "b"), (7, "b"), (9, "a")], 12, "c")
+    assert [places[number] for number in range(3, 14)] == [*"abbbbbaaacc"]
+    assert len(places) == 4
+    assert [(part, list(numbers)) for part, numbers in places.split([1, 4, 8, 13])] == [
+        ("a", [1]),
+        ("b", [4, 8]),
+        ("c", [13]),
+    ]
 
 
 @pytest.mark.parametrize(
