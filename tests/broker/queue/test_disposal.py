@@ -201,7 +201,7 @@ def test_all_kinds_of_piles_go() -> None:
 def test_very_many_piles_of_nothing_are_looked_at_in_slices_too() -> None:
     """As many empty queues end at once as two turns can take."""
     remains = Disposal()
-    remains.add(*({} for _ in range(8000)))
+    remains.add(*(set[int]() for _ in range(8000)))
     remains.free_slice()
     assert len(remains.piles) == 4000
     remains.free_slice()
