@@ -194,8 +194,11 @@ def _grantees(patterns: Sequence[str], place: ResourcePlace) -> list[dict[str, o
     found: list[dict[str, object]] = []
     for namespace, names in accounts.items():
         elsewhere = {} if namespace == place.namespace else {"namespace": namespace}
-        found += [{"serviceAccounts": part, **elsewhere} for part in _parts(names)]
-    return found + [{"users": part} for part in _parts(users)]
+        for part in _parts(names):
+            found.append({"serviceAccounts": part, **elsewhere})
+    for part in _parts(users):
+        found.append({"users": part})
+    return found
 
 
 def _parts(names: list[str]) -> list[list[str]]:

@@ -230,6 +230,42 @@ def test_who_may_use_what_is_exported_stays_in_the_manifests() -> None:
     assert rights_of(broker, declared_again).users == tuple(sorted(publishers))
 
 
+def test_an_alternate_exchange_comes_first_and_is_named_by_its_resource() -> None:
+    found = Found(
+        {
+            "a": ExchangeDeclaration(exchange_type="Topic", unroutable="Alternate", alternate_exchange="The.Rest"),
+            "b": ExchangeDeclaration(exchange_type="Direct", unroutable="Reject", durable=False),
+            "The.Rest": ExchangeDeclaration(exchange_type="Fanout"),
+        },
+        (),
+    )
+    made: list[Any] = [*exported(found, ResourcePlace("shop", "main")).manifests]
+    assert [each["metadata"]["name"] for each in made] == ["the-rest", "b", "a"]
+    broker = {"brokerRef": {"name": "main"}}
+    assert [each["spec"] for each in made] == [
+        broker | {"type": "Fanout", "exchangeName": "The.Rest"},
+        broker | {"type": "Direct", "durability": "NonDurable", "unroutable": "Reject"},
+        broker | {"type": "Topic", "unroutable": "Alternate", "alternateExchangeRef": {"name": "the-rest"}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("octets", "told"),
+    [
+        (1_073_741_824, "1Gi"),
+        (1_610_612_736, "1536Mi"),
+        (1_572_864, "1536Ki"),
+        (2_097_152, "2Mi"),
+        (1_000_000, "1000000"),
+    ],
+)
+def test_a_size_is_told_in_the_largest_unit_that_it_is_a_multiple_of(octets: int, told: str) -> None:
+    queues = {"q": QueueDeclaration(limits=QueueLimits(max_bytes=octets))}
+    (manifest,) = exported(Found({}, (), queues=queues), ResourcePlace("shop", "main")).manifests
+    spec: Any = manifest["spec"]
+    assert spec["limits"]["maxBytes"] == told
+
+
 def test_many_users_are_named_in_several_entries() -> None:
     users = tuple(f"u{number:02}" for number in range(40))
     found = Found({"orders": ExchangeDeclaration(exchange_type="Topic", publishers=users)}, ())
