@@ -37,6 +37,10 @@ Manifest: TypeAlias = dict[str, object]
 
 _FOREIGN: Final = re.compile("[^a-z0-9]+")
 _LONGEST: Final = 61
+_SERVICE_ACCOUNTS: Final = re.compile(r"system:serviceaccount:([^:*]+):(\*|[^:*]+)")
+"""The user of one ServiceAccount, or of all of a namespace (`penstock_api.delegation`)."""
+_NAMED_TOGETHER: Final = 32
+"""Users, or ServiceAccounts, that one entry of a spec names at most."""
 
 
 class NotExported(Exception):
@@ -84,6 +88,8 @@ def exchange_manifest(
         spec["alternateExchangeRef"] = {"name": resources[declared.alternate_exchange]}
     if declared.persistence == "AsSent":
         spec["persistence"] = "AsSent"
+    if declared.publishers:
+        spec["publishers"] = _grantees(declared.publishers, place)
     return _checked("Exchange", resource, place, spec)
 
 
@@ -114,6 +120,8 @@ def subscription_manifest(
         spec["bindingKeys"] = sorted(declared.binding_keys)
     if declared.header_bindings:
         spec["headerBindings"] = [_header_binding(binding) for binding in declared.header_bindings]
+    if declared.consumers:
+        spec["consumers"] = _grantees(declared.consumers, place)
     chosen = {"selector": declared.selector, "noLocal": declared.no_local or None}
     spec["filter"] = {key: value for key, value in chosen.items() if value is not None}
     spec["limits"] = _limits(declared.limits)
@@ -169,6 +177,32 @@ def _delivery(policy: DeliveryPolicy) -> dict[str, object]:
         "exclusiveConsumer": policy.exclusive_consumer or None,
     }
     return {key: value for key, value in found.items() if value is not None}
+
+
+def _grantees(patterns: Sequence[str], place: ResourcePlace) -> list[dict[str, object]]:
+    """Who is given a right, as a spec says it: a declaration without them would take the right away."""
+    accounts: dict[str, list[str]] = {}
+    users: list[str] = []
+    for pattern in sorted(patterns):
+        account = _SERVICE_ACCOUNTS.fullmatch(pattern)
+        if account is not None:
+            accounts.setdefault(account[1], []).append(account[2])
+        elif "*" in pattern:
+            raise NotExported(f"It gives a right to the users {pattern!r}, and a resource names each user in full.")
+        else:
+            users.append(pattern)
+    found: list[dict[str, object]] = []
+    for namespace, names in accounts.items():
+        elsewhere = {} if namespace == place.namespace else {"namespace": namespace}
+        for part in _parts(names):
+            found.append({"serviceAccounts": part, **elsewhere})
+    for part in _parts(users):
+        found.append({"users": part})
+    return found
+
+
+def _parts(names: list[str]) -> list[list[str]]:
+    return [names[at : at + _NAMED_TOGETHER] for at in range(0, len(names), _NAMED_TOGETHER)]
 
 
 def _header_binding(binding: HeaderBindingDocument) -> dict[str, object]:

@@ -14,7 +14,7 @@ from penstock_lag_rules.buckets import midpoint_ms
 from penstock_lag_rules.capacity import capacity_per_minute, suggested_consumers
 from penstock_lag_rules.expiry_risk import expiry_risk
 from penstock_lag_rules.fairness import fairness_percent, shares
-from penstock_lag_rules.figures import Duration, Figures, Percentiles, RepeatedMessage
+from penstock_lag_rules.figures import Duration, Figures, Growth, Percentiles, RepeatedMessage
 from penstock_lag_rules.rules import judge
 from penstock_lag_rules.slow_part import means, slow_part
 from penstock_lag_rules.thresholds import Thresholds
@@ -71,7 +71,7 @@ def subscription_lag(f: Figures, missing: str | None, end_ms: int, thresholds: T
         wait_p95_millis=_p95(f.wait),
         hold_p95_millis=_p95(f.hold),
         slow_part=None if mean is None else slow_part(mean, thresholds),
-        redelivery_percent=None if grown.delivered == 0 else grown.redelivered * 100 // grown.delivered,
+        redelivery_percent=_redelivery_percent(grown),
         consumers=now.consumers,
         shares=shares(f.consumers),
         fairness_percent=fairness_percent(f.consumers, thresholds),
@@ -95,6 +95,13 @@ def subscription_lag(f: Figures, missing: str | None, end_ms: int, thresholds: T
 def _oldest(f: Figures) -> int | None:
     """0 if nothing waits; None if something does and its age is not known, because the clock went back."""
     return 0 if f.standing.depth == 0 else _seconds(f.standing.age_ms)
+
+
+def _redelivery_percent(grown: Growth) -> int | None:
+    """Each total by itself never falls, so where a broker began anew from a backup more may be counted as redelivered
+    than as delivered.
+    """
+    return None if grown.delivered == 0 else min(grown.redelivered * 100 // grown.delivered, 100)
 
 
 def _repeated(message: RepeatedMessage) -> RepeatedMessageLag:

@@ -23,6 +23,7 @@ PLAIN.reason = "WRONG_VERSION_NUMBER"
         (FileNotFoundError(errno.ENOENT, "No such file or directory"), "there is no such socket"),
         (FileNotFoundError(errno.ENOENT, "x", "/ca.crt"), "/ca.crt can't be read (No such file or directory)"),
         (socket.gaierror(-2, "Name or service not known"), "no address is known for this name"),
+        (socket.gaierror(-1, "Bad value for ai_flags"), "no address is known for this name"),
         (TimeoutError(), "nothing answered in time"),
         (OSError(errno.EMFILE, "x"), "Too many open files"),
         (UNTRUSTED, "its certificate is not trusted: self-signed certificate"),

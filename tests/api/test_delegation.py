@@ -77,6 +77,8 @@ def test_the_service_accounts_of_a_subscription_are_those_of_its_own_namespace()
 def test_many_refused_names_are_counted() -> None:
     made = exchange(publishers=[{"users": [f"u{number}" for number in range(7)]}])
     assert rights_of(delegating(), made).problem == refused("user u0, user u1, user u2, user u3, user u4 and 2 more")
+    five = exchange(publishers=[{"users": [f"u{number}" for number in range(5)]}])
+    assert rights_of(delegating(), five).problem == refused("user u0, user u1, user u2, user u3, user u4")
 
 
 def test_the_longest_names_of_namespace_and_service_account_can_be_declared() -> None:

@@ -56,6 +56,8 @@ def test_the_document_is_written_as_it_is_described() -> None:
         '"tokenFile":"shop.main.token","caFile":"shop.main.crt","windowSeconds":900,"staleSeconds":180}]}\n'
     )
     assert LagTargets.model_validate_json(text).brokers == (target,)
+    plain = LagTargets(version=1, brokers=(target.model_copy(update={"ca_file": None}),)).to_json()
+    assert plain == text.replace('"caFile":"shop.main.crt",', "")
 
 
 def test_an_operator_without_brokers_writes_an_empty_list() -> None:

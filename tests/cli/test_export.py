@@ -14,6 +14,7 @@ from support import command_forks
 from support.broker_process import BrokerProcess
 from support.proton_client import Subscribed, connected, publish
 
+from penstock_api.delegation import rights_of
 from penstock_api.management import (
     DeliveryPolicy,
     ExchangeDeclaration,
@@ -23,6 +24,7 @@ from penstock_api.management import (
     SubscriptionDeclaration,
 )
 from penstock_api.manifest_export import ResourcePlace, resource_name
+from penstock_api.resources import Broker, Exchange, parse
 from penstock_cli.export import Found, exported
 from penstock_cli.up import declarations
 from penstock_cli.up.manifest_folder import read
@@ -184,6 +186,92 @@ def test_what_no_resource_can_declare_is_left_out_with_the_reason() -> None:
         "subscription 'c': Subscription c: spec: an `Exclusive` `NonDurable` subscription ends with its link and can't "
         "be declared.",
     ]
+
+
+def test_who_may_use_what_is_exported_stays_in_the_manifests() -> None:
+    """Programs have said so; a declaration without them would take these rights away."""
+    publishers = ("system:serviceaccount:shop:web", "ann", "system:serviceaccount:eu:*")
+    found = Found(
+        {"orders": ExchangeDeclaration(exchange_type="Topic", publishers=publishers)},
+        (
+            SubscriptionDeclaration(subscription_name="billing", exchange="orders", consumers=("bob",)),
+            SubscriptionDeclaration(subscription_name="fraud", exchange="orders", consumers=("shop-*",)),
+        ),
+    )
+    export = exported(found, ResourcePlace("shop", "main"))
+    exchange, billing = export.manifests
+    assert exchange["spec"] == {
+        "brokerRef": {"name": "main"},
+        "type": "Topic",
+        "publishers": [
+            {"serviceAccounts": ["*"], "namespace": "eu"},
+            {"serviceAccounts": ["web"]},
+            {"users": ["ann"]},
+        ],
+    }
+    assert billing["spec"] == {
+        "brokerRef": {"name": "main"},
+        "exchangeRef": {"name": "orders"},
+        "consumers": [{"users": ["bob"]}],
+    }
+    assert export.left_out == [
+        "subscription 'fraud': It gives a right to the users 'shop-*', and a resource names each user in full."
+    ]
+    spec = {
+        "authentication": {"anonymous": True},
+        "permissions": [],
+        "delegatedPermissions": {"users": ["*"]},
+        "allowedNamespaces": ["eu"],
+    }
+    broker = parse({**exchange, "kind": "Broker", "metadata": {"name": "main", "namespace": "shop"}, "spec": spec})
+    declared_again = parse(exchange)
+    assert isinstance(broker, Broker)
+    assert isinstance(declared_again, Exchange)
+    assert rights_of(broker, declared_again).users == tuple(sorted(publishers))
+
+
+def test_an_alternate_exchange_comes_first_and_is_named_by_its_resource() -> None:
+    found = Found(
+        {
+            "a": ExchangeDeclaration(exchange_type="Topic", unroutable="Alternate", alternate_exchange="The.Rest"),
+            "b": ExchangeDeclaration(exchange_type="Direct", unroutable="Reject", durable=False),
+            "The.Rest": ExchangeDeclaration(exchange_type="Fanout"),
+        },
+        (),
+    )
+    made: list[Any] = [*exported(found, ResourcePlace("shop", "main")).manifests]
+    assert [each["metadata"]["name"] for each in made] == ["the-rest", "b", "a"]
+    broker = {"brokerRef": {"name": "main"}}
+    assert [each["spec"] for each in made] == [
+        broker | {"type": "Fanout", "exchangeName": "The.Rest"},
+        broker | {"type": "Direct", "durability": "NonDurable", "unroutable": "Reject"},
+        broker | {"type": "Topic", "unroutable": "Alternate", "alternateExchangeRef": {"name": "the-rest"}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("octets", "told"),
+    [
+        (1_073_741_824, "1Gi"),
+        (1_610_612_736, "1536Mi"),
+        (1_572_864, "1536Ki"),
+        (2_097_152, "2Mi"),
+        (1_000_000, "1000000"),
+    ],
+)
+def test_a_size_is_told_in_the_largest_unit_that_it_is_a_multiple_of(octets: int, told: str) -> None:
+    queues = {"q": QueueDeclaration(limits=QueueLimits(max_bytes=octets))}
+    (manifest,) = exported(Found({}, (), queues=queues), ResourcePlace("shop", "main")).manifests
+    spec: Any = manifest["spec"]
+    assert spec["limits"]["maxBytes"] == told
+
+
+def test_many_users_are_named_in_several_entries() -> None:
+    users = tuple(f"u{number:02}" for number in range(40))
+    found = Found({"orders": ExchangeDeclaration(exchange_type="Topic", publishers=users)}, ())
+    (exchange,) = exported(found, ResourcePlace("shop", "main")).manifests
+    spec: Any = exchange["spec"]
+    assert [(len(each["users"]), each["users"][0]) for each in spec["publishers"]] == [(32, "u00"), (8, "u32")]
 
 
 def test_what_every_broker_has_is_exported_only_where_it_is_needed() -> None:

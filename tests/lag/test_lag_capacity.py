@@ -12,7 +12,7 @@ from lag.figures_factory import figures
 from lag.queue_story import THRESHOLDS, QueueStory
 
 from penstock_api.lag_result import LagState
-from penstock_lag_rules.capacity import capacity_per_minute, suggested_consumers
+from penstock_lag_rules.capacity import capacity_per_minute, consumer_cap, suggested_consumers
 from penstock_lag_rules.entry import subscription_lag
 from penstock_lag_rules.figures import Work
 from penstock_lag_rules.thresholds import Thresholds
@@ -157,11 +157,34 @@ def test_where_more_consumers_would_not_help_none_are_suggested(state: LagState,
         ({"standing": {"depth": 100_000, "consumers": 46}}, 46),
         ({"standing": {"depth": 100_000, "consumers": 42}}, 45),
         ({"standing": {"depth": 100_000, "consumers": 47}}, 45),
+        # 1,150 in five minutes are 230 a minute: 230 / 240 = 0.96 +- 6.9 %, so the noise explains that there are two
+        ({"window": {"growth": {"enqueued": 1_150}}, "standing": {"depth": 0, "ready": 0, "in_flight": 0}}, 2),
         ({"window": {"elapsed_ms": 0}}, None),
     ],
 )
 def test_the_bounds_of_the_suggestion(changes: dict[str, Any], suggested: int | None) -> None:
     assert suggested_consumers(figures(work=BUSY, **changes), LagState.LAGGING, T) == suggested
+
+
+@pytest.mark.parametrize(
+    ("state", "suggested", "consumers", "cap"),
+    [
+        (LagState.LAGGING, 7, 2, 7),
+        (LagState.LAGGING, None, 2, 20),
+        (LagState.UNCONSUMED, None, 0, 10),
+        (LagState.STALLED, None, 2, 2),
+        (LagState.POISON, None, 2, 2),
+        (LagState.NO_CREDIT, None, 2, 2),
+        (LagState.BROKER_STUCK, None, 0, 1),
+        # nothing is suggested, but nothing says that more would not help
+        (LagState.LOSING, None, 2, 20),
+        (LagState.UNKNOWN, None, 2, 20),
+    ],
+)
+def test_an_autoscaler_may_ask_for_as_many_as_are_known_to_help(
+    state: LagState, suggested: int | None, consumers: int, cap: int
+) -> None:
+    assert consumer_cap(state, suggested, consumers, T) == cap
 
 
 @given(

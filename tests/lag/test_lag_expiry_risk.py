@@ -59,7 +59,8 @@ def test_each_message_by_itself_comes_to_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"standing": {"expires_in_ms": None}}, {"recent": {"elapsed_ms": 0}, "standing": {"depth": 1}}]
+    "changes",
+    [{"standing": {"expires_in_ms": None}}, {"recent": {"elapsed_ms": 0}, "standing": {"expires_in_ms": (0, 0)}}],
 )
 def test_what_is_not_known_is_no_risk_and_no_safety(changes: dict[str, Any]) -> None:
     assert expiry_risk(figures(**changes)) is None

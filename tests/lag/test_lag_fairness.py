@@ -74,6 +74,7 @@ def test_shares_are_of_those_that_are_listed() -> None:
         ConsumerShare(container="b", delivered=375, percent=38),
         ConsumerShare(container="c" * 255, delivered=125, percent=13),
     )
+    assert shares((ConsumerWork("a", 1_000, MINUTE),)) == (ConsumerShare(container="a", delivered=1_000, percent=100),)
     assert shares((ConsumerWork("a", 0, MINUTE),)) == ()
 
 
@@ -89,6 +90,7 @@ def test_shares_are_of_those_that_are_listed() -> None:
         ([(500, 300), (100, 60)], 100),
         # 20 a second for 29 s say nothing
         ([(500, 300), (580, 29)], None),
+        ([(500, 300), (50, 30)], 100),
         ([(100, 300)], None),
         ([(39, 300), (0, 300)], None),
         ([(40, 300), (0, 300)], 50),

@@ -21,6 +21,7 @@ from penstock_lag.rollups.past_result import with_past
 from penstock_lag.rollups.stores import FolderRollups
 from penstock_lag.table import as_table
 from penstock_lag_rules.figures import Growth
+from penstock_lag_rules.paces import paces
 from penstock_lag_rules.rollups import Rollup
 from penstock_lag_rules.thresholds import Thresholds
 
@@ -115,6 +116,26 @@ def test_a_broker_from_a_backup_has_no_pace_below_0(store: FolderRollups) -> Non
     past = read_past(store, THREE_PM_MS)
     assert (past.hour[QUEUE].arrived, past.hour[QUEUE].accepted) == (9, 0)
     assert (past.day[QUEUE].arrived, past.day[QUEUE].accepted, past.day[QUEUE].lost) == (0, 0, 0)
+
+
+def lives(*rows: dict[str, Any]) -> Rollup:
+    """Of queue q, one for each start of its broker."""
+    return Rollup(lives=tuple(a_life(epoch=epoch, **row) for epoch, row in enumerate(rows, 1)))
+
+
+def test_a_pace_over_a_restart_is_of_both_lives() -> None:
+    """Five minutes, and after a restart the last three of ten."""
+    before = {"first_ms": 60_000, "last_ms": 360_000, "min_consumers": 2, "max_consumers": 4, "max_age_ms": 9_000}
+    after = {"first_ms": 480_000, "last_ms": 660_000, "min_consumers": 1, "max_consumers": 3, "max_age_ms": None}
+    pace = paces(lives(before, after), HOUR_MS)[QUEUE]
+    assert (pace.elapsed_ms, pace.end_ms) == (600_000, HOUR_MS)
+    assert (pace.min_consumers, pace.max_consumers, pace.max_age_ms) == (1, 4, 9_000)
+
+
+def test_less_than_ten_minutes_are_no_pace() -> None:
+    """And nothing that waited is 0 ms."""
+    assert paces(lives({"last_ms": 599_999}), HOUR_MS) == {}
+    assert paces(lives({"last_ms": 600_000}), HOUR_MS)[QUEUE].max_age_ms == 0
 
 
 def test_a_result_says_the_paces_and_what_changed(store: FolderRollups) -> None:

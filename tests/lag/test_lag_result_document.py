@@ -80,6 +80,14 @@ def test_figures_become_seconds_minutes_and_percent() -> None:
     assert (lag.sojourn_p50_millis, lag.sojourn_p95_millis, lag.sojourn_p99_millis) == (6049, 34219, 81386)
 
 
+def test_of_all_deliveries_no_more_than_all_were_repeated() -> None:
+    """A broker from a backup began with more deliveries than it has now, and with fewer of them repeated. A percentage
+    that no document may have would take away the lag of every other subscription.
+    """
+    (lag,) = result_of(figures(window={"growth": {"delivered": 5, "redelivered": 8}})).subscriptions
+    assert lag.redelivery_percent == 100
+
+
 def test_rates_of_what_is_younger_than_the_window_divide_by_its_life() -> None:
     """It is there for one minute of five: ten a second."""
     one = figures(window={"elapsed_ms": 60_000, "growth": {"enqueued": 600, "acked": 300}})

@@ -204,12 +204,11 @@ class SelectorCursor:
     def _hinted(self, level: PriorityLevel) -> Entry | None:
         hints = self._hints.get(level.priority)
         while hints and self.examination.budget > 0:
+            self.examination.budget -= 1  # also for what others took: there may be a million
             number, is_sure = hints[0]
             entry = level.back.find(number)
-            if entry is not None:
-                self.examination.budget -= 1
-                if self._allows(entry) if is_sure else self.wants(entry):
-                    return entry
+            if entry is not None and (self._allows(entry) if is_sure else self.wants(entry)):
+                return entry
             heappop(hints)
         return None
 

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock_broker.log.segments.block_index import INDEX_BYTES, BlockIndex
+from penstock_broker.log.segments.block_index import INDEX_BYTES, BlockIndex, Start
 
 BLOCKS = st.lists(
     st.tuples(
@@ -56,3 +56,14 @@ def test_a_copy_among_many_that_were_made_while_messages_came_is_looked_for_in_o
     assert len(index.starts(2345, 2345)) == 1
     assert len(index.starts(100_250, 100_250)) == 1
     assert [start.first for start in index.starts(2345, 2362)] == [2341, 2351, 2361]
+
+
+def test_of_blocks_that_follow_each_other_one_is_noted_in_16_kib() -> None:
+    index = BlockIndex()
+    for first, offset in ((1, 4096), (3, 4160), (5, 4096 + 16_384 - 64), (7, 4096 + 16_384)):
+        index.note(first, first + 1, offset)
+    assert len(index) == 2
+    assert index.starts(6, 6) == [Start(4096, 0, 1)]
+    assert index.starts(8, 9) == [Start(20_480, 0, 1)]
+    assert index.starts(9, 9) == []
+    assert [index.next_after(offset) for offset in (0, 4096, 20_479, 20_480)] == [4096, 20_480, 20_480, 0]

@@ -13,6 +13,7 @@ from penstock_broker.log.format.blocks import (
     decode_segment_header,
     encode_segment_header,
     padded,
+    records_of_block,
     seal_block,
     seed_of,
 )
@@ -66,6 +67,20 @@ def placed(block: bytes | bytearray) -> memoryview:
     return memoryview(bytes(4096) + bytes(block))
 
 
+def read(segment: memoryview, offset: int, number: int, seed: int) -> BlockHeader | None:
+    """The block, and that both readers say the same of it."""
+    try:
+        found = decode_block(segment, offset, number, seed)
+    except NewerFormat as error:
+        with pytest.raises(NewerFormat, match=f"^{error}$"):
+            records_of_block(bytes(segment), offset, offset, number, seed)
+        raise
+    records = records_of_block(bytes(segment), offset, offset, number, seed)
+    begin = offset + 64
+    assert records == (None if found is None else (begin, begin + found.length, found.flags, found.epoch))
+    return found
+
+
 def test_a_header_page_is_the_header_twice_and_zeros() -> None:
     header = with_checksum(SEGMENT_BYTES, 56, crc32(SEGMENT_BYTES))
     page = encode_segment_header(SEGMENT)
@@ -105,7 +120,7 @@ def test_a_block_without_records_needs_no_padding() -> None:
 
 
 def test_a_block_reads_back_at_its_place() -> None:
-    assert decode_block(placed(a_block()), 4096, 7, seed_of(LOG_ID)) == BLOCK
+    assert read(placed(a_block()), 4096, 7, seed_of(LOG_ID)) == BLOCK
     assert BLOCK.end == 4096 + 128
 
 
@@ -113,26 +128,26 @@ def test_a_block_reads_back_at_its_place() -> None:
 def test_no_byte_of_a_block_can_change_unnoticed(spoiled: int) -> None:
     block = a_block()
     block[spoiled] ^= 0x10
-    assert decode_block(placed(block), 4096, 7, seed_of(LOG_ID)) is None
+    assert read(placed(block), 4096, 7, seed_of(LOG_ID)) is None
 
 
 def test_a_block_counts_in_its_own_log_segment_and_place_only() -> None:
     block = a_block()
-    assert decode_block(placed(block), 4096, 8, seed_of(LOG_ID)) is None
-    assert decode_block(placed(block), 4096, 7, seed_of(bytes(16))) is None
-    assert decode_block(memoryview(bytes(4096 + 64) + block), 4096 + 64, 7, seed_of(LOG_ID)) is None
+    assert read(placed(block), 4096, 8, seed_of(LOG_ID)) is None
+    assert read(placed(block), 4096, 7, seed_of(bytes(16))) is None
+    assert read(memoryview(bytes(4096 + 64) + block), 4096 + 64, 7, seed_of(LOG_ID)) is None
 
 
 def test_a_block_that_the_file_cuts_off_does_not_count() -> None:
     for length in range(4096, 4096 + 69):
-        assert decode_block(placed(a_block())[:length], 4096, 7, seed_of(LOG_ID)) is None
+        assert read(placed(a_block())[:length], 4096, 7, seed_of(LOG_ID)) is None
 
 
 def test_a_sound_block_of_a_later_version_is_refused() -> None:
     later = BLOCK_BYTES[:4] + b"\x02\x00" + BLOCK_BYTES[6:] + b"hello"
     block = with_checksum(later, 12, crc32(later, crc32(LOG_ID)))
     with pytest.raises(NewerFormat, match="block 258 has format version 2"):
-        decode_block(placed(block), 4096, 7, seed_of(LOG_ID))
+        read(placed(block), 4096, 7, seed_of(LOG_ID))
 
 
 def test_padding_reaches_the_next_multiple_of_64() -> None:

@@ -55,6 +55,20 @@ def test_a_set_that_differs_much_is_defined_by_itself() -> None:
     assert len(definition) == HEAD + 29 * 8
 
 
+def test_what_earlier_segments_defined_takes_no_room_from_the_sets_of_a_new_one() -> None:
+    routes = SegmentRoutes()
+    with mock.patch.object(route_sets, "MOST_MADE", 30):
+        routes.note(1, tuple(range(1, 30)))  # 29 queues are remembered
+        routes.clear()
+        routes.note(2, tuple(range(101, 111)))
+        routes.note(3, tuple(range(201, 211)))
+        assert len(routes.definition(4, tuple(range(101, 112)))) == 8 + 16 + 8, "by the one queue that is new"
+        routes.note(5, tuple(range(301, 311)))
+        assert len(routes.definition(4, tuple(range(101, 112)))) == 8 + 16 + 8, "30 are remembered"
+        routes.note(6, tuple(range(401, 411)))
+        assert len(routes.definition(4, tuple(range(101, 112)))) == HEAD + 11 * 8, "they were forgotten for the next"
+
+
 def test_a_set_is_known_until_the_end_of_the_turn_in_which_it_is_given_back() -> None:
     sets = RouteSets(7)
     first, again, other = sets.number((1, 2)), sets.number((1, 2)), sets.number((3,))

@@ -203,6 +203,51 @@ def test_consumers_with_the_same_selector_share_what_was_examined() -> None:
     assert made.examination.total == 100
 
 
+def test_who_begins_to_select_finds_what_lies_before_that_which_others_look_at_now() -> None:
+    made = backlog(*(entry(number, message(colour="blue")) for number in (1, 2)))
+    red, blue = Somebody(), Somebody()
+    made.select(red, selector("colour = 'red'"))
+    assert take(made, red) is None
+    made.select(blue, selector("colour = 'blue'"))
+    made.put([entry(3, message(colour="blue"))])
+    assert take(made, red) is None
+    assert all_of(made, blue) == [1, 2, 3]
+
+
+def test_a_delayed_message_that_another_selector_passes_over_is_found_below_the_cursor() -> None:
+    """It has a lower number than those that did not wait for their time."""
+    made = backlog(entry(9, message(colour="green")))
+    red, blue = Somebody(), Somebody()
+    for who, colour in ((red, "red"), (blue, "blue")):
+        made.select(who, selector(f"colour = '{colour}'"))
+        assert take(made, who) is None
+    made.put([entry(5, message(colour="blue"))])
+    assert (take(made, red), take(made, blue)) == (None, 5)
+
+
+def test_what_comes_back_is_found_also_when_one_of_those_who_share_a_selector_has_left() -> None:
+    made = backlog(*(entry(number, message(colour="blue" if number == 2 else "red")) for number in range(1, 4)))
+    one, two = Somebody(), Somebody()
+    for who in (one, two):
+        made.select(who, selector("colour = 'blue'"))
+    assert (take(made, one), take(made, two)) == (2, None)
+    made.left(one)
+    made.put_back(entry(2, message(colour="blue")))
+    assert take(made, two) == 2
+
+
+def test_who_shares_a_selector_and_calls_a_message_undeliverable_does_so_for_itself_alone() -> None:
+    made = backlog(*(entry(number, message(colour="red" if number == 2 else "blue")) for number in range(1, 5)))
+    one, two = Somebody(), Somebody()
+    for who in (one, two):
+        made.select(who, selector("colour = 'blue'"))
+    assert take(made, one) == 1
+    made.exclude(one, 1)
+    made.put_back(entry(1, message(colour="blue")))
+    assert [take(made, one), take(made, two), take(made, two), take(made, one)] == [3, 1, 4, None]
+    assert all_of(made, Somebody()) == [2]
+
+
 def test_a_visit_examines_no_more_than_its_budget_and_goes_on_where_it_was() -> None:
     made = backlog(
         *(entry(number, message(colour="blue")) for number in range(1, 31)), entry(31, message(colour="red"))
@@ -317,6 +362,19 @@ def test_of_a_group_that_is_closed_a_slice_goes_back_in_each_visit(monkeypatch: 
     assert all_of(made, other) == [number for number in range(5, 38) if number % 3]
 
 
+def test_of_a_group_that_is_closed_all_priorities_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the lower one have come before the others."""
+    monkeypatch.setattr(backlog_module, "GIVEN_BACK_PER_VISIT", 2)
+    closing = entry(2, message(9, group="g", closing=True))
+    lower = (entry(number, message(group="g")) for number in (3, 4))
+    higher = (entry(number, message(9, group="g")) for number in (5, 6, 7))
+    made = backlog(entry(1, message(9, group="g")), closing, *lower, *higher)
+    owner, other = Somebody("owner"), Somebody("other")
+    assert (take(made, owner), take(made, other), take(made, owner)) == (1, None, 2)
+    found = [number for _ in range(10) if (number := take(made, other)) is not None]
+    assert found == [5, 6, 7, 3, 4]
+
+
 def test_the_owner_of_a_group_that_is_closed_may_leave_before_all_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     made, owner, other = closed_with_35_reserved(monkeypatch)
     made.left(owner)
@@ -367,6 +425,25 @@ def test_what_others_take_leaves_little_behind_for_who_does_not() -> None:
     assert blue.cursor is not None
     assert sum(len(hints) for hints in blue.cursor._hints.values()) < 100  # pyright: ignore[reportPrivateUsage]
     assert take(made, blue) == 1999
+
+
+def test_what_others_took_meanwhile_is_stepped_over_in_slices() -> None:
+    """Forty messages that were examined come back, and go again: the cursor has to forget forty numbers."""
+    made = backlog(*(entry(number, message(colour="red")) for number in range(1, 41)))
+    blue, other = Somebody(), Somebody()
+    made.select(blue, selector("colour = 'blue'"))
+    assert take(made, blue) is None
+    for number in all_of(made, other):
+        made.put_back(entry(number, message(colour="red")))
+    assert len(all_of(made, other)) == 40
+    made.put([entry(41, message(colour="blue"))])
+    visits = 0
+    found = None
+    while found is None:
+        made.examination.budget = 10
+        found = made.take(blue)
+        visits += 1
+    assert (found[0], visits) == (41, 5)
 
 
 def test_whether_there_is_something_for_a_consumer_is_known_without_taking_it() -> None:

@@ -189,13 +189,23 @@ def test_a_delivery_of_an_ended_queue_returns_to_nobody(timed: SteppedBroker) ->
 def test_all_kinds_of_piles_go() -> None:
     remains = Disposal()
     entry: Entry = (1, b"", 0, 0, 0)
-    numbers, attempts = {1, 2}, {1: 1}
-    passing = iter([entry])
+    numbers, attempts = {1, 2}, {1: 1, 2: 1}
+    passing = iter([entry, entry])
     blocks: list[list[Entry]] = [[entry], [entry]]
     remains.add(numbers, attempts, {}, passing, blocks)
     assert remains
     remains.free_slice()
     assert (bool(remains), numbers, attempts, list(passing), blocks) == (False, set[int](), {}, [], [])
+
+
+def test_very_many_piles_of_nothing_are_looked_at_in_slices_too() -> None:
+    """As many empty queues end at once as two turns can take."""
+    remains = Disposal()
+    remains.add(*(set[int]() for _ in range(8000)))
+    remains.free_slice()
+    assert len(remains.piles) == 4000
+    remains.free_slice()
+    assert not remains
 
 
 def test_what_can_not_be_freed_in_slices_does_not_end_the_broker(timed: SteppedBroker) -> None:

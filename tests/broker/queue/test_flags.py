@@ -93,7 +93,40 @@ def test_delivery_annotations_are_dropped_and_nothing_is_taken_for_alike() -> No
     data = described(0x71, mapping()) + described(0x73, fields(NULL)) + BODY
     begins = MessagePrefix(data, read_head(data))
     assert not data.startswith(begins.prefix)
-    assert begins.start == 0
+    assert (begins.start, begins.head.start) == (0, 0)
+
+
+def test_only_what_has_annotations_that_are_common_to_delays_may_be_one() -> None:
+    """`x-opt-delivery-time` and `x-opt-delivery-delay`; `x-opt-jms-dest` is none of them."""
+    delay = described(0x72, mapping(symbol("x-opt-delivery-delay"), b"\x55\x05"))
+    late = described(0x71, mapping()) + delay + BODY
+    for data, delays in ((delay + BODY, True), (ANNOTATIONS + BODY, False), (late, True), (BODY, False)):
+        assert MessagePrefix(data, read_head(data)).delays is delays
+
+
+def at_time(milliseconds: int) -> bytes:
+    return b"\x83" + milliseconds.to_bytes(8, "big")
+
+
+@pytest.mark.parametrize(
+    ("behind_the_encoding", "said"),
+    [
+        ([NULL, at_time(1_000)], (0, 0)),  # as JMS clients write a message that does not expire
+        ([at_time(5_000), at_time(1_000)], (5_000, 0)),
+        ([at_time(5_000)], (5_000, 0)),
+        ([at_time(0x1740), at_time(1_000)], (0x1740, 0)),  # the byte before the creation time looks like a null
+        ([at_time(5_000), NULL], (5_000, 0)),
+        ([NULL, at_time(1_000), string("g")], (0, GROUPED)),
+        ([at_time(5_000), at_time(1_000), string("g")], (5_000, GROUPED)),
+        ([], (0, 0)),
+    ],
+)
+@pytest.mark.parametrize("wide", [False, True])
+def test_what_a_message_says_of_its_expiry_and_its_group(
+    behind_the_encoding: list[bytes], said: tuple[int, int], *, wide: bool
+) -> None:
+    data = described(0x73, fields(*([NULL] * 8), *behind_the_encoding, wide=wide)) + BODY
+    assert MessagePrefix(data, read_head(data)).look(data) == said
 
 
 @st.composite

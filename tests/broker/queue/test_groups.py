@@ -73,3 +73,11 @@ def test_a_message_that_is_reserved_and_then_taken_is_held_once() -> None:
     groups.release(1)
     take(groups, 2, "b", one)
     assert [owner(groups, name) for name in "ab"] == [None, "one"]
+
+
+def test_the_end_of_a_message_that_nobody_holds_changes_nothing() -> None:
+    """One that waited, of a group or of none, expires."""
+    groups, one = Groups(), Somebody("one")
+    take(groups, 1, "a", one)
+    groups.release(2)
+    assert (owner(groups, "a"), len(groups)) == ("one", 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_broker.queue.totals import Histogram, bucket_of
+from penstock_broker.queue.totals import Histogram, QueueTotals, bucket_of
 
 
 def test_one_millisecond_and_less_are_in_the_bucket_before_the_first() -> None:
@@ -25,11 +25,20 @@ def test_a_duration_lies_within_its_bucket(microseconds: int) -> None:
     assert milliseconds <= 2 ** ((index + 1) / 8) * (1 + 1e-9)
 
 
+def test_a_queue_has_counted_nothing_at_first() -> None:
+    totals = QueueTotals()
+    counts = [value for name in QueueTotals.__slots__ if isinstance(value := getattr(totals, name), int)]
+    assert counts == [0] * 13
+    assert [each.count for each in (totals.sojourn, totals.wait, totals.hold)] == [0, 0, 0]
+
+
 def test_runs_add_up() -> None:
     histogram = Histogram()
     histogram.add(1_500, 3)
     histogram.add(500, 2)
     histogram.add(1_500, 1)
     histogram.add(-10, 1)
+    histogram.add(1_000, 2)
     document = histogram.snapshot()
-    assert (document.indexes, document.counts, document.sum_ms) == ((-1, 4), (3, 4), 7)
+    assert (document.indexes, document.counts, document.sum_ms) == ((-1, 4), (5, 4), 9)
+    assert histogram.count == 9

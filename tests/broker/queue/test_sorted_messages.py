@@ -10,7 +10,8 @@ from penstock_broker.queue.sorted_messages import SortedMessages
 
 
 def entry(number: int) -> Entry:
-    return (number, b"", 0, 0, 0)
+    """With flags that are higher than any number."""
+    return (number, b"", 0, 0, 9_999)
 
 
 def numbers(shelf: SortedMessages[Entry]) -> list[int]:

@@ -28,6 +28,8 @@ def test_an_exchange_comes_back() -> None:
         alternate="dead",
         persistence=Persistence.ALWAYS,
         owner=OWNER,
+        made_by_name=True,
+        publishers=("ann", "shop-*"),
         router=Router(ExchangeType.DIRECT),
     )
     again = documents.load_exchange("orders", documents.dump(exchange))
@@ -38,6 +40,7 @@ def test_an_exchange_comes_back() -> None:
         Persistence.ALWAYS,
         OWNER,
     )
+    assert (again.made_by_name, again.publishers) == (True, ("ann", "shop-*"))
 
 
 @pytest.mark.parametrize("scope", [GLOBAL, Scope("app"), Scope("")], ids=str)
@@ -83,6 +86,24 @@ def test_a_subscription_comes_back(scope: Scope) -> None:
     assert (again.managed.resource, again.managed.uid, again.managed.client_overrides.value) == ("n/s", "u", "Ignore")
 
 
+@pytest.mark.parametrize(("written", "since"), [(5_000, 5_000), (0, 9_000)], ids=["unused", "it-had-a-consumer"])
+def test_since_when_a_subscription_is_unused_comes_back(written: int, since: int) -> None:
+    """One that had a consumer is unused since the broker has started, which is at 9,000 here."""
+    subscription = Subscription(
+        identity=Identity(GLOBAL, "s", True),
+        exclusivity=Exclusivity.SHARED,
+        lifetime=Lifetime.PERMANENT,
+        binding=Binding("orders", frozenset({"#"}), Filter(None, False)),
+        exchange_type=ExchangeType.TOPIC,
+        queue=Queue("", 1, is_logged=True, now_us=1_000),
+    )
+    subscription.queue.links.unused_since_us = written
+    subscription.queue.totals.lost_at_restart = 4
+    again = documents.load_subscription(documents.dump(subscription), 1, 9_000)
+    assert (again.queue.links.unused_since_us, again.noted_unused_us, again.is_recorded) == (since, written, True)
+    assert (again.queue.totals.lost_at_restart, again.owner, again.managed) == (4, None, None)
+
+
 def test_no_local_of_a_container_s_subscription_comes_back() -> None:
     subscription = Subscription(
         identity=Identity(Scope("app"), "s", True),
@@ -103,10 +124,13 @@ def test_a_queue_comes_back() -> None:
         persistence=Persistence.ALWAYS,
         limits=management.QueueLimits(max_messages=9),
         delivery=management.DeliveryPolicy(expiry="orders/late"),
+        made_by_name=True,
+        owner=OWNER,
     )
     node.queue.totals.lost_at_restart = 4
     again = documents.load_queue("q", documents.dump(node), 3, 0)
-    assert again.queue.totals.lost_at_restart == 4
+    assert (again.queue.totals.lost_at_restart, again.made_by_name, again.owner) == (4, True, OWNER)
+    assert (again.queue.name, again.queue.incarnation, again.queue.is_logged) == ("q", 3, True)
     assert (again.name, again.durable, again.persistence, again.limits, again.delivery) == (
         "q",
         True,

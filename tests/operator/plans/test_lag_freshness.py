@@ -199,6 +199,21 @@ def test_before_the_first_result(observer: Observer, answered_before: bool, expe
 
 
 @pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("", "No lag result has said anything about this subscription yet."),
+        (
+            "its result is damaged",
+            "No lag result has said anything about this subscription yet: its result is damaged.",
+        ),
+    ],
+)
+def test_before_the_first_result_it_says_what_is_wrong_with_the_answer(fault: str, says: str) -> None:
+    known = BrokerLag(broker="main", contact=ObserverContact().answered(NOW, fault))
+    assert Outcome(subscription(), None, known).said["LagFresh"] == ("Unknown", "Pending", says)
+
+
+@pytest.mark.parametrize(
     ("analysis", "reason"),
     [
         (LagAnalysis(backend="None"), "Disabled"),
@@ -287,6 +302,18 @@ def test_a_result_that_is_older_than_the_status_takes_nothing_back() -> None:
     assert not Outcome(showing(MINUTE), None, older).is_written
     for state in ("OK", "Unknown", "Stalled"):
         assert not Outcome(showing(MINUTE), entry(timedelta(minutes=5), state), older).is_written
+
+
+def test_a_new_result_with_an_older_entry_does_not_keep_old_figures_current() -> None:
+    """The observer has lost what was counted last, and its new runs say how things stood before that."""
+    outcome = Outcome(showing(STALE), entry(timedelta(minutes=20)), current(None))
+    assert (outcome.condition("LagFresh"), outcome.state) == (REPORT_STALE, "Unknown")
+    assert outcome.said["LagFresh"][2] == (
+        "There is no newer lag than that of 2026-03-01 11:45 UTC. See condition LagAnalysisScheduled of Broker main "
+        "and its newest run."
+    )
+    assert outcome.lag is not None
+    assert (outcome.lag.messages, outcome.lag.observed_time) == (17, NOW - STALE)
 
 
 def test_an_entry_that_is_unknown_ends_ok_although_its_figures_are_not_newer() -> None:

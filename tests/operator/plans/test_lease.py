@@ -100,6 +100,12 @@ def test_a_released_lease_names_nobody() -> None:
     }
 
 
+def test_a_released_lease_of_which_nobody_wrote_when_it_was_taken_says_now() -> None:
+    """Somebody may have made it by hand. A null time is none."""
+    unsaid = LeaseRecord("me", 15, "r1", "", 3, "7")
+    assert lease.vacant(unsaid, AT)["acquireTime"] == "2026-03-01T12:00:00.250000Z"
+
+
 @pytest.mark.parametrize(
     ("spec", "found"),
     [

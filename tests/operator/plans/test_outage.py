@@ -85,3 +85,10 @@ def test_only_one_that_may_answer_soon_is_waited_for(reach: Reach) -> None:
 def test_an_exchange_keeps_its_status_too() -> None:
     made = exchange({"conditions": [condition("Declared", "True", "Declared")]})
     assert outage.keeps_status(AWAY, made, "Declared")
+
+
+def test_the_reason_of_a_resource_is_that_of_its_condition_ready() -> None:
+    """Others stand before it. A new one has none."""
+    stored = subscription({"conditions": [BOUND, condition("Ready", "Unknown", "BrokerUnreachable")]})
+    assert outage.ready_reason(stored.status.conditions) == "BrokerUnreachable"
+    assert outage.ready_reason(subscription({"conditions": [BOUND]}).status.conditions) == ""

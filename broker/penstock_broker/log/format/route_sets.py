@@ -48,6 +48,7 @@ class SegmentRoutes:
         """A new segment has begun."""
         self.numbers.clear()
         self._bases.clear()
+        self._weight = 0
 
     def definition(self, number: int, incarnations: tuple[int, ...]) -> bytes:
         """The record that has to stand before the first put of this set."""
