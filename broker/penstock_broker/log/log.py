@@ -164,6 +164,8 @@ class Log:
         newest = self._usage.segments[-1].number
         self.write()
         first.note_acks(self._usage, newest)
+        if first.asks_for_checkpoint and self.failed is None:
+            self._turns.write_checkpoint_if(self._space.has_room)
         self.sync()
         if self.failed is None:
             remove_mark(self._files, self._writer.folder)
