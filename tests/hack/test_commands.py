@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,11 @@ def test_several_stages_may_stand_behind_one_only() -> None:
     said = hack("hack/test", "--only", "jms", "cliens")
     assert said.returncode == 2
     assert "there is no stage cliens; there are: env, images, cluster, style, rules, " in said.stderr
+
+
+def test_no_test_of_the_long_form_is_ended_for_the_time_that_it_takes() -> None:
+    """pytest tells in its header after how many seconds it ends a test, if it does."""
+    endless = runpy.run_path(str(ROOT / "hack/soak/machine"))["ENDLESS"]
+    collect = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "tests/test_layout.py")
+    assert "\ntimeout: 800.0s\n" in hack(*collect).stdout
+    assert "\ntimeout: " not in hack(*collect, *endless).stdout

@@ -22,7 +22,6 @@ from penstock_broker.log.append.digest_writer import DigestWriter
 from penstock_broker.log.append.space import Space
 from penstock_broker.log.append.turn import TurnWriter
 from penstock_broker.log.compaction.ack_compaction import AckCompaction
-from penstock_broker.log.disk.failure_mark import remove_mark
 from penstock_broker.log.disk.files import Buffer, FileLayer, RealFiles, lock_folder
 from penstock_broker.log.disk.spare_segments import SpareSegments
 from penstock_broker.log.disk.syncers import Syncer, choose
@@ -83,6 +82,8 @@ class Log:
             sequence=recovered.sequence,
             clock=clock,
         )
+        self.failure_mark = self._writer.failure_mark
+        """Whether the next start will know that the log failed. While it `is_missing`, deliver nothing of the log."""
         self._numbers = Numbers(replay, files.boot_id())
         self._spares.adopt(names_of("spare", files.names(folder)))
         if not usage.segments:
@@ -164,9 +165,11 @@ class Log:
         newest = self._usage.segments[-1].number
         self.write()
         first.note_acks(self._usage, newest)
+        if first.asks_for_checkpoint and self.failed is None:
+            self._turns.write_checkpoint_if(self._space.has_room)
         self.sync()
         if self.failed is None:
-            remove_mark(self._files, self._writer.folder)
+            self.failure_mark.remove()
 
     # State ------------------------------------------------------------------------------------------------------------
 

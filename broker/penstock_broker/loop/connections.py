@@ -26,7 +26,7 @@ from penstock_broker.loop.plain_sockets import FEW, send_plain
 from penstock_broker.loop.read_ahead import READ, ReadAhead
 from penstock_broker.messages import dispatch
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.links import Producer
+from penstock_broker.state.links import Consumer, Producer
 
 __all__ = ["DONE", "IDLE_MS", "Connections"]
 
@@ -323,6 +323,15 @@ class Connections:
         """Forget a connection: its peer is gone, or our Close is sent."""
         if connection.phase not in DONE:
             connection_end.leave(self._broker, connection, partial(self._gone.forget, connection), orderly=False)
+
+    def drop_unsent(self) -> None:
+        """What was delivered in this turn can't be written down, and no file says so to the next start: it must not
+        leave.
+        """
+        for connection in self._broker.work.dirty.copy():
+            links = connection.endpoint.all_links()
+            if any(isinstance(link.context, Consumer) and link.context.queue.is_logged for link in links):
+                self.drop(connection)
 
     def close(self) -> None:
         """Give back what is left of the connections that are gone."""

@@ -337,14 +337,15 @@ class Loop:
 
     def _finish(self) -> None:
         """Delivered-up-to numbers, the log's block, the sync, sockets: in this order. The disk works while sockets are
-        flushed; where a sync holds the turn, it comes last.
-        """
+        flushed; where a sync holds the turn, it comes last."""
         broker = self.broker
         log, sync, work = broker.log, broker.sync, broker.work
-        if work.delivered:
+        if delivers := bool(work.delivered):
             log.delivered_up_to({queue.incarnation: queue.delivered_up_to for queue in work.delivered})
             work.delivered.clear()
         sync.write()
+        if delivers and log.failure_mark.is_missing:
+            self.connections.drop_unsent()
         if self._tells_blocks:
             self._tell_block()
         if sync.is_awaited:

@@ -48,6 +48,7 @@ class QueueVisits:
         """
         broker, clock = self._broker, self._seconds
         ready, lines = broker.work.ready, broker.work.output_lines
+        withholds = broker.log.failure_mark.is_missing
         again: list[Queue] = []
         unfinished: dict[Queue, bool] = {}
         deadline = max(deadline, clock() + DISPATCH_SECONDS)
@@ -58,7 +59,7 @@ class QueueVisits:
             if lines.called and (caller := lines.called.get(queue)) is not None:
                 was_full = caller.turn_bytes > TURN_BYTES
             try:
-                visit = dispatch.serve(broker, queue)
+                visit = _DONE if withholds and queue.is_logged else dispatch.serve(broker, queue)
                 if visit is _DONE:
                     if queue.awaits_output_of is not None:
                         lines.leave(queue)

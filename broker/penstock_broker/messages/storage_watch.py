@@ -73,6 +73,7 @@ class StorageWatch:
         clock = self._broker.clock
         clock.after(CHECK_MS, self._check)
         if self._broker.log.failed is not None:
+            self._make_mark()
             return
         storage = self._broker.storage
         self._read_space()
@@ -91,6 +92,16 @@ class StorageWatch:
             self._begin_scan()
         elif self._scan is None:
             self._tell_level()
+
+    def _make_mark(self) -> None:
+        """The volume may take a file again, so that what is in the log can be delivered."""
+        mark, topology = self._broker.log.failure_mark, self._broker.topology
+        if not mark.is_missing:
+            return
+        mark.leave()
+        if not mark.is_missing:
+            for node in (*topology.subscriptions.values(), *topology.queues.values()):
+                self._broker.work.schedule(node.queue)
 
     def _read_space(self) -> None:
         if self._measure is None:

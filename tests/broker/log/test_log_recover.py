@@ -321,33 +321,86 @@ def test_delivered_up_to_is_exact_after_a_kill_and_doubted_after_a_power_cut(tmp
     assert [(message.delivered, message.deliveries) for message in cut] == [(True, 0), (True, 0), (True, 0)]
 
 
+class Damaged(Filled):
+    """A log with a damaged block, which may have told of deliveries of what is in the queue: four messages."""
+
+    def __init__(self, folder: Path, documents: int = 0) -> None:
+        super().__init__(folder, blocks=2, synced=2)
+        log, _ = open_log(folder, self.files)
+        for number in range(documents):
+            log.topology("exchange", str(number), bytes(2500))
+        log.write()
+        begin = end_of_log(self.files, LOG_ID)
+        log.delivered_up_to({self.incarnation: self.messages[0]})
+        log.ack(self.incarnation, self.messages[0])
+        log.write()
+        end = end_of_log(self.files, LOG_ID)
+        log.sync()
+        for payload in (b"x", b"y"):  # the block of the second calls the damaged one synced
+            self.messages.append(log.put(log.route_set((self.incarnation,)), payload, 0))
+            log.write()
+            log.sync()
+        log.crash()
+        self.files.kill()
+        self.sound = self.files.copy()
+        self.files.content(segment(folder))[begin:end] = bytes(end - begin)
+
+    def delivered(self, recovered: Recovered) -> list[tuple[int, bool]]:
+        return [(message.number, message.delivered) for message in recovered.messages[self.incarnation]]
+
+
 def test_deliveries_are_doubted_if_a_damaged_block_may_have_told_of_them(tmp_path: Path) -> None:
-    filled = Filled(tmp_path, blocks=2, synced=2)
-    log, _ = open_log(tmp_path, filled.files)
-    begin = end_of_log(filled.files, LOG_ID)
-    log.delivered_up_to({filled.incarnation: filled.messages[0]})
-    log.ack(filled.incarnation, filled.messages[0])
-    log.write()
-    end = end_of_log(filled.files, LOG_ID)
-    log.sync()
-    third = log.put(log.route_set((filled.incarnation,)), b"x", 0)
-    log.write()
-    log.sync()
-    log.put(log.route_set((filled.incarnation,)), b"y", 0)  # its block calls the damaged one synced
+    log = Damaged(tmp_path)
+    first, second, third, fourth = log.messages
+    assert log.delivered(log.reopened(log.sound)) == [(second, False), (third, False), (fourth, False)]
+    assert log.delivered(log.reopened()) == [(first, True), (second, True), (third, True), (fourth, True)]
+
+
+def test_damage_that_stays_makes_only_one_start_doubt_what_was_delivered(tmp_path: Path) -> None:
+    damaged = Damaged(tmp_path)
+    log, recovered = open_log(tmp_path, damaged.files)
+    assert [delivered for _, delivered in damaged.delivered(recovered)] == [True, True, True, True]
+    later = log.put(log.route_set((damaged.incarnation,)), b"z", 0)
     log.write()
     log.crash()
-    filled.files.kill()
-    known = filled.reopened(filled.files.copy()).messages[filled.incarnation]
-    assert [(message.number, message.delivered) for message in known] == [
-        (filled.messages[1], False),
-        (third, False),
-        (third + 1, False),
-    ]
-    filled.files.content(segment(tmp_path))[begin:end] = bytes(end - begin)
-    doubted = filled.reopened().messages[filled.incarnation]
-    assert [(message.number, message.delivered) for message in doubted] == [
-        (filled.messages[0], True),
-        (filled.messages[1], True),
-        (third, True),
-        (third + 1, True),
-    ]
+    damaged.files.kill()
+    recovered = damaged.reopened()
+    assert len(recovered.damage) == 1  # it is still there
+    assert damaged.delivered(recovered) == [*((number, True) for number in damaged.messages), (later, False)]
+
+
+def test_a_start_that_did_not_come_to_its_end_leaves_the_doubt_to_the_next_one(tmp_path: Path) -> None:
+    damaged = Damaged(tmp_path)
+    steps, doubts = 0, 0
+    while True:
+        disk = damaged.files.copy()
+        disk.steps_left = steps = steps + 1
+        try:
+            log, _ = open_log(tmp_path, disk)
+        except PowerCut:
+            disk.kill()  # of the process alone: the boot id gives no reason to doubt
+            found = damaged.delivered(damaged.reopened(disk))
+            assert found == [(number, True) for number in damaged.messages]
+            doubts += 1
+            continue
+        log.crash()
+        break
+    assert doubts > 5
+
+
+def test_a_full_disk_has_no_room_for_the_end_of_the_doubt(tmp_path: Path) -> None:
+    """The checkpoint that would end it must not take the room of acks, and the broker starts without it."""
+    damaged = Damaged(tmp_path, documents=4)  # of which a checkpoint takes more than the newest segment has left
+    damaged.files.space = sum(len(damaged.files.content(path)) for path in damaged.files.paths())
+    for _ in range(2):
+        log, recovered = open_log(tmp_path, damaged.files)
+        assert log.failed is None
+        assert damaged.delivered(recovered) == [(number, True) for number in damaged.messages]
+        log.crash()
+        damaged.files.kill()
+    log, _ = open_log(tmp_path, damaged.files)
+    log.put(log.route_set((damaged.incarnation,)), b"z", 0)
+    log.write()
+    log.crash()
+    damaged.files.kill()
+    assert [delivered for _, delivered in damaged.delivered(damaged.reopened())] == [True] * 5

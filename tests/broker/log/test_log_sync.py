@@ -123,7 +123,11 @@ def test_a_disk_that_takes_no_file_either_fails_the_log_and_nothing_else(
     log.delivered_up_to({queue: first})
     log.write()
     assert log.failed is not None
-    assert "failed can't be made, so the next start takes messages for new" in caplog.text
+    assert "failed can't be made, so messages of durable queues are not delivered" in caplog.text
+    assert log.failure_mark.is_missing
+    files.broken.discard("create")
+    log.failure_mark.leave()
+    assert not log.failure_mark.is_missing
     log.close()
 
 

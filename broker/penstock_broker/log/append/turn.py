@@ -1,5 +1,7 @@
 """Writes what one turn of the broker's loop appended, as one block, and a checkpoint behind it when one is due."""
 
+from collections.abc import Callable
+
 from penstock_broker.log.append.appender import Appender
 from penstock_broker.log.disk.spare_segments import SpareSegments
 from penstock_broker.log.segments.kept_segments import kept_segments
@@ -73,14 +75,26 @@ class TurnWriter:
 
         Little is an eighth, or half when the disk is full, because then it is urgent to free segments.
         """
-        writer, schedule = self._writer, self._writer.schedule
+        schedule = self._writer.schedule
         schedule.segment_begun = False
         records = self._checkpoint.records()
-        if sum(map(len, records)) * (2 if self._spares.full else 8) > schedule.written:
-            return
-        records.insert(0, self._numbers.reserve())  # only here: what is reserved has to stand in the log
-        records += kept_segments(self._usage, writer.segment_bytes)
+        if sum(map(len, records)) * (2 if self._spares.full else 8) <= schedule.written:
+            self._write_as_checkpoint(records, self._kept_segments())
+
+    def write_checkpoint_if(self, has_room: Callable[[int], bool]) -> None:
+        """Write a checkpoint whatever was written since the last one, if there is room for so many bytes."""
+        records, kept = self._checkpoint.records(), self._kept_segments()
+        if has_room(sum(map(len, (*records, *kept)))):
+            self._write_as_checkpoint(records, kept)
+
+    def _kept_segments(self) -> list[bytes]:
+        return kept_segments(self._usage, self._writer.segment_bytes)
+
+    def _write_as_checkpoint(self, records: list[bytes], kept: list[bytes]) -> None:
+        numbers = self._numbers
+        records.insert(0, numbers.reserve())  # only here: what is reserved has to stand in the log
+        records += kept
         try:
-            writer.write_checkpoint(records, self._numbers.first_unwritten)
+            self._writer.write_checkpoint(records, numbers.first_unwritten)
         except OSError as error:
-            writer.fail(f"writing failed: {error}")
+            self._writer.fail(f"writing failed: {error}")

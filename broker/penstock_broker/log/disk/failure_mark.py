@@ -1,7 +1,10 @@
 """A file in the log's folder that says: the log failed in its last run, so that what was delivered is not known.
 
 From then on the broker delivers without writing it down. The file says so to the next start. It is never synced: where
-the machine was restarted since, nobody knows what was delivered anyway.
+the machine was restarted since, nobody knows what was delivered anyway. While it can't be made, what is in the log must
+not be delivered: the next start would take it for new.
+
+Source: docs/decisions/042-failed-fdatasync.md.
 """
 
 import logging
@@ -11,29 +14,49 @@ from typing import Final
 
 from penstock_broker.log.disk.files import FileLayer
 
-__all__ = ["leave_mark", "remove_mark", "was_left"]
+__all__ = ["FailureMark", "was_left"]
 
 LOGGER = logging.getLogger(__name__)
 
 _NAME: Final = "failed"
 
 
-def leave_mark(files: FileLayer, folder: Path) -> None:
-    """Leave the file. A disk on which no file can be made either gets none: this is logged."""
-    try:
-        files.close(files.open(folder / _NAME, create=True))
-    except OSError as error:
-        LOGGER.warning("%s can't be made, so the next start takes messages for new that are delivered from now on: %s",
-                       folder / _NAME, error)  # fmt: skip
+class FailureMark:
+    """The file of one run."""
+
+    __slots__ = ("_files", "_folder", "is_missing")
+
+    def __init__(self, files: FileLayer, folder: Path) -> None:
+        self._files, self._folder = files, folder
+        self.is_missing = False
+        """The log has failed, and the file could not be made. Looked at in each turn, so it is no property."""
+
+    def leave(self) -> None:
+        """The log has failed: leave the file, or note that it `is_missing`. May be called again."""
+        path = self._folder / _NAME
+        try:
+            self._files.close(self._files.open(path, create=True))
+        except OSError as error:
+            if not self.is_missing:
+                LOGGER.error(
+                    "%s can't be made, so messages of durable queues are not delivered until it can, or the broker is "
+                    "restarted: the next start would take them for new: %s",
+                    path,
+                    error,
+                )
+            self.is_missing = True
+        else:
+            if self.is_missing:
+                LOGGER.warning("%s is made: messages of durable queues are delivered again", path)
+            self.is_missing = False
+
+    def remove(self) -> None:
+        """Remove what the last run left. If that fails, it only says again what was true."""
+        with suppress(OSError):
+            if was_left(self._files, self._folder):
+                self._files.unlink(self._folder / _NAME)
 
 
 def was_left(files: FileLayer, folder: Path) -> bool:
     """Whether the file is there. Raises OSError."""
     return _NAME in files.names(folder)
-
-
-def remove_mark(files: FileLayer, folder: Path) -> None:
-    """Remove the file, if it is there. If that fails, it only says again what was true."""
-    with suppress(OSError):
-        if was_left(files, folder):
-            files.unlink(folder / _NAME)

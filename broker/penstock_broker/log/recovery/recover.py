@@ -106,6 +106,8 @@ class FirstRecords(NamedTuple):
     """Of lost segments, that they are over: each is told of once."""
     acks_into: frozenset[int] = frozenset()
     """Numbers of the segments with the puts that the acks name."""
+    asks_for_checkpoint: bool = False
+    """Damage stays behind the last checkpoint: only the next one says that its deliveries are known again."""
 
     def note_acks(self, usage: SegmentUsage, since: int) -> None:
         """The acks were written to segments from this number on: they stay for as long as the puts that they name."""
@@ -129,7 +131,8 @@ def first_records(restored: Restored, most: int) -> FirstRecords:
         for incarnation, queue in recovered.paged.items():
             live[incarnation] = max(queue.runs[-1].lasts[-1], live.get(incarnation, 0))
     over = (segment_state_record(SegmentState(number, is_over=True)) for number in restored.lost_segments)
-    return FirstRecords(acks, list(live.items()), tuple(over), frozenset(restored.incomplete_in))
+    lacks = restored.replay.lacks_delivered
+    return FirstRecords(acks, list(live.items()), tuple(over), frozenset(restored.incomplete_in), lacks)
 
 
 def recover(
