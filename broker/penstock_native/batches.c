@@ -14,9 +14,10 @@
 /* What `drain` found, where it is no event of proton's: see proton.pyi. */
 enum { ARRIVAL = -1, OUTCOME = -2, STATE = -3, ASIDE = -4, ASTRAY = -5 };
 
-enum { HELD_LINK = 0, EVENT_KIND = 0, EVENT_LINK = 1, EVENT_BATCH = 2 };
+enum { HELD_LINK = 0 };
 
-static PyObject *messages_kind, *accepted_kind; /* EventKind.MESSAGES and ACCEPTED */
+PyObject *messages_kind;
+static PyObject *accepted_kind;
 static unsigned long long noticed;              /* a bit for each type of event that Python is told of */
 int transport_error;
 static PyObject *name_unproven, *name_partial, *name_bytes, *name_read_bytes, *name_is_request;
