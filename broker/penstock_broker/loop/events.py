@@ -41,8 +41,7 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.departures import LeavingLink, consumed_queue
 from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.open_transactions import Coordinator
-from penstock_broker.state.routes import Destination, ExchangeTarget, Route
-from penstock_broker.topology.records import Exchange
+from penstock_broker.state.routes import ExchangeTarget, Route
 from penstock_broker.transactions import commit, coordinator, work
 
 __all__ = ["accepted", "handle", "handle_messages", "rescue", "serve"]
@@ -111,8 +110,7 @@ def handle_messages(
     """
     shared: list[Batch] = []
     shared_route: Route | None = None
-    target: Destination | None = None
-    exchange: Exchange | None = None  # of `target`, if all of `shared` sent to that
+    target: ExchangeTarget | None = None  # where all of `shared` sent to, if that is the same for all
     names_transaction = any_transactional(came)
     for connection, events in came:
         event: Any = events[0]  # checkers can't tell what it is by what is unpacked
@@ -134,24 +132,24 @@ def handle_messages(
                 and not (names_transaction and is_transactional(batch[0][0]))
             ):
                 # What `common_route` would find and count, without the call.
-                if exchange is not None and producer.destination is target and target.version == exchange.version:
+                if target is not None and producer.destination is target and target.version == target.exchange.version:
                     count = len(batch)
-                    exchange.received += count
+                    target.exchange.received += count
                     producer.transfers += count
                     shared.append((producer, batch))
                     continue
                 route = publish.common_route(broker, producer, len(batch))
             if route is not shared_route and shared_route is not None and not _is_same(route, shared_route):
-                _publish_shared(broker, shared_route, shared, exchange, failed)
-                shared, shared_route, exchange = [], None, None
+                _publish_shared(broker, shared_route, shared, target, failed)
+                shared, shared_route, target = [], None, None
                 if not link.is_open:
                     continue  # it went with a link that was just broken, whose temporary topic it sent to
             if route is not None and isinstance(producer, Producer):
-                if not shared:
-                    target = producer.destination
-                    exchange = target.exchange if isinstance(target, ExchangeTarget) else None
-                elif producer.destination is not target:
-                    exchange = None
+                destination = producer.destination
+                if not shared and isinstance(destination, ExchangeTarget):
+                    target = destination
+                elif destination is not target:
+                    target = None
                 shared.append((producer, batch))
                 shared_route = route
             else:
@@ -159,7 +157,7 @@ def handle_messages(
         except Exception:
             failed(connection)
     if shared_route is not None:
-        _publish_shared(broker, shared_route, shared, exchange, failed)
+        _publish_shared(broker, shared_route, shared, target, failed)
 
 
 def _is_same(route: Route | None, other: Route) -> bool:
@@ -171,12 +169,13 @@ def _publish_shared(
     broker: Broker,
     route: Route,
     sources: list[Batch],
-    exchange: Exchange | None,
+    target: ExchangeTarget | None,
     failed: Callable[[Connection], None],
 ) -> None:
     """Batches of several connections that have the same `common_route`: stored together, which takes a fraction of the
-    time where each is a message or two. `exchange`: as for `publish_batches`.
+    time where each is a message or two. `target`: where all of them were sent to, if that is the same for all.
     """
+    exchange = None if target is None else target.exchange
     try:
         told = publish_batches(broker, route, sources, exchange, failed)
     except Exception:

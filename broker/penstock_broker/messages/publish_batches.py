@@ -161,6 +161,8 @@ def _take_alike(
     entries, presettled = taken.entries, taken.presettled
     entries_before, presettled_before = len(entries), len(presettled)
     payloads: list[bytes] | None = [] if route_set else None
+    batches: int
+    size: int
     batches, size = _take_batches(
         sources,
         first,
