@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from penstock_amqp import errors
 from penstock_amqp.endpoint.buffers import Ptr
-from penstock_amqp.endpoint.events import AmqpError, Enlisted, Event, EventKind, Held, Outcome, Settled
-from penstock_amqp.endpoint.proton import ffi
-from penstock_amqp.endpoint.proton.deliveries import is_settled, remote_state, state_list
+from penstock_amqp.endpoint.events import AmqpError, Enlisted, Event, Held, Outcome, Settled
+from penstock_amqp.endpoint.proton.deliveries import any_in_state, is_settled, remote_state, state_list
 from penstock_amqp.frames.performatives import Accepted, Error, Modified, Rejected, Released
 from penstock_amqp.messages.transaction_types import Declared, TransactionalState, read_state, state_fields
 from penstock_amqp.types.composites import Composite
@@ -38,8 +37,6 @@ __all__ = [
 TRANSACTIONAL: Final = TransactionalState.CODE
 DECLARED: Final = Declared.CODE
 
-_any_in_state: Any = ffi.compiled and ffi.compiled.any_in_state
-
 DeliveryState: TypeAlias = Composite | Described | None
 
 
@@ -50,10 +47,7 @@ def is_transactional(received: Ptr) -> bool:
 
 def any_transactional(came: Sequence[tuple[object, list[Event]]]) -> bool:
     """Whether the first message of any of these runs names a transaction. Each is the only event of its list."""
-    if _any_in_state is not None:
-        found: bool = _any_in_state(came, TRANSACTIONAL)
-        return found
-    return any(event[0] is EventKind.MESSAGES and is_transactional(event[2][0][0]) for _, (event,) in came)
+    return any_in_state(came, TRANSACTIONAL)
 
 
 def transfer_transaction(received: Ptr) -> bytes | None:
