@@ -7,28 +7,29 @@
  * attributes that are read are slots. What is looked up is held by a reference all the same while it is worked on.
  */
 
+#include "attributes.h"
 #include "batches.h"
-
 #include "proton_functions.h"
 
 /* What `drain` found, where it is no event of proton's: see proton.pyi. */
 enum { ARRIVAL = -1, OUTCOME = -2, STATE = -3, ASIDE = -4, ASTRAY = -5 };
 
-enum { HELD_LINK = 0, EVENT_KIND = 0, EVENT_LINK = 1, EVENT_BATCH = 2 };
+enum { HELD_LINK = 0 };
 
-static PyObject *messages_kind, *accepted_kind; /* EventKind.MESSAGES and ACCEPTED */
+PyObject *messages_kind;
+static PyObject *accepted_kind;
 static unsigned long long noticed;              /* a bit for each type of event that Python is told of */
 int transport_error;
-static PyObject *name_unproven, *name_partial, *name_bytes, *name_read_bytes, *name_is_request;
+static struct attribute unproven_of, partial_of, bytes_of, read_bytes_of, is_request_of;
 
 int
 batches_prepare(void)
 {
-    return (name_unproven = PyUnicode_InternFromString("unproven")) != NULL &&
-                   (name_partial = PyUnicode_InternFromString("partial")) != NULL &&
-                   (name_bytes = PyUnicode_InternFromString("bytes")) != NULL &&
-                   (name_read_bytes = PyUnicode_InternFromString("read_bytes")) != NULL &&
-                   (name_is_request = PyUnicode_InternFromString("is_request")) != NULL
+    return (unproven_of.name = PyUnicode_InternFromString("unproven")) != NULL &&
+                   (partial_of.name = PyUnicode_InternFromString("partial")) != NULL &&
+                   (bytes_of.name = PyUnicode_InternFromString("bytes")) != NULL &&
+                   (read_bytes_of.name = PyUnicode_InternFromString("read_bytes")) != NULL &&
+                   (is_request_of.name = PyUnicode_InternFromString("is_request")) != NULL
                ? 0
                : -1;
 }
@@ -77,19 +78,6 @@ key_of(void *delivery)
     return Py_NewRef(place->key);
 }
 
-/* The attribute as a number from 0 on (a truth is 0 or 1); -1 with an exception if it is none. */
-static long long
-attribute(PyObject *object, PyObject *name)
-{
-    PyObject *value = PyObject_GetAttr(object, name);
-    if (value == NULL) {
-        return -1;
-    }
-    long long number = number_of(value, LLONG_MAX);
-    Py_DECREF(value);
-    return number;
-}
-
 /* The runs to which the next arrival, or the next accepted delivery, is added. References are borrowed from `out`. */
 struct runs {
     PyObject *out;
@@ -120,7 +108,7 @@ resume_run(struct runs *runs)
         runs->accepted = batch;
     }
     else if (kind == messages_kind) {
-        long long unproven = attribute(link, name_unproven);
+        long long unproven = number_in(link, &unproven_of);
         if (unproven < 0) {
             return -1;
         }
@@ -218,8 +206,8 @@ struct incoming {
 static int
 is_in_parts(PyObject *link)
 {
-    PyObject *partial = PyObject_GetAttr(link, name_partial);
-    long long bytes = partial == NULL ? -1 : attribute(partial, name_bytes);
+    PyObject *partial = attribute_of(link, &partial_of);
+    long long bytes = partial == NULL ? -1 : number_in(partial, &bytes_of);
     Py_XDECREF(partial);
     return bytes < 0 ? -1 : bytes > 0;
 }
@@ -237,8 +225,8 @@ look_up(struct incoming *incoming, void *pointer, PyObject *receivers)
     }
     int in_parts = is_in_parts(link);
     long long unproven, too_long, request;
-    if (in_parts < 0 || (unproven = attribute(link, name_unproven)) < 0 ||
-        (too_long = attribute(link, name_read_bytes)) < 0 || (request = attribute(link, name_is_request)) < 0) {
+    if (in_parts < 0 || (unproven = number_in(link, &unproven_of)) < 0 ||
+        (too_long = number_in(link, &read_bytes_of)) < 0 || (request = number_in(link, &is_request_of)) < 0) {
         Py_DECREF(link);
         return FAILED;
     }

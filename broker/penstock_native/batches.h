@@ -30,7 +30,11 @@ struct line {
 
 enum { LINE_READING_AT = 4, LINE_FIELDS = 9 };
 
+/* The fields of an event that is a run. */
+enum { EVENT_KIND = 0, EVENT_LINK = 1, EVENT_BATCH = 2 };
+
 /* batches.c */
+extern PyObject *messages_kind; /* EventKind.MESSAGES */
 extern bool reading_of(PyObject *const *, struct reading *);
 extern PyObject *drain(struct reading *);
 extern bool is_one_run(PyObject *);

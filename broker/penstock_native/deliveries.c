@@ -136,3 +136,59 @@ deliveries_settle(PyObject *Py_UNUSED(module), PyObject *deliveries)
 {
     return settle_all(deliveries, 0);
 }
+
+/* The state of the first message of a run, 0 if the run is one of accepts; false with an exception. */
+static bool
+first_state(PyObject *event, uint64_t *state)
+{
+    bool is_run = PyTuple_Check(event) && PyTuple_GET_SIZE(event) > EVENT_BATCH;
+    *state = 0;
+    if (is_run && PyTuple_GET_ITEM(event, EVENT_KIND) != messages_kind) {
+        return true;
+    }
+    PyObject *batch = is_run ? PyTuple_GET_ITEM(event, EVENT_BATCH) : NULL;
+    PyObject *arrival =
+        batch != NULL && PyList_Check(batch) && PyList_GET_SIZE(batch) ? PyList_GET_ITEM(batch, 0) : NULL;
+    if (arrival == NULL || !PyTuple_Check(arrival) || !PyTuple_GET_SIZE(arrival)) {
+        PyErr_Format(PyExc_TypeError, "no run of messages: %R", event);
+        return false;
+    }
+    void *delivery = pointer_of(PyTuple_GET_ITEM(arrival, 0));
+    if (delivery == NULL) {
+        return false;
+    }
+    *state = proton.pn_delivery_remote_state(delivery);
+    return true;
+}
+
+/* any_in_state(came, state): whether the first message of any run that came has this state. `came` has pairs of whatever
+ * and a list with a run. */
+PyObject *
+deliveries_any_in_state(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    if (!takes(count, 2, "any_in_state")) {
+        return NULL;
+    }
+    long long wanted = number_of(given[1], LLONG_MAX);
+    if (wanted < 0 || !PyList_Check(given[0])) {
+        if (wanted >= 0) {
+            PyErr_SetString(PyExc_TypeError, "any_in_state takes a list");
+        }
+        return NULL;
+    }
+    bool found = false;
+    for (Py_ssize_t at = 0; !found && at < PyList_GET_SIZE(given[0]); at++) {
+        PyObject *pair = PyList_GET_ITEM(given[0], at);
+        PyObject *run = PyTuple_Check(pair) && PyTuple_GET_SIZE(pair) == 2 ? PyTuple_GET_ITEM(pair, 1) : NULL;
+        uint64_t state;
+        if (run == NULL || !PyList_Check(run) || PyList_GET_SIZE(run) != 1) {
+            PyErr_SetString(PyExc_TypeError, "a pair with a list of one run is wanted");
+            return NULL;
+        }
+        if (!first_state(PyList_GET_ITEM(run, 0), &state)) {
+            return NULL;
+        }
+        found = state == (uint64_t)wanted;
+    }
+    return PyBool_FromLong(found);
+}

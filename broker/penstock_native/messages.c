@@ -44,50 +44,155 @@ put_head(unsigned char type, Py_ssize_t length, uint32_t route_set, uint64_t num
     return head;
 }
 
+/* What becomes of messages that begin alike: entries, numbered one after the other, and their payloads, if these are
+ * asked for. */
+struct taking {
+    struct beginning beginning;
+    long long longest;
+    uint64_t number;
+    PyObject *now, *expires, *flags, *entries, *payloads;
+    Py_ssize_t bytes; /* of those that were taken */
+};
+
+/* (prefix, count_at, is narrow, longest, number, now, expires, flags, entries); false with an exception. */
+static bool
+taking_of(PyObject *const *given, PyObject *payloads, struct taking *taking)
+{
+    *taking = (struct taking){
+        .now = given[5], .expires = given[6], .flags = given[7], .entries = given[8], .payloads = payloads};
+    if (!PyList_Check(taking->entries) || (payloads != Py_None && !PyList_Check(payloads))) {
+        PyErr_SetString(PyExc_TypeError, "entries and payloads are lists");
+        return false;
+    }
+    return beginning_of(given[0], given[1], given[2], &taking->beginning) &&
+           (taking->longest = number_of(given[3], PY_SSIZE_T_MAX)) >= 0 && message_number_of(given[4], &taking->number);
+}
+
+/* Take the messages of a batch from `at` on; where the first is that is not plain; -1 with an exception. */
+static Py_ssize_t
+take_batch(struct taking *taking, PyObject *batch, Py_ssize_t at, PyObject *deliveries, PyObject *presettled)
+{
+    if (batch == taking->entries || batch == taking->payloads) {
+        PyErr_SetString(PyExc_TypeError, "a batch is another list than those that it is taken into");
+        return -1;
+    }
+    for (; at < PyList_GET_SIZE(batch); at++) {
+        PyObject **arrived = fields_of(PyList_GET_ITEM(batch, at), ARRIVAL_FIELDS);
+        if (arrived == NULL) {
+            return -1;
+        }
+        PyObject *data = arrived[ARRIVAL_DATA];
+        if (!PyBytes_CheckExact(data) || PyBytes_GET_SIZE(data) > taking->longest ||
+            !begins_so(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), &taking->beginning)) {
+            break;
+        }
+        PyObject *fields[] = {PyLong_FromUnsignedLongLong(taking->number++), Py_NewRef(data), Py_NewRef(taking->now),
+                              Py_NewRef(taking->expires), Py_NewRef(taking->flags)};
+        PyObject *of_its_kind = arrived[ARRIVAL_SETTLED] == Py_True ? presettled : deliveries;
+        if (!append(taking->entries, make_tuple(&PyTuple_Type, ENTRY_FIELDS, fields)) ||
+            PyList_Append(of_its_kind, arrived[ARRIVAL_DELIVERY]) < 0 ||
+            (taking->payloads != Py_None && PyList_Append(taking->payloads, data) < 0)) {
+            return -1;
+        }
+        taking->bytes += PyBytes_GET_SIZE(data);
+    }
+    return at;
+}
+
 /* take_plain(batch, at, prefix, count_at, is narrow, longest, number, now, expires, flags, entries, deliveries,
  * presettled, payloads or None): (messages taken, their bytes) */
 static PyObject *
 take_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
 {
-    struct beginning beginning;
-    if (!takes(count, 14, "take_plain") || !beginning_of(given[2], given[3], given[4], &beginning)) {
+    struct taking taking;
+    if (!takes(count, 14, "take_plain") || !taking_of(given + 2, given[13], &taking)) {
         return NULL;
     }
-    PyObject *batch = given[0], *now = given[7], *expires = given[8], *flags = given[9];
-    PyObject *entries = given[10], *deliveries = given[11], *presettled = given[12], *payloads = given[13];
-    if (!PyList_Check(batch) || !PyList_Check(entries) || !PyList_Check(deliveries) || !PyList_Check(presettled) ||
-        (payloads != Py_None && !PyList_Check(payloads))) {
+    PyObject *batch = given[0], *deliveries = given[11], *presettled = given[12];
+    if (!PyList_Check(batch) || !PyList_Check(deliveries) || !PyList_Check(presettled) || batch == deliveries ||
+        batch == presettled) {
         PyErr_SetString(PyExc_TypeError, "take_plain takes lists");
         return NULL;
     }
-    long long first, longest;
-    uint64_t number;
-    if ((first = number_of(given[1], PY_SSIZE_T_MAX)) < 0 || (longest = number_of(given[5], PY_SSIZE_T_MAX)) < 0 ||
-        !message_number_of(given[6], &number)) {
+    long long first = number_of(given[1], PY_SSIZE_T_MAX);
+    Py_ssize_t at = first < 0 ? -1 : take_batch(&taking, batch, (Py_ssize_t)first, deliveries, presettled);
+    return at < 0 ? NULL : Py_BuildValue("nn", at - (Py_ssize_t)first, taking.bytes);
+}
+
+/* A producer with its deliveries. */
+static bool
+append_answer(PyObject *answers, PyObject *producer, PyObject *deliveries)
+{
+    PyObject *fields[] = {Py_NewRef(producer), Py_NewRef(deliveries)};
+    return append(answers, make_tuple(&PyTuple_Type, 2, fields));
+}
+
+/* Take the whole batch of a source, which the caller owns: 1; 0: nothing of it, since not all of it is plain; -1 with an
+ * exception. */
+static int
+take_source(struct taking *taking, PyObject *source, PyObject *answered, PyObject *presettled)
+{
+    PyObject **fields = fields_of(source, 2);
+    if (fields == NULL || !PyList_CheckExact(fields[1])) {
+        PyErr_SetString(PyExc_TypeError, "a source is a producer and a list of arrivals");
+        return -1;
+    }
+    PyObject *deliveries = PyList_New(0), *settled = PyList_New(0);
+    struct taking before = *taking;
+    Py_ssize_t entries = PyList_GET_SIZE(taking->entries);
+    Py_ssize_t payloads = taking->payloads == Py_None ? 0 : PyList_GET_SIZE(taking->payloads);
+    Py_ssize_t size = PyList_GET_SIZE(fields[1]), at = -1;
+    int done = -1;
+    if (deliveries != NULL && settled != NULL) {
+        at = take_batch(taking, fields[1], 0, deliveries, settled);
+    }
+    if (at == size) {
+        done = append_answer(answered, fields[0], deliveries) &&
+                       (!PyList_GET_SIZE(settled) || append_answer(presettled, fields[0], settled))
+                   ? 1
+                   : -1;
+    }
+    else if (at >= 0) {
+        *taking = before;
+        done = PyList_SetSlice(taking->entries, entries, PY_SSIZE_T_MAX, NULL) < 0 ||
+                       (taking->payloads != Py_None &&
+                        PyList_SetSlice(taking->payloads, payloads, PY_SSIZE_T_MAX, NULL) < 0)
+                   ? -1
+                   : 0;
+    }
+    Py_XDECREF(deliveries);
+    Py_XDECREF(settled);
+    return done;
+}
+
+/* take_batches(sources, at, prefix, count_at, is narrow, longest, number, now, expires, flags, entries, answered,
+ * presettled, payloads or None): (batches taken, their bytes) */
+static PyObject *
+take_batches(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
+{
+    struct taking taking;
+    if (!takes(count, 14, "take_batches") || !taking_of(given + 2, given[13], &taking)) {
         return NULL;
     }
-    Py_ssize_t bytes = 0, at;
-    for (at = (Py_ssize_t)first; at < PyList_GET_SIZE(batch); at++) {
-        PyObject **arrived = fields_of(PyList_GET_ITEM(batch, at), ARRIVAL_FIELDS);
-        if (arrived == NULL) {
-            return NULL;
-        }
-        PyObject *data = arrived[ARRIVAL_DATA];
-        if (!PyBytes_CheckExact(data) || PyBytes_GET_SIZE(data) > longest ||
-            !begins_so(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), &beginning)) {
-            break;
-        }
-        PyObject *fields[] = {PyLong_FromUnsignedLongLong(number++), Py_NewRef(data), Py_NewRef(now),
-                              Py_NewRef(expires), Py_NewRef(flags)};
-        PyObject *of_its_kind = arrived[ARRIVAL_SETTLED] == Py_True ? presettled : deliveries;
-        if (!append(entries, make_tuple(&PyTuple_Type, ENTRY_FIELDS, fields)) ||
-            PyList_Append(of_its_kind, arrived[ARRIVAL_DELIVERY]) < 0 ||
-            (payloads != Py_None && PyList_Append(payloads, data) < 0)) {
-            return NULL;
-        }
-        bytes += PyBytes_GET_SIZE(data);
+    PyObject *sources = given[0], *answered = given[11], *presettled = given[12];
+    if (!PyList_Check(sources) || !PyList_Check(answered) || !PyList_Check(presettled) || sources == answered ||
+        sources == presettled) {
+        PyErr_SetString(PyExc_TypeError, "take_batches takes lists");
+        return NULL;
     }
-    return Py_BuildValue("nn", at - (Py_ssize_t)first, bytes);
+    long long first = number_of(given[1], PY_SSIZE_T_MAX);
+    if (first < 0) {
+        return NULL;
+    }
+    Py_ssize_t at = (Py_ssize_t)first;
+    int taken = 1;
+    while (taken == 1 && at < PyList_GET_SIZE(sources)) {
+        PyObject *source = Py_NewRef(PyList_GET_ITEM(sources, at));
+        taken = take_source(&taking, source, answered, presettled);
+        Py_DECREF(source);
+        at += taken == 1;
+    }
+    return taken < 0 ? NULL : Py_BuildValue("nn", at - (Py_ssize_t)first, taking.bytes);
 }
 
 /* put_records(payloads, records, type, route set, number, arrival): appends two pieces for each payload */
@@ -253,6 +358,7 @@ accepted_runs(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t co
 
 static PyMethodDef methods[] = {
     {"take_plain", FAST(take_plain), METH_FASTCALL, NULL},
+    {"take_batches", FAST(take_batches), METH_FASTCALL, NULL},
     {"put_records", FAST(put_records), METH_FASTCALL, NULL},
     {"sent_runs", sent_runs, METH_O, NULL},
     {"accepted_runs", FAST(accepted_runs), METH_FASTCALL, NULL},

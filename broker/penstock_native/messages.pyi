@@ -29,6 +29,29 @@ def take_plain(
     `deliveries`, or to `presettled`, its message to `payloads`. Returns how many these were, and their bytes.
     """
 
+def take_batches(
+    sources: list[tuple[Any, list[Any]]],
+    at: int,
+    prefix: bytes,
+    count_at: int,
+    is_narrow: bool,
+    longest: int,
+    number: int,
+    now_us: int,
+    expires_us: int,
+    flags: int,
+    entries: list[Any],
+    answered: list[Any],
+    presettled: list[Any],
+    payloads: list[bytes] | None,
+    /,
+) -> tuple[int, int]:
+    """The same for the batches of `sources` from `at` on, each with whom it came from, up to the first batch with a
+    message that does not begin so: nothing of that is taken. Each source goes with its deliveries to `answered`, and
+    with those that are settled, if there are some, to `presettled`. Returns how many batches these were, and their
+    bytes.
+    """
+
 def put_records(
     payloads: list[bytes], records: list[Any], type: int, route_set: int, number: int, arrival: int, /
 ) -> None:

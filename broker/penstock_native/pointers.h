@@ -30,6 +30,7 @@ extern int batches_prepare(void);
 extern PyObject *deliveries_send(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *deliveries_accept(PyObject *, PyObject *);
 extern PyObject *deliveries_settle(PyObject *, PyObject *);
+extern PyObject *deliveries_any_in_state(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *input_push_plain(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *input_read_plain(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *input_read_together(PyObject *, PyObject *const *, Py_ssize_t);

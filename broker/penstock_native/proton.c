@@ -268,6 +268,7 @@ static PyMethodDef methods[] = {
     {"send", FAST(deliveries_send), METH_FASTCALL, NULL},
     {"accept", deliveries_accept, METH_O, NULL},
     {"settle", deliveries_settle, METH_O, NULL},
+    {"any_in_state", FAST(deliveries_any_in_state), METH_FASTCALL, NULL},
     {"output", FAST(output_fill), METH_FASTCALL, NULL},
     {"send_output", FAST(output_send), METH_FASTCALL, NULL},
     {"send_outputs", FAST(output_send_all), METH_FASTCALL, NULL},

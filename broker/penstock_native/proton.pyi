@@ -119,6 +119,9 @@ def accept(deliveries: Iterable[Any]) -> None:
 def settle(deliveries: Iterable[Any]) -> None:
     """Settle without an outcome."""
 
+def any_in_state(came: list[tuple[Any, list[Any]]], state: int, /) -> bool:
+    """Whether the first message of any run has this state. Each run is the only event of its list."""
+
 def output(transport: int, collector: int, buffer: memoryview, bodies: list[Any]) -> int:
     """Move what is to be sent into the buffer, with the `bodies` that `send` kept, and drop the flow events that proton
     raises for our own transfers.

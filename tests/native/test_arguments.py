@@ -14,6 +14,7 @@ from support.engine_pair import EnginePair
 
 import penstock_native
 from penstock_amqp.endpoint.buffers import FREED
+from penstock_amqp.endpoint.events import EventKind
 from penstock_amqp.endpoint.proton.compiled_engine import CompiledEngine
 from penstock_amqp.endpoint.proton.connection import ProtonConnection
 
@@ -28,7 +29,15 @@ WRONG: tuple[Any, ...] = (
     *([(1, (1, b"x", 2, 3, 4), 5)], {}, {1: 2}, object(), memoryview(b"abc"), int, tuple),
 )
 NO_POINTERS = tuple(each for each in WRONG if not (isinstance(each, int) and 4096 <= each < 2**64))
-LOOPS = {"take_plain": 14, "put_records": 6, "sent_runs": 1, "accepted_runs": 2, "read_puts": 6, "plain_entries": 9}
+LOOPS = {
+    "take_plain": 14,
+    "take_batches": 14,
+    "put_records": 6,
+    "sent_runs": 1,
+    "accepted_runs": 2,
+    "read_puts": 6,
+    "plain_entries": 9,
+}
 FIELDS = {"picked": 5, "properties_field": 4}
 BATCHES = {
     "drain": 6,
@@ -39,6 +48,7 @@ BATCHES = {
     "output": 4,
     "send_output": 5,
     "send_outputs": 2,
+    "any_in_state": 2,
 }
 MESSAGE = bytes.fromhex("00 53 73 c0 04 02 40 52 07  00 53 74 c1 06 02 a1 01 6b 52 05  00 53 77 40")
 """Its properties have a user-id (7), and its application-properties a `k` (5)."""
@@ -68,6 +78,7 @@ def right() -> Iterator[dict[str, list[Any]]]:
     theirs.send(b"AMQP" * 500)
     yield {
         "take_plain": [[(1, b"ab", True)], 0, b"a", 1, False, 9, 1, 2, 3, 4, [], [], [], []],
+        "take_batches": [[(None, [(1, b"ab", True)])], 0, b"a", 1, False, 9, 1, 2, 3, 4, [], [], [], []],
         "put_records": [[b"a"], [], 5, 1, 2, 3],
         "sent_runs": [[(1, b"x", 2, 3, 4)]],
         "accepted_runs": [[(1, (1, b"x", 2, 3, 4), 5)], 1],
@@ -86,6 +97,7 @@ def right() -> Iterator[dict[str, list[Any]]]:
         "output": [transport, collector, memoryview(bytearray(100)), []],
         "send_output": [transport, collector, memoryview(bytearray(100)), [], ours.fileno()],
         "send_outputs": [[engine.line(ours.fileno())], memoryview(bytearray(100))],
+        "any_in_state": [[(None, [(EventKind.ACCEPTED, link, [None])])], 0x34],
     }
     ours.close()
     theirs.close()

@@ -80,6 +80,46 @@ def test_payloads_are_gathered_only_if_they_are_asked_for() -> None:
     assert (told, lists) == ((1, len(NAMED)), ([(2**63, NAMED, 5, 0, 0)], [1], []))
 
 
+def take_batches(sources: list[Any], at: int = 0) -> tuple[Any, ...]:
+    """What `take_batches` returns and appends for `BEGINNING`: entries, answered, presettled, payloads."""
+    lists: tuple[list[Any], ...] = ([], [], [], [])
+    told = native.take_batches(
+        sources, at, BEGINNING.prefix, BEGINNING.count_at, BEGINNING.is_narrow, 1000, 7, 50, 60, 3, *lists
+    )
+    return told, *lists
+
+
+def test_batches_of_several_are_numbered_as_one() -> None:
+    sources = [
+        ("a", [(101, EXPIRING, False)]),
+        ("b", [(102, NAMED, False), (103, OF_JMS, True)]),
+        ("c", [(104, NAMED, False)]),
+    ]
+    assert take_batches(sources, 1) == (
+        (2, len(NAMED) + len(OF_JMS) + len(NAMED)),
+        [(7, NAMED, 50, 60, 3), (8, OF_JMS, 50, 60, 3), (9, NAMED, 50, 60, 3)],
+        [("b", [102]), ("c", [104])],
+        [("b", [103])],
+        [NAMED, OF_JMS, NAMED],
+    )
+    assert take_batches(sources)[0] == take_batches(sources, 3)[0] == (0, 0)
+
+
+def test_nothing_of_a_batch_is_taken_that_is_not_wholly_plain() -> None:
+    sources = [
+        ("a", [(101, NAMED, False)]),
+        ("b", [(102, NAMED, True), (103, EXPIRING, False)]),
+        ("c", [(104, NAMED, False)]),
+    ]
+    assert take_batches(sources) == (
+        (1, len(NAMED)),
+        [(7, NAMED, 50, 60, 3)],
+        [("a", [101])],
+        [],
+        [NAMED],
+    )
+
+
 def mutated(message: bytes, at: int, byte: int) -> bytes:
     return message if at >= len(message) else message[:at] + bytes((byte,)) + message[at + 1 :]
 

@@ -59,6 +59,10 @@ def take(batch: list[Any], payloads: list[bytes] | None = None) -> None:
     loops.take_plain(batch, 0, b"a", 1, False, 9, 2**50, BIG, BIG, 1, [], [], [], payloads)
 
 
+def take_all(sources: list[Any], payloads: list[bytes] | None = None) -> None:
+    loops.take_batches(sources, 0, b"a", 1, False, 9, 2**50, BIG, BIG, 1, [], [], [], payloads)
+
+
 def recorded(puts: list[Any]) -> None:
     loops.plain_entries(puts, 0, b"a", 1, False, 8, 2**50, 2, [])
 
@@ -79,6 +83,11 @@ CASES: dict[str, Callable[[], object]] = {
     "take_plain": lambda: take([(BIG, b"ab", False), (BIG, b"ab", True)], []),
     "take_plain stops": lambda: take([(1, b"ab", False), (1, b"b", True)]),
     "take_plain fails": lambda: take([(1, b"ab", False), None], []),
+    "take_batches": lambda: take_all([(object(), [(BIG, b"ab", False), (BIG, b"ab", True)])] * 2, []),
+    "take_batches stops": lambda: take_all(
+        [(BIG, [(BIG, b"ab", True)]), (1, [(1, b"ab", False), (1, b"b", True)])], []
+    ),
+    "take_batches fails": lambda: take_all([(BIG, [(1, b"ab", False)]), (BIG, [(BIG, b"ab", False), None])], []),
     "put_records": lambda: loops.put_records([b"ab", b"cd"], [], 5, 1, 2**50, 2**50),
     "put_records fails": lambda: loops.put_records([b"ab", None], [], 5, 1, 2**50, 2**50),
     "sent_runs": lambda: loops.sent_runs([HELD[1], (1, b"", 2**62, 0, 0)]),
@@ -97,6 +106,7 @@ CASES: dict[str, Callable[[], object]] = {
     "sent": lambda: some_sent(70),
     "sent fails": lambda: SENT.add(FREED, 1),
     "accept fails": lambda: proton.accept([FREED]),
+    "any_in_state fails": lambda: proton.any_in_state([(None, [(None, None, [(FREED,)])])], 1),
 }
 
 

@@ -148,7 +148,7 @@ class Endpoint:
         )
         # What runs once per read or message is called on its part at once, without a method of this class between them.
         self.receive = self.input.receive
-        self.accept = self._settlement.accept
+        self.accept = engine.accept  # until a link settles second
         self.output = engine.output
         self.sockets = engine.sockets()
         """What reads and writes a plain socket at once; None: `output` and `receive` have to serve."""
@@ -269,6 +269,8 @@ class Endpoint:
                 peer_settles=peer_settles,
                 settles_second=settles_second,
             )
+            if settles_second:
+                self.accept = self._settlement.accept
         else:
             self._replies.accept_consumer(
                 link, source, target, sends_settled=sends_settled, settles_second=settles_second

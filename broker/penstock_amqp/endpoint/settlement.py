@@ -118,16 +118,16 @@ class DeliverySettlement:
             deliveries.set_outcome(delivery, end)
         deliveries.settle(delivery)
 
-    def accept(self, received: Iterable[Ptr]) -> None:
+    def accept(self, deliveries: Iterable[Ptr]) -> None:
         """Accept and settle deliveries of links that are open.
 
         On a link on which we settle second, a delivery is settled once the peer has settled it, also after `reject` and
         `release`.
         """
         if self._second:
-            self._answer(received, ACCEPTED)
+            self._answer(deliveries, ACCEPTED)
         else:
-            self._engine.accept(received)
+            self._engine.accept(deliveries)
 
     def reject(self, received: Iterable[Ptr], error: AmqpError) -> None:
         """Reject and settle."""

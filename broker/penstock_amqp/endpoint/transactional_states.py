@@ -6,13 +6,14 @@ must not know what a transaction does. Source: AMQP 1.0 part 4, 4.5.5 and 4.5.6.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
 from penstock_amqp import errors
 from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import AmqpError, Enlisted, Event, Held, Outcome, Settled
-from penstock_amqp.endpoint.proton.deliveries import is_settled, remote_state, state_list
+from penstock_amqp.endpoint.proton.deliveries import any_in_state, is_settled, remote_state, state_list
 from penstock_amqp.frames.performatives import Accepted, Error, Modified, Rejected, Released
 from penstock_amqp.messages.transaction_types import Declared, TransactionalState, read_state, state_fields
 from penstock_amqp.types.composites import Composite
@@ -22,6 +23,7 @@ __all__ = [
     "DECLARED",
     "TRANSACTIONAL",
     "accepted_in",
+    "any_transactional",
     "declared",
     "enlisted",
     "is_transactional",
@@ -41,6 +43,11 @@ DeliveryState: TypeAlias = Composite | Described | None
 def is_transactional(received: Ptr) -> bool:
     """True if the transfer, or the disposition, names a transaction."""
     return remote_state(received) == TRANSACTIONAL
+
+
+def any_transactional(came: Sequence[tuple[object, list[Event]]]) -> bool:
+    """Whether the first message of any of these runs names a transaction. Each is the only event of its list."""
+    return any_in_state(came, TRANSACTIONAL)
 
 
 def transfer_transaction(received: Ptr) -> bytes | None:

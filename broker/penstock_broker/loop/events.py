@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from penstock_amqp.endpoint.events import (
     AcceptedUnsettled,
@@ -31,7 +31,7 @@ from penstock_amqp.endpoint.events import (
     TooLarge,
     Unstored,
 )
-from penstock_amqp.endpoint.transactional_states import is_transactional
+from penstock_amqp.endpoint.transactional_states import any_transactional, is_transactional
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.attach import connection_end, detach, open
 from penstock_broker.loop import link_events
@@ -110,17 +110,18 @@ def handle_messages(
     """
     shared: list[Batch] = []
     shared_route: Route | None = None
+    target: ExchangeTarget | None = None  # where all of `shared` sent to, if that is the same for all
+    names_transaction = any_transactional(came)
     for connection, events in came:
-        event = events[0]
-        if event[0] is _ACCEPTED:
+        event: Any = events[0]  # checkers can't tell what it is by what is unpacked
+        kind, link, batch = event
+        if kind is _ACCEPTED:
             try:
-                accepted(broker, event[1].context, event[2])  # which nobody answers
+                accepted(broker, link.context, batch)  # which nobody answers
             except Exception:
                 rescue(broker, events)
                 failed(connection)
             continue
-        assert event[0] is _MESSAGES
-        link, batch = event[1], event[2]
         producer = link.context
         route = None
         try:
@@ -128,27 +129,27 @@ def handle_messages(
                 isinstance(producer, Producer)
                 and link.is_open
                 and connection.transactions is None
-                and not is_transactional(batch[0][0])
+                and not (names_transaction and is_transactional(batch[0][0]))
             ):
-                # What `common_route` would find and count, without the call: 2 % of a message where 50 producers wait.
-                destination = producer.destination
-                if (
-                    shared_route is not None
-                    and isinstance(destination, ExchangeTarget)
-                    and destination.constant is shared_route
-                    and destination.version == destination.exchange.version
-                ):
-                    destination.exchange.received += len(batch)
-                    producer.transfers += len(batch)
+                # What `common_route` would find and count, without the call.
+                if target is not None and producer.destination is target and target.version == target.exchange.version:
+                    count = len(batch)
+                    target.exchange.received += count
+                    producer.transfers += count
                     shared.append((producer, batch))
                     continue
                 route = publish.common_route(broker, producer, len(batch))
             if route is not shared_route and shared_route is not None and not _is_same(route, shared_route):
-                _publish_shared(broker, shared_route, shared, failed)
-                shared, shared_route = [], None
+                _publish_shared(broker, shared_route, shared, target, failed)
+                shared, shared_route, target = [], None, None
                 if not link.is_open:
                     continue  # it went with a link that was just broken, whose temporary topic it sent to
             if route is not None and isinstance(producer, Producer):
+                destination = producer.destination
+                if not shared and isinstance(destination, ExchangeTarget):
+                    target = destination
+                elif destination is not target:
+                    target = None
                 shared.append((producer, batch))
                 shared_route = route
             else:
@@ -156,7 +157,7 @@ def handle_messages(
         except Exception:
             failed(connection)
     if shared_route is not None:
-        _publish_shared(broker, shared_route, shared, failed)
+        _publish_shared(broker, shared_route, shared, target, failed)
 
 
 def _is_same(route: Route | None, other: Route) -> bool:
@@ -168,13 +169,15 @@ def _publish_shared(
     broker: Broker,
     route: Route,
     sources: list[Batch],
+    target: ExchangeTarget | None,
     failed: Callable[[Connection], None],
 ) -> None:
     """Batches of several connections that have the same `common_route`: stored together, which takes a fraction of the
-    time where each is a message or two.
+    time where each is a message or two. `target`: where all of them were sent to, if that is the same for all.
     """
+    exchange = None if target is None else target.exchange
     try:
-        told = publish_batches(broker, route, sources, failed)
+        told = publish_batches(broker, route, sources, exchange, failed)
     except Exception:
         for producer, _ in sources:
             failed(producer.connection)

@@ -99,7 +99,9 @@ def common_route(broker: Broker, producer: Producer, count: int) -> Route | None
 
 def _publish_together(broker: Broker, producer: Producer, route: Route, batch: list[Arrival]) -> bool:
     """Every message goes to every queue of `route`, which is not asked any more. True as for `publish`."""
-    return not publish_batches(broker, route, [(producer, batch)], None)
+    destination = producer.destination
+    exchange = destination.exchange if isinstance(destination, ExchangeTarget) else None
+    return not publish_batches(broker, route, [(producer, batch)], exchange, None)
 
 
 def _publish_each(

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import penstock_native
 from penstock_amqp.endpoint.buffers import Ptr
-from penstock_amqp.endpoint.events import DATA, Arrival, Entry
+from penstock_amqp.endpoint.events import Arrival, Entry
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
@@ -27,11 +27,13 @@ from penstock_broker.queue.queue import LOGGED, SCHEDULED
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
 from penstock_broker.state.routes import ExchangeTarget, Route
+from penstock_broker.topology.records import Exchange
 from penstock_core.message_times import available_at, expires_at
 
 __all__ = ["Batch", "learn_prefix", "publish_batches"]
 
 _take_plain: Any = penstock_native.messages and penstock_native.messages.take_plain
+_take_batches: Any = penstock_native.messages and penstock_native.messages.take_batches
 
 KNOWN_BEGINNINGS: Final = 16
 """Prefixes that are remembered per producer: one that uses several priorities has several."""
@@ -93,28 +95,26 @@ def publish_batches(
     broker: Broker,
     route: Route,
     sources: list[Batch],
+    exchange: Exchange | None,
     failed: Callable[[Connection], None] | None,
 ) -> list[Producer]:
     """Every message goes to every queue of `route`, which is not asked any more. Returns the producers to which there
     may be something to send now: all that the others sent waits for a sync.
 
-    `failed` is called, while the exception is handled, for a connection whose batch could not be dealt with; None: the
-    exception goes on.
+    `exchange`: to which all of them came; None: that of each producer is asked for, if it has one. `failed` is called,
+    while the exception is handled, for a connection whose batch could not be dealt with; None: the exception goes on.
     """
     if _refuse_all(broker, route, sources):
         return [producer for producer, _ in sources]
     taken = _Taken()
     lost: list[tuple[Connection, Exception]] = []
-    arrivals = sources[0][1] if len(sources) == 1 else [arrival for _, batch in sources for arrival in batch]
-    at = position = 0
+    at = 0
     while True:
-        alike = _take_alike(broker, route, sources, at, arrivals, position, taken)
-        at += alike
+        at += _take_alike(broker, route, sources, at, exchange, taken)
         if at == len(sources):
             break
         producer, batch = sources[at]
         at += 1
-        position += sum([len(each) for _, each in sources[at - alike - 1 : at]])
         now_wait = len(taken.entries), len(taken.delayed)
         try:
             _take(broker, producer, route, batch, taken)
@@ -147,33 +147,25 @@ def publish_batches(
 
 
 def _take_alike(
-    broker: Broker,
-    route: Route,
-    sources: list[Batch],
-    first: int,
-    arrivals: list[Arrival],
-    position: int,
-    taken: _Taken,
+    broker: Broker, route: Route, sources: list[Batch], first: int, exchange: Exchange | None, taken: _Taken
 ) -> int:
     """Number, log and take together the batches from `sources[first]` on whose messages all begin like those that its
     producer sent before, whoever sent them. Returns how many batches that were.
-
-    `arrivals`: the messages of all sources; those of `sources[first]` begin at `position`.
     """
     beginning = sources[first][0].message_prefix
-    if _take_plain is None or beginning.delays:
+    if _take_batches is None or beginning.delays:
         return 0
     now, log = broker.clock.now_us, broker.log
     route_set = route.logged_set and (route.logged_set if beginning.durable else route.kept_set)
     expires, flags = now + beginning.ttl_us if beginning.ttl_us else 0, beginning.flags
-    entries = taken.entries
-    before = len(entries)
-    deliveries: list[Ptr] = []
-    presettled: list[Ptr] = []
+    entries, presettled = taken.entries, taken.presettled
+    entries_before, presettled_before = len(entries), len(presettled)
     payloads: list[bytes] | None = [] if route_set else None
-    count, size = _take_plain(
-        arrivals,
-        position,
+    batches: int
+    size: int
+    batches, size = _take_batches(
+        sources,
+        first,
         beginning.prefix,
         beginning.count_at,
         beginning.is_narrow,
@@ -183,48 +175,37 @@ def _take_alike(
         expires,
         LOGGED | flags if route_set else flags,
         entries,
-        deliveries,
+        taken.unsynced if route_set else taken.unlogged,
         presettled,
         payloads,
     )
-    batches = whole = 0
-    for producer, batch in sources[first:]:
-        end = whole + len(batch)
-        if end > count:
-            break
-        destination = producer.destination
-        unsettled, settled, came = deliveries, presettled, size
-        if len(batch) < count:
-            came = len(batch[0][1]) if len(batch) == 1 else sum([len(data) for _, data, _ in batch])
-            unsettled = deliveries[whole:end]
-            if presettled:
-                unsettled = [delivery for delivery, _, is_settled in batch if not is_settled]
-                settled = [delivery for delivery, _, is_settled in batch if is_settled]
-        if isinstance(destination, ExchangeTarget):
-            destination.exchange.received_bytes += came
-        if route_set and not settled:
-            taken.unsynced.append((producer, unsettled))
-        else:
-            taken.answer(producer, batch, unsettled, settled, is_logged=bool(route_set))
-        whole = end
-        batches += 1
-    if whole < count:
-        size -= sum([len(entry[DATA]) for entry in entries[before + whole :]])
-        del entries[before + whole :]
-        if payloads:
-            del payloads[whole:]
     if not batches:
         return 0
     if payloads:
         log.put_many(route_set, payloads, now)
     else:
-        log.next_messages(whole)
+        log.next_messages(len(entries) - entries_before)
+    if exchange is not None:
+        exchange.received_bytes += size
+    else:
+        _count_bytes(sources[first : first + batches])
+    if not route_set:
+        taken.told += [producer for producer, _ in sources[first : first + batches]]
+    elif len(presettled) != presettled_before:
+        taken.told += [producer for producer, _ in presettled[presettled_before:]]
     taken.size += size
     if expires:
         taken.expire(expires)
     if flags:
         taken.is_ordered = True
     return batches
+
+
+def _count_bytes(sources: list[Batch]) -> None:
+    for producer, batch in sources:
+        destination = producer.destination
+        if isinstance(destination, ExchangeTarget):
+            destination.exchange.received_bytes += sum([len(data) for _, data, _ in batch])
 
 
 def _refuse_all(broker: Broker, route: Route, sources: list[Batch]) -> bool:

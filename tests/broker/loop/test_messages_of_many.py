@@ -24,6 +24,7 @@ from penstock_amqp.frames.performatives import (
     Target,
 )
 from penstock_amqp.frames.performatives import Transfer as TransferFrame
+from penstock_amqp.messages.transaction_types import TransactionalState
 from penstock_amqp.types.values import Described, Symbol, ULong
 from penstock_broker.access.connection import Connection
 from penstock_broker.loop import events, loop, read_ahead
@@ -32,6 +33,7 @@ from penstock_broker.messages.publish_batches import Batch
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
 from penstock_broker.state.routes import Route
+from penstock_broker.topology.records import Exchange
 
 DURABLE = b"\x00\x53\x70\xc0\x02\x01\x41"
 """A header that says so."""
@@ -86,11 +88,23 @@ class Client:
         """Attach a link that gets no credit."""
         self._client.attach_receiver(name, Source(address=address))
 
-    def post(self, body: bytes, *, payload: bytes | None = None, settled: bool = False) -> None:
+    def post(
+        self,
+        body: bytes,
+        *,
+        payload: bytes | None = None,
+        settled: bool = False,
+        state: TransactionalState | None = None,
+    ) -> None:
         """Send a message; its body is the client's name and `body`."""
         tag = b"%d" % self._sent
         frame = TransferFrame(
-            handle=0, delivery_id=self._sent, delivery_tag=tag, message_format=0, settled=settled or None
+            handle=0,
+            delivery_id=self._sent,
+            delivery_tag=tag,
+            message_format=0,
+            settled=settled or None,
+            state=state,
         )
         self._sent += 1
         whole = encoded(self.name.encode() + b" " + body) if payload is None else payload
@@ -129,10 +143,14 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     real = publish_batches.publish_batches
 
     def count(
-        broker: Broker, route: Route, sources: list[Batch], failed: Callable[[Connection], None]
+        broker: Broker,
+        route: Route,
+        sources: list[Batch],
+        exchange: Exchange | None,
+        failed: Callable[[Connection], None],
     ) -> list[Producer]:
         counts.append(len(sources))
-        return real(broker, route, sources, failed)
+        return real(broker, route, sources, exchange, failed)
 
     monkeypatch.setattr(events, "publish_batches", count)
     return counts
@@ -243,6 +261,20 @@ def test_those_for_other_queues_are_stored_apart(timed: Site, shared: list[int])
     assert sorted(bodies(timed)) == [b"client-0 x", b"client-2 x"]
     assert bodies(timed, "play") == [b"client-1 x"]
     assert [sender.outcomes() for sender in (one, two, three)] == [[Accepted]] * 3
+
+
+def test_a_message_that_names_an_unknown_transaction_is_not_stored_with_others(timed: Site, shared: list[int]) -> None:
+    timed.make_queue("work")
+    senders = clients(timed, 3)
+    shared.clear()
+    senders[0].post(b"1")
+    senders[1].post(b"2", state=TransactionalState(txn_id=b"nowhere"))
+    senders[2].post(b"3")
+    timed.turn()
+    timed.turn()
+    assert sum(shared) == 2
+    assert [sender.outcomes() for sender in senders] == [[Accepted], [Rejected], [Accepted]]
+    assert sorted(bodies(timed)) == [b"client-0 1", b"client-2 3"]
 
 
 @pytest.fixture

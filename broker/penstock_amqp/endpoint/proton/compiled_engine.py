@@ -47,7 +47,6 @@ if ffi.compiled is not None:
     _read_plain: Any = ffi.compiled.read_plain
     _read_together: Any = ffi.compiled.read_together
     _send: Any = ffi.compiled.send
-    _accept: Any = ffi.compiled.accept
     _settle: Any = ffi.compiled.settle
     _output: Any = ffi.compiled.output
     _send_output: Any = ffi.compiled.send_output
@@ -58,6 +57,9 @@ class CompiledEngine(ProtonEngine):
     """`Engine` on proton's library by compiled batches. One thread at a time, as all engines of the process."""
 
     __slots__ = ("_bodies", "_keeps_bodies", "_sent")
+
+    if ffi.compiled is not None:
+        accept = staticmethod(ffi.compiled.accept)  # called for each producer that waits: no method in between
 
     def __init__(self, connection: ProtonConnection) -> None:
         self._sent = _Sent()
@@ -205,10 +207,6 @@ class CompiledEngine(ProtonEngine):
         self._tag, position, delivery = sent
         waiting = cast("list[Entry]", listed)
         return delivery, waiting[position], waiting[position + 1 :]
-
-    def accept(self, deliveries: Iterable[Ptr]) -> None:
-        """See `Engine.accept`."""
-        _accept(deliveries)
 
     def settle(self, deliveries: Iterable[Ptr]) -> None:
         """See `Engine.settle`."""

@@ -6,10 +6,11 @@ This module must not know what a transaction or an outcome means to the broker. 
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from penstock_amqp.endpoint.buffers import MESSAGE, MESSAGE_BYTES, Ptr, unpack
-from penstock_amqp.endpoint.events import AmqpError, Held, Outcome, Settled
+from penstock_amqp.endpoint.events import AmqpError, Event, EventKind, Held, Outcome, Settled
 from penstock_amqp.endpoint.proton import ffi
 from penstock_amqp.endpoint.proton.data_objects import decoded, read_condition, write_condition
 from penstock_amqp.types.values import Symbol, Value
@@ -22,6 +23,7 @@ __all__ = [
     "RELEASED",
     "abort",
     "advance",
+    "any_in_state",
     "is_aborted",
     "is_partial",
     "is_settled",
@@ -58,6 +60,15 @@ update = ffi.delivery_update
 settle = ffi.delivery_settle
 abort = ffi.delivery_abort
 advance = ffi.link_advance
+_any_in_state: Any = ffi.compiled and ffi.compiled.any_in_state
+
+
+def any_in_state(came: Sequence[tuple[object, list[Event]]], state: int) -> bool:
+    """Whether the first message of any of these runs has this state. Each is the only event of its list."""
+    if _any_in_state is not None:
+        found: bool = _any_in_state(came, state)
+        return found
+    return any(event[0] is EventKind.MESSAGES and remote_state(event[2][0][0]) == state for _, (event,) in came)
 
 
 def read(link: Ptr, size: int = MESSAGE_BYTES) -> bytes:
