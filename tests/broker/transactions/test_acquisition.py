@@ -72,6 +72,24 @@ def acquired(
     return got
 
 
+def settled_receiver(client: TransactionClient, queue: str) -> int:
+    """A link on which the broker sends everything settled; our handle of it."""
+    handle = 9
+    client.client.send(
+        Attach(
+            name="settled",
+            handle=handle,
+            role=True,
+            snd_settle_mode=1,
+            rcv_settle_mode=0,
+            source=Source(address=queue),
+            target=Target(),
+        )
+    )
+    client.client.expect(Attach)
+    return handle
+
+
 def waits(other: TransactionClient, queue: str, *messages: tuple[str, int]) -> None:
     """See that the queue gives somebody else these messages, with these delivery-counts, and no others."""
     other.receiver(queue)
@@ -151,12 +169,7 @@ def test_what_is_sent_settled_stays_with_the_transaction(
     client: TransactionClient, other: TransactionClient, queue: str, fails: bool
 ) -> None:
     put(client, queue, "a", "b")
-    handle = client.client.last_handle + 1
-    client.client.send(
-        Attach(name="settled", handle=handle, role=True, snd_settle_mode=1, rcv_settle_mode=0,
-               source=Source(address=queue), target=Target())
-    )  # fmt: skip
-    client.client.expect(Attach)
+    handle = settled_receiver(client, queue)
     txn_id = client.declare()
     client.acquire(handle, txn_id, credit=2)
     got = client.get(2)
@@ -467,6 +480,9 @@ def test_a_kill_before_the_commit_brings_everything_back_and_one_behind_it_nothi
             (three,) = client.get()
             client.settle(two, Accepted(), second)
             client.settle(three, Accepted(), second)
+            put(client, "settled", "d")
+            client.acquire(settled_receiver(client, "settled"), second, credit=1)
+            assert client.bodies(1) == [("d", 0)]
             assert client.nothing_came()
             process.kill()
         process.start()
@@ -475,3 +491,5 @@ def test_a_kill_before_the_commit_brings_everything_back_and_one_behind_it_nothi
             client.receiver("durable")
             assert client.bodies(2) == [("b", 1), ("c", 1)]
             assert client.nothing_came()
+            client.receiver("settled", name="from settled")
+            assert client.bodies(1) == [("d", 1)]
