@@ -13,7 +13,7 @@ from functools import partial
 from penstock_api.failure import Misuse
 from penstock_api.settings.auto_creation import unused_queue_seconds
 from penstock_broker.access.listeners import Listener
-from penstock_broker.attach import unused_nodes
+from penstock_broker.attach import close, unused_nodes
 from penstock_broker.clock import SYSTEM_CLOCK, Clock
 from penstock_broker.log import Log, Recovered
 from penstock_broker.loop import events
@@ -76,6 +76,7 @@ def assemble(
     broker.clock.timers.at(clock.now_ms() + 1000, partial(unused_nodes.sweep_subscriptions, broker))
     broker.management = ManagementNode(broker)
     broker.serve_events = partial(events.serve, broker)
+    broker.close_link = partial(close.close_link, broker)
     unused_seconds = unused_queue_seconds(given.auto_create)
     if unused_seconds is not None:
         unused_nodes.watch_queues(broker, unused_seconds)

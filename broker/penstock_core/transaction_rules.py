@@ -18,6 +18,7 @@ from penstock_core.reason import Reason, Refuse
 
 __all__ = [
     "IN_PART",
+    "OTHER_TRANSACTION",
     "UNKNOWN",
     "BeginTransaction",
     "CommitTransaction",
@@ -29,7 +30,10 @@ __all__ = [
     "TransactionState",
     "Usage",
     "abandon",
+    "acquired",
+    "acquisition_room",
     "age_deadline_ms",
+    "decide_acquisition",
     "decide_declare",
     "decide_discharge",
     "decide_post",
@@ -45,7 +49,7 @@ class TransactionLimits:
     """What one transaction, and all of one connection, may hold. Sizes in bytes, ages in milliseconds."""
 
     messages: int
-    """Messages posted and deliveries settled in one transaction."""
+    """Messages posted and deliveries settled in one transaction; as many may be acquired in it."""
     bytes: int
     """Of the messages posted in one transaction."""
     connection_bytes: int
@@ -73,6 +77,8 @@ class TransactionState:
     """One transaction that was declared and not discharged."""
 
     messages: int = 0
+    acquired: int = 0
+    """Deliveries that were sent in it unsettled."""
     bytes: int = 0
     memory: int = 0
     """Those of the bytes that are in memory."""
@@ -128,6 +134,13 @@ IN_PART: Final = Refuse(
     "A message of it had come in part only; send all of a message before the discharge of its transaction.",
 )
 """4.4.1: the control link is closed."""
+
+OTHER_TRANSACTION: Final = Refuse(
+    Reason.TRANSACTION_ROLLED_BACK,
+    "The transaction was rolled back: a delivery that another open transaction acquired was settled in it; settle it "
+    "in that one.",
+)
+"""4.4.2: the control link is closed."""
 
 UNKNOWN: Final = Refuse(
     Reason.TRANSACTION_UNKNOWN,
@@ -194,6 +207,26 @@ def decide_settle(
     return counted if refuse is None else with_fault(counted, refuse)
 
 
+def decide_acquisition(state: TransactionState | None) -> Refuse | None:
+    """Whether a link may acquire in a transaction; `state` is None if the connection knows no such transaction."""
+    if state is None:
+        return UNKNOWN
+    return state.fault if state.is_over else None
+
+
+def acquisition_room(state: TransactionState, limits: TransactionLimits, *, settled: bool) -> int:
+    """How many messages more may be acquired in the transaction. `settled`: they are sent settled."""
+    return max(limits.messages - (state.messages if settled else state.acquired), 0)
+
+
+def acquired(state: TransactionState, now_ms: int, deliveries: int, *, settled: bool) -> TransactionState:
+    """The transaction after it has acquired deliveries. Those that were sent settled count as settled in it."""
+    begun = _begun(state, now_ms)
+    if settled:
+        return replace(begun, messages=begun.messages + deliveries)
+    return replace(begun, acquired=begun.acquired + deliveries)
+
+
 def with_fault(state: TransactionState, fault: Refuse) -> TransactionState:
     """The transaction, which can't be committed any more because of `fault`; an earlier fault stays."""
     return state if state.fault is not None else replace(state, fault=fault, bytes=0, memory=0)
@@ -218,7 +251,7 @@ def time_out(state: TransactionState, limits: TransactionLimits) -> TransactionS
 
 def abandon(state: TransactionState) -> TransactionState:
     """The transaction after the broker rolled it back."""
-    return replace(state, is_over=True, messages=0, bytes=0, memory=0)
+    return replace(state, is_over=True, messages=0, acquired=0, bytes=0, memory=0)
 
 
 def decide_discharge(state: TransactionState | None, *, fail: bool) -> Discharge:

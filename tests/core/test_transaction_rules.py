@@ -21,7 +21,10 @@ from penstock_core.transaction_rules import (
     TransactionState,
     Usage,
     abandon,
+    acquired,
+    acquisition_room,
     age_deadline_ms,
+    decide_acquisition,
     decide_declare,
     decide_discharge,
     decide_post,
@@ -270,3 +273,26 @@ TestTransactionMachine = TransactionMachine.TestCase
 
 def test_an_abandoned_one_holds_nothing() -> None:
     assert abandon(with_fault(posted(10), FULL)) == TransactionState(since_ms=1_000, fault=FULL, is_over=True)
+
+
+def test_a_link_acquires_in_a_transaction_that_is_there_and_not_over() -> None:
+    assert decide_acquisition(None) == UNKNOWN
+    assert decide_acquisition(TransactionState()) is None
+    assert decide_acquisition(with_fault(TransactionState(), FULL)) is None  # its discharge will say so
+    refused = decide_acquisition(time_out(TransactionState(since_ms=0), LIMITS))
+    assert refused is not None
+    assert refused.reason is Reason.TRANSACTION_TIMED_OUT
+
+
+def test_what_is_acquired_begins_the_age_and_is_counted_by_itself() -> None:
+    state = acquired(TransactionState(messages=2), 1_000, 2, settled=False)
+    assert state == TransactionState(messages=2, acquired=2, since_ms=1_000)
+    assert acquisition_room(state, LIMITS, settled=False) == 1
+    assert acquisition_room(state, LIMITS, settled=True) == 1
+
+
+def test_what_is_acquired_and_sent_settled_counts_as_settled() -> None:
+    state = acquired(TransactionState(since_ms=500), 1_000, 4, settled=True)
+    assert state == TransactionState(messages=4, since_ms=500)
+    assert acquisition_room(state, LIMITS, settled=True) == 0  # and not below
+    assert acquisition_room(state, LIMITS, settled=False) == 3

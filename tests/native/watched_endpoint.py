@@ -205,8 +205,8 @@ class WatchedEndpoint:
                     ("closed", error and (error.condition, _PLACE.sub(b"", (error.description or "").encode())))
                 )
                 self.is_over = True
-            case AcquisitionRequested(link):
-                self.notes.append(("acquisition", link.name))
+            case AcquisitionRequested(link, txn_id):
+                self.notes.append(("acquisition", link.name, txn_id))
             case _:
                 self.notes.append(type(other).__name__)
 

@@ -25,6 +25,7 @@ from penstock_amqp.messages.message_codec import Message, decode_message, encode
 from penstock_amqp.messages.message_head import Header
 from penstock_amqp.messages.transaction_types import Declare, Declared, Discharge, TransactionalState
 from penstock_amqp.types.composites import Composite, to_value
+from penstock_amqp.types.values import Symbol, Value
 
 __all__ = ["ReceivedDelivery", "TransactionClient", "condition_of"]
 
@@ -37,6 +38,10 @@ class ReceivedDelivery:
     handle: int
     body: object
     delivery_count: int
+    state: object = None
+    """That of its transfer."""
+    settled: bool = False
+    """The broker sent it settled."""
 
 
 class TransactionClient:
@@ -49,6 +54,7 @@ class TransactionClient:
         """Frames to be sent in one write; None: each at once."""
         self._came: deque[ReceivedDelivery] = deque()
         self._detached: deque[Detach] = deque()
+        self._flows: deque[Flow] = deque()
         self._states: dict[int, object] = {}
         """Of deliveries that we sent, as the broker settled them, by delivery-id."""
         self._concluded: dict[int, object] = {}
@@ -73,6 +79,34 @@ class TransactionClient:
         self.client.attach_receiver(name, source or Source(address=address))
         self.client.flow(self.client.last_handle, credit=credit)
         return self.client.last_handle
+
+    def acquire(
+        self,
+        handle: int,
+        properties: bytes | dict[Symbol, Value] | None,
+        *,
+        credit: int = 100,
+        delivery_count: int = 0,
+        drain: bool | None = None,
+        echo: bool | None = None,
+        window: int = 10_000,
+    ) -> None:
+        """Grant credit in a transaction, or with these properties."""
+        told = {Symbol("txn-id"): properties} if isinstance(properties, bytes) else properties
+        self.client.send(
+            Flow(
+                next_incoming_id=0,
+                incoming_window=window,
+                next_outgoing_id=0,
+                outgoing_window=10_000,
+                handle=handle,
+                delivery_count=delivery_count,
+                link_credit=credit,
+                drain=drain,
+                echo=echo,
+                properties=told,
+            )
+        )
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
@@ -195,6 +229,15 @@ class TransactionClient:
         self.discharge(self.declare(), fail=True)
         return not self._came
 
+    def told_of_link(self, handle: int) -> Flow:
+        """The next flow that tells the state of a link; the broker's handle of it is ours."""
+        while True:
+            while not self._flows:
+                self._read()
+            flow = self._flows.popleft()
+            if flow.handle == handle:
+                return flow
+
     def detached(self) -> Detach:
         """The next detach of the broker's."""
         while not self._detached:
@@ -221,11 +264,20 @@ class TransactionClient:
                 message = decode_message(received.payload)
                 assert performative.delivery_id is not None and performative.handle is not None
                 count = message.header.delivery_count or 0
-                self._came.append(ReceivedDelivery(performative.delivery_id, performative.handle, message.body, count))
+                self._came.append(
+                    ReceivedDelivery(
+                        performative.delivery_id,
+                        performative.handle,
+                        message.body,
+                        count,
+                        performative.state,
+                        bool(performative.settled),
+                    )
+                )
             case Detach():
                 self._detached.append(performative)
             case Flow():
-                pass
+                self._flows.append(performative)
             case _:
                 raise AssertionError(performative)
 

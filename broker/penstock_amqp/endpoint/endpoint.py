@@ -33,7 +33,7 @@ from penstock_amqp.endpoint.events import AcceptedUnsettled, AmqpError, Entry, E
 from penstock_amqp.endpoint.flow_answers import FlowAnswers
 from penstock_amqp.endpoint.incoming_messages import IncomingMessages, drop_partial
 from penstock_amqp.endpoint.input import UNBOUNDED, Input
-from penstock_amqp.endpoint.links import InLink, OutLink, PartialMemory, Session
+from penstock_amqp.endpoint.links import Acquisition, InLink, OutLink, PartialMemory, Session
 from penstock_amqp.endpoint.outgoing_streams import OutgoingStreams, Stream
 from penstock_amqp.endpoint.output_changes import AttachAdditions, PendingChanges
 from penstock_amqp.endpoint.proton import deliveries, links
@@ -87,6 +87,7 @@ class Endpoint:
         "_state",
         "_withdrawals",
         "accept",
+        "acquiring",
         "changes",
         "engine",
         "flows",
@@ -130,6 +131,8 @@ class Endpoint:
         self._settlement = DeliverySettlement(engine)
         self._replies = AttachReplies(engine, changes, self._settlement)
         self._outgoing = OutgoingStreams(engine)
+        self.acquiring = self._outgoing
+        """Its `send` and `send_as` are those for a link with an `acquisition`."""
         self._withdrawals = Withdrawals(engine)
         self.streams: Mapping[OutLink, Stream] = self._outgoing.by_link
         """Messages that links are sending in pieces: call `advance_streams` while there are any."""
@@ -228,7 +231,7 @@ class Endpoint:
         takes_long = self.engine.has_sent_many or len(links) > MANY_LINKS
         self.engine.free()
         self.engine = self._settlement = self._replies = self._outgoing = self.flows = self.input = _NO_PART
-        self._withdrawals = self.sockets = self.changes = _NO_PART
+        self._withdrawals = self.sockets = self.changes = self.acquiring = _NO_PART
         self.receive = self.accept = self.output = self.posted_in_part = _FREED
         release = self._connection.let_go()
         if later is not None and (takes_long or always):
@@ -423,6 +426,20 @@ class Endpoint:
     def conclude(self, delivery: Ptr, held: Held, end: Settled | None) -> bool:
         """Settle what the peer left unsettled as `end` says (None: accept it); False if it is no longer unsettled."""
         return self._settlement.conclude(delivery, held, end)
+
+    def take_back(self, acquisition: Acquisition, delivery: Ptr, held: Held, end: Settled) -> list[Held]:
+        """Settle, as `end` says, what was acquired in a transaction that is rolled back. The rest of what was sent in
+        part is not sent. It is returned if it was unsettled, with what its link was to send behind it; but what waits
+        to be sent as a whole stays, and is sent outside of the transaction, since the link has credit for it.
+        """
+        if self._settlement.take_back(acquisition, delivery, held, end):
+            return [held]
+        back, link = self._outgoing.take_back(held), held[0]
+        if back:
+            link.credit = links.credit_of(link.ptr)
+            if link.drain:
+                self.flows.drained(link)
+        return back
 
     def confirm(self, ended: AcceptedUnsettled | Settled) -> None:
         """Settle, with the peer's outcome, a delivery that the peer has not settled; does nothing if its link is

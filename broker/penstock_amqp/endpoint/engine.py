@@ -187,12 +187,18 @@ class Engine(Protocol):
         """
         ...
 
+    def begin(self, link: OutLink) -> Ptr:
+        """Make the delivery of the link's next message. Its bytes are given by `deliveries.send_part`, and then
+        `finish` is called.
+        """
+        ...
+
     def recall(self, delivery: Ptr) -> None:
         """If the delivery is in `aside`, put it back into `unsettled`."""
         ...
 
     def finish(self, delivery: Ptr, held: Held) -> None:
-        """All bytes of a streamed message are with the engine: treat its delivery as `send` treats others."""
+        """All bytes of a message are with the engine: treat its delivery as `send` treats others."""
         ...
 
     def accept(self, deliveries: Iterable[Ptr]) -> None:

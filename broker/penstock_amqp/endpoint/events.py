@@ -198,9 +198,11 @@ class MessageAfterDetach:
 
 @dataclass(frozen=True, slots=True)
 class AcquisitionRequested:
-    """A consumer's flow wants messages to be taken within a transaction."""
+    """A flow says in which transaction a link on which the peer receives is to acquire messages from now on."""
 
     link: OutLink
+    txn_id: bytes | None
+    """None: in none any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 Proton ignores `echo`, and does not answer a drain of credit that is used up already. Those flows are answered here,
 after the engine's output. This module must not know queues or subscriptions. Source: AMQP 1.0 part 2, 2.6.7, 2.6.10 and
-2.7.4.
+2.7.4; part 4, 4.4.3.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
 
 from penstock_amqp.endpoint.attachments import Attachments
 from penstock_amqp.endpoint.buffers import OUTPUT_VIEW, Ptr
@@ -21,11 +21,9 @@ from penstock_amqp.frames import flow_echo
 from penstock_amqp.frames.frames import read_body, walk
 from penstock_amqp.frames.input_tap import InputTap, TappedFlow
 from penstock_amqp.frames.performatives import Flow
+from penstock_amqp.types.values import Symbol, Value
 
 __all__ = ["FlowAnswers"]
-
-_TXN_ID: Final = "txn-id"
-"""Property of a flow that asks to take messages within a transaction (part 4, 4.4.3)."""
 
 
 class FlowAnswers:
@@ -64,15 +62,15 @@ class FlowAnswers:
             elif asked:
                 link.draining_flow = asked[-1]
         for tapped in self._tap.echoes():
-            named = self._attachments.named(tapped)
-            if isinstance(named, OutLink) and _TXN_ID in (tapped.flow.properties or {}):
-                out.append((EventKind.OTHER, None, AcquisitionRequested(named)))
-            elif tapped.flow.echo:
+            named, told = self._attachments.named(tapped), tapped.flow.properties
+            if isinstance(named, OutLink) and told is not None:
+                out.append((EventKind.OTHER, None, AcquisitionRequested(named, _transaction(told))))
+            if tapped.flow.echo:
                 self.owed.append(tapped)
 
     def note_echoes_of_sessions(self) -> None:
         """The chunk may hold flows of sessions, for which the engine raises no event."""
-        self.owed += self._tap.echoes_of_sessions()
+        self.owed += [each for each in self._tap.echoes_of_sessions() if each.flow.echo]
 
     def _allows_more(self, link: OutLink) -> bool:
         """True if the link's last flow grants so much credit that the engine reads it as a negative number."""
@@ -139,7 +137,8 @@ class FlowAnswers:
             return b""
         told = self._session_state(session)
         waiting = link.context.available() if isinstance(link.context, AvailableCount) else None
-        state = flow_echo.LinkCredit(link.local[1], isinstance(link, OutLink), link.credit, waiting)
+        acquires_in = link.acquisition.txn_id if isinstance(link, OutLink) and link.acquisition is not None else None
+        state = flow_echo.LinkCredit(link.local[1], isinstance(link, OutLink), link.credit, waiting, acquires_in)
         return b"" if told is None else flow_echo.echo_frame(flow, session.local_channel, told, state)
 
     def _session_state(self, session: Session) -> Flow | None:
@@ -150,3 +149,9 @@ class FlowAnswers:
         written = OUTPUT_VIEW[: self._engine.output()].tobytes()
         flows = [read_body(written[body:end], Flow)[0] for _, end, _, _, body in walk(written)]
         return flows[-1] if flows else None
+
+
+def _transaction(properties: Mapping[Symbol, Value]) -> bytes | None:
+    """The transaction that a flow's properties name; empty, which is the name of none, if it can't be read."""
+    told = properties.get(flow_echo.TXN_ID)
+    return told if told is None or isinstance(told, bytes) else b""

@@ -19,6 +19,7 @@ from penstock_amqp.types.values import Described
 __all__ = [
     "GATHERED_BYTES",
     "UNPROVEN_MESSAGES",
+    "Acquisition",
     "AvailableCount",
     "InLink",
     "OutLink",
@@ -215,10 +216,27 @@ class AvailableCount(Protocol):
         ...
 
 
+class Acquisition:
+    """What one transaction acquires, over all links that acquire in it. Source: AMQP 1.0 part 4, 4.4.3."""
+
+    __slots__ = ("lengths", "state", "txn_id", "unsettled")
+
+    def __init__(self, txn_id: bytes, state: bytes) -> None:
+        self.txn_id = txn_id
+        self.state = state
+        """That of the transfers, as an encoded list."""
+        self.unsettled: dict[Ptr, tuple[OutLink, tuple[int, bytes, int, int, int], int]] = {}
+        """The `events.Held` that were sent in it. Some may be settled by now, and their pointers be those of others:
+        see `Endpoint.take_back`."""
+        self.lengths: dict[Ptr, int] = {}
+        """How many bytes those have that may take several frames."""
+
+
 class OutLink:
     """A link on which we send and the peer receives."""
 
     __slots__ = (
+        "acquisition",
         "context",
         "credit",
         "default_outcome",
@@ -263,5 +281,7 @@ class OutLink:
         """True if deliveries are sent settled: nothing is heard of them again."""
         self.settles_second = False
         """True if the peer settles what it accepted only after us."""
+        self.acquisition: Acquisition | None = None
+        """The transaction in which messages are acquired: send by `Endpoint.acquiring`."""
         self.transfers = 0
         self.context: object = None

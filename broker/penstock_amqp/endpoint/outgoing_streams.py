@@ -3,8 +3,9 @@ memory.
 
 A link carries one delivery at a time, so what is sent behind a streamed message waits in its `Stream`; other links of
 the session go on between its frames. If a peer settles a delivery before it has received all of it, the delivery is
-aborted; so is one whose message turns out to be damaged, which its store says by EBADMSG. This module must not know
-where messages are stored. Source: AMQP 1.0 part 2, 2.6.12 to 2.6.14.
+aborted; so is one whose message turns out to be damaged, which its store says by EBADMSG, or whose transaction is
+rolled back. What a link acquires in a transaction is sent here one by one, long or not, because each delivery has a
+state. This module must not know where messages are stored. Source: AMQP 1.0 part 2, 2.6.12 to 2.6.14; part 4, 4.4.3.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from typing import Final
 from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.engine import Engine, Unsent
 from penstock_amqp.endpoint.events import DATA, Entry, Event, EventKind, Held, Outcome, Settled
-from penstock_amqp.endpoint.links import OutLink
+from penstock_amqp.endpoint.links import Acquisition, OutLink
 from penstock_amqp.endpoint.proton import deliveries
+from penstock_amqp.endpoint.proton.deliveries import NO_STATE
 from penstock_amqp.endpoint.session_window import kept_back
-from penstock_amqp.messages.message_head import streamed
+from penstock_amqp.endpoint.transactional_states import TRANSACTIONAL
+from penstock_amqp.messages.message_head import is_streamed, streamed
 
 __all__ = ["LEAST_PIECE", "OutgoingStreams", "Stream", "Waiting"]
 
@@ -50,6 +53,11 @@ class Stream:
     def is_sent(self) -> bool:
         """The engine has all of it."""
         return not self._left
+
+    @property
+    def has_begun(self) -> bool:
+        """A part of it was sent to the peer."""
+        return deliveries.unsent_bytes(self.delivery) < self._offset
 
     @property
     def is_settled_early(self) -> bool:
@@ -94,6 +102,9 @@ class OutgoingStreams:
         if self.by_link and link in self.by_link:
             self.by_link[link].behind.append((entry, data, now_us))
             return
+        if link.acquisition is not None:
+            self._acquire(link.acquisition, (link, entry, now_us), data)
+            return
         delivery = self._engine.send_as(link, entry, data, now_us)
         if delivery is not None:
             self.begin_as(link, delivery, entry, data, now_us)
@@ -101,6 +112,42 @@ class OutgoingStreams:
     def begin_as(self, link: OutLink, delivery: Ptr, entry: Entry, data: bytes, now_us: int) -> None:
         """Send `data` in pieces in the place of the entry's own bytes; the engine has made its delivery."""
         self.by_link[link] = Stream(delivery, (link, entry, now_us), data, [])
+
+    def send(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> None:
+        """Send `entries` on a link that acquires in a transaction."""
+        for entry in entries:
+            self.send_as(link, entry, entry[DATA], now_us)
+
+    def _acquire(self, acquisition: Acquisition, held: Held, data: bytes) -> None:
+        """Send `data`, at once or in pieces, with the state that names the transaction."""
+        link = held[0]
+        delivery = self._engine.begin(link)
+        deliveries.set_state(delivery, acquisition.state)
+        deliveries.update(delivery, TRANSACTIONAL)
+        if not link.presettled:
+            acquisition.unsettled[delivery] = held
+            acquisition.lengths.pop(delivery, None)  # of an earlier one
+            if len(data) > self._engine.frame_bytes:
+                acquisition.lengths[delivery] = len(data)
+        if len(data) > self._engine.frame_bytes and is_streamed(data):
+            self.by_link[link] = Stream(delivery, held, data, [])
+            return
+        deliveries.send_part(link.ptr, data)
+        self._engine.finish(delivery, held)
+
+    def take_back(self, held: Held) -> list[Held]:
+        """If `held` is being sent, send nothing more of it, and return it with what waits behind it. If nothing of it
+        was sent yet, it is sent outside of the transaction.
+        """
+        stream = self.by_link.get(held[0])
+        if stream is None or stream.held is not held:
+            return []
+        if not stream.has_begun:
+            deliveries.update(stream.delivery, NO_STATE)
+            return []
+        del self.by_link[held[0]]
+        deliveries.abort(stream.delivery)
+        return stream.all_held()
 
     def unsent(self, link: OutLink) -> int:
         """How many messages have used the link's credit, but are still here, so that the engine counts them as not

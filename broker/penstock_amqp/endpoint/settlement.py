@@ -15,9 +15,9 @@ from penstock_amqp.endpoint import conditions, transactional_states
 from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import AcceptedUnsettled, AmqpError, Event, EventKind, Held, Outcome, Settled
-from penstock_amqp.endpoint.links import InLink, SecondSettlement
+from penstock_amqp.endpoint.links import Acquisition, InLink, SecondSettlement
 from penstock_amqp.endpoint.proton import deliveries
-from penstock_amqp.endpoint.proton.deliveries import ACCEPTED, RECEIVED, REJECTED, RELEASED
+from penstock_amqp.endpoint.proton.deliveries import ACCEPTED, NO_STATE, RECEIVED, REJECTED, RELEASED
 
 __all__ = ["DeliverySettlement"]
 
@@ -94,6 +94,21 @@ class DeliverySettlement:
         if not self.take(delivery, held):
             return False
         self._settle_as(delivery, end)
+        return True
+
+    def take_back(self, acquisition: Acquisition, delivery: Ptr, held: Held, end: Settled) -> bool:
+        """The same for a delivery that was acquired in a transaction. What was not sent of it is not sent. If nothing
+        of it was sent yet, it will be, outside of the transaction: the engine would forget the credit that it used.
+        """
+        if not self.take(delivery, held):
+            return False
+        unsent = deliveries.unsent_bytes(delivery)
+        if unsent and unsent == acquisition.lengths.get(delivery, unsent):
+            deliveries.update(delivery, NO_STATE)
+            self._engine.unsettled[delivery] = held
+            return False
+        deliveries.set_outcome(delivery, end)
+        deliveries.abort(delivery)  # if all of it was sent, this only settles
         return True
 
     def take(self, delivery: Ptr, held: Held) -> bool:

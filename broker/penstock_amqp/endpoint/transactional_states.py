@@ -23,6 +23,7 @@ __all__ = [
     "DECLARED",
     "TRANSACTIONAL",
     "accepted_in",
+    "acquired_in",
     "any_transactional",
     "declared",
     "enlisted",
@@ -102,6 +103,11 @@ def declared(txn_id: bytes) -> bytes:
 def accepted_in(txn_id: bytes) -> bytes:
     """The state of a message that is accepted if the transaction commits, as an encoded list."""
     return state_fields(TransactionalState(txn_id=txn_id, outcome=Accepted()))
+
+
+def acquired_in(txn_id: bytes) -> bytes:
+    """The state of a transfer whose message is acquired in the transaction, as an encoded list."""
+    return state_fields(TransactionalState(txn_id=txn_id))
 
 
 def rejected_in(txn_id: bytes, error: AmqpError) -> bytes:

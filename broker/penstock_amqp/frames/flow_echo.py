@@ -3,17 +3,22 @@
 The session's state is copied from a flow that the engine wrote; the link's state is what the engine knows, completed
 from the flow that asked. The answer is sent after the engine's output of the same turn of the event loop.
 
-Must not know the engine. Source: AMQP 1.0 part 2, 2.5.6 and 2.6.7.
+Must not know the engine. Source: AMQP 1.0 part 2, 2.5.6 and 2.6.7; part 4, 4.4.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import Flow
+from penstock_amqp.types.values import Symbol
 
-__all__ = ["MOST_CREDIT", "LinkCredit", "echo_frame"]
+__all__ = ["MOST_CREDIT", "TXN_ID", "LinkCredit", "echo_frame"]
+
+TXN_ID: Final = Symbol("txn-id")
+"""Property of a flow: the transaction in which messages are acquired (part 4, 4.4.3)."""
 
 MOST_CREDIT = 2**31 - 1
 """Larger credit, which a peer may give (2.6.7), is treated as this value."""
@@ -32,6 +37,8 @@ class LinkCredit:
     """Credit left after the engine's output was sent. Below 0: more was sent than the peer still allows."""
     available: int | None = None
     """Messages that wait for credit, if we send."""
+    txn_id: bytes | None = None
+    """The transaction in which the link will acquire, if we send; None: in none."""
 
 
 def echo_frame(flow: Flow, channel: int, session: Flow, link: LinkCredit | None) -> bytes:
@@ -50,6 +57,7 @@ def echo_frame(flow: Flow, channel: int, session: Flow, link: LinkCredit | None)
             link_credit=max(link.credit, 0),
             available=link.available if link.is_sender else None,
             drain=flow.drain if link.is_sender else None,
+            properties={TXN_ID: link.txn_id} if link.txn_id is not None else None,
         )
     return encode_frame(told, channel)
 

@@ -227,7 +227,7 @@ class InputTap:
         return tapped
 
     def echoes(self) -> tuple[TappedFlow, ...]:
-        """Take the flows in the chunk that ask for an echo, which `echo.answer` writes, or name a transaction."""
+        """Take the flows in the chunk that ask for an echo, which `flow_echo` writes, or have properties."""
         self._walk()
         echoes, self._echoes = self._echoes, ()
         return echoes
@@ -299,7 +299,7 @@ class InputTap:
             match performative:
                 case Attach():
                     self._attaches.append(TappedAttach(channel, performative))
-                case Flow() if performative.echo or performative.properties:
+                case Flow() if performative.echo or performative.properties is not None:
                     echoes.append(TappedFlow(channel, performative))
                 case TappedBegin():
                     self._begins.append(performative)

@@ -20,6 +20,7 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.messages import delivery_returns
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer, SubscriptionLookup
+from penstock_broker.state.open_transactions import Coordinator
 from penstock_broker.topology.records import DetachedLink, Subscription
 from penstock_core.detach import DetachOnly, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
 from penstock_core.existing_subscription import ExistingSubscription
@@ -142,10 +143,14 @@ def _reply(
 
 def session_ended(broker: Broker, connection: Connection, event: SessionEnded) -> None:
     """The peer ended a session: its links end with it."""
-    held = held_by_link(connection)
     contexts = [(link.context, _detached_link(connection, link)) for link in event.session.links]
     for link in event.session.links:
-        close.remove_link(broker, link, held_of(held, link), orderly=True)
+        if isinstance(link.context, Coordinator):  # first: what its transactions acquired is not held any more then
+            close.remove_link(broker, link, [])
+    held = held_by_link(connection)
+    for link in event.session.links:
+        if link.context is not None:
+            close.remove_link(broker, link, held_of(held, link), orderly=True)
     delivery_returns.when_back(event.session.links, lambda: _end_session(broker, connection, event.session))
     number = event.session.context
     if isinstance(number, int):  # else it never had a link

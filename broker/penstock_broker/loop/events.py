@@ -250,7 +250,7 @@ def _other(broker: Broker, connection: Connection, event: Other, behind: list[Ev
         case Enlisted():
             link_events.enlisted(broker, connection, event)
         case AcquisitionRequested():
-            link_events.acquisition_requested(broker, event.link)
+            link_events.acquisition_requested(broker, connection, event)
         case TooLarge():
             link_events.too_large(broker, connection, event, behind)
         case BeyondCredit():

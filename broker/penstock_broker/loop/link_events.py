@@ -9,6 +9,7 @@ from __future__ import annotations
 from penstock_amqp.endpoint.events import (
     FLAGS,
     AcceptedUnsettled,
+    AcquisitionRequested,
     AmqpError,
     Attached,
     BeyondCredit,
@@ -86,11 +87,18 @@ def flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
         broker.management.flowed(link)
 
 
-def acquisition_requested(broker: Broker, link: OutLink) -> None:
-    """The peer asks for transactional acquisition (AMQP 1.0 part 4, 4.4.3), which the broker does not offer."""
-    if isinstance(link.context, Consumer) and link.is_open:
-        told = "Messages can't be taken within a transaction; take them, and settle them within one."
-        close.close_link(broker, link.context.connection, link, amqp_error(Refuse(Reason.NOT_IMPLEMENTED, told)))
+def acquisition_requested(broker: Broker, connection: Connection, event: AcquisitionRequested) -> None:
+    """The peer says in which transaction a link is to acquire (AMQP 1.0 part 4, 4.4.3)."""
+    link, context = event.link, event.link.context
+    if not link.is_open:
+        return
+    refused = None
+    if isinstance(context, Consumer):
+        refused = work.acquire(broker, context, event.txn_id)
+    elif event.txn_id is not None and isinstance(context, Browser):
+        refused = Refuse(Reason.NOT_IMPLEMENTED, "A browser gets copies, it acquires nothing; leave txn-id out.")
+    if refused is not None:
+        close.close_link(broker, connection, link, amqp_error(refused))
 
 
 def enlisted(broker: Broker, connection: Connection, event: Enlisted) -> None:

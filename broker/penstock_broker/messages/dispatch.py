@@ -24,6 +24,7 @@ from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.messages.message_head import read_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.log import EndReason
+from penstock_broker.messages import acquisitions
 from penstock_broker.messages.dead_letters import expired
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.messages.queue_limits import remove
@@ -221,6 +222,7 @@ def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> 
         or redelivery.attempts
         or not queue.backlog.is_plain
         or queue.audit is not None
+        or link.acquisition is not None
     ):
         return _send_in_order(broker, queue, consumer, count)
     ready, totals, connection = queue.ready, queue.totals, consumer.connection
@@ -259,8 +261,12 @@ def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> 
 
 
 def _send_in_order(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> int:
-    """The same where priorities, groups or selectors have a say, or something is known of single messages."""
+    """The same where priorities, groups, selectors or a transaction have a say, or something is known of single
+    messages.
+    """
     sent = 0
+    if consumer.link.acquisition is not None:
+        count = min(count, acquisitions.room(broker, consumer))
     while sent < count and (entries := queue.backlog.take_many(consumer, count - sent)):
         try:
             if consumer.link.max_bytes:
@@ -281,6 +287,7 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
     """Send messages that were taken out, except expired ones; the header is rewritten where that is needed."""
     now = broker.clock.now_us
     link, connection = consumer.link, consumer.connection
+    endpoint = connection.endpoint if link.acquisition is None else connection.endpoint.acquiring
     mark, has_expiry, some_returned = queue.delivered_up_to, queue.expiry.may_expire, queue.totals.returned > 0
     is_counted = bool(queue.redelivery.seen or queue.redelivery.attempts)
     gone: list[Entry] = []
@@ -300,10 +307,10 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
             if delivery_count:
                 queue.redelivery.repeated.sent(number)
             if as_they_are:
-                connection.endpoint.send(link, as_they_are, now)
+                endpoint.send(link, as_they_are, now)
                 as_they_are = []
             data = as_sent(data, delivery_count, expires, now, is_first=is_first)
-            connection.endpoint.send_as(link, entry, data, now)
+            endpoint.send_as(link, entry, data, now)
         else:
             as_they_are.append(entry)
         size += len(data)
@@ -318,7 +325,7 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
         if number > highest:
             highest = number
     if as_they_are:
-        connection.endpoint.send(link, as_they_are, now)
+        endpoint.send(link, as_they_are, now)
     if run:
         queue.totals.wait.add(now - since, run)
     sent = len(entries) - len(gone)
@@ -331,7 +338,10 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
         entries[:] = [entry for entry in entries if entry not in gone]
     if queue.audit is not None:
         queue.audit.delivered(entries)
-    if link.presettled:
+    if link.acquisition is not None:
+        acquisitions.acquired(broker, consumer, entries)
+        queue.in_flight += sent
+    elif link.presettled:
         _sent_settled(broker, queue, entries)
     else:
         queue.in_flight += sent

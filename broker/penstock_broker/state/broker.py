@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from penstock_amqp.endpoint.events import AmqpError, Arrival, Event
-from penstock_amqp.endpoint.links import OutLink
+from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.frames.performatives import Attach
 from penstock_api.settings.auto_creation import creation_of
 from penstock_broker.access.connection import Connection
@@ -249,6 +249,8 @@ class Broker:
         """`loop.events.serve` of this broker."""
         self.fail_connection: Callable[[Connection], None]
         """`fail` of the loop's connections: an exception is being handled that came while this one was served."""
+        self.close_link: Callable[[Connection, InLink | OutLink, AmqpError], None]
+        """`attach.close.close_link` of this broker, for timers."""
         self.look_at_memory: Callable[[], None]
         """`look` of this broker's `messages.memory_watch`."""
         self.keep_time: Callable[[Queue], None]

@@ -6,13 +6,13 @@ broker process. Source: AMQP 1.0 part 4; docs/decisions/035-transactions.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import Held, Settled
-from penstock_amqp.endpoint.links import InLink
+from penstock_amqp.endpoint.links import Acquisition, InLink, OutLink
 from penstock_broker.access.connection import Connection
 from penstock_broker.state.links import Consumer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
@@ -66,7 +66,17 @@ class Settlement:
 class Transaction:
     """One local transaction. `state` is changed by `ConnectionTransactions.move` only."""
 
-    __slots__ = ("coordinator", "id", "postings", "settlements", "since_us", "state")
+    __slots__ = (
+        "acquiring",
+        "acquisition",
+        "coordinator",
+        "first_acquired",
+        "id",
+        "postings",
+        "settlements",
+        "since_us",
+        "state",
+    )
 
     def __init__(self, coordinator: Coordinator, txn_id: bytes) -> None:
         self.coordinator = coordinator
@@ -78,6 +88,21 @@ class Transaction:
         """In sending order, over all links."""
         self.settlements: list[Settlement] = []
         """In the order in which they came."""
+        self.acquisition: Acquisition | None = None
+        """What it acquires; None until a link is to."""
+        self.acquiring: dict[OutLink, None] = {}
+        """Links that acquire in it. Some may be gone, or acquire in another by now."""
+        self.first_acquired: Callable[[], None] | None = None
+        """To be called once, when something is acquired in it."""
+
+    def release_links(self) -> list[OutLink]:
+        """Its links acquire in it no more (4.4.3); those that did."""
+        released = [link for link in self.acquiring if link.acquisition is self.acquisition]
+        for link in released:
+            link.acquisition = None
+        self.acquiring.clear()
+        self.first_acquired = None
+        return released
 
 
 class ConnectionTransactions:
@@ -132,6 +157,7 @@ class ConnectionTransactions:
         del transaction.coordinator.transactions[transaction.id]
         transaction.postings.clear()
         transaction.settlements.clear()
+        transaction.release_links()
 
 
 def transactions_of(connection: Connection) -> ConnectionTransactions | None:

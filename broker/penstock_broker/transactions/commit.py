@@ -38,6 +38,7 @@ from penstock_broker.state.open_transactions import (
 )
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget, Route
 from penstock_broker.topology.store import Topology
+from penstock_broker.transactions import acquisition
 from penstock_core import transaction_rules as rules
 from penstock_core.permissions import Action
 from penstock_core.reason import REASON_KEY, Reason, Refuse
@@ -225,8 +226,10 @@ def _settle(broker: Broker, connection: Connection, settlements: list[Settlement
 
 
 def roll_back(broker: Broker, ledger: ConnectionTransactions, transaction: Transaction) -> None:
-    """Roll a transaction back: settled deliveries return to their queues, each with one delivery attempt more."""
-    settlements = list(transaction.settlements)
+    """Roll a transaction back: deliveries that were settled or acquired in it return to their queues; those that were
+    settled, or given an outcome, have one delivery attempt more.
+    """
+    settlements, acquired = list(transaction.settlements), transaction.acquisition
     if not transaction.state.is_over:
         broker.transactions.rolled_back += 1
         number = transaction.coordinator.connection.number
@@ -235,6 +238,7 @@ def roll_back(broker: Broker, ledger: ConnectionTransactions, transaction: Trans
     try:
         _remove(broker, ledger, transaction)
         return_deliveries(broker, settlements)
+        acquisition.give_back(broker, transaction.coordinator.connection, acquired, settlements)
     except Exception:
         _give_back(broker, settlements)
         raise
@@ -281,6 +285,7 @@ def separate_settled(consumer: Consumer, held: list[Held]) -> list[Held]:
     ledger = transactions_of(consumer.connection)
     if ledger is None or not held:
         return held
+    acquisition.forget_link(consumer.connection, consumer.link)
     rest = {id(each): each for each in held}
     for transaction in ledger.by_id.values():
         for settlement in transaction.settlements:
@@ -299,6 +304,7 @@ def withdraw_settled(consumer: Consumer) -> None:
     ledger = transactions_of(consumer.connection)
     if ledger is None:
         return
+    acquisition.forget_link(consumer.connection, consumer.link)
     for transaction in ledger.by_id.values():
         kept: list[Settlement] = []
         for each in transaction.settlements:
@@ -350,4 +356,5 @@ def _has_queue(topology: Topology, queue: Queue) -> bool:
 
 def _remove(broker: Broker, ledger: ConnectionTransactions, transaction: Transaction) -> None:
     broker.transactions.working.pop(transaction, None)
+    acquisition.release_links(broker, transaction)
     ledger.remove(transaction)

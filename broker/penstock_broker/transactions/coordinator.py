@@ -25,7 +25,7 @@ from penstock_broker.transactions import commit
 from penstock_core import transaction_rules as rules
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ["MAX_REQUEST_BYTES", "attach_coordinator", "receive"]
+__all__ = ["MAX_REQUEST_BYTES", "attach_coordinator", "close", "receive"]
 
 WINDOW: Final = 64
 """Requests that a client may send ahead."""
@@ -111,7 +111,7 @@ def _discharge(
         case rules.CommitTransaction():
             assert transaction is not None
             if coordinator.connection.endpoint.posted_in_part(transaction.id):
-                _close(broker, coordinator, amqp_error(rules.failed_commit(rules.IN_PART)))
+                close(broker, coordinator, amqp_error(rules.failed_commit(rules.IN_PART)))
                 return
             result = commit.commit(broker, ledger, transaction)
             if isinstance(result, Refuse):
@@ -145,12 +145,12 @@ def _accept(broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled:
 
 def _refuse(broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled: bool, error: AmqpError) -> None:
     if is_settled or not coordinator.can_reject:
-        _close(broker, coordinator, error)
+        close(broker, coordinator, error)
     else:
         coordinator.connection.endpoint.reject([delivery], error)
 
 
-def _close(broker: Broker, coordinator: Coordinator, error: AmqpError) -> None:
+def close(broker: Broker, coordinator: Coordinator, error: AmqpError) -> None:
     """Close the link; its transactions are rolled back."""
     coordinator.link.context = None
     commit.roll_back_coordinator(broker, coordinator)

@@ -1,12 +1,13 @@
-"""Work in transactions: messages sent and deliveries settled under the name of one.
+"""Work in transactions: messages sent, acquired and settled under the name of one.
 
 Nothing of it takes effect before the commit. A message that is refused is rejected within its transaction, which can
-then only be rolled back. Must not know how a transaction is committed. Source: AMQP 1.0 part 4, 4.4.1 and 4.4.2;
+then only be rolled back. Must not know how a transaction is committed. Source: AMQP 1.0 part 4, 4.4.1 to 4.4.3;
 docs/decisions/035-transactions.md.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import groupby
 from typing import assert_never
 
@@ -24,11 +25,11 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.open_transactions import ConnectionTransactions, Settlement, Transaction, transactions_of
 from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
-from penstock_broker.transactions import commit
+from penstock_broker.transactions import acquisition, commit, coordinator
 from penstock_core import transaction_rules as rules
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ["discard", "enlist", "publish", "refuse_unstored"]
+__all__ = ["acquire", "discard", "enlist", "publish", "refuse_unstored"]
 
 
 def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
@@ -221,7 +222,10 @@ def enlist(broker: Broker, connection: Connection, consumer: Consumer, event: En
             for each in settlements:
                 settle.settled(broker, consumer, Settled(each.held, Outcome.RELEASED))
         return rules.UNKNOWN
-    if transaction.state.is_over:
+    if acquisition.is_of_another(ledger, transaction, event):
+        coordinator.close(broker, transaction.coordinator, amqp_error(rules.OTHER_TRANSACTION))
+        commit.return_deliveries(broker, settlements)
+    elif transaction.state.is_over:
         commit.return_deliveries(broker, settlements)
     elif event.is_settled or event.end is None or event.end.outcome is not Outcome.NONE:
         limits, now_ms = broker.transactions.limits, broker.clock.now_ms
@@ -230,6 +234,22 @@ def enlist(broker: Broker, connection: Connection, consumer: Consumer, event: En
             transaction.settlements += settlements
         _watch(broker, transaction)
     return None
+
+
+def acquire(broker: Broker, consumer: Consumer, txn_id: bytes | None) -> Refuse | None:
+    """A consumer's flow names the transaction in which its link is to acquire; None: in none. None, or why the link has
+    to be closed.
+    """
+    if txn_id is None:
+        acquisition.end(consumer.link)
+        return None
+    ledger = transactions_of(consumer.connection)
+    transaction = ledger.by_id.get(txn_id) if ledger is not None else None
+    refused = rules.decide_acquisition(transaction.state if transaction is not None else None)
+    if refused is None:
+        assert transaction is not None
+        acquisition.begin(transaction, consumer.link, partial(_watch, broker, transaction))
+    return refused
 
 
 def _watch(broker: Broker, transaction: Transaction) -> None:
@@ -268,3 +288,8 @@ def _time_out(broker: Broker, transaction: Transaction) -> None:
     broker.transactions.working.pop(transaction, None)
     broker.transactions.rolled_back += 1
     commit.return_deliveries(broker, settlements)
+    connection, told = transaction.coordinator.connection, transaction.state.fault
+    acquisition.give_back(broker, connection, transaction.acquisition, settlements)
+    assert told is not None, "the state of a transaction that has timed out says so"
+    for link in acquisition.release_links(broker, transaction):  # they may wait for a message, and ask for nothing more
+        broker.close_link(connection, link, amqp_error(told))

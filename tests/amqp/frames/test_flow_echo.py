@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock_amqp.frames.flow_echo import LinkCredit, echo_frame
 from penstock_amqp.frames.frames import read_body
 from penstock_amqp.frames.performatives import Flow
+from penstock_amqp.types.values import Symbol
 
 SESSION = Flow(next_incoming_id=7, incoming_window=1024, next_outgoing_id=40, outgoing_window=2**31 - 1)
 
@@ -73,3 +74,11 @@ def test_more_sent_than_the_peer_still_allows_is_counted_and_no_credit_is_left()
     flow = Flow(incoming_window=9, next_outgoing_id=0, outgoing_window=9, handle=0, delivery_count=1, link_credit=0)
     told = answered(flow, LinkCredit(handle=0, is_sender=True, credit=-1))
     assert (told.delivery_count, told.link_credit) == (2, 0)
+
+
+def test_the_answer_names_the_transaction_in_which_the_link_acquires() -> None:
+    # Part 4, 4.4: it tells with which transaction the next transfers will be.
+    flow = Flow(next_incoming_id=40, incoming_window=99, next_outgoing_id=7, outgoing_window=99, handle=5, echo=True)
+    told = answered(flow, LinkCredit(handle=1, is_sender=True, credit=0, txn_id=b"seven"))
+    assert told.properties == {Symbol("txn-id"): b"seven"}
+    assert answered(flow, LinkCredit(handle=1, is_sender=True, credit=0)).properties is None

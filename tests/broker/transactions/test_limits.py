@@ -15,7 +15,7 @@ from support.transaction_client import TransactionClient, condition_of
 from support.waiting import until
 
 from penstock_amqp.client.management import ManagementClient
-from penstock_amqp.frames.performatives import Accepted
+from penstock_amqp.frames.performatives import Accepted, Released
 from penstock_amqp.messages.transaction_types import TransactionalState
 from penstock_api.management import EntityType
 from penstock_api.state_documents import BrokerState, ConnectionState
@@ -76,6 +76,29 @@ def test_a_transaction_without_work_has_no_age(client: TransactionClient) -> Non
     client.state_of(client.post(sender, "x", idle))
     client.commit(idle)
     assert client.bodies(1) == [("x", 0)]
+
+
+def test_what_is_acquired_for_too_long_returns_and_the_link_that_waits_for_more_is_told(
+    client: TransactionClient,
+) -> None:
+    client.state_of(client.post(client.sender("acquired"), "a", None))
+    idle, txn_id = client.declare(), client.declare()
+    waiting = client.receiver("empty", credit=0, name="waiting")
+    client.acquire(waiting, idle, credit=1)
+    client.acquire(client.receiver("acquired", credit=0), txn_id, credit=2)
+    (one,) = client.get()
+    detach = client.detached()
+    assert detach.error is not None
+    assert detach.error.condition == "amqp:transaction:timeout"
+    assert client.concluded(one) == Released()
+    client.acquire(client.receiver("acquired", credit=0, name="late"), txn_id, credit=1)
+    late = client.detached().error
+    assert late is not None
+    assert late.condition == "amqp:transaction:timeout"
+    assert condition_of(client.discharge(txn_id)) == "amqp:transaction:timeout"
+    client.receiver("acquired", name="again")
+    assert client.bodies(1) == [("a", 0)]
+    assert client.discharge(idle, fail=True) == Accepted()  # it had acquired nothing, and had no age
 
 
 def test_ages_are_counted_one_by_one(client: TransactionClient) -> None:

@@ -406,8 +406,8 @@ def test_a_selector_that_is_not_in_place_does_not_come_back(client: RawClient) -
 # -- 4: transactions ------------------------------------------------------------------------------------------------
 
 
-def test_messages_are_not_acquired_within_a_transaction(client: RawClient) -> None:
-    """4.4.3: refused, as it is not offered; the session goes on."""
+def test_messages_are_not_acquired_within_a_transaction_that_is_not_there(client: RawClient) -> None:
+    """4.4.3, 4.5.8: the connection has no coordinator link; the session goes on."""
     client.attach_receiver("r", queue("acquired"))
     client.send(
         Flow(
@@ -423,6 +423,6 @@ def test_messages_are_not_acquired_within_a_transaction(client: RawClient) -> No
     )
     detach = client.expect(Detach)
     assert detach.closed is True and detach.error is not None
-    assert detach.error.condition == "amqp:not-implemented"
+    assert detach.error.condition == "amqp:transaction:unknown-id"
     client.send(End())
     assert client.expect(End).error is None

@@ -18,6 +18,7 @@ from penstock_amqp.types.values import Symbol, Value
 __all__ = [
     "ACCEPTED",
     "FINAL",
+    "NO_STATE",
     "RECEIVED",
     "REJECTED",
     "RELEASED",
@@ -39,9 +40,11 @@ __all__ = [
     "settle",
     "state_list",
     "tag_of",
+    "unsent_bytes",
     "update",
 ]
 
+NO_STATE: Final = 0
 RECEIVED: Final = ffi.RECEIVED
 ACCEPTED: Final = ffi.ACCEPTED
 REJECTED: Final = ffi.REJECTED
@@ -56,6 +59,7 @@ is_aborted = ffi.delivery_aborted
 is_settled = ffi.delivery_settled  # by the peer
 remote_state = ffi.delivery_remote_state  # a descriptor; 0: none
 tag_of = ffi.delivery_tag
+unsent_bytes = ffi.delivery_pending  # of a delivery of ours: those that the engine holds
 update = ffi.delivery_update
 settle = ffi.delivery_settle
 abort = ffi.delivery_abort

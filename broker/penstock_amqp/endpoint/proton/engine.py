@@ -258,6 +258,12 @@ class ProtonEngine:
             self._hold(sent, (link, entry, now_us))
         return None
 
+    def begin(self, link: OutLink) -> Ptr:
+        """See `Engine.begin`."""
+        self._tag = (self._tag + 1) & 0xFFFFFFFF
+        TAG_VIEW[0] = self._tag
+        return delivery(link.ptr, TAG)
+
     def _hold(self, delivery: Ptr, held: Held) -> None:
         """The delivery was sent, or is recalled: it is in `unsettled` from now on."""
         self.unsettled[delivery] = held
@@ -276,7 +282,7 @@ class ProtonEngine:
         return self._tag > MANY_SENT
 
     def finish(self, delivery: Ptr, held: Held) -> None:
-        """All bytes of a streamed message are with the engine: treat its delivery as `send` treats others."""
+        """All bytes of a message are with the engine: treat its delivery as `send` treats others."""
         link = held[0]
         link_advance(link.ptr)
         if link.presettled:

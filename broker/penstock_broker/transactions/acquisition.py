@@ -1,0 +1,103 @@
+"""Links that acquire messages in transactions, and what becomes of these messages at a rollback.
+
+A commit leaves to the client what it has not settled. After a rollback nothing of what the transaction acquired stays
+with the client: each message is settled and returns to its queue. It counts as a delivery that failed if the client had
+given it an outcome in the transaction, as everything does that was settled in one; otherwise nothing is counted. What
+the client has settled outside the transaction has left it.
+
+Source: AMQP 1.0 part 4, 4.4.2 to 4.4.4; docs/decisions/140-transactional-acquisition.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock_amqp.endpoint import transactional_states
+from penstock_amqp.endpoint.events import Enlisted, Outcome, Settled
+from penstock_amqp.endpoint.links import Acquisition, OutLink
+from penstock_broker.access.connection import Connection
+from penstock_broker.messages import settle
+from penstock_broker.state.broker import Broker
+from penstock_broker.state.links import Consumer
+from penstock_broker.state.open_transactions import (
+    ConnectionTransactions,
+    Settlement,
+    Transaction,
+    transactions_of,
+)
+
+__all__ = ["begin", "end", "forget_link", "give_back", "is_of_another", "release_links"]
+
+
+def begin(transaction: Transaction, link: OutLink, first_acquired: Callable[[], None]) -> None:
+    """What is sent on the link from now on is acquired in the transaction. `first_acquired`: see `Transaction`."""
+    if transaction.acquisition is None:
+        state = transactional_states.acquired_in(transaction.id)
+        transaction.acquisition = Acquisition(transaction.id, state)
+        transaction.first_acquired = first_acquired
+    link.acquisition = transaction.acquisition
+    transaction.acquiring[link] = None
+
+
+def end(link: OutLink) -> None:
+    """What is sent on the link from now on is acquired in no transaction."""
+    link.acquisition = None
+
+
+def release_links(broker: Broker, transaction: Transaction) -> list[OutLink]:
+    """A transaction is over: its links may get more, outside of it. Returns them."""
+    released = transaction.release_links()
+    for link in released:
+        if isinstance(link.context, Consumer):
+            broker.work.schedule_for(link.context.queue, link.context.connection)
+    return released
+
+
+def give_back(
+    broker: Broker, connection: Connection, acquisition: Acquisition | None, settlements: list[Settlement]
+) -> None:
+    """A transaction is rolled back: what it acquired and is not settled returns. `settlements`: what was settled, or
+    given an outcome, in it.
+    """
+    if acquisition is None or connection.transactions is None:
+        return  # the connection has ended, and gives back what it holds
+    has_outcome = {id(each.held) for each in settlements}
+    for delivery, held in acquisition.unsettled.items():
+        failed = id(held) in has_outcome
+        end_of = Settled(held, Outcome.MODIFIED if failed else Outcome.RELEASED, failed=failed)
+        for each in connection.endpoint.take_back(acquisition, delivery, held, end_of):
+            _return(broker, end_of if each is held else Settled(each, Outcome.RELEASED))
+    acquisition.unsettled.clear()
+    broker.work.touch(connection)
+
+
+def _return(broker: Broker, end_of: Settled) -> None:
+    consumer = end_of.held[0].context
+    assert isinstance(consumer, Consumer), "what a link acquired is forgotten with it"
+    try:
+        settle.settled(broker, consumer, end_of)
+    except Exception:
+        broker.interrupted_work.take(consumer.queue, (end_of.held[1],))
+        raise
+
+
+def is_of_another(ledger: ConnectionTransactions, transaction: Transaction, event: Enlisted) -> bool:
+    """Whether one of these deliveries was acquired in another transaction, which is still open."""
+    others = [
+        each.acquisition.unsettled
+        for each in ledger.by_id.values()
+        if each.acquisition is not None and each is not transaction and not each.state.is_over
+    ]
+    return any(other.get(delivery) is held for other in others for delivery, held in event.deliveries)
+
+
+def forget_link(connection: Connection, link: OutLink) -> None:
+    """The link is about to end: what is not settled on it returns with it, whatever becomes of its transaction."""
+    ledger = transactions_of(connection)
+    end(link)
+    for transaction in ledger.by_id.values() if ledger is not None else ():
+        if transaction.acquisition is not None:
+            transaction.acquiring.pop(link, None)
+            unsettled = transaction.acquisition.unsettled
+            for delivery in [each for each, held in unsettled.items() if held[0] is link]:
+                del unsettled[delivery]
