@@ -20,9 +20,10 @@ from penstock_lag.rollups.past_hours import PastHours, read_past
 from penstock_lag.rollups.past_result import with_past
 from penstock_lag.rollups.stores import FolderRollups
 from penstock_lag.table import as_table
-from penstock_lag_rules.figures import Growth
+from penstock_lag_rules.figures import Figures, Growth
 from penstock_lag_rules.rollups import Rollup
 from penstock_lag_rules.thresholds import Thresholds
+from penstock_lag_rules.unread import Unread
 
 HOUR_MS = 3_600_000
 THREE_PM_MS = 1_700_060_400_000
@@ -141,3 +142,28 @@ def test_a_result_says_the_paces_and_what_changed(store: FolderRollups) -> None:
     assert said in entry.changes
     assert f"CHANGED q: {said}\n" in as_table(made)
     assert LagResult.model_validate_json(made.to_json()) == made
+
+
+def test_a_window_of_which_a_part_is_missing_is_not_compared_with_whole_hours(store: FolderRollups) -> None:
+    """The status that is Live shows changes without what the run says of itself. Totals of one life go on over a part
+    in between, so that window is whole.
+    """
+    keep(store, 0)
+    keep(store, 23)
+    end_ms = THREE_PM_MS + 300_000
+    standing = replace(BUSY.standing, observed_ms=end_ms)
+    window = replace(BUSY.window, elapsed_ms=200_000, growth=Growth(enqueued=600, acked=600))
+    found = replace(BUSY, subject=replace(BUSY.subject, queue_name="q"), standing=standing, window=window)
+    before, between = Unread(0, end_ms - 300_000, end_ms - 200_000), Unread(0, end_ms - 100_000, end_ms - 50_000)
+    assert changes_of(store, found, between) != ()
+    assert changes_of(store, found, before) == ()
+    assert changes_of(store, replace(found, lives=2), between) == ()
+    assert changes_of(store, replace(found, lives=2)) != ()
+
+
+def changes_of(store: FolderRollups, found: Figures, *unread: Unread) -> tuple[str, ...]:
+    """What is said of a window."""
+    plan = Plan(THREE_PM_MS, THREE_PM_MS + 300_000, (), (), 0, (), unread=unread)
+    result = make_result(Run("main", "shop", "r", 1), plan, [found], Thresholds())
+    (entry,) = with_past(result, [found], read_past(store, THREE_PM_MS + 300_000), unread).subscriptions
+    return entry.changes
