@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_lag_rules.rollups import LifeRow, QueueKey, Rollup, RunKey, grown, growth, merged
+from penstock_lag_rules.rollups import LifeRow, QueueKey, Rollup, RunKey, born_in, grown, growth, merged
 
 __all__ = ["Pace", "newest_runs", "paces", "paces_between"]
 
@@ -43,13 +43,15 @@ class Pace:
 def paces(rollup: Rollup, end_ms: int, *, is_whole: bool = True) -> dict[QueueKey, Pace]:
     """Of each subscription, from the rollup of an hour that ends at `end_ms`. Without those that were seen for less
     than 10 minutes. If the rollup is not whole, also without those that had several lives: what one of them did in the
-    part that is not there is in no total. Totals of one life go on over it.
+    part that is not there is in no total. Totals of one life go on over it, unless it may have begun in that part: then
+    nobody knows how long it took.
     """
+    born = born_in(rollup)
     grew, sojourn = growth(rollup), grown(rollup, "sojourn")
     found: dict[QueueKey, Pace] = {}
     for queue, rows in _by_queue(rollup.lives).items():
         elapsed_ms = sum(max(row.last_ms - row.first_ms, 0) for row in rows)
-        if elapsed_ms >= LEAST_MS and (is_whole or len(rows) == 1):
+        if elapsed_ms >= LEAST_MS and (is_whole or (len(rows) == 1 and rows[0].life not in born)):
             found[queue] = Pace(
                 elapsed_ms=elapsed_ms,
                 end_ms=end_ms,

@@ -52,6 +52,8 @@ def held_back(entry: SubscriptionLag, f: Figures, unread: Iterable[Unread]) -> S
     - A part in between: when it was last caught up may be in it. If it was made anew in the window, or its broker
       restarted, what the former one did in that part is in no total: then losses, percentiles and rates are left out,
       and the state is Unknown.
+    - A part before the first snapshot of a subscription that was made in the window: it may have been made in that
+      part, and what it has done since counts, but not how long that took. The same is left out.
     """
     before, between = _parts(f, unread)
     own = [*before, *between]
@@ -61,10 +63,11 @@ def held_back(entry: SubscriptionLag, f: Figures, unread: Iterable[Unread]) -> S
         gone += [*_LOSSES, *_PERCENTILES]
     if f.caught_up_ms is not None and any(part.last_ms > f.caught_up_ms for part in between):
         gone.append("since_caught_up_seconds")
-    if between and f.lives > 1:
+    is_anew = bool(between) and f.lives > 1
+    if is_anew or (before and f.is_new):
         gone += [*_LOSSES, *_PERCENTILES, *_RATES, *_OF_STATE]
         if entry.state is not LagState.UNKNOWN:
-            changes = {"state": LagState.UNKNOWN, "message": _anew(between, f)}
+            changes = {"state": LagState.UNKNOWN, "message": _anew(own, f, is_anew=is_anew)}
     if not gone:
         return entry
     changes.setdefault("message", f"{entry.message}; {_told(own)} of its time could not be read"[:MESSAGE_LENGTH])
@@ -87,10 +90,11 @@ def _parts(f: Figures, unread: Iterable[Unread]) -> tuple[list[Unread], list[Unr
     return [part for part in own if part.last_ms <= first_ms], [part for part in own if part.last_ms > first_ms]
 
 
-def _anew(between: Sequence[Unread], f: Figures) -> str:
+def _anew(parts: Sequence[Unread], f: Figures, *, is_anew: bool) -> str:
+    what = "made anew or its broker restarted" if is_anew else "made"
     return (
-        f"{_told(between)} of the window could not be read, and in the window the subscription was made anew or its "
-        f"broker restarted, so rates are not known; {backlog(f)}"
+        f"{_told(parts)} of the window could not be read, and in the window the subscription was {what}, so rates are "
+        f"not known; {backlog(f)}"
     )[:MESSAGE_LENGTH]
 
 

@@ -174,6 +174,15 @@ def test_an_hour_with_a_missing_part_does_not_tell_of_two_lives(store: FolderRol
     assert read_past(store, THREE_PM_MS) == PastHours()
 
 
+def test_an_hour_with_a_missing_part_does_not_tell_of_a_life_that_began_in_it(store: FolderRollups) -> None:
+    """It may have begun in the missing part: 300 messages came, of which nobody knows over which time."""
+    born = lived(1, 0, (40, 59), (200, 300))
+    put(store, 0, held(0, born))
+    assert read_past(store, THREE_PM_MS).hour[QUEUE].arrived == 300
+    put(store, 0, held(0, born), GONE)
+    assert read_past(store, THREE_PM_MS) == PastHours()
+
+
 @pytest.mark.parametrize("damaged", [0, 23])
 def test_a_day_with_a_missing_part_does_not_tell_of_two_lives(store: FolderRollups, damaged: int) -> None:
     """As of an hour. What one life did goes on over such a part."""
@@ -181,7 +190,7 @@ def test_a_day_with_a_missing_part_does_not_tell_of_two_lives(store: FolderRollu
     put(store, 23, held(23, *first), GONE if damaged == 23 else ())
     put(store, 0, held(0, lived(2, 0, (0, 59), (1990, 2000))), GONE if damaged == 0 else ())
     assert read_past(store, THREE_PM_MS).day == {}
-    put(store, 23, held(23, *first[1:]), GONE if damaged == 23 else ())
+    put(store, 23, held(23, lived(2, 23, (0, 59), (0, 70))), GONE if damaged == 23 else ())
     day = read_past(store, THREE_PM_MS).day[QUEUE]
     assert (day.arrived, day.is_whole) == (2000, False)
 

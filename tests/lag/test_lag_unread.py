@@ -84,3 +84,16 @@ def test_what_a_former_life_did_in_that_part_is_in_no_total(state: str) -> None:
         "Unknown": "only 3 of 31 expected polls of its broker are in the ledger; 60 s of its time could not be read",
     }
     assert left.message == expected[state]
+
+
+def test_since_when_it_is_there_nobody_knows_of_a_subscription_that_came_after_such_a_part() -> None:
+    """It counts from zero, so what came in that part, too: over the time that was seen, a rate that is too high."""
+    part = Unread(0, FIRST_MS - 240_000, FIRST_MS)
+    left, gone = left_of(figures(is_new=True, **TIMED), part)
+    assert {*LOSSES, *DURATIONS, "arrival_per_minute", "settled_per_minute"} <= gone
+    assert (left.state, left.messages) == (LagState.UNKNOWN, 500)
+    assert left.message == (
+        "240 s of the window could not be read, and in the window the subscription was made, so rates are not known; "
+        "500 messages wait, the oldest for 70 s"
+    )
+    assert left_of(figures(is_new=True))[1] == set()
