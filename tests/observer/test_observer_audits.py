@@ -302,7 +302,7 @@ def _with_a_flipped_bit_in_the_name_of_a_column(folder: Path) -> None:
 def _with_a_flipped_bit_in_a_value(folder: Path) -> None:
     """The last of the running numbers, in a page that is not compressed."""
     path = next(folder.glob("1-1-*.parquet"))
-    table = pq.read_table(path)
+    table: Any = pq.read_table(path)
     pq.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)
     content = bytearray(path.read_bytes())
     content[content.rindex((9).to_bytes(8, "little"), 0, content.rindex(b"ordinal"))] ^= 1
