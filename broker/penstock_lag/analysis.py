@@ -165,7 +165,7 @@ def _finish(
     thresholds = replace(THRESHOLDS, stale_after_ms=target.stale_seconds * 1000)
     result = make_result(run_of, member.plan, found, thresholds)
     past = PastHours() if _first_is_away(settings, member) else past_of(target, settings, member.plan.end_ms)
-    deliver(target, with_past(result, found, past))
+    deliver(target, with_past(result, found, past, member.plan.unread))
 
 
 def _first_is_away(settings: LagJobSettings, member: Member) -> bool:

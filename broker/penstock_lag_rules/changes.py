@@ -85,7 +85,7 @@ def _losses(fast: Fast, past: Past, floors: Floors) -> str | None:
 
 def _fewer_consumers(fast: Fast, past: Past, floors: Floors) -> str | None:
     pace = past.hour
-    if pace is None or fast.consumers >= pace.min_consumers:
+    if pace is None or not pace.is_whole or fast.consumers >= pace.min_consumers:
         return None
     return f"the consumers fell from {pace.min_consumers} to {fast.consumers}, compared with the least {_when(pace)}"
 
@@ -106,7 +106,7 @@ def _slower_consumers(fast: Fast, past: Past, floors: Floors) -> str | None:
 
 def _older(fast: Fast, past: Past, floors: Floors) -> str | None:
     pace = past.hour
-    if pace is None or fast.age_ms is None or fast.age_ms < floors.age_ms:
+    if pace is None or not pace.is_whole or fast.age_ms is None or fast.age_ms < floors.age_ms:
         return None
     if fast.age_ms < floors.factor * pace.max_age_ms:
         return None
@@ -154,7 +154,7 @@ def _fewer_arrivals(fast: Fast, past: Past, floors: Floors) -> str | None:
 
 def _more_consumers(fast: Fast, past: Past, floors: Floors) -> str | None:
     pace = past.hour
-    if pace is None or fast.consumers <= pace.max_consumers:
+    if pace is None or not pace.is_whole or fast.consumers <= pace.max_consumers:
         return None
     return f"the consumers rose from {pace.max_consumers} to {fast.consumers}, compared with the most {_when(pace)}"
 

@@ -236,6 +236,8 @@ class Figures:
     """Those at the end of the window that got most; the first got most. Empty without the ledger."""
     lives: int = field(default=1, compare=False)
     """How many lives of it are in the window, as far as its rows were read. Only with the ledger."""
+    is_new: bool = field(default=False, compare=False)
+    """An earlier complete poll of the window did not have it, so its totals count from zero. Only with the ledger."""
 
     @property
     def without_consumer_ms(self) -> int:

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_lag_rules.rollups import LifeRow, QueueKey, Rollup, RunKey, grown, growth
+from penstock_lag_rules.rollups import LifeRow, QueueKey, Rollup, RunKey, born_in, grown, growth, merged
 
-__all__ = ["Pace", "newest_runs", "paces"]
+__all__ = ["Pace", "newest_runs", "paces", "paces_between"]
 
 LEAST_MS: Final = 600_000
 """A pace over less than this says nothing of a slow course."""
@@ -24,6 +24,7 @@ class Pace:
     """What a subscription did over a span of closed hours."""
 
     elapsed_ms: int
+    """How long it was seen: all its lives together, without the time between them."""
     end_ms: int
     """End of the last of these hours."""
     arrived: int
@@ -35,17 +36,22 @@ class Pace:
     """These three are of the hours that were read, not of those between them."""
     max_consumers: int
     max_age_ms: int
+    is_whole: bool = True
+    """False: a part of these hours is not known, and what was least and most may have been in it."""
 
 
-def paces(rollup: Rollup, end_ms: int) -> dict[QueueKey, Pace]:
-    """Of each subscription, from merged rollups whose last hour ends at `end_ms`. Without those that were seen for less
-    than 10 minutes.
+def paces(rollup: Rollup, end_ms: int, *, is_whole: bool = True) -> dict[QueueKey, Pace]:
+    """Of each subscription, from the rollup of an hour that ends at `end_ms`. Without those that were seen for less
+    than 10 minutes. If the rollup is not whole, also without those that had several lives: what one of them did in the
+    part that is not there is in no total. Totals of one life go on over it, unless it may have begun in that part: then
+    nobody knows how long it took.
     """
+    born = born_in(rollup)
     grew, sojourn = growth(rollup), grown(rollup, "sojourn")
     found: dict[QueueKey, Pace] = {}
     for queue, rows in _by_queue(rollup.lives).items():
-        elapsed_ms = max(row.last_ms for row in rows) - min(row.first_ms for row in rows)
-        if elapsed_ms >= LEAST_MS:
+        elapsed_ms = sum(max(row.last_ms - row.first_ms, 0) for row in rows)
+        if elapsed_ms >= LEAST_MS and (is_whole or (len(rows) == 1 and rows[0].life not in born)):
             found[queue] = Pace(
                 elapsed_ms=elapsed_ms,
                 end_ms=end_ms,
@@ -56,8 +62,20 @@ def paces(rollup: Rollup, end_ms: int) -> dict[QueueKey, Pace]:
                 min_consumers=min(row.min_consumers for row in rows),
                 max_consumers=max(row.max_consumers for row in rows),
                 max_age_ms=max(row.max_age_ms or 0 for row in rows),
+                is_whole=is_whole,
             )
     return found
+
+
+def paces_between(first: Rollup, last: Rollup, end_ms: int, *, is_whole: bool = True) -> dict[QueueKey, Pace]:
+    """As `paces`, from the first hour to the last one, which ends at `end_ms`. Only of subscriptions of which one life
+    is in both: it lived through the hours between them, so no other life was there in that time. Of a subscription
+    that was made in between nobody knows here when that was, and so over which time its totals grew.
+    """
+    lasting = {row.life for row in first.lives} & {row.life for row in last.lives}
+    queues = {life[:2] for life in lasting}
+    found = paces(merged([first, last]), end_ms, is_whole=is_whole)
+    return {queue: pace for queue, pace in found.items() if queue in queues}
 
 
 def newest_runs(rollup: Rollup) -> frozenset[RunKey]:

@@ -25,6 +25,7 @@ __all__ = [
     "QueueKey",
     "Rollup",
     "RunKey",
+    "born_in",
     "grown",
     "growth",
     "merged",
@@ -172,7 +173,7 @@ def growth(rollup: Rollup) -> dict[QueueKey, Growth]:
 
     A life that was born in it counts from zero. The messages that a restart lost are counted on from life to life.
     """
-    born = _born(rollup)
+    born = born_in(rollup)
     return {
         queue: _growth(sorted(own, key=lambda row: row.first_seq), born)
         for queue, own in _by_queue(rollup.lives).items()
@@ -181,7 +182,7 @@ def growth(rollup: Rollup) -> dict[QueueKey, Growth]:
 
 def grown(rollup: Rollup, name: str) -> dict[QueueKey, dict[int, int]]:
     """What came into each bucket of a kind of histogram (ledger_format.HISTOGRAMS), all lives together."""
-    born = _born(rollup)
+    born = born_in(rollup)
     total: dict[QueueKey, dict[int, int]] = {}
     for row in rollup.lives:
         counts = total.setdefault(row.queue, {})
@@ -192,8 +193,8 @@ def grown(rollup: Rollup, name: str) -> dict[QueueKey, dict[int, int]]:
     return {queue: {at: count for at, count in own.items() if count > 0} for queue, own in total.items()}
 
 
-def _born(rollup: Rollup) -> frozenset[LifeKey]:
-    """The lives before which a complete poll of the same run did not have them."""
+def born_in(rollup: Rollup) -> frozenset[LifeKey]:
+    """The lives before which a complete poll of the same run did not have them: their totals count from zero."""
     complete = {row.run: row.first_complete_seq for row in rollup.runs}
     return frozenset(
         row.life for row in rollup.lives if (seq := complete.get(row.run)) is not None and seq < row.first_seq

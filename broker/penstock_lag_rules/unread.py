@@ -16,10 +16,17 @@ from penstock_lag_rules.entry import MESSAGE_LENGTH
 from penstock_lag_rules.figures import Figures
 from penstock_lag_rules.sentences import backlog, seconds
 
-__all__ = ["Unread", "held_back"]
+__all__ = ["Unread", "held_back", "is_whole"]
 
 _LOSSES: Final = ("expired", "dead_lettered", "dropped", "moved", "purged", "lost_at_restart", "lost")
 """Counts of the window."""
+_PERCENTILES: Final = (
+    *("sojourn_p50_millis", "sojourn_p95_millis", "sojourn_p99_millis"),
+    *("mean_wait_millis", "mean_hold_millis", "wait_p95_millis", "hold_p95_millis", "slow_part"),
+)
+"""Of the messages that were done in the window. A status that is Live takes from a run only such figures and `changes`,
+and so could not say that a part of the window is not in them.
+"""
 _RATES: Final = ("arrival_per_minute", "settled_per_minute", "redelivery_percent")
 _OF_STATE: Final = (
     *("drain_seconds", "drain_seconds_low", "drain_seconds_high", "suggested_consumers"),
@@ -41,35 +48,53 @@ def held_back(entry: SubscriptionLag, f: Figures, unread: Iterable[Unread]) -> S
     """The entry of a subscription without the figures that do not hold.
 
     - A part after its last snapshot takes nothing: the entry is of `observed_time`.
-    - A part before its first snapshot: the losses are of less than the window, so they are left out.
+    - A part before its first snapshot: losses and percentiles are of less than the window, so they are left out.
     - A part in between: when it was last caught up may be in it. If it was made anew in the window, or its broker
-      restarted, what the former one did in that part is in no total: then losses and rates are left out, and the state
-      is Unknown.
+      restarted, what the former one did in that part is in no total: then losses, percentiles and rates are left out,
+      and the state is Unknown.
+    - A part before the first snapshot of a subscription that was made in the window: it may have been made in that
+      part, and what it has done since counts, but not how long that took. The same is left out.
     """
-    first_ms = f.standing.observed_ms - f.window.elapsed_ms
-    own = [part for part in unread if part.ordinal == f.subject.ordinal and part.first_ms < f.standing.observed_ms]
-    before = [part for part in own if part.last_ms <= first_ms]
-    between = [part for part in own if part.last_ms > first_ms]
+    before, between = _parts(f, unread)
+    own = [*before, *between]
     gone: list[str] = []
     changes: dict[str, Any] = {}
     if before:
-        gone += _LOSSES
+        gone += [*_LOSSES, *_PERCENTILES]
     if f.caught_up_ms is not None and any(part.last_ms > f.caught_up_ms for part in between):
         gone.append("since_caught_up_seconds")
-    if between and f.lives > 1:
-        gone += [*_LOSSES, *_RATES, *_OF_STATE]
+    is_anew = bool(between) and f.lives > 1
+    if is_anew or (before and f.is_new):
+        gone += [*_LOSSES, *_PERCENTILES, *_RATES, *_OF_STATE]
         if entry.state is not LagState.UNKNOWN:
-            changes = {"state": LagState.UNKNOWN, "message": _anew(between, f)}
+            changes = {"state": LagState.UNKNOWN, "message": _anew(own, f, is_anew=is_anew)}
     if not gone:
         return entry
     changes.setdefault("message", f"{entry.message}; {_told(own)} of its time could not be read"[:MESSAGE_LENGTH])
     return entry.model_copy(update={**dict.fromkeys(gone), **changes})
 
 
-def _anew(between: Sequence[Unread], f: Figures) -> str:
+def is_whole(f: Figures, unread: Iterable[Unread]) -> bool:
+    """Whether all that a subscription did in the window is in the growth of its totals, so that it can be compared with
+    other hours.
+    """
+    before, between = _parts(f, unread)
+    return not before and (not between or f.lives <= 1)
+
+
+def _parts(f: Figures, unread: Iterable[Unread]) -> tuple[list[Unread], list[Unread]]:
+    """Those before the first snapshot of a subscription, and those between its first and its last."""
+    last_ms = f.standing.observed_ms
+    first_ms = last_ms - f.window.elapsed_ms
+    own = [part for part in unread if part.ordinal == f.subject.ordinal and part.first_ms < last_ms]
+    return [part for part in own if part.last_ms <= first_ms], [part for part in own if part.last_ms > first_ms]
+
+
+def _anew(parts: Sequence[Unread], f: Figures, *, is_anew: bool) -> str:
+    what = "made anew or its broker restarted" if is_anew else "made"
     return (
-        f"{_told(between)} of the window could not be read, and in the window the subscription was made anew or its "
-        f"broker restarted, so rates are not known; {backlog(f)}"
+        f"{_told(parts)} of the window could not be read, and in the window the subscription was {what}, so rates are "
+        f"not known; {backlog(f)}"
     )[:MESSAGE_LENGTH]
 
 

@@ -17,6 +17,7 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from penstock_api.message_audit import AUDIT_COLUMNS, COUNTED, AuditEvent, Audit
 from penstock_api.whole_files import write_whole
 from penstock_observer.damaged_audits import DAMAGED_SUFFIX, DamagedAudits
 from penstock_observer.volume import at_start
+from penstock_page.parquet_footer import FooterDamaged, add_checksum, check_footer
 
 __all__ = ["AuditFull", "AuditStore"]
 
@@ -133,7 +135,7 @@ class AuditStore:
         table, counted = _table(first, events, known.counted)
         name = f"{state.audit}-{first:012d}-{first + len(events) - 1:012d}{SUFFIX}"
         try:
-            size = write_whole(self._folder / name, lambda path: pq.write_table(table, path, compression="zstd"))
+            size = write_whole(self._folder / name, partial(_write, table))
             files = {**known.files, name: size}
             self._put(replace(known, files=files, records=first + len(events), counted=counted))
         except OSError:  # it may be there: its records come again, with others, under another name
@@ -205,7 +207,7 @@ class AuditStore:
             if state.audit != audit:
                 raise ValueError(f"{paths[0].name} is of the audit {state.audit}")
             return self._with_files(StoredAudit(state))
-        except (ValidationError, ValueError, pa.ArrowException, OSError) as error:
+        except (ValidationError, ValueError, FooterDamaged, pa.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:  # Arrow's own have no number
                 self._damaged.leave(audit, paths, str(error))
             else:
@@ -247,6 +249,15 @@ def _table(first: int, events: Sequence[AuditEvent], counted: int) -> tuple[Any,
     return pa.table([pa.array(each, of.type) for each, of in zip(values, SCHEMA, strict=True)], schema=SCHEMA), counted
 
 
+def _write(table: Any, path: Path) -> None:
+    """Pages with the checksums of Parquet, and a footer with ours, as a segment of the ledger."""
+    pq.write_table(table, path, compression="zstd", write_page_checksum=True)
+    with path.open("r+b") as file:
+        add_checksum(file)
+
+
 def _last_counted(path: Path) -> int:
-    found: int = pq.read_table(path, columns=["counted"]).column("counted")[-1].as_py()
+    check_footer(path)
+    table = pq.read_table(path, columns=["counted"], page_checksum_verification=True)
+    found: int = table.column("counted")[-1].as_py()
     return found

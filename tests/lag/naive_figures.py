@@ -7,7 +7,7 @@ penstock_lag_rules.history, which defines them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock_lag_rules.figures import TOTALS, Coverage, Figures, Growth, Subject
@@ -44,7 +44,8 @@ def naive_figures(rows: Sequence[Row], thresholds: Thresholds) -> dict[tuple[int
                 coverage = Coverage(last_poll_ms=0, elapsed_ms=0, polls=0, interval_ms=0)
                 snapshots = _snapshots(mine, polls)
                 lives = len({each.life for each in snapshots})
-                found[ordinal, name] = figures_of(subject, coverage, snapshots, thresholds), lives
+                figures = figures_of(subject, coverage, snapshots, thresholds)
+                found[ordinal, name] = replace(figures, is_new=snapshots[0].is_new), lives
     return found
 
 

@@ -107,6 +107,17 @@ def test_one_change_gives_one_sentence(changed: dict[str, Any], said: str) -> No
     assert now(**changed) == (said,)
 
 
+def test_what_was_least_and_most_is_not_compared_with_an_hour_that_is_not_whole() -> None:
+    """Fewer consumers, more of them and an older message may have been in the part that is not known. How many messages
+    came is known all the same.
+    """
+    past = replace(PAST, hour=a_pace(1, is_whole=False))
+    for changed in ({"consumers": 2}, {"consumers": 9}, {"age_ms": 600_000}):
+        fast = replace(STEADY, **changed)
+        assert (len(changes(fast, PAST)), changes(fast, past)) == (1, ())
+    assert changes(replace(STEADY, accepted=150), past) == changes(replace(STEADY, accepted=150), PAST) != ()
+
+
 def test_the_weightiest_three_are_said() -> None:
     """Of five changes: what is lost, and what the consumers do."""
     said = now(lost=50, consumers=2, accepted=100, age_ms=600_000, arrived=3000)

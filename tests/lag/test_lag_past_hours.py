@@ -20,10 +20,11 @@ from penstock_lag.rollups.past_hours import PastHours, read_past
 from penstock_lag.rollups.past_result import with_past
 from penstock_lag.rollups.stores import FolderRollups
 from penstock_lag.table import as_table
-from penstock_lag_rules.figures import Growth
+from penstock_lag_rules.figures import Figures, Growth
 from penstock_lag_rules.paces import paces
-from penstock_lag_rules.rollups import Rollup
+from penstock_lag_rules.rollups import LifeRow, Rollup
 from penstock_lag_rules.thresholds import Thresholds
+from penstock_lag_rules.unread import Unread
 
 HOUR_MS = 3_600_000
 THREE_PM_MS = 1_700_060_400_000
@@ -59,9 +60,35 @@ def keep(store: FolderRollups, hours_before: int, epoch: int = 1, queue_name: st
     run = a_run(epoch=epoch, first_seq=seq, last_seq=seq + 999, first_complete_seq=seq, first_ms=start_ms, **started)
     if queue_name == "q":  # it was there when the run began
         run = replace(run, first_complete_seq=None)
-    name = RollupName(start_ms, Period.HOUR)
-    about = RollupAbout(broker="main", namespace="shop", name=str(name), ordinals=(0,), hours=1)
-    store.put(name, write_rollup(Rollup((run,), (replace(life, **more),)), about))
+    put(store, hours_before, Rollup((run,), (replace(life, **more),)))
+
+
+def put(store: FolderRollups, hours_before: int, rollup: Rollup, missing: tuple[str, ...] = ()) -> None:
+    """The rollup of the hour that ended so long before 15:00."""
+    name = RollupName(THREE_PM_MS - (hours_before + 1) * HOUR_MS, Period.HOUR)
+    about = RollupAbout(broker="main", namespace="shop", name=str(name), ordinals=(0,), hours=1, missing=missing)
+    store.put(name, write_rollup(rollup, about))
+
+
+def lived(incarnation: int, hours_before: int, minutes: tuple[int, int], enqueued: tuple[int, int]) -> LifeRow:
+    """A life in the hour that ended so long before 15:00, from one minute of it to another."""
+    start_ms = THREE_PM_MS - (hours_before + 1) * HOUR_MS
+    seq = 1000 * (100 - hours_before)
+    return a_life(
+        incarnation=incarnation,
+        first_seq=seq + 10 * minutes[0] + 1,
+        last_seq=seq + 10 * minutes[1] + 1,
+        first_ms=start_ms + 60_000 * minutes[0],
+        last_ms=start_ms + 60_000 * minutes[1],
+        first=Growth(enqueued=enqueued[0]),
+        last=Growth(enqueued=enqueued[1]),
+    )
+
+
+def held(hours_before: int, *lives: LifeRow) -> Rollup:
+    """An hour whose polls were all complete: lives that come after the first of them were born in it."""
+    seq = 1000 * (100 - hours_before)
+    return Rollup((a_run(first_seq=seq + 5, last_seq=seq + 999, first_complete_seq=seq + 5),), lives)
 
 
 def test_two_rollups_tell_what_came_in_a_day(store: FolderRollups) -> None:
@@ -105,6 +132,77 @@ def test_hours_of_long_ago_are_not_compared_with(store: FolderRollups) -> None:
     """The rollups end seven hours before the window."""
     keep(store, 7)
     assert read_past(store, THREE_PM_MS) == PastHours()
+
+
+def test_a_subscription_that_was_made_in_between_has_no_day(store: FolderRollups) -> None:
+    """It counts from zero, and when it was made is in an hour that is not read: 1,200 messages came in 20 hours, and it
+    would seem to have been in one.
+    """
+    put(store, 23, held(23))
+    put(store, 0, held(0, lived(2, 0, (0, 59), (1140, 1200))))
+    past = read_past(store, THREE_PM_MS)
+    assert past.day == {}
+    assert (past.hour[QUEUE].arrived, past.hour[QUEUE].elapsed_ms) == (1200 - 1140, 59 * 60_000)
+
+
+def test_a_subscription_that_was_made_anew_in_between_has_no_day(store: FolderRollups) -> None:
+    """What the former life did after the first hour is in neither."""
+    put(store, 23, held(23, lived(1, 23, (0, 59), (0, 60))))
+    put(store, 0, held(0, lived(2, 0, (0, 59), (1140, 1200))))
+    assert read_past(store, THREE_PM_MS).day == {}
+
+
+def test_a_life_that_is_in_both_hours_leaves_no_room_for_another_between_them(store: FolderRollups) -> None:
+    """It was made anew in the first hour, and again in the last one: 10 messages came in 20 minutes of the first life,
+    2,000 until the minute 10 of the last hour, and 40 from its minute 20 on. What it was not there for does not count.
+    """
+    put(store, 23, held(23, lived(1, 23, (0, 20), (500, 510)), lived(2, 23, (30, 59), (0, 70))))
+    put(store, 0, held(0, lived(2, 0, (0, 10), (1990, 2000)), lived(3, 0, (20, 59), (5, 40))))
+    day = read_past(store, THREE_PM_MS).day[QUEUE]
+    assert day.arrived == 10 + 2000 + 40
+    assert day.elapsed_ms == (20 + 30 + 22 * 60 + 10 + 39) * 60_000
+
+
+GONE = ("main-0: rows 7 to 99 of its ledger are gone",)
+
+
+def test_an_hour_with_a_missing_part_does_not_tell_of_two_lives(store: FolderRollups) -> None:
+    """What the first one lost in that part is in no total: `lost` would be too small without a word."""
+    two = (lived(1, 0, (0, 20), (0, 60)), lived(2, 0, (30, 59), (0, 60)))
+    put(store, 0, held(0, *two))
+    assert read_past(store, THREE_PM_MS).hour[QUEUE].arrived == 120
+    put(store, 0, held(0, *two), GONE)
+    assert read_past(store, THREE_PM_MS) == PastHours()
+
+
+def test_an_hour_with_a_missing_part_does_not_tell_of_a_life_that_began_in_it(store: FolderRollups) -> None:
+    """It may have begun in the missing part: 300 messages came, of which nobody knows over which time."""
+    born = lived(1, 0, (40, 59), (200, 300))
+    put(store, 0, held(0, born))
+    assert read_past(store, THREE_PM_MS).hour[QUEUE].arrived == 300
+    put(store, 0, held(0, born), GONE)
+    assert read_past(store, THREE_PM_MS) == PastHours()
+
+
+@pytest.mark.parametrize("damaged", [0, 23])
+def test_a_day_with_a_missing_part_does_not_tell_of_two_lives(store: FolderRollups, damaged: int) -> None:
+    """As of an hour. What one life did goes on over such a part."""
+    first = (lived(1, 23, (0, 20), (0, 60)), lived(2, 23, (30, 59), (0, 70)))
+    put(store, 23, held(23, *first), GONE if damaged == 23 else ())
+    put(store, 0, held(0, lived(2, 0, (0, 59), (1990, 2000))), GONE if damaged == 0 else ())
+    assert read_past(store, THREE_PM_MS).day == {}
+    put(store, 23, held(23, lived(2, 23, (0, 59), (0, 70))), GONE if damaged == 23 else ())
+    day = read_past(store, THREE_PM_MS).day[QUEUE]
+    assert (day.arrived, day.is_whole) == (2000, False)
+
+
+def test_what_was_least_and_most_in_an_hour_with_a_missing_part_nobody_knows(store: FolderRollups) -> None:
+    """Its totals are exact all the same: one life."""
+    put(store, 0, held(0, lived(1, 0, (0, 59), (500, 560))), GONE)
+    hour = read_past(store, THREE_PM_MS).hour[QUEUE]
+    assert (hour.arrived, hour.is_whole) == (60, False)
+    put(store, 0, held(0, lived(1, 0, (0, 59), (500, 560))))
+    assert read_past(store, THREE_PM_MS).hour[QUEUE].is_whole
 
 
 def test_a_broker_from_a_backup_has_no_pace_below_0(store: FolderRollups) -> None:
@@ -162,3 +260,28 @@ def test_a_result_says_the_paces_and_what_changed(store: FolderRollups) -> None:
     assert said in entry.changes
     assert f"CHANGED q: {said}\n" in as_table(made)
     assert LagResult.model_validate_json(made.to_json()) == made
+
+
+def test_a_window_of_which_a_part_is_missing_is_not_compared_with_whole_hours(store: FolderRollups) -> None:
+    """The status that is Live shows changes without what the run says of itself. Totals of one life go on over a part
+    in between, so that window is whole.
+    """
+    keep(store, 0)
+    keep(store, 23)
+    end_ms = THREE_PM_MS + 300_000
+    standing = replace(BUSY.standing, observed_ms=end_ms)
+    window = replace(BUSY.window, elapsed_ms=200_000, growth=Growth(enqueued=600, acked=600))
+    found = replace(BUSY, subject=replace(BUSY.subject, queue_name="q"), standing=standing, window=window)
+    before, between = Unread(0, end_ms - 300_000, end_ms - 200_000), Unread(0, end_ms - 100_000, end_ms - 50_000)
+    assert changes_of(store, found, between) != ()
+    assert changes_of(store, found, before) == ()
+    assert changes_of(store, replace(found, lives=2), between) == ()
+    assert changes_of(store, replace(found, lives=2)) != ()
+
+
+def changes_of(store: FolderRollups, found: Figures, *unread: Unread) -> tuple[str, ...]:
+    """What is said of a window."""
+    plan = Plan(THREE_PM_MS, THREE_PM_MS + 300_000, (), (), 0, (), unread=unread)
+    result = make_result(Run("main", "shop", "r", 1), plan, [found], Thresholds())
+    (entry,) = with_past(result, [found], read_past(store, THREE_PM_MS + 300_000), unread).subscriptions
+    return entry.changes

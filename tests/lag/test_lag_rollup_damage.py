@@ -8,7 +8,7 @@ import pytest
 from lag.test_lag_rollups import a_life, a_run
 
 from penstock_api.rollup_format import RollupAbout, RollupInfo, RollupName
-from penstock_lag.ledger.windows import Plan
+from penstock_lag.ledger.windows import Chosen, Plan
 from penstock_lag.rollups.files import read_about, read_rollup, write_rollup
 from penstock_lag.rollups.plan import DueHour, due_days
 from penstock_lag.rollups.run import RollupPlace, keep_days, keep_hour
@@ -82,3 +82,18 @@ def test_a_broker_that_is_back_is_added_to_an_hour_that_can_t_be_read(place: Rol
     told = read_about(place.store.get(name)).missing
     assert told[-1].startswith("the other brokers are missing, because their rollup could not be read: ")
     assert [life.ordinal for life in read_rollup(place.store.get(name)).lives] == [1]
+
+
+def test_what_is_missing_of_other_brokers_is_not_forgotten_when_one_is_added(place: RollupPlace) -> None:
+    """Of the one that is added now it is said anew."""
+    name = named(HOURS[1])
+    told = ("main-0: rows 7 to 99 of its ledger are gone", "main-1: its observer does not answer", "main-12: no row")
+    about = RollupAbout(broker="main", namespace="shop", name=str(name), ordinals=(0,), hours=1, missing=told)
+    place.store.put(name, write_rollup(rows_of(name), about))
+    plan = Plan(name.start_ms, name.end_ms - 1, (), segments=(Chosen(1, "0-1-9.parquet"),), rows=9, missing=())
+    keep_hour(place, DueHour(name, plan, keeps=True), rows_of(name, ordinal=1))
+    assert read_about(place.store.get(name)).missing == (
+        "main-1: its polls cover 1 of 60 minutes",
+        "main-0: rows 7 to 99 of its ledger are gone",
+        "main-12: no row",
+    )

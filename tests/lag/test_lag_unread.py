@@ -14,7 +14,12 @@ from penstock_lag_rules.thresholds import Thresholds
 from penstock_lag_rules.unread import Unread, held_back
 
 LOSSES = {"expired", "dead_lettered", "dropped", "moved", "purged", "lost_at_restart", "lost"}
+DURATIONS = {
+    *("sojourn_p50_millis", "sojourn_p95_millis", "sojourn_p99_millis"),
+    *("mean_wait_millis", "mean_hold_millis", "wait_p95_millis", "hold_p95_millis", "slow_part"),
+}
 FIRST_MS = END_MS - 300_000
+TIMED = {"wait": {"count": 300, "sum_ms": 30_000, "p95": 90}, "hold": {"count": 300, "sum_ms": 60_000, "p95": 90}}
 
 
 def left_of(found: Figures, *unread: Unread) -> tuple[SubscriptionLag, set[str]]:
@@ -42,18 +47,21 @@ def test_without_such_a_part_nothing_is_left_out() -> None:
 def test_totals_go_on_over_a_part_between_two_snapshots() -> None:
     """All of them, and the state. That it was caught up in that part nobody knows."""
     part = Unread(0, FIRST_MS + 60_000, FIRST_MS + 120_000)
-    assert left_of(figures(), part)[1] == set()
+    assert left_of(figures(**TIMED), part)[1] == set()
     left, gone = left_of(figures(caught_up_ms=FIRST_MS + 60_000), part)
     assert (left.state, gone) == (LagState.BACKLOG_STEADY, {"since_caught_up_seconds"})
     assert left.message.endswith("; 500 messages wait, the oldest for 70 s; 60 s of its time could not be read")
     assert left_of(figures(caught_up_ms=FIRST_MS + 120_000), part)[1] == set()
 
 
-def test_losses_before_the_first_snapshot_are_not_known() -> None:
-    """What the subscription lost in this part is in no difference of two snapshots. Rates are of the time that is."""
+def test_losses_and_percentiles_before_the_first_snapshot_are_not_known() -> None:
+    """What the subscription lost in this part is in no difference of two snapshots, and what it was slow with in no
+    histogram: a status that is Live would show a percentile without saying so. Rates are of the time that is.
+    """
     for part in (Unread(0, FIRST_MS - 60_000, FIRST_MS), Unread(0, FIRST_MS - 60_000, FIRST_MS - 10_000)):
-        left, gone = left_of(figures(), part)
-        assert (left.state, gone, left.arrival_per_minute) == (LagState.BACKLOG_STEADY, LOSSES, 600)
+        left, gone = left_of(figures(**TIMED), part)
+        assert (left.state, left.arrival_per_minute) == (LagState.BACKLOG_STEADY, 600)
+        assert gone == LOSSES | DURATIONS
 
 
 def test_after_the_last_snapshot_all_figures_are_of_that_time() -> None:
@@ -65,9 +73,9 @@ def test_after_the_last_snapshot_all_figures_are_of_that_time() -> None:
 def test_what_a_former_life_did_in_that_part_is_in_no_total(state: str) -> None:
     """The subscription was deleted and made anew, or its broker restarted. How it stands holds."""
     changes: dict[str, Any] = {"BacklogSteady": {}, "Unknown": {"coverage": {"polls": 3}}}[state]
-    found = figures(lives=2, **changes)
+    found = figures(lives=2, **TIMED, **changes)
     left, gone = left_of(found, Unread(0, FIRST_MS + 60_000, FIRST_MS + 120_000))
-    assert {*LOSSES, "arrival_per_minute", "settled_per_minute"} <= gone
+    assert {*LOSSES, *DURATIONS, "arrival_per_minute", "settled_per_minute"} <= gone
     assert (left.state, left.messages, left.ready, left.oldest_age_seconds) == (LagState.UNKNOWN, 500, 400, 70)
     backlog = "500 messages wait, the oldest for 70 s"
     expected = {
@@ -76,3 +84,16 @@ def test_what_a_former_life_did_in_that_part_is_in_no_total(state: str) -> None:
         "Unknown": "only 3 of 31 expected polls of its broker are in the ledger; 60 s of its time could not be read",
     }
     assert left.message == expected[state]
+
+
+def test_since_when_it_is_there_nobody_knows_of_a_subscription_that_came_after_such_a_part() -> None:
+    """It counts from zero, so what came in that part, too: over the time that was seen, a rate that is too high."""
+    part = Unread(0, FIRST_MS - 240_000, FIRST_MS)
+    left, gone = left_of(figures(is_new=True, **TIMED), part)
+    assert {*LOSSES, *DURATIONS, "arrival_per_minute", "settled_per_minute"} <= gone
+    assert (left.state, left.messages) == (LagState.UNKNOWN, 500)
+    assert left.message == (
+        "240 s of the window could not be read, and in the window the subscription was made, so rates are not known; "
+        "500 messages wait, the oldest for 70 s"
+    )
+    assert left_of(figures(is_new=True))[1] == set()

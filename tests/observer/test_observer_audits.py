@@ -20,7 +20,7 @@ from aiohttp.test_utils import TestServer
 from observer.audit_site import DAY_MS, NAME, OWNER, Site, audited
 
 from penstock_amqp.client.management import ManagementClient
-from penstock_api.failure import Misuse
+from penstock_api.failure import Failure, Misuse
 from penstock_api.management import EntityType, Operation, SubscriptionDeclaration
 from penstock_api.message_audit import AuditEvent, AuditStart, AuditState, AuditTotals, EventKind
 from penstock_lag.audit.sources import from_folders, from_observers
@@ -285,9 +285,35 @@ def _with_other_bytes_in_a_column(folder: Path) -> None:
     path.write_bytes(content)
 
 
+def _with_a_flipped_bit(folder: Path, of: bytes) -> None:
+    """In the first place where this stands in the footer: there the columns are named."""
+    path = next(folder.glob("1-1-*.parquet"))
+    content = bytearray(path.read_bytes())
+    begin = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    content[content.index(of, begin)] ^= 1
+    path.write_bytes(content)
+
+
+def _with_a_flipped_bit_in_the_name_of_a_column(folder: Path) -> None:
+    """Of one that the observer does not need. Without a checksum of the footer nothing would be seen of it."""
+    _with_a_flipped_bit(folder, b"message_id")
+
+
+def _with_a_flipped_bit_in_a_value(folder: Path) -> None:
+    """The last of the running numbers, in a page that is not compressed."""
+    path = next(folder.glob("1-1-*.parquet"))
+    table: Any = pq.read_table(path)
+    pq.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    content = bytearray(path.read_bytes())
+    content[content.rindex((9).to_bytes(8, "little"), 0, content.rindex(b"ordinal"))] ^= 1
+    path.write_bytes(content)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
+        _with_a_flipped_bit_in_the_name_of_a_column,
+        _with_a_flipped_bit_in_a_value,
         _with_damaged_state,
         _with_another_state,
         _without_state,
@@ -313,6 +339,20 @@ def test_a_damaged_audit_is_told_once_and_goes_with_its_age(
     assert list(tmp_path.glob("1-1-7*")) != []
     again[-1].append(state(4, started_ms=2 + DAY_MS), 0, events(1))
     assert list(tmp_path.glob("1-1-7*")) == []
+
+
+def test_a_report_is_not_made_of_a_damaged_file(tmp_path: Path) -> None:
+    """What has lost the name of a column would be held against the broker: no message would have left by any way."""
+    folder = tmp_path / "audit"
+    store = AuditStore(folder, 1 << 30, DAY_MS)
+    store.append(state(1), 0, events(9))
+    (sound,) = from_folders([tmp_path], "q1", None).files
+    _with_a_flipped_bit(folder, b"kind")
+    assert "kind" not in pq.read_schema(sound).names
+    with pytest.raises(
+        Failure, match=r"1-1-7-000000000000-000000000008\.parquet is damaged: its footer does not agree"
+    ):
+        from_folders([tmp_path], "q1", None)
 
 
 def test_damaged_audits_make_room_before_any_other(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from penstock_api.ledger_format import SUFFIX, SegmentName
 from penstock_api.message_audit import AUDIT_FILE, AUDITS, AuditFiles, AuditList, AuditState
 from penstock_api.observer_api import SEGMENT, SEGMENTS, SegmentList
 from penstock_lag.observer_client import Observer, ObserverError
+from penstock_page.parquet_footer import FooterDamaged, check_footer
 
 __all__ = ["AuditPaths", "chosen", "from_folders", "from_observers"]
 
@@ -51,7 +52,7 @@ def _names(state: AuditState) -> set[str]:
 
 def from_observers(observers: Sequence[Observer], subscription: str, name: str | None, scratch: Path) -> AuditPaths:
     """Copy what is needed into the scratch folder. Raises Misuse if there is no such audit, Failure if an observer does
-    not answer.
+    not answer, or if a file of the audit is damaged.
     """
     try:
         listed = [(each, AuditList.model_validate_json(each.get(AUDITS))) for each in observers]
@@ -61,9 +62,11 @@ def from_observers(observers: Sequence[Observer], subscription: str, name: str |
         # If the clock was set back, it ended earlier than it began.
         begin_ms, end_ms = sorted((audit.state.started_ms, audit.state.ended_ms or audit.state.until_ms))
         needed = [each.name for each in segments if each.last_ms >= begin_ms and each.first_ms <= end_ms]
+        files = tuple(_copied(observer, AUDIT_FILE.format(name=each), scratch / each) for each in audit.files)
+        _check(files)
         return AuditPaths(
             audit,
-            tuple(_copied(observer, AUDIT_FILE.format(name=each), scratch / each) for each in audit.files),
+            files,
             tuple(_copied(observer, SEGMENT.format(name=each), scratch / each) for each in needed),
         )
     except ValidationError as error:
@@ -72,6 +75,19 @@ def from_observers(observers: Sequence[Observer], subscription: str, name: str |
         raise Failure(
             f"the audit can't be read: {error}.", "Try again; what is past its retention vanishes."
         ) from error
+
+
+def _check(files: Iterable[str]) -> None:
+    """With a flipped bit in the name of a column, all of its records would be of no kind, or of no message, and be held
+    against the broker. Raises Failure if a file is damaged, OSError.
+    """
+    for file in files:
+        try:
+            check_footer(Path(file))
+        except FooterDamaged as error:
+            raise Failure(
+                f"the audit can't be read: {Path(file).name} is damaged: {error}.", "Its disk may be at fault."
+            ) from error
 
 
 def _copied(observer: Observer, path: str, to: Path) -> str:
@@ -88,9 +104,9 @@ def from_folders(ledgers: Sequence[Path], subscription: str, name: str | None) -
         segments = [path for path in sorted(folder.iterdir()) if SegmentName.parse(path.name) is not None]
     except (OSError, ValueError) as error:
         raise Failure(f"the audit can't be read: {error}.", "Give the folder of an observer's ledger.") from error
-    return AuditPaths(
-        audit, tuple(str(folder / "audit" / each) for each in audit.files), tuple(str(path) for path in segments)
-    )
+    files = tuple(str(folder / "audit" / each) for each in audit.files)
+    _check(files)
+    return AuditPaths(audit, files, tuple(str(path) for path in segments))
 
 
 def _stored(path: Path) -> AuditFiles:

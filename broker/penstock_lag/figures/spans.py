@@ -85,6 +85,8 @@ class Subscription:
     recent: Span
     consumed_ms: int | None
     progressed_ms: int
+    is_new: bool
+    """It was absent in the window before."""
 
     def seqs(self) -> set[int]:
         """The rows that have to be seen themselves."""
@@ -110,6 +112,7 @@ def subscription_of(starts: Starts, pieces: Sequence[Piece], polls: Mapping[int,
         recent=_span(lives, recent, starts, starts["recent_falls"], has_base=not (is_new and recent == first)),
         consumed_ms=max(consumed)[1] if consumed else None,
         progressed_ms=_first_ms(lives, first) if progressed_ms is None else progressed_ms,
+        is_new=is_new,
     )
 
 

@@ -169,9 +169,10 @@ def without_unlisted(plan: Plan, damaged: Mapping[Chosen, str]) -> Plan:
         read = [each for each in plan.segments if each.ordinal == window.ordinal]
         names = sorted(name for each in read if (name := _parsed(each)) is not None)
         low, high = (names[0].first, names[-1].last) if names else (0, 0)
-        begins_later = min((each.first_ms for each in read), default=0) > window.start_ms
+        begin_ms = min((each.first_ms for each in read), default=window.start_ms)
+        end_ms = max((each.last_ms for each in read), default=window.start_ms)
         is_before = is_after = False
-        for name in sorted(own, reverse=True) if begins_later else []:
+        for name in sorted(own, reverse=True) if begin_ms > window.start_ms else []:
             if name.last == low - 1:
                 low, is_before = name.first, True
         for name in sorted(own):
@@ -179,9 +180,9 @@ def without_unlisted(plan: Plan, damaged: Mapping[Chosen, str]) -> Plan:
                 high, is_after = name.last, True
         near |= {each: damaged[each] for name, each in own.items() if name.first >= low and name.last <= high}
         if is_before:
-            unread.append(Unread(window.ordinal, window.start_ms, min(each.first_ms for each in read)))
+            unread.append(Unread(window.ordinal, window.start_ms, begin_ms))
         if is_after:
-            unread.append(Unread(window.ordinal, max(each.last_ms for each in read), window.end_ms))
+            unread.append(Unread(window.ordinal, end_ms, window.end_ms))
     named = without_damaged(plan, near)
     return replace(named, unread=(*named.unread, *unread))
 

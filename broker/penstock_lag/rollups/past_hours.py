@@ -14,12 +14,12 @@ from typing import Final
 
 from penstock_api.rollup_format import ENDS, TOTALS, Period, RollupInfo, RollupName
 from penstock_lag.rollups.brokers import place_of
-from penstock_lag.rollups.files import BadRollup, read_rollup
+from penstock_lag.rollups.files import BadRollup, read_about, read_rollup
 from penstock_lag.rollups.stores import RollupStore, RollupsUnavailable
 from penstock_lag.settings import LagJobSettings
 from penstock_lag.targets import Target
-from penstock_lag_rules.paces import Pace, newest_runs, paces
-from penstock_lag_rules.rollups import QueueKey, Rollup, merged, with_known_starts
+from penstock_lag_rules.paces import Pace, newest_runs, paces, paces_between
+from penstock_lag_rules.rollups import QueueKey, Rollup, with_known_starts
 
 __all__ = ["PastHours", "past_of", "read_past"]
 
@@ -68,18 +68,25 @@ def read_past(store: RollupStore, end_ms: int) -> PastHours:
     newest = _newest(stored, end_ms)
     if newest is None:
         return PastHours()
-    last = read_rollup(store.get(newest), _COLUMNS)
+    last, last_is_whole = _read(store, newest)
     day = {}
     for hours in BACK:
         name = RollupName(newest.start_ms - hours * Period.HOUR.milliseconds, Period.HOUR)
-        first = _first_from(store, stored, name, newest)
-        if first is None:
+        oldest = _first_from(stored, name, newest)
+        if oldest is None:
             continue
+        first, first_is_whole = _read(store, oldest)
         first, known = with_known_starts([first, last])
         if newest_runs(known) <= {row.run for row in first.runs}:
-            day = paces(merged([first, known]), newest.end_ms)
+            day = paces_between(first, known, newest.end_ms, is_whole=first_is_whole and last_is_whole)
             break
-    return PastHours(paces(last, newest.end_ms), day)
+    return PastHours(paces(last, newest.end_ms, is_whole=last_is_whole), day)
+
+
+def _read(store: RollupStore, name: RollupName) -> tuple[Rollup, bool]:
+    """One of the rollups, and whether nothing is missing in it."""
+    content = store.get(name)
+    return read_rollup(content, _COLUMNS), not read_about(content).missing
 
 
 def _newest(stored: Mapping[RollupName, RollupInfo], end_ms: int) -> RollupName | None:
@@ -87,9 +94,9 @@ def _newest(stored: Mapping[RollupName, RollupInfo], end_ms: int) -> RollupName 
     return max(closed, default=None)
 
 
-def _first_from(
-    store: RollupStore, stored: Mapping[RollupName, RollupInfo], name: RollupName, newest: RollupName
-) -> Rollup | None:
+def _first_from(stored: Mapping[RollupName, RollupInfo], name: RollupName, newest: RollupName) -> RollupName | None:
     """The first rollup of an hour from `name` on, before the newest."""
-    later = [each for each in stored if each.period is Period.HOUR and name.start_ms <= each.start_ms < newest.start_ms]
-    return read_rollup(store.get(min(later)), _COLUMNS) if later else None
+    return min(
+        (each for each in stored if each.period is Period.HOUR and name.start_ms <= each.start_ms < newest.start_ms),
+        default=None,
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from penstock_api.lag_result import LagResult, PaceLag, SubscriptionLag
 from penstock_lag.figures.percentiles import bucket_of_rank
@@ -12,31 +12,37 @@ from penstock_lag_rules.changes import Fast, Past, changes
 from penstock_lag_rules.entry import MINIMUM_COMPLETIONS, time_of
 from penstock_lag_rules.figures import Figures
 from penstock_lag_rules.paces import Pace
+from penstock_lag_rules.unread import Unread, is_whole
 
 __all__ = ["with_past"]
 
 
-def with_past(result: LagResult, figures: Iterable[Figures], past: PastHours) -> LagResult:
+def with_past(
+    result: LagResult, figures: Iterable[Figures], past: PastHours, unread: Sequence[Unread] = ()
+) -> LagResult:
     """The same result with paces and changes in the entries of which something is known. In: the figures of which it
-    was made.
+    was made, and what of the window could not be read: a part of the window is not compared with whole hours.
     """
     if not past.hour and not past.day:
         return result
     ordered = sorted(figures, key=lambda one: (one.subject.queue_name, one.subject.ordinal))
     pairs = zip(result.subscriptions, ordered, strict=True)
-    return result.model_copy(update={"subscriptions": tuple(_with_past(entry, one, past) for entry, one in pairs)})
+    return result.model_copy(
+        update={"subscriptions": tuple(_with_past(entry, one, past, unread) for entry, one in pairs)}
+    )
 
 
-def _with_past(entry: SubscriptionLag, figures: Figures, past: PastHours) -> SubscriptionLag:
+def _with_past(entry: SubscriptionLag, figures: Figures, past: PastHours, unread: Sequence[Unread]) -> SubscriptionLag:
     queue = (figures.subject.ordinal, figures.subject.queue_name)
     hour, day = past.hour.get(queue), past.day.get(queue)
     hour_p95_ms, day_p95_ms = _p95_ms(hour), _p95_ms(day)
     known = Past(hour=hour, day=day, hour_p95_ms=hour_p95_ms, day_p95_ms=day_p95_ms)
+    is_comparable = figures.window.elapsed_ms > 0 and is_whole(figures, unread)
     return entry.model_copy(
         update={
             "past_hour": None if hour is None else _pace(hour, hour_p95_ms),
             "past_day": None if day is None else _pace(day, day_p95_ms),
-            "changes": changes(_fast(entry, figures), known) if figures.window.elapsed_ms > 0 else (),
+            "changes": changes(_fast(entry, figures), known) if is_comparable else (),
         }
     )
 

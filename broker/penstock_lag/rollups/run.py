@@ -37,7 +37,9 @@ def keep_hour(place: RollupPlace, hour: DueHour, made: Rollup) -> RollupInfo:
     whole = made
     if hour.keeps:
         try:
-            whole = merged([_others(read_rollup(place.store.get(hour.name)), hour), made])
+            content = place.store.get(hour.name)
+            whole = merged([_others(read_rollup(content), hour), made])
+            missing += _of_others(read_about(content).missing, hour, place.broker)
         except BadRollup as error:  # the brokers that are missing then are due again, as far as the ledger has them
             missing.append(f"the other brokers are missing, because their rollup could not be read: {error}"[:1024])
     log.info("%s/%s: rolled up %s: %d lives", place.namespace, place.broker, hour.name, len(whole.lives))
@@ -51,6 +53,13 @@ def _others(stored: Rollup, hour: DueHour) -> Rollup:
         tuple(row for row in stored.runs if row.ordinal not in read),
         tuple(row for row in stored.lives if row.ordinal not in read),
     )
+
+
+def _of_others(missing: Sequence[str], hour: DueHour, broker: str) -> list[str]:
+    """What is still missing of brokers that were not read now."""
+    read = tuple(f"{broker}-{chosen.ordinal}: " for chosen in hour.plan.segments)
+    asked = tuple(f"{broker}-{ordinal}: " for ordinal, _ in hour.plan.missing)
+    return [sentence for sentence in missing if not sentence.startswith((*read, *asked))]
 
 
 def keep_days(

@@ -10,7 +10,7 @@ docs/decisions/134-lag-of-a-deleted-broker.md, docs/reference/operator.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
@@ -157,13 +157,14 @@ def _not_reported(
 
 
 def _history(entries: LagEntries, known: BrokerLag, now: datetime) -> History | None:
-    """What the newest run adds to a live state; nothing if the run is too old, because that would not be seen in a
-    column of figures.
+    """What the newest run adds to a live state; nothing if it is too old, because that would not be seen in a column of
+    figures: the run, or its entry. A broker whose ledger can't be written has its last window in each new run.
     """
-    reported_at = known.reported_at()
-    if reported_at is None or known.is_stale(reported_at, now):
+    reported_at, result, entry = known.reported_at(), known.result, entries.run
+    if reported_at is None or result is None or entry is None:
         return None
-    return History.of(entries.run, known.result)
+    behind = max(result.window_end - entry.observed_time, timedelta(0))
+    return None if known.is_stale(reported_at - behind, now) else History.of(entry, result)
 
 
 def _last_told(shown: Lag, entries: LagEntries, known: BrokerLag, now: datetime) -> Lag:

@@ -255,6 +255,14 @@ def test_what_it_says() -> None:
     )
 
 
+@pytest.mark.parametrize(("seconds", "p95"), [(899, 900), (900, None)])
+def test_percentiles_of_long_ago_are_not_shown_as_those_of_the_newest_run(seconds: int, p95: int | None) -> None:
+    """A broker whose ledger can't be written has its last window in each run, and the run is new."""
+    made = scene("tells", "newer")
+    entries = replace(made.entries, run=entry(seconds, "Unknown", 17, sojourn_p95_millis=900))
+    assert replace(made, entries=entries).outcome() == ("Stalled", "Live", 21, p95, TRUE)
+
+
 def test_a_broker_that_stays_away_is_stale_after_a_while() -> None:
     made = scene("broker away", "none")
     known = made.known.with_live(result(90), ago(90)).with_live(result(90, reporting_brokers=0), NOW)
