@@ -155,6 +155,29 @@ def test_rows_that_are_gone_between_two_segments_are_named_and_the_broker_still_
     assert plan_of(present(0, five[0], *five[2:4]), window_ms=100_000).gaps == ()
 
 
+def test_rows_that_are_gone_at_the_beginning_of_the_window_are_named() -> None:
+    """Of rows 11 to 30 nothing is known; the window begins at T+60 s, and the first row that is there is at T+180 s."""
+    plan = plan_of(present(0, FOUR[0], FOUR[3]), window_ms=170_000)
+    assert plan.segments == (Chosen(0, FOUR[3].name),)
+    assert plan.gaps == ((0, "rows 11 to 30 of its ledger are gone"),)
+    assert plan.unread == (Unread(0, T + 60_000, T + 180_000),)
+    assert plan.missing == ()
+
+
+def test_what_was_merged_into_a_longer_segment_is_not_gone() -> None:
+    """Rows 1 to 30 are in one segment, and 11 to 20 in one of its own still."""
+    merged = SegmentInfo(
+        name="0000000001-000000000001-000000000030.parquet", bytes=3, rows=30, first_ms=T, last_ms=T + 170_000
+    )
+    plan = plan_of(present(0, merged, FOUR[1], FOUR[3]), window_ms=55_000)
+    assert (plan.segments, plan.gaps, plan.unread) == ((Chosen(0, FOUR[3].name),), (), ())
+
+
+def test_what_retention_has_removed_is_no_gap_of_the_window() -> None:
+    plan = plan_of(present(0, *FOUR[2:]))
+    assert (plan.gaps, plan.unread) == ((), ())
+
+
 def test_damaged_segments_are_left_out_and_named() -> None:
     plan = plan_of(present(1, *FOUR), present(0, FOUR[0], FOUR[2], FOUR[3]))
     left = without_damaged(plan, {Chosen(0, FOUR[3].name): "cut", Chosen(1, FOUR[1].name): "spoilt"})

@@ -125,6 +125,10 @@ def make_plan(
                 for (before, after), (one, next_one) in zip(pairwise(places), pairwise(chosen), strict=True)
                 if next_one.first != one.last + 1
             ]
+            gone = _gone_before(chosen, _names(listed))
+            if gone is not None and places[0].first_ms > window.start_ms:
+                gaps.append((broker.ordinal, _gap(*gone, _names(listed))))
+                unread.append(Unread(broker.ordinal, window.start_ms, places[0].first_ms))
             rows += sum(by_name[str(name)].rows for name in chosen)
             size += sum(by_name[str(name)].bytes for name in chosen)
             gaps += [(broker.ordinal, sentence) for sentence in (*overlaps, *_gaps(chosen, _names(listed)))]
@@ -184,7 +188,7 @@ def without_unlisted(plan: Plan, damaged: Mapping[Chosen, str]) -> Plan:
         if is_after:
             unread.append(Unread(window.ordinal, end_ms, window.end_ms))
     named = without_damaged(plan, near)
-    return replace(named, unread=(*named.unread, *unread))
+    return replace(named, unread=tuple(dict.fromkeys((*named.unread, *unread))))
 
 
 def _chosen(segment: SegmentInfo, window: BrokerWindow) -> Chosen:
@@ -260,6 +264,15 @@ def _gaps(chosen: Sequence[SegmentName], listed: Sequence[SegmentName]) -> list[
         for before, after in pairwise(chosen)
         if after.first != before.last + 1
     ]
+
+
+def _gone_before(chosen: Sequence[SegmentName], listed: Sequence[SegmentName]) -> tuple[int, int] | None:
+    """The first and the last of the rows that are gone between the chosen segments and the one that is listed before
+    them; None if there is none, or no row between them. What retention removes has nothing before it.
+    """
+    before = listed[: bisect_left(listed, chosen[0].first, key=_first)] if chosen else ()
+    last = max((each.last for each in before), default=chosen[0].first - 1)  # some may be merged, and still there
+    return None if last >= chosen[0].first - 1 else (last + 1, chosen[0].first - 1)
 
 
 def _gap(first: int, last: int, listed: Sequence[SegmentName]) -> str:
