@@ -493,3 +493,26 @@ def test_a_kill_before_the_commit_brings_everything_back_and_one_behind_it_nothi
             assert client.nothing_came()
             client.receiver("settled", name="from settled")
             assert client.bodies(1) == [("d", 1)]
+
+
+def test_a_long_message_of_which_nothing_was_sent_comes_outside_the_transaction(
+    process: BrokerProcess, queue: str
+) -> None:
+    """The session's window is shut behind the message before it."""
+    with RawClient(process.port, "mine") as raw, RawClient(process.port, "other") as other:
+        other.begin()
+        uploading = Uploading.to(other, queue)
+        for body in (encoded(100), encoded(2_000_000)):
+            uploading.send(body)
+            assert uploading.outcome() == "Accepted"
+        client = TransactionClient(raw)
+        txn_id = client.declare()
+        link = client.receiver(queue, credit=0)
+        client.acquire(link, txn_id, credit=2, window=1)
+        assert raw.expect(Transfer).state == TransactionalState(txn_id=txn_id)
+        assert client.discharge(txn_id, fail=True) == Accepted()
+        client.acquire(link, None, credit=1, delivery_count=1)
+        begun = [raw.expect(Transfer)]
+        while begun[-1].more:
+            begun.append(raw.expect(Transfer))
+        assert ({each.state for each in begun}, begun[-1].aborted) == ({None}, None)
