@@ -7,6 +7,7 @@ Written for speed: `handle` runs for every batch.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, assert_never
@@ -45,6 +46,8 @@ from penstock_broker.state.routes import ExchangeTarget, Route
 from penstock_broker.transactions import commit, coordinator, work
 
 __all__ = ["accepted", "handle", "handle_messages", "rescue", "serve"]
+
+logger = logging.getLogger(__name__)
 
 _MESSAGES: Final = EventKind.MESSAGES
 _ACCEPTED: Final = EventKind.ACCEPTED
@@ -111,7 +114,11 @@ def handle_messages(
     shared: list[Batch] = []
     shared_route: Route | None = None
     target: ExchangeTarget | None = None  # where all of `shared` sent to, if that is the same for all
-    names_transaction = any_transactional(came)
+    try:
+        names_transaction = any_transactional(came)
+    except Exception:
+        logger.exception("It can't be told whether a message names a transaction: each is looked at by itself")
+        names_transaction = True  # and what fails there fails for its own connection
     for connection, events in came:
         event: Any = events[0]  # checkers can't tell what it is by what is unpacked
         kind, link, batch = event
