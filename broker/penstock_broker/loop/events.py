@@ -139,7 +139,12 @@ def handle_messages(
                 and not (names_transaction and is_transactional(batch[0][0]))
             ):
                 # What `common_route` would find and count, without the call.
-                if target is not None and producer.destination is target and target.version == target.exchange.version:
+                if (
+                    target is not None
+                    and producer.destination is target
+                    and target.constant is shared_route  # else it was made anew for a message outside of this run
+                    and target.version == target.exchange.version
+                ):
                     count = len(batch)
                     target.exchange.received += count
                     producer.transfers += count
