@@ -158,7 +158,7 @@ def _settling(board: Board, access: Sequence[str], count: int, log: Path, say: C
         try:
             consumer.wait_ready()
             return consumer
-        except RuntimeError as refused:
+        except (RuntimeError, TimeoutError) as refused:
             with consumer:
                 if time.monotonic() > deadline:
                     raise

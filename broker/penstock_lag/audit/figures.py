@@ -18,6 +18,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from penstock_api.ledger_format import RowKind
 from penstock_api.message_audit import AUDIT_COLUMNS, COUNTED, ENDS, TOTALS, AuditState, EndedBy, EventKind
 from penstock_lag.ledger.schema import LEDGER
+from penstock_lag.ledger.segment_files import checked_reader
 from penstock_lag_rules.message_accounts import POLL_MS, Fault, LedgerTotals, Shape, Span, faults_of, is_within
 
 __all__ = ["PERCENTS", "AuditFigures", "FaultyMessages", "audit_figures"]
@@ -76,7 +77,7 @@ def audit_figures(
     """Count the records in the files of an audit, and between the rows of its subscription in segments of the ledger.
     Without a file there are none.
     """
-    events = _parquet(spark, _EVENTS, audit_files) if audit_files else _no_events(spark)
+    events = checked_reader(spark).schema(_EVENTS).parquet(*audit_files) if audit_files else _no_events(spark)
     messages = _messages(events)
     ended_by = EndedBy(state.ended_by) if state.ended_by in {each.value for each in EndedBy} else EndedBy.TIME
     shapes = {_shape(row): row["messages"] for row in _collected(_by_shape(messages))}
@@ -101,12 +102,6 @@ def audit_figures(
         spans=_spans(events, state, rows),
         clock_steps_ms=_clock_steps_ms(spark, state, segments),
     )
-
-
-def _parquet(spark: SparkSession, schema: StructType, files: Sequence[str]) -> DataFrame:
-    """The rows of files, whose pages are compared with their checksums, if they have any."""
-    reader = spark.read.option("parquet.page.verify-checksum.enabled", "true")
-    return reader.schema(schema).parquet(*files)
 
 
 def _no_events(spark: SparkSession) -> DataFrame:
@@ -220,7 +215,7 @@ def _clock_steps_ms(spark: SparkSession, state: AuditState, segments: Sequence[s
 def _of_the_broker(spark: SparkSession, state: AuditState, segments: Sequence[str]) -> DataFrame:
     """The rows of the broker's run in which the audit was."""
     of_run = (F.col("instance") == state.instance_id) & (F.col("epoch") == state.epoch)
-    return _parquet(spark, LEDGER, segments).where(of_run)
+    return checked_reader(spark).schema(LEDGER).parquet(*segments).where(of_run)
 
 
 def _mine(rows: DataFrame, state: AuditState) -> DataFrame:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from penstock_api.failure import Failure
@@ -27,7 +27,16 @@ from penstock_lag.ledger.source import SegmentMismatch, ServedSegment, check_seg
 from penstock_lag.ledger.windows import Chosen, Plan
 from penstock_lag.observer_client import Observer
 
-__all__ = ["Copies", "SegmentFile", "download", "native_rows", "room_for_copies", "served_rows", "with_places"]
+__all__ = [
+    "Copies",
+    "SegmentFile",
+    "checked_reader",
+    "download",
+    "native_rows",
+    "room_for_copies",
+    "served_rows",
+    "with_places",
+]
 
 NUMBER: Final = "ordinal"
 """The column in which Spark puts the number that is in the name of a folder."""
@@ -94,12 +103,17 @@ def download(observers: Sequence[Observer], plan: Plan, scratch: Path, first: in
     return Copies(files, {chosen: str(error) for chosen, error in damaged.items()})
 
 
+def checked_reader(spark: SparkSession) -> DataFrameReader:
+    """Reads Parquet files whose pages are compared with their checksums, if they have any."""
+    return spark.read.option("parquet.page.verify-checksum.enabled", "true")
+
+
 def native_rows(spark: SparkSession, files: Sequence[SegmentFile], copies: Path | None = None) -> LedgerRows:
     """The rows of these segments as the steps ask for them. Columns that later releases append are left out; optional
     ones that an earlier release did not have are null. Of files in the folder of copies, the folder of each says which
     ledger it is of, not the rows: two Brokers of a run may have the same name in different namespaces.
     """
-    reader = spark.read.option("parquet.page.verify-checksum.enabled", "true")
+    reader = checked_reader(spark)
     if copies is not None:
         reader = reader.option("basePath", _address(copies))
 

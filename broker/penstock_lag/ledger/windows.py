@@ -114,6 +114,7 @@ def make_plan(
         if window is not None:
             windows.append(window)
             listed = broker.listing.segments
+            names = _names(listed)
             chosen, overlaps = _apart(_names(segment for segment in listed if _reaches_into(segment, window)))
             former = [each for each in of_former_clock.get(broker.ordinal, ()) if _reaches_into(each, window)]
             gaps += [(broker.ordinal, _not_read(name)) for name in _names(former)]
@@ -125,13 +126,13 @@ def make_plan(
                 for (before, after), (one, next_one) in zip(pairwise(places), pairwise(chosen), strict=True)
                 if next_one.first != one.last + 1
             ]
-            gone = _gone_before(chosen, _names(listed))
+            gone = _gone_before(chosen, names)
             if gone is not None and places[0].first_ms > window.start_ms:
-                gaps.append((broker.ordinal, _gap(*gone, _names(listed))))
+                gaps.append((broker.ordinal, _gap(*gone, names)))
                 unread.append(Unread(broker.ordinal, window.start_ms, places[0].first_ms))
             rows += sum(by_name[str(name)].rows for name in chosen)
             size += sum(by_name[str(name)].bytes for name in chosen)
-            gaps += [(broker.ordinal, sentence) for sentence in (*overlaps, *_gaps(chosen, _names(listed)))]
+            gaps += [(broker.ordinal, sentence) for sentence in (*overlaps, *_gaps(chosen, names))]
     return Plan(
         start_ms=end_ms - window_ms,
         end_ms=end_ms,
