@@ -12,6 +12,7 @@ from support.raw_client import RawClient, symbols
 from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import (
     Accepted,
+    Attach,
     Coordinator,
     Detach,
     Disposition,
@@ -42,6 +43,8 @@ class ReceivedDelivery:
     """That of its transfer."""
     settled: bool = False
     """The broker sent it settled."""
+    ttl: int | None = None
+    """What is left of its time to live, in milliseconds."""
 
 
 class TransactionClient:
@@ -80,6 +83,23 @@ class TransactionClient:
         self.client.flow(self.client.last_handle, credit=credit)
         return self.client.last_handle
 
+    def settled_receiver(self, address: str) -> int:
+        """A receiving link on which the broker sends everything settled, without credit; our handle of it."""
+        handle = 9
+        self.client.send(
+            Attach(
+                name="settled",
+                handle=handle,
+                role=True,
+                snd_settle_mode=1,
+                rcv_settle_mode=0,
+                source=Source(address=address),
+                target=Target(),
+            )
+        )
+        self.client.expect(Attach)
+        return handle
+
     def acquire(
         self,
         handle: int,
@@ -90,6 +110,7 @@ class TransactionClient:
         drain: bool | None = None,
         echo: bool | None = None,
         window: int = 10_000,
+        channel: int = 0,
     ) -> None:
         """Grant credit in a transaction, or with these properties."""
         told = {Symbol("txn-id"): properties} if isinstance(properties, bytes) else properties
@@ -105,7 +126,8 @@ class TransactionClient:
                 drain=drain,
                 echo=echo,
                 properties=told,
-            )
+            ),
+            channel,
         )
 
     # -- asking -----------------------------------------------------------------------------------------------------
@@ -134,6 +156,10 @@ class TransactionClient:
         state = TransactionalState(txn_id=txn_id) if txn_id is not None else None
         message = encode_message(Message(header=Header(durable=durable or None), body=body))
         return self._transfer(handle, message, settled=settled, state=state)
+
+    def send(self, handle: int, message: Message) -> int:
+        """Send a message outside of any transaction; its delivery-id."""
+        return self._transfer(handle, encode_message(message), settled=False, state=None)
 
     def _transfer(self, handle: int, message: bytes, *, settled: bool, state: TransactionalState | None) -> int:
         number = self._next_id
@@ -189,11 +215,17 @@ class TransactionClient:
             self.client.send_bytes(frame)
 
     def settle(
-        self, got: ReceivedDelivery, outcome: Composite | None, txn_id: bytes | None, *, settled: bool = True
+        self,
+        got: ReceivedDelivery,
+        outcome: Composite | None,
+        txn_id: bytes | None,
+        *,
+        settled: bool = True,
+        channel: int = 0,
     ) -> None:
         """Give a delivery an outcome, in a transaction if one is named."""
         state = outcome if txn_id is None else TransactionalState(txn_id=txn_id, outcome=outcome)
-        self.client.send(Disposition(role=True, first=got.delivery_id, settled=settled, state=state))
+        self.client.send(Disposition(role=True, first=got.delivery_id, settled=settled, state=state), channel)
 
     # -- what comes -------------------------------------------------------------------------------------------------
 
@@ -272,6 +304,7 @@ class TransactionClient:
                         count,
                         performative.state,
                         bool(performative.settled),
+                        message.header.ttl,
                     )
                 )
             case Detach():

@@ -24,13 +24,15 @@ def room(broker: Broker, consumer: ReceivingLink) -> int:
 
 def acquired(broker: Broker, consumer: ReceivingLink, entries: list[Entry]) -> None:
     """These were sent, or are being sent. If they were sent settled, they stay with the transaction."""
+    if not entries:
+        return  # all had expired, or were too long for the link: that is no work of the transaction
     ledger, transaction = _acquires_in(consumer)
     link, clock = consumer.link, broker.clock
     if link.presettled:
         assert isinstance(consumer, Consumer), "nobody else acquires"
         transaction.settlements += [Settlement(consumer, (link, each, clock.now_us), None, None) for each in entries]
     ledger.move(transaction, rules.acquired(transaction.state, clock.now_ms, len(entries), settled=link.presettled))
-    if entries and transaction.first_acquired is not None:
+    if transaction.first_acquired is not None:
         begin, transaction.first_acquired = transaction.first_acquired, None
         begin()
 

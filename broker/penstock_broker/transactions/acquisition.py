@@ -92,12 +92,14 @@ def is_of_another(ledger: ConnectionTransactions, transaction: Transaction, even
 
 
 def forget_link(connection: Connection, link: OutLink) -> None:
-    """The link is about to end: what is not settled on it returns with it, whatever becomes of its transaction."""
+    """The link is about to end: what is not settled on it returns with it, whatever becomes of its transaction. A
+    transaction in which it acquires does not close it later.
+    """
     ledger = transactions_of(connection)
     end(link)
     for transaction in ledger.by_id.values() if ledger is not None else ():
-        if transaction.acquisition is not None:
-            transaction.acquiring.pop(link, None)
+        if transaction.acquisition is not None and link in transaction.acquiring:
+            del transaction.acquiring[link]
             unsettled = transaction.acquisition.unsettled
             for delivery in [each for each, held in unsettled.items() if held[0] is link]:
                 del unsettled[delivery]

@@ -283,9 +283,11 @@ def separate_settled(consumer: Consumer, held: list[Held]) -> list[Held]:
     with the transaction; returns the others.
     """
     ledger = transactions_of(consumer.connection)
-    if ledger is None or not held:
+    if ledger is None:
         return held
     acquisition.forget_link(consumer.connection, consumer.link)
+    if not held:
+        return held
     rest = {id(each): each for each in held}
     for transaction in ledger.by_id.values():
         for settlement in transaction.settlements:

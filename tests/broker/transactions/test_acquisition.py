@@ -13,13 +13,11 @@ from support.transaction_client import ReceivedDelivery, TransactionClient
 
 from penstock_amqp.frames.performatives import (
     Accepted,
-    Attach,
     Disposition,
     End,
     Modified,
     Released,
     Source,
-    Target,
     Transfer,
 )
 from penstock_amqp.messages.transaction_types import TransactionalState
@@ -70,24 +68,6 @@ def acquired(
     got = client.get(len(bodies))
     assert [each.body for each in got] == list(bodies)
     return got
-
-
-def settled_receiver(client: TransactionClient, queue: str) -> int:
-    """A link on which the broker sends everything settled; our handle of it."""
-    handle = 9
-    client.client.send(
-        Attach(
-            name="settled",
-            handle=handle,
-            role=True,
-            snd_settle_mode=1,
-            rcv_settle_mode=0,
-            source=Source(address=queue),
-            target=Target(),
-        )
-    )
-    client.client.expect(Attach)
-    return handle
 
 
 def waits(other: TransactionClient, queue: str, *messages: tuple[str, int]) -> None:
@@ -169,7 +149,7 @@ def test_what_is_sent_settled_stays_with_the_transaction(
     client: TransactionClient, other: TransactionClient, queue: str, fails: bool
 ) -> None:
     put(client, queue, "a", "b")
-    handle = settled_receiver(client, queue)
+    handle = client.settled_receiver(queue)
     txn_id = client.declare()
     client.acquire(handle, txn_id, credit=2)
     got = client.get(2)
@@ -481,7 +461,7 @@ def test_a_kill_before_the_commit_brings_everything_back_and_one_behind_it_nothi
             client.settle(two, Accepted(), second)
             client.settle(three, Accepted(), second)
             put(client, "settled", "d")
-            client.acquire(settled_receiver(client, "settled"), second, credit=1)
+            client.acquire(client.settled_receiver("settled"), second, credit=1)
             assert client.bodies(1) == [("d", 0)]
             assert client.nothing_came()
             process.kill()
