@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,16 @@ ORDERS = ResourceKey("Exchange", "shop", "orders")
 
 @dataclass(slots=True)
 class EventfulApiServer(ApiServerInMemory):
-    """While the first object is read, something happens."""
+    """While the first object is read, or gets its finalizer, something happens."""
 
     meanwhile: Callable[[], None] | None = None
+    while_finalizers_are_set: Callable[[], None] | None = None
+
+    async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
+        meanwhile, self.while_finalizers_are_set = self.while_finalizers_are_set, None
+        if meanwhile is not None:
+            meanwhile()
+        return await ApiServerInMemory.set_finalizers(self, resource, finalizers)
 
     async def get(self, kind: ApiResource, namespace: str | None, name: str) -> Manifest | None:
         meanwhile, self.meanwhile = self.meanwhile, None
@@ -119,3 +126,17 @@ async def test_the_reply_to_a_write_that_shows_a_newer_spec_is_work() -> None:
     await reconcile(world)
     await world.reconcile_next(10)
     assert world.broker.exchanges["orders"].persistence == "AsSent"
+
+
+async def test_an_exchange_ref_that_changes_while_the_finalizer_is_set_is_the_one_that_is_declared() -> None:
+    world, api = await begun()
+    api.user_applies(resource("Exchange", "prices"))
+    await world.calm_down()
+    api.user_applies(resource("Subscription", "billing", exchangeRef={"name": "orders"}))
+    # No event tells of the edit, only the reply to the write of the finalizer.
+    api.while_finalizers_are_set = lambda: api.user_applies(
+        resource("Subscription", "billing", exchangeRef={"name": "prices"})
+    )
+    world.tell(1)
+    await world.reconcile_next(10)
+    assert [each.exchange for each in world.broker.subscriptions.values()] == ["prices"]
