@@ -19,7 +19,6 @@ from penstock_operator.brokers.management import Unreachable
 from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Conflict, KubeError
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
-from penstock_operator.cluster.versions import version_of
 from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans import managing_operator, outage
 from penstock_operator.plans.conditions import ConditionStatus
@@ -221,7 +220,7 @@ class Reconciler:
             match decision:
                 case AddFinalizer():
                     manifest = await self._add_finalizer(manifest)
-                    if version_of(manifest).generation != view.resource.metadata.generation:
+                    if self._is_outdated(key, view.resource):
                         # The view has what an older spec refers to, and no event may tell of the newer one any more.
                         self.enqueue(key)
                         return Retry.RESYNC

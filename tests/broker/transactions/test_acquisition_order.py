@@ -78,6 +78,14 @@ def red(client: TransactionClient) -> int:
     return client.receiver("jobs", credit=0, name="red", source=Source(address="jobs", filter=chosen))
 
 
+def find_too_long(client: TransactionClient, txn_id: bytes) -> None:
+    """See that a link whose credit is in the transaction does not acquire the one message, which is too long for it."""
+    put(client, Message(body="x" * 1000))
+    client.client.attach_receiver("short", Source(address="jobs"), max_message_size=500)
+    client.acquire(client.client.last_handle, txn_id, credit=1)
+    assert client.nothing_came()
+
+
 def test_a_link_with_a_selector_acquires_what_it_selects_and_a_rollback_puts_it_in_its_place(
     client: TransactionClient, other: TransactionClient
 ) -> None:
@@ -211,10 +219,7 @@ def test_the_age_counts_from_what_was_acquired_and_not_from_what_was_too_long_fo
     stepped: SteppedBroker, client: TransactionClient
 ) -> None:
     txn_id, older = client.declare(), client.declare()
-    put(client, Message(body="x" * 1000))
-    client.client.attach_receiver("short", Source(address="jobs"), max_message_size=500)
-    client.acquire(client.client.last_handle, txn_id, credit=1)
-    assert client.nothing_came()
+    find_too_long(client, txn_id)
     stepped.pass_ms(1_000)
     client.state_of(client.post(client.sender("jobs", "in older"), "posted", older))
     stepped.pass_ms(29_000)
@@ -230,10 +235,7 @@ def test_a_transaction_that_looked_at_a_long_message_only_has_no_age(
     stepped: SteppedBroker, client: TransactionClient
 ) -> None:
     txn_id, worker = client.declare(), client.declare()
-    put(client, Message(body="x" * 1000))
-    client.client.attach_receiver("short", Source(address="jobs"), max_message_size=500)
-    client.acquire(client.client.last_handle, txn_id, credit=1)
-    assert client.nothing_came()
+    find_too_long(client, txn_id)
     stepped.pass_ms(AGE_MS - 1)
     client.state_of(client.post(client.sender("jobs", "in worker"), "posted", worker))
     client.state_of(client.post(client.sender("jobs", "in both"), "posted too", txn_id))
@@ -248,19 +250,20 @@ def test_a_link_that_held_nothing_when_it_ended_does_not_count_when_its_transact
 ) -> None:
     put(client, Message(body="a"))
     txn_id = client.declare()
-    beside = client.client
+    channel = 0
     if ends == "session":  # another one, so that the control link stays
-        beside.begin(channel=1)
-        beside.attach_receiver("from", Source(address="jobs"), channel=1)
-    link = client.receiver("jobs", credit=0, name="acquiring") if ends == "link" else client.client.last_handle
-    client.acquire(link, txn_id, credit=1, channel=1 if ends == "session" else 0)
+        channel = 1
+        client.client.begin(channel=channel)
+    client.client.attach_receiver("acquiring", Source(address="jobs"), channel=channel)
+    link = client.client.last_handle
+    client.acquire(link, txn_id, credit=1, channel=channel)
     (one,) = acquired(client, txn_id, 1)
-    client.settle(one, Accepted(), txn_id, channel=1 if ends == "session" else 0)
+    client.settle(one, Accepted(), txn_id, channel=channel)
     if ends == "link":
         client.detach(link)
     else:
-        beside.send(End(), channel=1)
-        beside.expect(End)
+        client.client.send(End(), channel=channel)
+        client.client.expect(End)
     stepped.pass_ms(AGE_MS)
     assert condition_of(client.discharge(txn_id)) == "amqp:transaction:timeout"
     other.receiver("jobs")
