@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-__all__ = ["BEHIND_US", "LEAST_GRANT", "QueueProgress", "credit_for", "progress"]
+__all__ = ["BEHIND_US", "FEW", "LEAST_GRANT", "UNWANTED_US", "QueueProgress", "credit_for", "progress"]
 
 FEW: Final = 64
 """Messages that never count as a backlog, however long they have waited: consumers get so many at once."""
@@ -19,6 +19,10 @@ BEHIND_US: Final = 8_000
 
 CAUGHT_UP_US: Final = 4_000
 """With so many left, the broker has caught up."""
+
+UNWANTED_US: Final = 4_000
+"""Microseconds without a consumer that would take more, after which a queue that was behind is left to its consumers. A
+fast one is without credit for a moment again and again: while its next credit is on the way."""
 
 LEAST_GRANT: Final = 64
 """Messages that a producer is given at least, unless it is owed less: fewer are not worth a frame."""
@@ -35,13 +39,13 @@ class QueueProgress(Enum):
     """Messages wait for consumers: nobody would take more now."""
 
 
-def progress(waiting: int, waited_us: int, *, was_behind: bool, has_takers: bool) -> QueueProgress:
+def progress(waiting: int, waited_us: int, *, was_behind: bool, unwanted_us: int) -> QueueProgress:
     """Whom the messages of a queue wait for. `waited_us`: how long the first has waited.
 
-    `has_takers`: there is a consumer that would take more now: it has credit, and its socket takes bytes. Without one
-    a backlog builds as fast as messages come: that is what a queue is for.
+    `unwanted_us`: for how long there was no consumer that would take more: one that has credit, and whose socket takes
+    bytes. 0 if there is one now. Without one a backlog builds as fast as messages come: that is what a queue is for.
     """
-    if waiting and not has_takers:
+    if waiting and unwanted_us > (UNWANTED_US if was_behind else 0):
         return QueueProgress.LEFT_TO_CONSUMERS
     if waiting > FEW and waited_us > (CAUGHT_UP_US if was_behind else BEHIND_US):
         return QueueProgress.BEHIND

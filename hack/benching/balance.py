@@ -1,5 +1,6 @@
 """`hack/bench balance`: one producer and one consumer at full speed: what comes in, what goes out, what waits and how
-long; then the same beside a steady flow on another exchange, and that flow alone.
+long; then the same beside a steady flow on another exchange, that flow alone, and beside ten producers that send to one
+consumer.
 
 The clients are those of the other measurements (load.c); they get a processor before the broker does, so that the
 broker is what is slow.
@@ -44,6 +45,8 @@ def balance(seconds: float, rounds: int) -> int:
             Job("full speed", "alone", partial(_one, broker, BULK, 0, seconds)),
             Job("1,000/s", "beside full speed", partial(_both, broker, seconds, beside)),
             Job("full speed", "beside 1,000/s", lambda: beside.pop("bulk", {})),
+            Job("1,000/s", "beside ten producers", partial(_both, broker, seconds, beside, senders=10)),
+            Job("ten producers", "beside 1,000/s", lambda: beside.pop("bulk", {})),
         ]
         runs = interleaved(jobs, rounds)
     return reported(
@@ -52,15 +55,17 @@ def balance(seconds: float, rounds: int) -> int:
     )  # fmt: skip
 
 
-def _one(broker: Broker, where: Mapping[str, str], rate: int, seconds: float) -> dict[str, float]:
-    options = {**where, "size": SIZE, "durable": 0, "rate": rate, "seconds": seconds, "warmup": 1.5}
+def _one(broker: Broker, where: Mapping[str, str], rate: int, seconds: float, *, senders: int = 1) -> dict[str, float]:
+    options = {
+        **where, "senders": senders, "size": SIZE, "durable": 0, "rate": rate, "seconds": seconds, "warmup": 1.5
+    }  # fmt: skip
     return _told(load(broker, options, first=True))
 
 
-def _both(broker: Broker, seconds: float, beside: dict[str, dict[str, float]]) -> dict[str, float]:
+def _both(broker: Broker, seconds: float, beside: dict[str, dict[str, float]], *, senders: int = 1) -> dict[str, float]:
     """The steady flow's figures; those of the flow at full speed are left in `beside`."""
     with ThreadPoolExecutor() as pool:
-        bulk = pool.submit(_one, broker, BULK, 0, seconds)
+        bulk = pool.submit(_one, broker, BULK, 0, seconds, senders=senders)
         paced = pool.submit(_one, broker, PACED, PACED_RATE, seconds)
         beside["bulk"] = bulk.result()
         return paced.result()

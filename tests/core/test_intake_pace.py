@@ -17,34 +17,38 @@ COUNT = st.integers(0, 10_000_000)
 
 
 @pytest.mark.parametrize(
-    ("waiting", "waited_us", "was_behind", "has_takers", "expected"),
+    ("waiting", "waited_us", "was_behind", "unwanted_us", "expected"),
     [
-        pytest.param(0, 0, False, False, CAUGHT_UP, id="nothing waits"),
-        pytest.param(1, 60_000_000, False, False, LEFT_TO_CONSUMERS, id="nobody takes it"),
-        pytest.param(1_000_000, 60_000_000, True, False, LEFT_TO_CONSUMERS, id="nobody takes any of many"),
-        pytest.param(64, 60_000_000, True, True, CAUGHT_UP, id="few, though for long"),
-        pytest.param(65, 8_001, False, True, BEHIND, id="for more than eight milliseconds"),
-        pytest.param(65, 8_000, False, True, CAUGHT_UP, id="for eight milliseconds"),
-        pytest.param(65, 4_001, True, True, BEHIND, id="on the way back"),
-        pytest.param(65, 4_000, True, True, CAUGHT_UP, id="back"),
-        pytest.param(1_000_000, 0, False, True, CAUGHT_UP, id="many that came together"),
+        pytest.param(0, 0, False, 1, CAUGHT_UP, id="nothing waits"),
+        pytest.param(1, 60_000_000, False, 1, LEFT_TO_CONSUMERS, id="nobody takes it"),
+        pytest.param(1_000_000, 60_000_000, True, 4_001, LEFT_TO_CONSUMERS, id="nobody has taken any for long"),
+        pytest.param(1_000_000, 60_000_000, True, 4_000, BEHIND, id="nobody takes any for a moment"),
+        pytest.param(1_000_000, 60_000_000, False, 1, LEFT_TO_CONSUMERS, id="nobody takes any of many"),
+        pytest.param(64, 60_000_000, True, 0, CAUGHT_UP, id="few, though for long"),
+        pytest.param(65, 8_001, False, 0, BEHIND, id="for more than eight milliseconds"),
+        pytest.param(65, 8_000, False, 0, CAUGHT_UP, id="for eight milliseconds"),
+        pytest.param(65, 4_001, True, 0, BEHIND, id="on the way back"),
+        pytest.param(65, 4_000, True, 0, CAUGHT_UP, id="back"),
+        pytest.param(1_000_000, 0, False, 0, CAUGHT_UP, id="many that came together"),
     ],
 )
 def test_whom_messages_wait_for(
-    waiting: int, waited_us: int, was_behind: bool, has_takers: bool, expected: QueueProgress
+    waiting: int, waited_us: int, was_behind: bool, unwanted_us: int, expected: QueueProgress
 ) -> None:
-    assert progress(waiting, waited_us, was_behind=was_behind, has_takers=has_takers) is expected
+    assert progress(waiting, waited_us, was_behind=was_behind, unwanted_us=unwanted_us) is expected
 
 
-@given(COUNT, COUNT, st.booleans())
-def test_nobody_is_paced_where_no_consumer_would_take_more(waiting: int, waited_us: int, was_behind: bool) -> None:
-    assert progress(waiting, waited_us, was_behind=was_behind, has_takers=False) is not BEHIND
+@given(COUNT, COUNT, st.booleans(), st.integers(4_001, 10_000_000))
+def test_nobody_is_paced_where_no_consumer_has_wanted_more_for_long(
+    waiting: int, waited_us: int, was_behind: bool, unwanted_us: int
+) -> None:
+    assert progress(waiting, waited_us, was_behind=was_behind, unwanted_us=unwanted_us) is not BEHIND
 
 
-@given(COUNT, COUNT, st.booleans())
-def test_a_queue_that_was_behind_is_so_at_least_as_long(waiting: int, waited_us: int, has_takers: bool) -> None:
-    if progress(waiting, waited_us, was_behind=False, has_takers=has_takers) is BEHIND:
-        assert progress(waiting, waited_us, was_behind=True, has_takers=has_takers) is BEHIND
+@given(COUNT, COUNT, COUNT)
+def test_a_queue_that_was_behind_is_so_at_least_as_long(waiting: int, waited_us: int, unwanted_us: int) -> None:
+    if progress(waiting, waited_us, was_behind=False, unwanted_us=unwanted_us) is BEHIND:
+        assert progress(waiting, waited_us, was_behind=True, unwanted_us=unwanted_us) is BEHIND
 
 
 @given(st.lists(COUNT, min_size=64, max_size=64), st.lists(st.booleans(), min_size=64) | st.just([True] * 64))

@@ -51,6 +51,8 @@ __all__ = ["Loop"]
 logger = logging.getLogger(__name__)
 
 TURN_SECONDS: Final = 0.002
+SHORT_TURN_SECONDS: Final = 0.0002
+"""Of a turn, while consumers take all that they have credit for and messages wait: their next credit is seen soon."""
 MAX_EVENTS: Final = 64
 LATE_TOGETHER: Final = 32
 """Of connections that waited for this turn, so many are handled together at most: what they brought takes time of the
@@ -185,8 +187,8 @@ class Loop:
         ready = self._epoll.poll(0 if has_work or not may_wait else self._wait_seconds(), MAX_EVENTS)
         clock = self._clock.seconds
         began = clock()
-        deadline = began + TURN_SECONDS
         turn_clock.now_us = self._clock.now_us()
+        deadline = began + (SHORT_TURN_SECONDS if turn_clock.now_us < self._visits.short_until_us else TURN_SECONDS)
         turn_clock.now_ms = now_ms = self._clock.now_ms()
         turn_clock.turns += 1
         if turn_clock.timers.next_ms <= now_ms:

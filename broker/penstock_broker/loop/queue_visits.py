@@ -16,6 +16,7 @@ from penstock_broker.messages import dispatch, pacing
 from penstock_broker.messages.dispatch import TURN_BYTES, Visit
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
+from penstock_core.intake_pace import UNWANTED_US
 
 __all__ = ["DISPATCH_SECONDS", "QueueVisits"]
 
@@ -31,14 +32,19 @@ _OUTPUT_FULL: Final = Visit.OUTPUT_FULL
 
 
 class QueueVisits:
-    """The visits of one broker's queues. `paces`: a queue is behind, or producers wait for one that was."""
+    """The visits of one broker's queues. `paces`: a queue is behind, or producers wait for one that was.
 
-    __slots__ = ("_broker", "_seconds", "paces")
+    `short_until_us`: turns are short up to then, in microseconds of the broker's clock. Consumers of a queue took a
+    whole visit's messages and then had no credit left, and the next message had waited for long.
+    """
+
+    __slots__ = ("_broker", "_seconds", "paces", "short_until_us")
 
     def __init__(self, broker: Broker, seconds: Callable[[], float]) -> None:
         """`seconds`: the clock that bounds a turn."""
         self._broker = broker
         self._seconds = seconds
+        self.short_until_us = 0
         self.paces = False
 
     def serve(self, deadline: float) -> bool:
@@ -48,6 +54,7 @@ class QueueVisits:
         """
         broker, clock = self._broker, self._seconds
         ready, lines = broker.work.ready, broker.work.output_lines
+        now_us = broker.clock.now_us
         withholds = broker.log.failure_mark.is_missing
         again: list[Queue] = []
         unfinished: dict[Queue, bool] = {}
@@ -63,8 +70,8 @@ class QueueVisits:
                 if visit is _DONE:
                     if queue.awaits_output_of is not None:
                         lines.leave(queue)
-                    if unfinished:
-                        unfinished.pop(queue, None)
+                    if unfinished and unfinished.pop(queue, False) and pacing.is_kept_waiting(queue, now_us):
+                        self.short_until_us = now_us + UNWANTED_US
                 elif visit is _OUTPUT_FULL and len(queue.links.consumers) == 1:
                     unfinished[queue] = True
                     connection = queue.links.consumers[0].connection

@@ -23,9 +23,9 @@ from penstock_broker.messages.refuse import top_up
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import CreditHold, Producer, QueuePace
-from penstock_core.intake_pace import BEHIND_US, LEAST_GRANT, QueueProgress, credit_for, progress
+from penstock_core.intake_pace import BEHIND_US, FEW, LEAST_GRANT, QueueProgress, credit_for, progress
 
-__all__ = ["look"]
+__all__ = ["is_kept_waiting", "look"]
 
 logger = logging.getLogger(__name__)
 
@@ -56,13 +56,13 @@ def look(broker: Broker, unfinished: Iterable[Queue]) -> bool:
             ready = queue.ready
             if not ready or now_us - ready[0][AVAILABLE] <= BEHIND_US:
                 continue
-            if queue not in behind and _progress(queue, now_us, was_behind=False) is QueueProgress.BEHIND:
-                behind[queue] = QueuePace(queue.totals.delivered)
+            if queue not in behind and _progress(queue, now_us, None) is QueueProgress.BEHIND:
+                behind[queue] = QueuePace(queue.totals.delivered, now_us)
         except Exception:
             _leave_out(broker, queue)
     for queue, pace in tuple(behind.items()):
         try:
-            found = _progress(queue, now_us, was_behind=pace.is_behind)
+            found = _progress(queue, now_us, pace)
             pace.is_behind = found is QueueProgress.BEHIND
             if found is QueueProgress.LEFT_TO_CONSUMERS or not (pace.is_behind or pace.is_awaited):
                 del behind[queue]
@@ -79,6 +79,12 @@ def look(broker: Broker, unfinished: Iterable[Queue]) -> bool:
     return bool(behind or hold.paced)
 
 
+def is_kept_waiting(queue: Queue, now_us: int) -> bool:
+    """Whether messages have waited for so long that producers would be paced if a consumer had credit."""
+    ready = queue.ready
+    return bool(ready) and now_us - ready[0][AVAILABLE] > BEHIND_US and queue.waiting > FEW
+
+
 def _leave_out(broker: Broker, queue: Queue) -> None:
     """An exception was raised, which is a bug of ours: the queue paces nobody, and its messages go on."""
     broker.credit_hold.behind.pop(queue, None)
@@ -86,10 +92,16 @@ def _leave_out(broker: Broker, queue: Queue) -> None:
         logger.exception("Queue %r can't be asked how far it is; its producers are not paced", queue.name)
 
 
-def _progress(queue: Queue, now_us: int, *, was_behind: bool) -> QueueProgress:
+def _progress(queue: Queue, now_us: int, pace: QueuePace | None) -> QueueProgress:
+    """`pace`: of a queue that was behind at the last look, or not long before."""
     waiting = queue.waiting
     waited_us = now_us - queue.ready[0][AVAILABLE] if queue.ready else 0
-    return progress(waiting, waited_us, was_behind=was_behind, has_takers=waiting > 0 and _has_takers(queue))
+    is_wanted = waiting > 0 and _has_takers(queue)
+    if pace is None:
+        return progress(waiting, waited_us, was_behind=False, unwanted_us=0 if is_wanted else 1)
+    if is_wanted:
+        pace.wanted_us = now_us
+    return progress(waiting, waited_us, was_behind=pace.is_behind, unwanted_us=now_us - pace.wanted_us)
 
 
 def _has_takers(queue: Queue) -> bool:

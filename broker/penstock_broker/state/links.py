@@ -156,9 +156,9 @@ class Producer(SendingLink):
 class QueuePace:
     """A queue that is behind, or was: its consumers would take more than the broker gives them."""
 
-    __slots__ = ("credit", "delivered", "is_awaited", "is_behind")
+    __slots__ = ("credit", "delivered", "is_awaited", "is_behind", "wanted_us")
 
-    def __init__(self, delivered: int) -> None:
+    def __init__(self, delivered: int, now_us: int) -> None:
         self.credit = 0
         """What those who wait for the queue may send together."""
         self.delivered = delivered
@@ -166,6 +166,8 @@ class QueuePace:
         self.is_behind = True
         self.is_awaited = False
         """A producer waited for it at the last look."""
+        self.wanted_us = now_us
+        """When a consumer was seen last that would have taken more, in microseconds of the broker's clock."""
 
 
 class CreditHold:

@@ -128,6 +128,45 @@ def test_a_backlog_builds_as_fast_as_messages_come_where_the_consumer_is_slow(
     assert timed.queue("q").waiting >= 4_000
 
 
+def test_a_queue_stays_behind_while_the_next_credit_of_its_consumer_is_on_the_way(timed: SteppedBroker) -> None:
+    """A fast consumer has no credit at the end of many turns; the producer is not given all of its window each time."""
+    timed.make_queue("q", durable=False)
+    producer = Pouring(timed, "q")
+    build(timed, producer, 5_000)
+    consumer = Taking(timed, "q")
+    make_slow(timed)
+    until_paced(timed, producer, [consumer])
+    renewals = 0
+    while renewals < 3:
+        producer.pour()
+        timed.now_ms += 1
+        timed.turn()
+        assert timed.broker.credit_hold.behind
+        consumer.peer.read()
+        is_empty = consumer.link.credit == 0
+        consumer.take(renew=is_empty)
+        renewals += is_empty
+    assert timed.queue("q").waiting < 5_000
+
+
+def test_many_producers_do_not_get_ahead_of_a_consumer_that_takes_all_it_is_sent(timed: SteppedBroker) -> None:
+    """Each turn reads several producers, and the consumer gets its window once: so turns are short meanwhile."""
+    timed.make_queue("q", durable=False)
+    producers = [Pouring(timed, "q") for _ in range(10)]
+    consumer = Taking(timed, "q")
+    timed.step_seconds = 0.0001
+    waiting = taken = 0
+    for number in range(60):
+        for each in producers:
+            each.pour()
+        timed.now_ms += 1
+        timed.turn()
+        consumer.take()
+        if number == 20:
+            waiting, taken = timed.queue("q").waiting, consumer.taken
+    assert timed.queue("q").waiting - waiting <= 2 * (consumer.taken - taken)
+
+
 def overload(timed: SteppedBroker) -> tuple[list[Taking], Pouring]:
     """A producer waits for a queue that is behind."""
     consumers, producer = fan_out(timed), Pouring(timed, "amq.fanout")
