@@ -308,7 +308,7 @@ class BrokerReconciler:
             external_address=external_address(broker, observed.get("Service", service_name(broker))),
             pinned=pinned,
             default_image=self.settings.broker_image,
-            reach=Reach.UNREACHABLE,
+            reach=Reach.NOT_ASKED,
             lag_service=lag_service(broker.metadata.name, broker.spec.lag_analysis, self.settings.lag_job),
             lag_schedule=own_schedule(broker, backend, observed) if backend in KINDS else None,
             exchanges=0,
@@ -325,7 +325,7 @@ class BrokerReconciler:
         return replace(
             view,
             broker=broker,
-            reach=Reach.UNREACHABLE if session is None else session.reach,
+            reach=Reach.NOT_ASKED if session is None else session.reach,
             problem="The operator has not connected yet." if session is None else session.problem_sentence,
             state=None if session is None else session.state,
             shared_lag=self.shared_lag.view,
