@@ -229,7 +229,7 @@ async def test_nothing_is_asked_of_the_predecessor_of_a_broker() -> None:
     assert ready_reason(world, "Broker", "main") == "PredecessorLeaving"
     assert "orders" not in world.broker.exchanges
     await play([("time", 130), ("step", 20)], world)
-    assert {ready_reason(world, "Exchange", name) for name in ("orders", "parcels")} == {"BrokerUnreachable"}
+    assert {ready_reason(world, "Exchange", name) for name in ("orders", "parcels")} == {"BrokerNotAsked"}
     await world.calm_down()
     assert ready_reason(world, "Broker", "main") == "PodNotReady"
     assert ready_reason(world, "Exchange", "orders") == "Ready"

@@ -106,6 +106,7 @@ class SessionInMemory:
     state: BrokerState | None = None
     problem_sentence: str = "It is down."
     has_tried: bool = True
+    """Whether an attempt to connect has ended."""
     hurried: int = 0
     """How often it was told to connect without waiting."""
     is_listed: bool = False
@@ -113,7 +114,9 @@ class SessionInMemory:
 
     @property
     def reach(self) -> Reach:
-        return Reach.CONNECTED if self.broker.is_up and self.has_tried else Reach.UNREACHABLE
+        if not self.has_tried:
+            return Reach.NOT_ASKED
+        return Reach.CONNECTED if self.broker.is_up else Reach.UNREACHABLE
 
     async def declare(self, entry: DeclareEntity) -> BrokerReply:
         self._check()

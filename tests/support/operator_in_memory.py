@@ -10,6 +10,7 @@ from support.api_server_in_memory import ApiServerInMemory
 from support.management_in_memory import BrokerInMemory, SessionsInMemory
 from support.resources import GOOD
 
+from penstock_operator.brokers.management import Connector
 from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.cluster.controller import Controller
@@ -40,6 +41,8 @@ class World:
     api: ApiServerInMemory = field(default_factory=ApiServerInMemory)
     broker: BrokerInMemory = field(default_factory=BrokerInMemory)
     settings: OperatorSettings = SETTINGS
+    connect: Connector | None = None
+    """The way to the broker of the operator's own sessions; None: there are `sessions`, which reply at once."""
     sessions: SessionsInMemory = field(init=False)
     controller: Controller = field(init=False)
     reconciler: Reconciler = field(init=False)
@@ -52,6 +55,8 @@ class World:
         self.controller = Controller(cache, Metrics(), lambda: self.now, WorkQueue[ResourceKey]())
         self.sessions = SessionsInMemory(self.broker, clock=self.clock)
         sessions = cast(BrokerSessions, self.sessions)
+        if self.connect is not None:
+            sessions = BrokerSessions(self.connect, 3600, self.clock)
         broker_reconciler = BrokerReconciler(
             self.api,
             cache,

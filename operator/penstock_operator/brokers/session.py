@@ -61,9 +61,7 @@ class BrokerSession:
         self.access: Final = access
         self.state: BrokerState | None = None
         """What the broker reported about itself last; kept while it is unreachable."""
-        self.reach = Reach.UNREACHABLE
-        self.has_tried = False
-        """Whether an attempt to connect has ended; before that, nobody knows whether the broker answers."""
+        self.reach = Reach.NOT_ASKED
         self.problem = "the operator has not connected yet"
         """Why the broker cannot be asked, without a full stop; empty while it is connected."""
         self._broker = broker
@@ -102,14 +100,19 @@ class BrokerSession:
         try:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         finally:  # also if whoever closes it is cancelled: others wait for replies
-            self.reach, self.problem = Reach.UNREACHABLE, "the session was closed"
+            if self.reach is not Reach.UNREACHABLE:
+                self.reach, self.problem = Reach.NOT_ASKED, "the session was closed"
             self._contacts.lost(self._broker)
             self._pending.fail(self.problem)
             await self._disconnect()
 
     def take_over(self, before: BrokerSession) -> None:
-        """Know what an ended session to the same broker knew of it."""
+        """Know what an ended session to the same broker knew of it, also that it does not answer: what was Unreachable
+        does not become less so because it is asked with another password.
+        """
         self.state, self.declared, self._life = before.state, before.declared, before._life
+        if before.reach is Reach.UNREACHABLE:
+            self.reach, self.problem = before.reach, before.problem
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         """A task of a session must end only by `close`; otherwise all who wait for a reply would wait for ever."""
@@ -319,7 +322,7 @@ class BrokerSession:
         return f"{problem[0].upper()}{problem[1:]}." if problem else ""
 
     def _state_received(self, state: BrokerState) -> None:
-        before, self.state, self.has_tried = self.state, state, True
+        before, self.state = self.state, state
         identity = (state.instance_id, state.epoch, state.durable_work)
         known = before is not None and (before.instance_id, before.epoch, before.durable_work) == identity
         if self.reach is Reach.CONNECTED and known:
@@ -347,8 +350,8 @@ class BrokerSession:
             self._contacts.not_understood(self._broker)
         else:
             self._contacts.lost(self._broker)
-        if self.reach is not reach or not self.has_tried:
-            self.reach, self.has_tried = reach, True
+        if self.reach is not reach:
+            self.reach = reach
             logger.warning("there is no connection to %s: %s; the operator connects again", self._label, problem)
             self._changed(SessionChange.LOST if reach is Reach.UNREACHABLE else SessionChange.REACH)
         self._pending.fail(problem)

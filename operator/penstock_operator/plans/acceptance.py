@@ -142,6 +142,13 @@ def not_connected(view: BrokerView, kind: str) -> StatusCondition | None:
             return StatusCondition(kind, ConditionStatus.FALSE, ConditionReason.BROKER_STOPPED, message)
         case Reach.NOT_UNDERSTOOD:
             return StatusCondition(kind, ConditionStatus.UNKNOWN, ConditionReason.OPERATOR_TOO_OLD, view.problem)
+        case Reach.NOT_ASKED:
+            assert view.broker is not None, "there is nobody to ask"
+            message = (
+                f"The operator has not asked Broker {view.broker.metadata.name} yet; its condition Ready says what it "
+                "waits for. This resource is declared on it when it answers."
+            )
+            return StatusCondition(kind, ConditionStatus.UNKNOWN, ConditionReason.BROKER_NOT_ASKED, message)
         case Reach.UNREACHABLE if view.broker is not None:
             # The sentence does not change with the error of each attempt, which would be a write for each resource.
             message = (

@@ -13,6 +13,7 @@ from penstock_operator import names
 from penstock_operator.children import cluster_issuer
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
+from penstock_operator.plans.decisions import Reach
 from penstock_operator.plans.refusals import not_applied
 from penstock_operator.plans.server_certificate import certificate_obstacle
 from penstock_operator.plans.volume_report import volume_obstacle
@@ -77,7 +78,9 @@ def accepted(view: BrokerReportView) -> StatusCondition:
             f"The broker has not reported yet whether it knows {_terms(view.unconfirmed_settings)}; until it "
             f"has, the pods stay as they are. {view.problem}"
         )
-        return StatusCondition("Accepted", ConditionStatus.UNKNOWN, ConditionReason.BROKER_UNREACHABLE, message.strip())
+        was_asked = view.reach is not Reach.NOT_ASKED
+        reason = ConditionReason.BROKER_UNREACHABLE if was_asked else ConditionReason.BROKER_NOT_ASKED
+        return StatusCondition("Accepted", ConditionStatus.UNKNOWN, reason, message.strip())
     if _is_paused_before_its_spec_was_accepted(view.broker):
         message = (
             f"The objects of this Broker are not changed while the annotation `{names.PAUSED}` is set, and have not "

@@ -31,14 +31,15 @@ class BrokerContact:
     is_looked_at: bool = False
     """Whether this operator has reconciled the Broker: it has a session then if there is an address to connect to."""
 
-    def is_awaited(self, now: datetime, *, has_tried: bool | None) -> bool:
-        """Whether this operator has not asked it yet, and is about to, so that nobody knows whether it answers.
+    def is_awaited(self, now: datetime, *, has_session: bool) -> bool:
+        """Whether this operator, which has not asked it yet, is about to.
 
-        `has_tried`: whether an attempt of its session to connect has ended; None if there is no session.
+        `has_session`: whether there is a session, whose first attempt to connect then has not ended. Without one, the
+        Broker is looked at soon, or was looked at and is not ready to be asked, and its status says why.
         """
-        if self.is_first_hand or self.unasked_since is None or now - self.unasked_since >= LONGEST_AWAITED:
+        if self.unasked_since is None or now - self.unasked_since >= LONGEST_AWAITED:
             return False
-        return not self.is_looked_at if has_tried is None else not has_tried
+        return has_session or not self.is_looked_at
 
     @classmethod
     def unknown(cls, now: datetime) -> Self:

@@ -44,6 +44,8 @@ def available(view: BrokerReportView) -> StatusCondition:
         return StatusCondition("Available", ConditionStatus.FALSE, ConditionReason.POD_NOT_READY, message)
     if view.reach is Reach.NOT_UNDERSTOOD:
         return StatusCondition("Available", ConditionStatus.UNKNOWN, ConditionReason.OPERATOR_TOO_OLD, view.problem)
+    if view.reach is Reach.NOT_ASKED:
+        return StatusCondition("Available", ConditionStatus.UNKNOWN, ConditionReason.BROKER_NOT_ASKED, view.problem)
     if view.reach is not Reach.CONNECTED:
         return StatusCondition("Available", ConditionStatus.UNKNOWN, ConditionReason.BROKER_UNREACHABLE, view.problem)
     return StatusCondition("Available", ConditionStatus.TRUE, ConditionReason.SERVING, "The broker serves its clients.")

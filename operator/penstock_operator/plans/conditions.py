@@ -133,6 +133,7 @@ class ConditionReason(StrEnum):
     REFERENCE_UNREADABLE = "ReferenceUnreadable"
     BROKER_NOT_FOUND = "BrokerNotFound"
     BROKER_STOPPED = "BrokerStopped"
+    BROKER_NOT_ASKED = "BrokerNotAsked"
     BROKER_UNREACHABLE = "BrokerUnreachable"
     BROKER_TOO_OLD = "BrokerTooOld"
     OPERATOR_TOO_OLD = "OperatorTooOld"

@@ -46,8 +46,10 @@ class Reach(Enum):
     """The Broker is being deleted."""
     STOPPED = "Stopped"
     """The Broker is scaled to zero."""
+    NOT_ASKED = "NotAsked"
+    """The broker should be running, and no attempt to ask it has ended: nobody knows whether it answers."""
     UNREACHABLE = "Unreachable"
-    """The broker should be running, but does not answer."""
+    """The broker should be running, but the newest attempt to ask it has failed."""
     NOT_UNDERSTOOD = "NotUnderstood"
     """The broker answers, but this operator does not understand it: it is of a later release."""
     CONNECTED = "Connected"
@@ -93,7 +95,7 @@ class BrokerView:
     the operator's start. None: until a moment ago it did.
     """
     is_awaited: bool = False
-    """This operator has not asked it yet, and is about to: nobody knows whether it answers."""
+    """It was not asked yet, and is about to be: what waits for its answer says nothing until then."""
     version: str = ""
     """The version that the broker has reported; empty if it has never answered."""
     understands: frozenset[str] | None = None

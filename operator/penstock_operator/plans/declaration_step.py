@@ -76,7 +76,7 @@ def declaration_step(
     if unknown is not None:
         if outage.keeps_status(view.broker, view.resource, kind):
             return KeepStatus()
-        # A new resource must not say that the broker does not answer because this operator has just begun.
+        # What is new or changed waits for the end of the first attempt, and does not tell of the attempt.
         is_awaited = view.broker.is_awaited
         return KeepStatus(Retry.BACKOFF) if is_awaited else declaration_report((ACCEPTED, unknown), details)
     reply = view.reply

@@ -132,7 +132,7 @@ def plan_deletion(view: DeletionView) -> DeleteEntity | KeepStatus | RemoveFinal
         return RemoveFinalizer("the broker has deleted the entity")
     if view.seconds >= GRACE_SECONDS and view.namespace_terminating:
         return RemoveFinalizer("its namespace is terminating", is_removal_pending=True)
-    if view.broker.reach in (Reach.UNREADABLE, Reach.UNREACHABLE, Reach.NOT_UNDERSTOOD):
+    if view.broker.reach in (Reach.UNREADABLE, Reach.NOT_ASKED, Reach.UNREACHABLE, Reach.NOT_UNDERSTOOD):
         return _unreachable(view)
     if view.reply is None:
         return DeleteEntity(
@@ -159,8 +159,9 @@ def _unreachable(view: DeletionView) -> KeepStatus | RemoveFinalizer | Report:
         return RemoveFinalizer(
             "its broker does not answer; the entity is deleted when the broker is back", is_removal_pending=True
         )
+    was_asked = view.broker.reach is not Reach.NOT_ASKED
     return _blocked(
-        ConditionReason.BROKER_UNREACHABLE,
+        ConditionReason.BROKER_UNREACHABLE if was_asked else ConditionReason.BROKER_NOT_ASKED,
         (
             f"Deletion waits for the broker: {view.broker.problem} Annotate with `{names.FORCE_DELETE}=true` to "
             "delete without waiting."

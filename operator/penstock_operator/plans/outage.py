@@ -2,8 +2,8 @@
 
 A restart of a broker or of the operator is over within a grace of two minutes. Until then the Broker alone says that it
 does not answer, and what is declared on it keeps the conditions that it has: otherwise every restart would cost two
-writes for each resource. After the grace they would be a lie, so all of them say BrokerUnreachable. Pure. Source:
-docs/decisions/097-outages.md.
+writes for each resource. After the grace they would be a lie, so all of them say BrokerUnreachable; of a broker that
+nobody could ask, they say BrokerNotAsked. Pure. Source: docs/decisions/097-outages.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ GRACE: Final = timedelta(minutes=2)
 """So long a broker may not answer before its resources say so; the alert PenstockBrokerUnreachable waits as long."""
 
 OF_THE_BROKER: Final = frozenset(
-    {ConditionReason.BROKER_UNREACHABLE, ConditionReason.BROKER_STOPPED, ConditionReason.OPERATOR_TOO_OLD}
+    {
+        ConditionReason.BROKER_NOT_ASKED,
+        ConditionReason.BROKER_UNREACHABLE,
+        ConditionReason.BROKER_STOPPED,
+        ConditionReason.OPERATOR_TOO_OLD,
+    }
 )
 """The reasons that all resources of a Broker get at the same time, and lose at the same time."""
 
@@ -50,7 +55,7 @@ def keeps_status(view: BrokerView, resource: Declaring, kind: str) -> bool:
     `kind`: the condition that says whether it is declared, Bound or Declared. If the resource has none about this
     generation, there is nothing to keep.
     """
-    if view.reach is not Reach.UNREACHABLE or view.is_out:
+    if view.reach not in (Reach.NOT_ASKED, Reach.UNREACHABLE) or view.is_out:
         return False
     stored = {condition.type: condition for condition in resource.status.conditions}
     declared = stored.get(kind)

@@ -87,7 +87,7 @@ class BrokerConnections:
         """
         session = self.sessions.get(broker.key)
         serves = is_serving(observed.get("Pod", f"{broker.metadata.name}-0"))
-        if session is not None and session.reach is Reach.UNREACHABLE and serves:
+        if session is not None and session.reach in (Reach.NOT_ASKED, Reach.UNREACHABLE) and serves:
             session.try_soon()
 
     def note_outage(self, key: ResourceKey, broker: Broker, now: datetime) -> None:
@@ -98,7 +98,7 @@ class BrokerConnections:
             contacts.stopped(broker.key)
         elif session is None:
             contacts.lost(broker.key)
-        elif not session.has_tried:
+        elif session.reach is Reach.NOT_ASKED:
             return  # Nobody knows yet whether it answers.
         contacts.reported(broker.key, outage.began(broker, now))
         was_out, found.is_out = found.is_out, outage.is_over_grace(contacts.of(broker.key), now)
@@ -110,7 +110,7 @@ class BrokerConnections:
         session = self.sessions.get(broker.key)
         shown = [it for it in broker.status.conditions if it.type == "Available"]
         is_current = any(it.observed_generation == broker.metadata.generation for it in shown)
-        return session is not None and not session.has_tried and is_current
+        return session is not None and session.reach is Reach.NOT_ASKED and is_current
 
     def _entity_drifted(self, owner: Owner) -> None:
         """Somebody has changed or deleted on the broker what a resource declares."""

@@ -53,7 +53,7 @@ from penstock_operator.reconcile.cluster_facts import ClusterFacts
 from penstock_operator.reconcile.pod_events import read_events
 from penstock_operator.reconcile.settled_brokers import SettledBrokers
 from penstock_operator.reconcile.shared_lag import SharedLag
-from penstock_operator.reconcile.tenant_trust import publish_trust
+from penstock_operator.reconcile.tenant_trust import TenantTrust
 from penstock_operator.reconcile.volumes import grow_volumes, observe_volumes
 from penstock_operator.reconcile.wanted_children import WantedChildren, client_trust
 from penstock_operator.settings import OperatorSettings
@@ -86,10 +86,12 @@ class BrokerReconciler:
     facts: ClusterFacts = field(init=False)
     _connections: BrokerConnections = field(init=False)
     _wanted: WantedChildren = field(init=False)
+    _trust: TenantTrust = field(init=False)
     _settled: SettledBrokers = field(default_factory=SettledBrokers)
 
     def __post_init__(self) -> None:
         self.facts = ClusterFacts(self.kube, self.clock)
+        self._trust = TenantTrust(self.kube)
         self._wanted = WantedChildren(self.cache, self.sessions, self.settings, self.findings)
         self._connections = BrokerConnections(
             self.sessions, self.findings, self.clock, self.enqueue, self.enqueue_with_dependents, self.resync_soon
@@ -179,7 +181,7 @@ class BrokerReconciler:
                     await apply_child(self.kube, self.children, child, observed, now)
         if is_applied:
             volumes = await grow_volumes(self.kube, broker, observed, volumes)
-            await publish_trust(self.kube, broker, self._wanted.tenants(key, broker), client_trust(keys, certificate))
+            await self._trust.publish(broker, self._wanted.tenants(key, broker), client_trust(keys, certificate))
             self._offer(key, broker, keys)
         if is_applied or (is_open and self.sessions.get(broker.key) is None):
             self._note_trust(key, client_trust(keys, certificate))
@@ -247,6 +249,7 @@ class BrokerReconciler:
         """The Broker is gone, or about to go; its session has ended."""
         self.findings.pop(key, None)
         self._settled.forget(key)
+        self._trust.forget(f"{key.namespace}/{key.name}")
         self.shared_lag.withdraw(BrokerName(key.namespace, key.name))
 
     def _note_trust(self, key: ResourceKey, trusted: bytes) -> None:
@@ -308,7 +311,7 @@ class BrokerReconciler:
             external_address=external_address(broker, observed.get("Service", service_name(broker))),
             pinned=pinned,
             default_image=self.settings.broker_image,
-            reach=Reach.UNREACHABLE,
+            reach=Reach.NOT_ASKED,
             lag_service=lag_service(broker.metadata.name, broker.spec.lag_analysis, self.settings.lag_job),
             lag_schedule=own_schedule(broker, backend, observed) if backend in KINDS else None,
             exchanges=0,
@@ -325,7 +328,7 @@ class BrokerReconciler:
         return replace(
             view,
             broker=broker,
-            reach=Reach.UNREACHABLE if session is None else session.reach,
+            reach=Reach.NOT_ASKED if session is None else session.reach,
             problem="The operator has not connected yet." if session is None else session.problem_sentence,
             state=None if session is None else session.state,
             shared_lag=self.shared_lag.view,

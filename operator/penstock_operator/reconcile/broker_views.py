@@ -58,23 +58,22 @@ class BrokerViews:
         session, contact = self.sessions.get(broker.key), self.sessions.contacts.of(broker.key)
         found = self.findings_of(resource)
         if session is None:
-            problem = f"The Broker {name} is not running yet."
             return BrokerView(
-                reach=Reach.UNREACHABLE,
+                reach=Reach.NOT_ASKED,
                 broker=broker,
-                problem=problem,
+                problem=f"The operator has not connected to Broker {name} yet.",
                 is_out=found.is_out,
                 unreachable_since=contact.unasked_since,
-                is_awaited=contact.is_awaited(self.clock(), has_tried=None),
+                is_awaited=contact.is_awaited(self.clock(), has_session=False),
             )
-        state = session.state
+        state, reach = session.state, session.reach
         return BrokerView(
-            reach=session.reach,
+            reach=reach,
             broker=broker,
             problem=session.problem_sentence,
             is_out=found.is_out,
             unreachable_since=contact.unasked_since,
-            is_awaited=contact.is_awaited(self.clock(), has_tried=session.has_tried),
+            is_awaited=reach is Reach.NOT_ASKED and contact.is_awaited(self.clock(), has_session=True),
             version="" if state is None else state.version,
             understands=None if state is None or state.understands is None else frozenset(state.understands),
         )

@@ -21,6 +21,7 @@ from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Confl
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
 from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans import managing_operator, outage
+from penstock_operator.plans.acceptance_step import AcceptanceView
 from penstock_operator.plans.conditions import ConditionStatus
 from penstock_operator.plans.decisions import (
     AddFinalizer,
@@ -230,7 +231,7 @@ class Reconciler:
                 case DeleteChild():
                     view = await self.children.without_child(key, view, decision)
                 case DeclareEntity() | DeleteEntity():
-                    reply = await self._ask(view.broker, decision)
+                    reply = await self._ask(view, decision)
                     view = replace(view, reply=reply) if isinstance(reply, BrokerReply) else replace(view, broker=reply)
                 case RemoveFinalizer():
                     if decision.is_removal_pending:
@@ -267,16 +268,20 @@ class Reconciler:
         broker = ResourceKey("Broker", *declaration.broker_key(resource))
         self.brokers.findings.setdefault(broker, BrokerFindings()).pending_removals.add(resource.metadata.uid)
 
-    async def _ask(self, view: BrokerView, entry: DeclareEntity | DeleteEntity) -> BrokerReply | BrokerView:
+    async def _ask(self, view: AcceptanceView, entry: DeclareEntity | DeleteEntity) -> BrokerReply | BrokerView:
         """The broker's reply; if it does not reply, what is known of the broker now."""
-        assert view.broker is not None, "the plan sends nothing to a Broker that does not exist"
-        session = self.sessions.get(view.broker.key)
+        assert view.broker.broker is not None, "the plan sends nothing to a Broker that does not exist"
+        session = self.sessions.get(view.broker.broker.key)
         try:
             if session is None:
                 raise Unreachable("its session was closed")
             return await (session.declare(entry) if isinstance(entry, DeclareEntity) else session.delete(entry))
         except Unreachable as error:
-            return replace(view, reach=Reach.UNREACHABLE, problem=f"The broker does not answer: {error}.")
+            now = self.views.of(view.resource)
+            if now.reach is not Reach.CONNECTED:
+                return now
+            # Another session is connected already. The plan would ask at once, and for ever if that one is lost, too.
+            return replace(now, reach=Reach.NOT_ASKED, problem=f"No reply has come: {error}.", is_awaited=True)
 
     async def _is_terminating(self, resource: Declaring) -> bool:
         """Whether the namespace is being deleted, too; it is read only for a resource that is being deleted."""

@@ -23,6 +23,9 @@ __all__ = ["differs", "event", "events", "is_ready", "own_part", "unparsable", "
 
 logger = logging.getLogger(__name__)
 
+_NO_NEWS: Final = (ConditionReason.PENDING, ConditionReason.BROKER_NOT_ASKED)
+"""Reasons that say only that nothing is known yet; an Event that is not about Ready=True is a warning."""
+
 _OF_LAG: Final = ("lag",)
 """Fields of the status that the field manager `penstock-lag` writes."""
 
@@ -59,7 +62,7 @@ def events(manifest: Manifest, report: Report, now: datetime) -> list[Manifest]:
     found = {condition.type: condition for condition in report.conditions}
     events_for: list[StatusCondition] = []
     ready = found.get("Ready")
-    if ready is not None and str(ready.reason) not in (ConditionReason.PENDING, text_at(before.get("Ready"), "reason")):
+    if ready is not None and str(ready.reason) not in (*_NO_NEWS, text_at(before.get("Ready"), "reason")):
         events_for.append(ready)
     contest, last = found.get(CONTESTED), before.get(CONTESTED)
     if contest is not None and text_at(last, "message") != contest.message:

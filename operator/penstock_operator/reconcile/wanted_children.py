@@ -86,7 +86,7 @@ class WantedChildren:
         if pinned.understood is not None:
             return found, ()
         session = self.sessions.get(broker.key)
-        is_awaited = session is None or session.reach is Reach.UNREACHABLE
+        is_awaited = session is None or session.reach in (Reach.NOT_ASKED, Reach.UNREACHABLE)
         serves = is_serving(observed.get("Pod", f"{broker.metadata.name}-0"))
         return (), found if serves and is_awaited else ()
 

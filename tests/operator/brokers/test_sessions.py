@@ -176,9 +176,9 @@ async def test_it_connects_and_says_so_once(made: Fixture) -> None:
 async def test_a_first_attempt_that_fails_is_a_loss_and_the_next_ones_are_not_news(made: Fixture) -> None:
     made.script.is_up = False
     session = await made.session()
-    assert not session.has_tried
+    assert (session.reach, session.problem_sentence) == (Reach.NOT_ASKED, "The operator has not connected yet.")
     await until(lambda: made.losses == 1)
-    assert session.has_tried
+    assert (session.reach, session.problem_sentence) == (Reach.UNREACHABLE, "It is down.")
     await until(lambda: made.script.connects >= 2)
     assert (made.changes, made.losses) == (0, 1)
 
@@ -268,8 +268,27 @@ async def test_another_target_is_another_session_that_remembers_the_instance(mad
     second = await made.sessions.ensure("shop/main", moved, made.changed)
     assert second is not first
     assert second.state == state()
+    assert (first.reach, second.reach) == (Reach.NOT_ASKED, Reach.NOT_ASKED)
     with pytest.raises(Unreachable):
         await first.declare(SUBSCRIPTION)
+
+
+async def test_a_broker_that_does_not_answer_stays_unreachable_until_another_password_has_helped(made: Fixture) -> None:
+    made.script.is_up = False
+    first = await made.session()
+    await until(lambda: first.reach is Reach.UNREACHABLE)
+    second = await made.sessions.ensure("shop/main", replace(TARGET, password="q"), made.changed)
+    assert (second.reach, second.problem) == (Reach.UNREACHABLE, "it is down")
+    made.script.is_up = True
+    await until(lambda: second.reach is Reach.CONNECTED)
+
+
+async def test_what_was_not_understood_may_be_understood_by_another_session(made: Fixture) -> None:
+    made.script.later = NotUnderstood("The broker, version 9, says what is new.")
+    first = await made.session()
+    await until(lambda: first.reach is Reach.NOT_UNDERSTOOD)
+    second = await made.sessions.ensure("shop/main", replace(TARGET, password="q"), made.changed)
+    assert second.reach is Reach.NOT_ASKED
 
 
 def declared(name: str) -> DeclareEntity:

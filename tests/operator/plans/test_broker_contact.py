@@ -136,25 +136,28 @@ def test_a_broker_that_is_created_anew_is_looked_at_anew() -> None:
 
 
 @pytest.mark.parametrize(
-    ("events", "has_tried", "asked_at", "is_awaited"),
+    ("events", "has_session", "asked_at", "is_awaited"),
     [
-        # has_tried: of its session; None: there is none
-        pytest.param([], None, 1000, True, id="not-looked-at"),
-        pytest.param([], None, 1119, True, id="not-looked-at-for-long"),
-        pytest.param([], None, 1120, False, id="not-looked-at-for-too-long"),
-        pytest.param([(1001, "is looked at")], None, 1001, False, id="a-new-broker-without-an-address"),
-        pytest.param([(1001, "is looked at")], False, 1002, True, id="the-first-attempt-is-under-way"),
-        pytest.param([(1001, "is looked at")], False, 1120, False, id="it-never-ends"),
-        pytest.param([(1001, "is looked at")], True, 1002, False, id="the-first-attempt-has-failed"),
-        pytest.param([(1001, "is looked at"), (1002, "answers")], True, 1003, False, id="it-answers"),
-        pytest.param([(1001, "answers"), (1002, "is lost")], True, 1003, False, id="it-is-lost"),
-        pytest.param([(1001, "answers"), (1002, "is lost")], False, 1003, False, id="asked-anew-after-it-was-lost"),
-        pytest.param([(1001, "is scaled to zero"), (1002, "is lost")], None, 1003, False, id="scaled-up-again"),
-        pytest.param([(1001, "is too new")], True, 1003, False, id="not-understood"),
+        pytest.param([], False, 1000, True, id="not-looked-at"),
+        pytest.param([], False, 1119, True, id="not-looked-at-for-long"),
+        pytest.param([], False, 1120, False, id="not-looked-at-for-too-long"),
+        pytest.param([(1001, "is looked at")], False, 1001, False, id="a-new-broker-without-an-address"),
+        pytest.param([(1001, "is looked at")], True, 1002, True, id="the-first-attempt-is-under-way"),
+        pytest.param([(1001, "is looked at")], True, 1120, False, id="it-never-ends"),
+        pytest.param([(1001, "answers"), (1500, "is lost")], True, 1501, True, id="asked-with-another-password"),
+        pytest.param([(1001, "answers"), (1500, "is lost")], True, 1620, False, id="and-it-never-ends"),
+        pytest.param([(1001, "is scaled to zero"), (1500, "is lost")], True, 1501, True, id="scaled-up-again"),
+        pytest.param(
+            [(1001, "is looked at"), (1002, "is scaled to zero"), (1500, "is lost")],
+            False,
+            1501,
+            False,
+            id="scaled-up-again-and-without-an-address",
+        ),
     ],
 )
 def test_who_has_not_asked_yet_knows_nothing(
-    events: list[Event], has_tried: bool | None, asked_at: float, is_awaited: bool
+    events: list[Event], has_session: bool, asked_at: float, is_awaited: bool
 ) -> None:
     contact = contacts_after(*events, shown=None).of("shop/main")
-    assert contact.is_awaited(at(asked_at), has_tried=has_tried) is is_awaited
+    assert contact.is_awaited(at(asked_at), has_session=has_session) is is_awaited

@@ -113,6 +113,7 @@ def test_what_the_broker_was_not_asked_is_owed(view: DeletionView, is_removal_pe
             ["Delete them", "to delete it at once."],
             id="bound",
         ),
+        pytest.param(replace(VIEW, broker=at(Reach.NOT_ASKED)), "BrokerNotAsked", ["It is away."], id="not-asked"),
         pytest.param(replace(VIEW, broker=at(Reach.UNREACHABLE)), "BrokerUnreachable", ["It is away."], id="away"),
         pytest.param(
             replace(VIEW, broker=at(Reach.UNREACHABLE), seconds=86400, unanswered_seconds=29.9),
@@ -145,7 +146,7 @@ def test_blocked_and_tried_again(view: DeletionView, reason: str, words: list[st
 
 def test_a_broker_that_was_not_asked_yet_is_not_called_silent() -> None:
     """Its Broker may wait in the queue while thousands of deletions are looked at; that is not the broker's silence."""
-    awaited = BrokerView(reach=Reach.UNREACHABLE, problem="Not yet.", is_awaited=True)
+    awaited = BrokerView(reach=Reach.NOT_ASKED, problem="Not yet.", is_awaited=True)
     view = replace(VIEW, broker=awaited, seconds=86400, unanswered_seconds=119)
     assert plan_deletion(view) == KeepStatus(Retry.BACKOFF)
     assert isinstance(plan_deletion(replace(view, is_forced=True)), RemoveFinalizer)

@@ -254,6 +254,7 @@ def test_a_refusal_that_time_does_not_mend_is_not_asked_for_in_a_loop() -> None:
     ("reach", "expected"),
     [
         (Reach.STOPPED, ("Ready", "False", "BrokerStopped")),
+        (Reach.NOT_ASKED, ("Ready", "Unknown", "BrokerNotAsked")),
         (Reach.UNREACHABLE, ("Ready", "Unknown", "BrokerUnreachable")),
     ],
 )

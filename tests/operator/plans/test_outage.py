@@ -78,6 +78,7 @@ def test_a_resource_keeps_what_its_status_says_about_this_spec(stored: list[dict
 def test_only_one_that_may_answer_soon_is_waited_for(reach: Reach) -> None:
     made = subscription({"conditions": [BOUND]})
     assert outage.keeps_status(AWAY, made, "Bound")
+    assert outage.keeps_status(replace(AWAY, reach=Reach.NOT_ASKED), made, "Bound")
     assert not outage.keeps_status(replace(AWAY, reach=reach), made, "Bound")
     assert not outage.keeps_status(replace(AWAY, is_out=True), made, "Bound")
 

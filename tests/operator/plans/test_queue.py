@@ -148,6 +148,7 @@ def test_a_namespace_that_the_broker_does_not_allow_sees_no_address() -> None:
     ("reach", "status", "reason"),
     [
         (Reach.STOPPED, "False", "BrokerStopped"),
+        (Reach.NOT_ASKED, "Unknown", "BrokerNotAsked"),
         (Reach.UNREACHABLE, "Unknown", "BrokerUnreachable"),
         (Reach.NOT_UNDERSTOOD, "Unknown", "OperatorTooOld"),
     ],

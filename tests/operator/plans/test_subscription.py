@@ -312,6 +312,7 @@ def test_a_refusal_without_a_usable_reason_is_refused(reason: str | None) -> Non
 @pytest.mark.parametrize(
     ("reach", "condition"),
     [
+        (Reach.NOT_ASKED, ("Bound", "Unknown", "BrokerNotAsked")),
         (Reach.UNREACHABLE, ("Bound", "Unknown", "BrokerUnreachable")),
         (Reach.DELETING, ("Bound", "Unknown", "BrokerUnreachable")),
         (Reach.STOPPED, ("Bound", "False", "BrokerStopped")),

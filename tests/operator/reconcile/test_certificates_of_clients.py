@@ -286,5 +286,5 @@ async def test_somebody_else_s_config_map_stays_and_so_does_a_namespace_that_for
     assert accepted(await place.run(allowedNamespaces=["*"])) == ("True", "Accepted")
     assert place.api.objects["ConfigMap", "hub", "shop.main-ca"]["data"] == {}
     assert place.trust("open", "shop.main-ca") == place.trust()
-    assert "ConfigMap hub/shop.main-ca is somebody else's" in caplog.text
-    assert "the CA of Broker shop/main can't be written into namespace closed: 403: no" in caplog.text
+    assert "in namespace hub: the ConfigMap shop.main-ca there is somebody else's" in caplog.text
+    assert "the CA of Broker shop/main is not in namespace closed: it can't be written: 403: no" in caplog.text

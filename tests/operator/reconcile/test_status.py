@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from support.api_server_in_memory import ApiServerInMemory
 from support.resources import NOW, manifest_of, subscription
 
@@ -82,6 +83,13 @@ def test_an_event_tells_a_new_reason_once() -> None:
     (sent,) = sent_events(manifest, WORSE)
     assert (sent["type"], sent["reason"], sent["message"]) == ("Warning", "StorageFull", "Full.")
     assert sent["involvedObject"]["uid"] == "uid-billing"
+
+
+@pytest.mark.parametrize("reason", ["Pending", "BrokerNotAsked"])
+def test_what_is_not_known_yet_is_no_warning(reason: str) -> None:
+    manifest = manifest_of("Subscription", {}, shown(), {})
+    unknown = Report((StatusCondition("Ready", ConditionStatus.UNKNOWN, reason, "Not yet."),), {})
+    assert sent_events(manifest, unknown) == []
 
 
 async def test_writing_goes_to_the_api_server_only_when_needed() -> None:
