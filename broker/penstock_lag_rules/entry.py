@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from penstock_api.lag_result import LagState, RepeatedMessageLag, SubscriptionLag
+from penstock_api.lag_result import FORECASTS, LagState, RepeatedMessageLag, SubscriptionLag
 from penstock_lag_rules.buckets import midpoint_ms
 from penstock_lag_rules.capacity import capacity_per_minute, suggested_consumers
 from penstock_lag_rules.expiry_risk import expiry_risk
@@ -20,7 +20,7 @@ from penstock_lag_rules.slow_part import means, slow_part
 from penstock_lag_rules.thresholds import Thresholds
 from penstock_lag_rules.trend import drain_time, per_minute
 
-__all__ = ["EPOCH", "MESSAGE_LENGTH", "MINIMUM_COMPLETIONS", "subscription_lag", "time_of"]
+__all__ = ["EPOCH", "MESSAGE_LENGTH", "MINIMUM_COMPLETIONS", "subscription_lag", "time_of", "unknown"]
 
 MINIMUM_COMPLETIONS: Final = 20
 """Percentiles of fewer accepted messages are left out, because they would depend on chance."""
@@ -32,7 +32,6 @@ ID_LENGTH: Final = 255
 """Characters of a message-id."""
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 def subscription_lag(f: Figures, missing: str | None, end_ms: int, thresholds: Thresholds) -> SubscriptionLag:
     """The entry at the end of the window, `end_ms`. `missing`: why its broker does not report; None if it does."""
@@ -90,6 +89,15 @@ def subscription_lag(f: Figures, missing: str | None, end_ms: int, thresholds: T
         since_caught_up_seconds=None if f.caught_up_ms is None else _seconds(max(now.observed_ms - f.caught_up_ms, 0)),
         repeated=tuple(_repeated(each) for each in now.repeated),
     )
+
+
+def unknown(entry: SubscriptionLag, why: str) -> SubscriptionLag:
+    """The entry of a subscription of which nobody can tell any more how it stands; `why` is a sentence without its full
+    stop. What was observed stays, and no forecast does: seconds until the backlog is empty count from a time that is
+    past, and go on to be read as if it were now.
+    """
+    changes = {"state": LagState.UNKNOWN, "message": why[:MESSAGE_LENGTH]}
+    return entry.model_copy(update={**dict.fromkeys(FORECASTS), **changes})
 
 
 def _oldest(f: Figures) -> int | None:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from penstock_api.lag_result import LagState, SubscriptionLag
-from penstock_lag_rules.entry import MESSAGE_LENGTH
+from penstock_api.lag_result import SubscriptionLag
+from penstock_lag_rules.entry import unknown
 from penstock_observer.durations import NO_DURATIONS, Durations
 from penstock_observer.rows import Poll
 
@@ -59,15 +59,14 @@ class LiveBroker:
         return self.lags_despite(self.outage)
 
     def lags_despite(self, problem: str | None) -> Iterator[SubscriptionLag]:
-        """How each subscription stands; with a problem the figures are the last ones that are known, and the state is
-        Unknown, with the problem as the reason.
+        """How each subscription stands; with a problem the figures are the last ones that are known, without forecasts,
+        and the state is Unknown, with the problem as the reason.
         """
         if problem is None:
             yield from self.lags
             return
-        unknown = {"state": LagState.UNKNOWN, "message": problem[:MESSAGE_LENGTH]}
         for lag in self.lags:
-            yield lag.model_copy(update=unknown)
+            yield unknown(lag, problem)
 
 
 @dataclass(slots=True)

@@ -213,9 +213,15 @@ def test_a_broker_of_an_earlier_release_does_not_say_which_credit_is_usable() ->
     assert story.poll(times=8, **backlog).state is LagState.BROKER_STUCK
 
 
-def test_while_the_broker_is_away_the_figures_stay_and_the_state_is_unknown() -> None:
+FORECAST = {
+    **{"drain_seconds": 60, "drain_seconds_low": 50, "drain_seconds_high": 70},
+    **{"suggested_consumers": 3, "expiring_soon": 7, "expiry_risk_percent": 40},
+}
+
+
+def test_while_the_broker_is_away_the_figures_stay_without_forecasts_and_the_state_is_unknown() -> None:
     story = Story()
-    lag = story.poll(times=5)
+    lag = story.poll(times=5).model_copy(update=FORECAST)
     view = LiveView()
     view.answered(a_poll(story.now_ms), (lag,))
     assert [each.state for each in view.known.lags_now()] == [LagState.IDLE]
@@ -224,6 +230,7 @@ def test_while_the_broker_is_away_the_figures_stay_and_the_state_is_unknown() ->
     (away,) = view.known.lags_now()
     assert (away.state, away.message) == (LagState.UNKNOWN, "the broker does not answer: refused")
     assert (away.messages, away.consumers, away.observed_time) == (0, 2, lag.observed_time)
+    assert {name: getattr(away, name) for name in FORECAST} == dict.fromkeys(FORECAST)
 
 
 def test_one_missed_poll_is_no_outage() -> None:

@@ -240,7 +240,8 @@ class RepeatedMessage(base.Status):
 class Lag(base.Status):
     """How far consumers are behind, by the broker's observer, live; or by the newest run of the lag job, if the live
     state can't be read. Figures that are not known are absent. If the condition LagFresh is not True, the state is
-    Unknown and the figures are those of observedTime. Figures that do not change are not written again.
+    Unknown, the figures are those of observedTime, and what says how it will go on is absent: drainSeconds,
+    suggestedConsumers, expiryRiskPercent. Figures that do not change are not written again.
     """
 
     messages: Count | None = None

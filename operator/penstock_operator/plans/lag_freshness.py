@@ -17,7 +17,7 @@ from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_api.resources import Holding, Lag
 from penstock_operator.plans.conditions import FRESH, LAGGING, ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.lag_sources import BrokerLag, LagEntries, LagSource, LiveWord
-from penstock_operator.plans.lag_status import History, lag_status, lagging_condition
+from penstock_operator.plans.lag_status import FORECASTS_SHOWN, History, lag_status, lagging_condition
 
 __all__ = ["LagVerdict", "judge"]
 
@@ -120,10 +120,7 @@ def _cannot_tell(
     if known.is_stale(said_at, now, source):
         message = f"The figures are from {_minute(figures.observed_time)}. {_CANNOT_TELL}"
         fresh = _fresh(ConditionReason.LAG_REPORT_STALE, message)
-    return LagVerdict(
-        figures.model_copy(update={"state": LagState.UNKNOWN.value, "message": entry.message}),
-        (lagging_condition(resource, entry), fresh),
-    )
+    return LagVerdict(_of_the_past(figures, entry.message), (lagging_condition(resource, entry), fresh))
 
 
 def _not_reported(
@@ -179,9 +176,15 @@ def _last_told(shown: Lag, entries: LagEntries, known: BrokerLag, now: datetime)
 def _unknown(figures: Lag, fresh: StatusCondition) -> LagVerdict:
     """The verdict for figures that say nothing about the present: they stay, with their time."""
     return LagVerdict(
-        figures.model_copy(update={"state": LagState.UNKNOWN.value, "message": fresh.message[:_MAX_CHARACTERS]}),
+        _of_the_past(figures, fresh.message[:_MAX_CHARACTERS]),
         (StatusCondition(LAGGING, ConditionStatus.UNKNOWN, fresh.reason, fresh.message), fresh),
     )
+
+
+def _of_the_past(figures: Lag, message: str) -> Lag:
+    """Figures of which nobody can say that they are of now: in the state Unknown, without forecasts."""
+    changes = {"state": LagState.UNKNOWN.value, "message": message}
+    return figures.model_copy(update={**dict.fromkeys(FORECASTS_SHOWN), **changes})
 
 
 def _why_stale(figures: Lag, known: BrokerLag, now: datetime) -> StatusCondition:

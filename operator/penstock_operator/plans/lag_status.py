@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Self
 
-from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
+from penstock_api.lag_result import FORECASTS, LagResult, LagState, SubscriptionLag
 from penstock_api.observer_api import LIVE_RUN
 from penstock_api.resources import Holding, Lag, Losses, RepeatedMessage
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans.conditions import LAGGING, ConditionReason, ConditionStatus, StatusCondition, timestamp
 from penstock_operator.plans.lag_sources import LagSource
 
-__all__ = ["History", "analysis_status", "lag_status", "lagging_condition", "reporting"]
+__all__ = ["FORECASTS_SHOWN", "History", "analysis_status", "lag_status", "lagging_condition", "reporting"]
+
+FORECASTS_SHOWN: Final = tuple(name for name in FORECASTS if name in Lag.model_fields)
+"""What `status.lag` says of the time to come; nothing of it stands beside the state Unknown."""
 
 _BEHIND: Final = frozenset(
     {

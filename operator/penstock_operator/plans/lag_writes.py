@@ -19,6 +19,7 @@ from penstock_api.resources import Condition, Holding, Lag, RepeatedMessage
 from penstock_operator.plans.conditions import FRESH, StatusCondition
 from penstock_operator.plans.lag_freshness import LagVerdict
 from penstock_operator.plans.lag_sources import LagSource
+from penstock_operator.plans.lag_status import FORECASTS_SHOWN
 
 __all__ = ["STATES_IN_A_ROW", "LagWrites", "Urgency", "urgency"]
 
@@ -71,10 +72,10 @@ def _is_reworded(before: Condition | None, condition: StatusCondition) -> bool:
 
 def _is_due(shown: Lag, found: Lag) -> bool:
     """Whether figures are written. Those of a run have to be newer; live ones are the present, also if the broker's
-    clock was set back.
+    clock was set back. Of figures of one time only a forecast can be wrong: an earlier release left it beside Unknown.
     """
     if found.observed_time == shown.observed_time:
-        return False
+        return any(getattr(shown, name) is not None and getattr(found, name) is None for name in FORECASTS_SHOWN)
     if found.observed_time < shown.observed_time and found.source != LagSource.LIVE:
         return False
     if _is_noticeable(shown, found):

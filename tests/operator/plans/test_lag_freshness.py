@@ -304,6 +304,27 @@ def test_a_result_that_is_older_than_the_status_takes_nothing_back() -> None:
         assert not Outcome(showing(MINUTE), entry(timedelta(minutes=5), state), older).is_written
 
 
+FORECAST = {"drain_seconds": 360, "drain_seconds_low": 300, "drain_seconds_high": 600, "suggested_consumers": 5}
+
+
+@pytest.mark.parametrize("age", [STALE, HOURS])
+def test_figures_that_are_too_old_forecast_nothing(age: timedelta) -> None:
+    """In an hour they would still say that the backlog is empty in 360 s. What was counted stays, with its time."""
+    found = entry(age, "Recovering", expiry_risk_percent=40, consumers=2, settled_per_minute=90, **FORECAST)
+    outcome = Outcome(showing(age, "Recovering"), found, current(found, age))
+    lag = outcome.lag
+    assert lag is not None
+    assert (lag.state, lag.drain_seconds, lag.drain_seconds_low, lag.drain_seconds_high) == ("Unknown", *(None,) * 3)
+    assert (lag.suggested_consumers, lag.expiry_risk_percent) == (None, None)
+
+
+def test_a_forecast_comes_back_with_the_state() -> None:
+    found = entry(MINUTE, "Recovering", **FORECAST)
+    outcome = Outcome(showing(MINUTE, "Unknown", **STALE_STATUS), found, current(found))
+    assert outcome.lag is not None
+    assert (outcome.state, outcome.lag.drain_seconds, outcome.lag.suggested_consumers) == ("Recovering", 360, 5)
+
+
 def test_a_new_result_with_an_older_entry_does_not_keep_old_figures_current() -> None:
     """The observer has lost what was counted last, and its new runs say how things stood before that."""
     outcome = Outcome(showing(STALE), entry(timedelta(minutes=20)), current(None))

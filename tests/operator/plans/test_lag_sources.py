@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pytest
 from support.resources import NOW, subscription
@@ -239,6 +239,38 @@ def test_what_is_unknown_is_said_once_also_by_the_next_operator(live: Live) -> N
     assert replace(first, shown=written).verdict() is None
     restarted = replace(first.known, live=None if live == "silent for 90 s" else first.known.live)
     assert replace(first, shown=written, known=restarted, entries=LagEntries()).verdict() is None
+
+
+FORECAST: dict[str, Any] = {
+    "drain_seconds": 360,
+    "drain_seconds_low": 300,
+    "drain_seconds_high": 600,
+    "suggested_consumers": 5,
+    "expiry_risk_percent": 40,
+}
+"""As an entry and a status say it: when it will be empty, how many would keep up, what will expire."""
+
+
+@pytest.mark.parametrize("live", get_args(Live))
+@pytest.mark.parametrize("run", get_args(Run))
+def test_beside_unknown_stands_no_forecast(live: Live, run: Run) -> None:
+    """An hour after the broker died the backlog was still to be empty in 360 s. What was counted stays."""
+    made = scene(live, run)
+    entries = replace(
+        made.entries,
+        live=None if made.entries.live is None else made.entries.live.model_copy(update=FORECAST),
+        run=None if made.entries.run is None else made.entries.run.model_copy(update=FORECAST),
+    )
+    shown_lag = made.shown.status.lag
+    assert shown_lag is not None
+    status = made.shown.status.model_copy(update={"lag": shown_lag.model_copy(update=FORECAST)})
+    made = replace(made, entries=entries, shown=made.shown.model_copy(update={"status": status}))
+    verdict = made.verdict()
+    found = shown_lag.model_copy(update=FORECAST) if verdict is None else verdict.lag
+    assert found is not None
+    says = {name: getattr(found, name) for name in FORECAST}
+    assert says == (dict.fromkeys(FORECAST) if found.state == "Unknown" else FORECAST)
+    assert found.messages is not None
 
 
 def test_what_it_says() -> None:

@@ -177,6 +177,14 @@ def test_figures_of_the_same_time_are_the_same(changes: dict[str, Any]) -> None:
     assert how_soon(changes, 0) is NONE
 
 
+@pytest.mark.parametrize("forecast", ["drainSeconds", "drainSecondsHigh", "suggestedConsumers", "expiryRiskPercent"])
+def test_a_forecast_that_an_earlier_release_left_beside_unknown_is_taken_away(forecast: str) -> None:
+    """The figures are those of the same time, and no newer ones may come for days."""
+    left = {"state": "Unknown", forecast: 60}
+    assert how_soon({forecast: None}, 0, left) is FIGURES
+    assert how_soon({}, 0, left) is NONE
+
+
 def drain(writes: LagWrites[str]) -> list[str]:
     taken: list[str] = []
     while (key := writes.take()) is not None:
