@@ -26,7 +26,7 @@ def test_what_is_no_delivery_stays_unsettled(pair: EnginePair) -> None:
     receiver, link = pair.attach_receiver(pair.open())
     pair.endpoint.send(link, [ENTRY], 5)
     pair.exchange()
-    unsettled = cast("dict[Any, Any]", pair.endpoint.unsettled)
+    unsettled = cast("dict[Any, Any]", pair.endpoint.engine.unsettled)
     (delivery,) = unsettled
     unsettled[delivery] = "no delivery"
     current = receiver.current

@@ -56,7 +56,7 @@ def test_what_is_left_is_in_the_order_of_sending(pair: EnginePair, most: int, lo
             receiver.advance()
         left = list(theirs)
         if looks:
-            assert [held[1][DATA] for held in pair.endpoint.unsettled.values()] == left
+            assert [held[1][DATA] for held in pair.endpoint.engine.unsettled.values()] == left
         ended = order.sample(left, min(order.randint(0, count + 1), len(left)))
         for data in ended:
             delivery = theirs.pop(data)
@@ -64,7 +64,7 @@ def test_what_is_left_is_in_the_order_of_sending(pair: EnginePair, most: int, lo
             delivery.settle()
         told = [held[1][DATA] for event in pair.exchange() if event[0] is EventKind.ACCEPTED for held in event[2]]
         assert sorted(told) == sorted(ended)
-    assert [held[1][DATA] for held in pair.endpoint.unsettled.values()] == list(theirs)
+    assert [held[1][DATA] for held in pair.endpoint.engine.unsettled.values()] == list(theirs)
 
 
 @pytest.mark.parametrize("count", [1, 64, 65, MOST, MOST + 1, 3 * MOST])

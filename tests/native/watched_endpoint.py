@@ -179,8 +179,8 @@ class WatchedEndpoint:
                 self._send(link)
             case Detached(link, closed, error):
                 self.notes.append(("detached", link.name, closed, error))
-                if isinstance(link, OutLink) and endpoint.unsettled_on(link) > AT_ONCE:
-                    endpoint.withdraw(link)
+                if isinstance(link, OutLink) and endpoint.unsettled.count_on(link) > AT_ONCE:
+                    endpoint.unsettled.withdraw(link)
                     self._leaving.append(link)
                 else:
                     endpoint.detach(link, closed=closed)
@@ -190,12 +190,12 @@ class WatchedEndpoint:
                 endpoint.end(session)
             case AcceptedUnsettled(held):
                 self.notes.append(("accepted unsettled", _told(held)))
-                endpoint.confirm(other)
+                endpoint.unsettled.confirm(other)
             case Settled(held):
                 told = replace(other, held=(None, (), 0), delivery=None)  # type: ignore[arg-type]
                 self.notes.append((told, _told(held), other.delivery is None))
                 if other.delivery is not None:
-                    endpoint.confirm(other)
+                    endpoint.unsettled.confirm(other)
             case TooLarge(link):
                 self.notes.append(("too large", link.name))
                 endpoint.detach(link, closed=True)
@@ -223,7 +223,7 @@ class WatchedEndpoint:
 
     def _withdraw(self) -> None:
         if self._leaving:
-            step = self.endpoint.withdrawn(AT_ONCE)
+            step = self.endpoint.unsettled.withdrawn(AT_ONCE)
             self.notes.append(("withdrawn", list(map(_told, step.held)), [link.name for link in step.links]))
             for link in step.links:
                 self._leaving.remove(link)

@@ -72,13 +72,13 @@ class AttachReplies:
             receiver=_SECOND if link.settles_second else _FIRST,
         )
 
-    def open(self, additions: AttachAdditions) -> None:
-        """Send the reply to an attach, with these additions."""
-        link = additions.link
+    def open(self, link: InLink | OutLink, offered: tuple[str, ...] = (), *, answers_unsettled: bool = False) -> None:
+        """Send the reply to an attach; see `Endpoint.attach_reply`."""
         link.is_answered = True
         if link.session.handle_max is not None:
             self._engine.write()  # handles of ended links are free once their detaches are written
-        self._changes.add(additions)
+        default_outcome = link.default_outcome if isinstance(link, OutLink) else None
+        self._changes.add(AttachAdditions(link, offered, answers_unsettled, default_outcome))
         links.open_link(link.ptr)
 
     def end(self, link: InLink | OutLink, *, closed: bool, error: AmqpError | None) -> None:
@@ -87,6 +87,6 @@ class AttachReplies:
         """
         if not link.is_answered:
             links.refuse_link(link.ptr)
-            self.open(AttachAdditions(link))
+            self.open(link)
         told = None if error is None else fitted(error, self._engine.frame_bytes)
         links.end_link(link.ptr, closed=closed, error=told)

@@ -11,7 +11,7 @@ SASL and TLS are in front of it: the first bytes it sees are the bare AMQP heade
 - `Attachments` knows the sessions and links, `AttachReplies` answers attaches;
 - `IncomingMessages` reads messages that come in parts or over new links, `OutgoingStreams` sends long ones in pieces;
 - `DeliverySettlement` settles what is not simply accepted, `FlowAnswers` answers what flows ask for;
-- `Withdrawals` takes the deliveries of links that have ended out of the engine, a slice at a time;
+- `UnsettledDeliveries` are those that were sent, as far as a look at them or their end goes past the engine;
 - `PendingChanges` holds what the next output has to say and the engine can't: it is written into the engine's frames.
 
 A part knows those that it was made with, never the endpoint, so that there are no reference cycles. This module must
@@ -20,8 +20,8 @@ not know queues or subscriptions. Source: AMQP 1.0 part 2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from penstock_amqp.endpoint import conditions, transactional_states
 from penstock_amqp.endpoint.attach_replies import AttachReplies
@@ -29,47 +29,27 @@ from penstock_amqp.endpoint.attachments import Attachments
 from penstock_amqp.endpoint.buffers import FREED, OUTPUT_VIEW, Ptr
 from penstock_amqp.endpoint.connection_lifecycle import ConnectionLifecycle
 from penstock_amqp.endpoint.engine import Engine
-from penstock_amqp.endpoint.events import AcceptedUnsettled, AmqpError, Entry, Event, Held, Settled
+from penstock_amqp.endpoint.events import AmqpError, Entry, Event
 from penstock_amqp.endpoint.flow_answers import FlowAnswers
-from penstock_amqp.endpoint.incoming_messages import IncomingMessages, drop_partial
+from penstock_amqp.endpoint.freed_parts import NO_CALL, NO_PART
+from penstock_amqp.endpoint.incoming_messages import IncomingMessages, end_input
 from penstock_amqp.endpoint.input import UNBOUNDED, Input
-from penstock_amqp.endpoint.links import Acquisition, InLink, OutLink, PartialMemory, Session
+from penstock_amqp.endpoint.links import InLink, OutLink, PartialMemory, Session
 from penstock_amqp.endpoint.outgoing_streams import OutgoingStreams, Stream
-from penstock_amqp.endpoint.output_changes import AttachAdditions, PendingChanges
+from penstock_amqp.endpoint.output_changes import PendingChanges
 from penstock_amqp.endpoint.proton import deliveries, links
 from penstock_amqp.endpoint.proton.compiled_engine import engine_of
 from penstock_amqp.endpoint.proton.connection import ProtonConnection
 from penstock_amqp.endpoint.session_window import kept_back, note_lost
 from penstock_amqp.endpoint.settlement import DeliverySettlement
-from penstock_amqp.endpoint.unsettled_deliveries import walk_held
-from penstock_amqp.endpoint.withdrawals import Withdrawals, Withdrawn
+from penstock_amqp.endpoint.unsettled_deliveries import UnsettledDeliveries
 from penstock_amqp.frames import performatives
 from penstock_amqp.frames.input_gate import InputGate
 from penstock_amqp.frames.input_tap import InputTap
 from penstock_amqp.types.values import Value
 
-__all__ = ["Endpoint", "EndpointFreed"]
+__all__ = ["Endpoint"]
 
-
-class EndpointFreed(Exception):
-    """Something was asked of an endpoint that is freed: its user has kept it for too long."""
-
-
-class _NoPart:
-    """What stands where a part of an endpoint was that is freed."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise EndpointFreed(f"The connection is freed: {name} can't be used any more.")
-
-
-_NO_PART: Final[Any] = _NoPart()
-
-
-def _freed(*_: object) -> NoReturn:
-    raise EndpointFreed("The connection is freed: nothing can be read or sent any more.")
-
-
-_FREED: Final[Any] = _freed
 MANY_LINKS: Final = 200
 """To free so many takes half a millisecond."""
 
@@ -85,7 +65,6 @@ class Endpoint:
         "_replies",
         "_settlement",
         "_state",
-        "_withdrawals",
         "accept",
         "acquiring",
         "changes",
@@ -97,6 +76,7 @@ class Endpoint:
         "receive",
         "sockets",
         "streams",
+        "unsettled",
     )
 
     def __init__(
@@ -133,10 +113,11 @@ class Endpoint:
         self._outgoing = OutgoingStreams(engine)
         self.acquiring = self._outgoing
         """Its `send` and `send_as` are those for a link with an `acquisition`."""
-        self._withdrawals = Withdrawals(engine)
         self.streams: Mapping[OutLink, Stream] = self._outgoing.by_link
         """Messages that links are sending in pieces: call `advance_streams` while there are any."""
         self.flows = FlowAnswers(engine, tap, attachments, self._outgoing)
+        self.unsettled = UnsettledDeliveries(engine, self._outgoing, self._settlement, self.flows)
+        """Deliveries that were sent and are not settled, and what ends them."""
         incoming_messages = IncomingMessages(engine, tap, attachments, self.streams)
         self.posted_in_part = incoming_messages.posted_in_part
         self.input = Input(
@@ -223,16 +204,16 @@ class Endpoint:
         links = self._attachments.all_links()
         for link in links:
             if isinstance(link, InLink):
-                drop_partial(link)
-                link.spool = None
+                end_input(link)
         self._outgoing.clear()
         self._settlement.clear()
         self._attachments.clear()
+        self.unsettled.clear()
         takes_long = self.engine.has_sent_many or len(links) > MANY_LINKS
         self.engine.free()
-        self.engine = self._settlement = self._replies = self._outgoing = self.flows = self.input = _NO_PART
-        self._withdrawals = self.sockets = self.changes = self.acquiring = _NO_PART
-        self.receive = self.accept = self.output = self.posted_in_part = _FREED
+        self.engine = self._settlement = self._replies = self._outgoing = self.flows = self.input = NO_PART
+        self.unsettled = self.sockets = self.changes = self.acquiring = NO_PART
+        self.receive = self.accept = self.output = self.posted_in_part = NO_CALL
         release = self._connection.let_go()
         if later is not None and (takes_long or always):
             later(release)
@@ -258,10 +239,10 @@ class Endpoint:
         With `answers_unsettled` the reply has an empty unsettled map: no delivery is resumed.
 
         If the peer receives: with `sends_settled` we send all deliveries settled; with `settles_second` the peer
-        settles what it accepted only after we have settled it (`confirm`). If the peer sends: `peer_settles` is the
-        settle mode that it announced, which is its choice; with `settles_second` we settle a delivery that we answered
-        only after the peer has settled it, or in the second `tick` after the answer, otherwise together with the
-        answer.
+        settles what it accepted only after we have settled it (`unsettled.confirm`). If the peer sends: `peer_settles`
+        is the settle mode that it announced, which is its choice; with `settles_second` we settle a delivery that we
+        answered only after the peer has settled it, or in the second `tick` after the answer, otherwise together with
+        the answer.
         """
         if isinstance(link, InLink):
             self._replies.accept_producer(
@@ -278,8 +259,7 @@ class Endpoint:
             self._replies.accept_consumer(
                 link, source, target, sends_settled=sends_settled, settles_second=settles_second
             )
-        default_outcome = link.default_outcome if isinstance(link, OutLink) else None
-        self._replies.open(AttachAdditions(link, offered, answers_unsettled, default_outcome))
+        self._replies.open(link, offered, answers_unsettled=answers_unsettled)
 
     def refuse_attach(self, link: InLink | OutLink, error: AmqpError) -> None:
         """Answer an attach with a null source (of a receiver) or target (of a sender), then a closing detach."""
@@ -313,8 +293,7 @@ class Endpoint:
         """Drop every pointer to a link, because the engine is about to reuse its addresses."""
         self._attachments.forget(link)
         if isinstance(link, InLink):
-            drop_partial(link)
-            link.spool = None
+            end_input(link)
             self._settlement.forget(link)
         else:
             self._outgoing.forget(link)
@@ -324,7 +303,7 @@ class Endpoint:
         """Every link that is attached."""
         return self._attachments.all_links()
 
-    # Messages to the peer
+    # Messages to the peer: and `unsettled`
 
     def send(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> None:
         """Send `entries`, at most as many as the link's credit, which the caller counts down."""
@@ -368,86 +347,6 @@ class Endpoint:
         """
         return self.flows.drained(link)
 
-    @property
-    def unsettled(self) -> Mapping[Ptr, Held]:
-        """Deliveries sent and not settled, by the engine's pointer, without those that `withdrawn` looks through."""
-        return self.engine.unsettled
-
-    @property
-    def unsettled_count(self) -> int:
-        """How many deliveries at most are sent and not settled, over all links; without those that are being sent."""
-        return len(self.engine.unsettled) + len(self.engine.aside)
-
-    def all_held(self) -> Iterator[Held]:
-        """All that was sent, or is being sent, and is not settled."""
-        yield from self.engine.unsettled.values()
-        yield from (held for held in self.engine.aside.values() if held is not None)
-        yield from self._outgoing.all_held()
-
-    def held_now(self) -> list[Held]:
-        """`all_held`, as it is now."""
-        aside = [held for held in self.engine.aside.values() if held is not None]
-        return [*self.engine.unsettled.values(), *aside, *self._outgoing.all_held()]
-
-    def walk_held(self, most: int) -> Iterator[Sequence[Held | None]]:
-        """`all_held`, `most` at a time, and None for some that are gone. Anything may be done between two parts."""
-        yield from walk_held(self.engine, most)
-        yield list(self._outgoing.all_held())
-
-    def unsettled_on(self, link: OutLink) -> int:
-        """How many deliveries of the link are not settled; 0 if it is gone."""
-        return links.has_unsettled(link.ptr) if link.is_open else 0
-
-    def held_by(self, link: OutLink) -> list[Held]:
-        """The link's unsettled deliveries."""
-        if not links.has_unsettled(link.ptr) and link not in self.streams:
-            return []  # other links of the connection may have very many
-        return [held for held in self.held_now() if held[0] is link]
-
-    def withdraw(self, link: OutLink) -> list[Held]:
-        """The link has ended with very many deliveries: nothing more is sent on it, and `withdrawn` finds what is not
-        settled, but for what was not sent as a whole, which is returned.
-        """
-        stream = self._outgoing.by_link.get(link)
-        self._outgoing.forget(link)
-        self._withdrawals.add(link)
-        return [] if stream is None or link.presettled else stream.all_held()
-
-    def withdrawn(self, most: int) -> Withdrawn:
-        """Settle deliveries of links that have ended, looking at `most` deliveries of the connection. To be called
-        until it has named all these links.
-        """
-        return self._withdrawals.step(most)
-
-    def take_unsettled(self, delivery: Ptr, held: Held) -> bool:
-        """Forget an unsettled delivery without a word to the peer; False if it is no longer unsettled."""
-        return self._settlement.take(delivery, held)
-
-    def conclude(self, delivery: Ptr, held: Held, end: Settled | None) -> bool:
-        """Settle what the peer left unsettled as `end` says (None: accept it); False if it is no longer unsettled."""
-        return self._settlement.conclude(delivery, held, end)
-
-    def take_back(self, acquisition: Acquisition, delivery: Ptr, held: Held, end: Settled) -> list[Held]:
-        """Settle, as `end` says, what was acquired in a transaction that is rolled back. The rest of what was sent in
-        part is not sent. It is returned if it was unsettled, with what its link was to send behind it; but what waits
-        to be sent as a whole stays, and is sent outside of the transaction, since the link has credit for it.
-        """
-        if self._settlement.take_back(acquisition, delivery, held, end):
-            return [held]
-        back, link = self._outgoing.take_back(held), held[0]
-        if back:
-            link.credit = links.credit_of(link.ptr)
-            if link.drain:
-                self.flows.drained(link)
-        return back
-
-    def confirm(self, ended: AcceptedUnsettled | Settled) -> None:
-        """Settle, with the peer's outcome, a delivery that the peer has not settled; does nothing if its link is
-        gone.
-        """
-        if ended.held[0].is_open:
-            self._settlement.confirm(ended)
-
     # Messages from the peer: and `accept`, only for deliveries of links that are open (`InLink.is_open`)
 
     def settle(self, received: Iterable[Ptr]) -> None:
@@ -457,10 +356,6 @@ class Endpoint:
     def reject(self, received: Iterable[Ptr], error: AmqpError) -> None:
         """Reject and settle."""
         self._settlement.reject(received, error)
-
-    def release(self, received: Iterable[Ptr]) -> None:
-        """Release and settle: the sender may try again."""
-        self._settlement.release(received)
 
     def declare(self, received: Ptr, txn_id: bytes) -> None:
         """Answer a declare with the name of the new transaction, and settle."""
@@ -493,9 +388,7 @@ class Endpoint:
 
         For a turn in which `changes.are_pending` is true; `output` must have been drained before the attach reply.
         """
-        pieces: list[bytes] = []
-        while size := self.engine.output():
-            pieces.append(OUTPUT_VIEW[:size].tobytes())
+        pieces = [OUTPUT_VIEW[:size].tobytes() for size in iter(self.engine.output, 0)]
         return self.changes.apply(b"".join(pieces), self._state.peer_max_frame)
 
     def echoes(self) -> bytes:

@@ -131,7 +131,7 @@ class Settled:
     """To be merged into the message's annotations."""
     error: AmqpError | None = None
     delivery: Ptr | None = None
-    """Set if the peer settles it only after us: answer with `Endpoint.confirm`."""
+    """Set if the peer settles it only after us: answer with `UnsettledDeliveries.confirm`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Enlisted:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedUnsettled:
-    """A delivery that the peer accepted and has not settled: answer with `Endpoint.confirm`."""
+    """A delivery that the peer accepted and has not settled: answer with `UnsettledDeliveries.confirm`."""
 
     held: Held
     delivery: Ptr

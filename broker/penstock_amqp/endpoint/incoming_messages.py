@@ -39,7 +39,7 @@ from penstock_amqp.frames.input_tap import InputTap
 from penstock_amqp.messages.message_head import is_streamed
 from penstock_amqp.messages.sections import body_at, check_sections
 
-__all__ = ["EARLY_BYTES", "HEAD_BYTES", "SPOOL_BYTES", "IncomingMessages", "drop_partial"]
+__all__ = ["EARLY_BYTES", "HEAD_BYTES", "SPOOL_BYTES", "IncomingMessages", "end_input"]
 
 SPOOL_BYTES: Final = 1024 * 1024
 """The most bytes of an incomplete message in memory; a longer one goes to a sink."""
@@ -150,7 +150,7 @@ class IncomingMessages:
             _report_missed(received, out)
         else:
             link.is_beyond_credit = True
-            drop_partial(link)
+            _drop_partial(link)
             out.append((EventKind.OTHER, None, BeyondCredit(link, named_transaction(received))))
         while read(link.ptr):
             pass
@@ -210,12 +210,12 @@ class IncomingMessages:
         if is_unfinished:
             return None
         if partial.bytes > link.max_bytes:
-            drop_partial(link)
+            _drop_partial(link)
             advance(link.ptr)  # and no answer: a settlement without an outcome could be taken for success
             return None
         head = b"".join(partial.parts)
         sink = partial.sink
-        drop_partial(link)
+        _drop_partial(link)
         if sink is None:
             return head
         message = sink.finish(head)
@@ -228,20 +228,26 @@ class IncomingMessages:
 
     def _drop(self, received: Ptr, link: InLink) -> None:
         """Drop a delivery without an event, and give its credit back to the sender."""
-        drop_partial(link)
+        _drop_partial(link)
         advance(link.ptr)
         settle(received)
         if link.max_bytes:
             self._engine.credit(link, 1)
 
 
-def drop_partial(link: InLink) -> None:
+def _drop_partial(link: InLink) -> None:
     """Drop the parts of an incomplete message."""
     partial = link.partial
     if partial.parts:
         _keep(link, b"")
     partial.sink, partial.delivery = None, None
     partial.bytes = 0
+
+
+def end_input(link: InLink) -> None:
+    """The link ends: its incomplete message is dropped, and no other one comes."""
+    _drop_partial(link)
+    link.spool = None
 
 
 def _report_missed(received: Ptr, out: list[Event]) -> None:

@@ -227,7 +227,7 @@ class Acquisition:
         """That of the transfers, as an encoded list."""
         self.unsettled: dict[Ptr, tuple[OutLink, tuple[int, bytes, int, int, int], int]] = {}
         """The `events.Held` that were sent in it. Some may be settled by now, and their pointers be those of others:
-        see `Endpoint.take_back`."""
+        see `UnsettledDeliveries.take_back`."""
         self.lengths: dict[Ptr, int] = {}
         """How many bytes those have that may take several frames."""
 

@@ -17,7 +17,7 @@ from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import AcceptedUnsettled, AmqpError, Event, EventKind, Held, Outcome, Settled
 from penstock_amqp.endpoint.links import Acquisition, InLink, SecondSettlement
 from penstock_amqp.endpoint.proton import deliveries
-from penstock_amqp.endpoint.proton.deliveries import ACCEPTED, NO_STATE, RECEIVED, REJECTED, RELEASED
+from penstock_amqp.endpoint.proton.deliveries import ACCEPTED, NO_STATE, RECEIVED, REJECTED
 
 __all__ = ["DeliverySettlement"]
 
@@ -136,8 +136,7 @@ class DeliverySettlement:
     def accept(self, deliveries: Iterable[Ptr]) -> None:
         """Accept and settle deliveries of links that are open.
 
-        On a link on which we settle second, a delivery is settled once the peer has settled it, also after `reject` and
-        `release`.
+        On a link on which we settle second, a delivery is settled once the peer has settled it, also after `reject`.
         """
         if self._second:
             self._answer(deliveries, ACCEPTED)
@@ -149,10 +148,6 @@ class DeliverySettlement:
         for delivery in received:
             deliveries.set_rejected(delivery, conditions.fitted(error, self._engine.frame_bytes))
             self._answer((delivery,), REJECTED)
-
-    def release(self, received: Iterable[Ptr]) -> None:
-        """Release and settle: the sender may try again."""
-        self._answer(received, RELEASED)
 
     def answer_as(self, received: Iterable[Ptr], code: int, fields: bytes) -> None:
         """Answer with a state that the engine does not know, and settle as after any other answer."""

@@ -122,9 +122,9 @@ def held_by(connection: Connection, link: InLink | OutLink) -> list[Held] | None
     """The deliveries with which a link ends, for `remove_link`; None if they can't be looked for in one turn."""
     if not isinstance(link, OutLink):
         return []
-    if delivery_returns.holds_many(connection) and connection.endpoint.unsettled_on(link):
+    if delivery_returns.holds_many(connection) and connection.endpoint.unsettled.count_on(link):
         return None
-    return connection.endpoint.held_by(link)
+    return connection.endpoint.unsettled.held_by(link)
 
 
 def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held] | None, *, orderly: bool = False) -> None:

@@ -154,7 +154,7 @@ def held_by_link(connection: Connection) -> dict[OutLink, list[Held]] | None:
     if delivery_returns.holds_many(connection):
         return None
     by_link: dict[OutLink, list[Held]] = {}
-    for held in connection.endpoint.all_held():
+    for held in connection.endpoint.unsettled.all_held():
         by_link.setdefault(held[0], []).append(held)
     return by_link
 

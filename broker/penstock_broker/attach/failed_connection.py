@@ -102,7 +102,7 @@ def _drop_transactions(broker: Broker, connection: Connection) -> None:
 
 def _collect_deliveries(broker: Broker, connection: Connection) -> None:
     """What it has not settled goes back."""
-    for link, entry, _ in connection.endpoint.all_held():
+    for link, entry, _ in connection.endpoint.unsettled.all_held():
         queue = consumed_queue(link.context)
         if queue is not None:
             broker.interrupted_work.take(queue, (entry,))
@@ -204,7 +204,7 @@ def _deliveries_in_flight(broker: Broker, failed: Connection) -> dict[Queue, dic
     for connection in broker.clients.connections.values():
         if connection is failed:
             continue
-        for held in connection.endpoint.all_held():
+        for held in connection.endpoint.unsettled.all_held():
             queue = consumed_queue(held[0].context)
             if queue is not None:
                 found.setdefault(queue, {})[held[1][NUMBER]] = held

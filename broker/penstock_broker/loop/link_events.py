@@ -151,7 +151,7 @@ def _confirm_later(
 
 
 def _confirm(broker: Broker, connection: Connection, event: AcceptedUnsettled | Settled) -> None:
-    connection.endpoint.confirm(event)
+    connection.endpoint.unsettled.confirm(event)
     broker.work.touch(connection)
 
 

@@ -228,7 +228,7 @@ def _contents(broker: Broker, queue: Queue) -> Iterator[Entry]:
 def _in_flight(broker: Broker, queue: Queue) -> list[Entry]:
     found: dict[int, Entry] = {}
     for connection in broker.all_connections():
-        for link, entry, _ in connection.endpoint.all_held():
+        for link, entry, _ in connection.endpoint.unsettled.all_held():
             if consumed_queue(link.context) is queue:
                 found[entry[NUMBER]] = entry
         ledger = transactions_of(connection)

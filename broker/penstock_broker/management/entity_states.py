@@ -348,7 +348,7 @@ def link_state(connection: Connection, number: int, link: InLink | OutLink) -> S
                 "address": context.queue.name,
                 "queueName": context.queue.name,
                 "credit": max(context.link.credit, 0),
-                "unsettled": connection.endpoint.unsettled_on(context.link),
+                "unsettled": connection.endpoint.unsettled.count_on(context.link),
                 "transfers": context.link.transfers,
                 "selector": _selector(context),
                 "priority": context.priority if isinstance(context, Consumer) else 0,

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
-from penstock_amqp.endpoint.endpoint import EndpointFreed
 from penstock_amqp.endpoint.events import AVAILABLE, Held
+from penstock_amqp.endpoint.freed_parts import EndpointFreed
 from penstock_broker.access.connection import Connection
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
@@ -73,7 +73,7 @@ def _parts(connection: Connection) -> Iterator[list[tuple[Queue, Held] | None]]:
     else was looked at. Nothing more once it has ended, which it may do between two parts.
     """
     try:
-        for part in connection.endpoint.walk_held(TAKEN_AT_ONCE):
+        for part in connection.endpoint.unsettled.walk(TAKEN_AT_ONCE):
             yield [_queued(held) for held in part]
     except EndpointFreed:
         return

@@ -41,7 +41,7 @@ LOOKED_AT: Final = 250
 
 def holds_many(connection: Connection) -> bool:
     """True if the deliveries of the connection are too many for one turn."""
-    return connection.endpoint.unsettled_count > AT_ONCE
+    return connection.endpoint.unsettled.count > AT_ONCE
 
 
 def begin(
@@ -72,7 +72,7 @@ def begin(
     if reserves:
         delivery_return.reserving.append(leaving)
     if withdraws:
-        give_back(broker, leaving, connection.endpoint.withdraw(link))
+        give_back(broker, leaving, connection.endpoint.unsettled.withdraw(link))
 
 
 def when_back(links: Iterable[InLink | OutLink], action: Callable[[], None]) -> None:
@@ -158,7 +158,7 @@ def _step(broker: Broker, delivery_return: DeliveryReturn, most: int) -> None:
             delivery_return.reserving.popleft()
             _end_if_over(broker, delivery_return, leaving)
     else:
-        withdrawn = connection.endpoint.withdrawn(most)
+        withdrawn = connection.endpoint.unsettled.withdrawn(most)
         if withdrawn.emptied:
             broker.topology.disposal.add(withdrawn.emptied)
         by_link: dict[OutLink, list[Held]] = {}

@@ -65,7 +65,7 @@ def give_back(
     for delivery, held in acquisition.unsettled.items():
         failed = id(held) in has_outcome
         end_of = Settled(held, Outcome.MODIFIED if failed else Outcome.RELEASED, failed=failed)
-        for each in connection.endpoint.take_back(acquisition, delivery, held, end_of):
+        for each in connection.endpoint.unsettled.take_back(acquisition, delivery, held, end_of):
             _return(broker, end_of if each is held else Settled(each, Outcome.RELEASED))
     acquisition.unsettled.clear()
     broker.work.touch(connection)

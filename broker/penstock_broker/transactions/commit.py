@@ -213,7 +213,9 @@ def _check_permission(
 def _settle(broker: Broker, connection: Connection, settlements: list[Settlement]) -> None:
     accepted: dict[Consumer, list[Held]] = {}
     for each in settlements:
-        if each.unsettled is not None and not connection.endpoint.conclude(each.unsettled, each.held, each.end):
+        if each.unsettled is not None and not connection.endpoint.unsettled.conclude(
+            each.unsettled, each.held, each.end
+        ):
             continue  # the client has settled it otherwise since
         if each.end is None:
             accepted.setdefault(each.consumer, []).append(each.held)
@@ -312,7 +314,7 @@ def withdraw_settled(consumer: Consumer) -> None:
         for each in transaction.settlements:
             if each.consumer is consumer and each.unsettled is not None:
                 delivery, each.unsettled = each.unsettled, None
-                if not consumer.connection.endpoint.take_unsettled(delivery, each.held):
+                if not consumer.connection.endpoint.unsettled.take(delivery, each.held):
                     continue  # the client has settled it outside the transaction since
             kept.append(each)
         transaction.settlements = kept

@@ -290,14 +290,14 @@ def test_messages_go_out_and_accepts_come_back_in_one_batch(pair: EnginePair) ->
         deliveries.append((delivery, receiver.recv(delivery.pending)))
         receiver.advance()
     assert [body for _, body in deliveries] == [b"one", b"two", b"three"]
-    assert len(pair.endpoint.held_by(link)) == 3
+    assert len(pair.endpoint.unsettled.held_by(link)) == 3
     for delivery, _ in deliveries:
         delivery.update(Delivery.ACCEPTED)
         delivery.settle()
     pair.exchange()
     batches = [event[2] for event in pair.events if event[0] is EventKind.ACCEPTED]
     assert batches == [[(link, entry, 77) for entry in sent]]
-    assert pair.endpoint.held_by(link) == []
+    assert pair.endpoint.unsettled.held_by(link) == []
 
 
 def test_settled_sends_are_not_heard_of_again(pair: EnginePair) -> None:
@@ -307,7 +307,7 @@ def test_settled_sends_are_not_heard_of_again(pair: EnginePair) -> None:
     pair.endpoint.send(link, entries(b"one"), 0)
     pair.exchange()
     assert received(receiver) == [b"one"]
-    assert pair.endpoint.held_by(link) == []
+    assert pair.endpoint.unsettled.held_by(link) == []
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def test_an_accept_that_is_not_settled_is_settled_by_us(pair: EnginePair) -> Non
     assert isinstance(event, AcceptedUnsettled)
     assert event.held[1][1] == b"one"
     assert not delivery.settled
-    pair.endpoint.confirm(event)
+    pair.endpoint.unsettled.confirm(event)
     pair.exchange()
     assert delivery.settled
 
@@ -445,10 +445,10 @@ def test_the_end_of_a_session_returns_what_its_links_held(pair: EnginePair) -> N
     (event,) = pair.others()
     assert isinstance(event, SessionEnded)
     assert event.session.links == [link]
-    assert [held[1][1] for held in pair.endpoint.all_held()] == [b"one", b"two"]
+    assert [held[1][1] for held in pair.endpoint.unsettled.all_held()] == [b"one", b"two"]
     pair.endpoint.end(event.session)
     assert not link.is_open
-    assert pair.endpoint.unsettled == {}
+    assert pair.endpoint.engine.unsettled == {}
     assert pair.endpoint.all_links() == ()
 
 

@@ -81,7 +81,7 @@ def test_a_turn_takes_one(pair: EnginePair, wide: bytes, before: bytes) -> None:
 
 def test_what_it_settles_is_settled(pair: EnginePair) -> None:
     turn(pair.endpoint, frame(2**32 - 5, HELD - 2, settled=True, state=Accepted()))
-    assert [held[1][0] for held in pair.endpoint.unsettled.values()] == [HELD - 1]
+    assert [held[1][0] for held in pair.endpoint.engine.unsettled.values()] == [HELD - 1]
 
 
 def test_outcomes_that_change_nothing_are_counted(pair: EnginePair) -> None:
@@ -95,4 +95,4 @@ def test_outcomes_that_change_nothing_are_counted(pair: EnginePair) -> None:
 def test_narrow_ones_are_read_together(pair: EnginePair) -> None:
     data = b"".join(frame(number, number + 4, settled=True, state=Accepted()) for number in range(0, HELD, 5))
     assert turn(pair.endpoint, data) == len(data)
-    assert not pair.endpoint.unsettled
+    assert not pair.endpoint.engine.unsettled

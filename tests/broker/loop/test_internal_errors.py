@@ -23,8 +23,8 @@ from proton import Delivery, Message, Receiver
 from support.proton_transactions import ProtonTransactionClient
 from support.stepped_broker import DeliveryPolicy, Peer, SteppedBroker
 
-from penstock_amqp.endpoint.endpoint import EndpointFreed
 from penstock_amqp.endpoint.events import DATA
+from penstock_amqp.endpoint.freed_parts import EndpointFreed
 from penstock_amqp.endpoint.proton import links
 from penstock_broker.messages import accepts, dispatch, settle
 from penstock_broker.state.links import Consumer

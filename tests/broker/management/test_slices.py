@@ -9,8 +9,8 @@ import pytest
 from proton import Delivery, Message
 from support.stepped_broker import SteppedBroker
 
-from penstock_amqp.endpoint.endpoint import Endpoint
 from penstock_amqp.endpoint.events import Entry, Held
+from penstock_amqp.endpoint.unsettled_deliveries import UnsettledDeliveries
 from penstock_amqp.messages import message_codec
 from penstock_amqp.types.decoder import decode_one
 from penstock_amqp.types.values import Value
@@ -64,11 +64,11 @@ def test_an_unchanged_declaration_looks_at_no_delivery(site: SteppedBroker, monk
     peer.send("jobs", Message(body="held"))
     assert len(peer.bodies()) == 1
 
-    def looked_at(_endpoint: Endpoint) -> list[Held]:
+    def looked_at(_unsettled: UnsettledDeliveries, *_: int) -> list[Held]:
         raise AssertionError("a declaration looks at deliveries in flight")
 
-    monkeypatch.setattr(Endpoint, "walk_held", looked_at)
-    monkeypatch.setattr(Endpoint, "all_held", looked_at)
+    monkeypatch.setattr(UnsettledDeliveries, "walk", looked_at)
+    monkeypatch.setattr(UnsettledDeliveries, "all_held", looked_at)
     body = to_value(QueueDeclaration(durable=False))
     for outcome in ("Updated", "Unchanged"):
         answer = declare.declare(site.broker, EntityType.QUEUE, "jobs", body, update=False).body
@@ -143,20 +143,21 @@ def test_a_search_looks_at_a_bounded_number_of_deliveries(site: SteppedBroker) -
     peer.send("jobs", Message(body="held"))
     peer.pump()
     (connection,) = site.broker.clients.connections.values()
-    (held,) = connection.endpoint.held_now()
+    (held,) = connection.endpoint.unsettled.held_now()
     looked_at: list[int] = []
 
     class Many:
         transactions = None
         endpoint: Many
+        unsettled: Many
 
-        def walk_held(self, most: int) -> Iterator[list[Held]]:
+        def walk(self, most: int) -> Iterator[list[Held]]:
             for _ in range(2 * EXAMINED_PER_STEP // most):
                 looked_at.append(most)
                 yield [held] * most
 
     many = Many()
-    many.endpoint = many
+    many.endpoint = many.unsettled = many
     search = InFlightSearch([cast(Connection, many)])
     so_far: list[int] = []
     while not search.step():

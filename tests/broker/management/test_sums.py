@@ -392,7 +392,8 @@ class Sums(RuleBasedStateMachine):
         if not hasattr(self, "timed"):
             return
         queue = self.jobs
-        held = [each for peer in self.timed.broker.clients.connections.values() for each in peer.endpoint.all_held()]
+        peers = self.timed.broker.clients.connections.values()
+        held = [each for peer in peers for each in peer.endpoint.unsettled.all_held()]
         places = [(entry, "InFlight") for _, entry, _ in held]
         places += [(entry, "Ready" if state == "Ready" else "Scheduled") for state, entry in queue.everything()]
         worst = sorted(

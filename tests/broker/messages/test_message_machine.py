@@ -171,7 +171,7 @@ class Life(RuleBasedStateMachine):
             held = [
                 entry
                 for each in self.timed.broker.clients.connections.values()
-                for _, entry, _ in each.endpoint.all_held()
+                for _, entry, _ in each.endpoint.unsettled.all_held()
             ]
             waiting = [entry for _, entry in queue.everything()] + list(queue.expiry.expired)
             if name == "jobs":

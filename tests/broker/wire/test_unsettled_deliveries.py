@@ -17,6 +17,7 @@ from penstock_amqp.endpoint import unsettled_deliveries
 from penstock_amqp.endpoint.endpoint import Endpoint
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import Held
+from penstock_amqp.endpoint.freed_parts import EndpointFreed
 from penstock_broker.messages import delivery_returns
 
 
@@ -55,8 +56,8 @@ def test_a_long_table_is_not_copied_while_nothing_changes(
             yield each
 
     monkeypatch.setattr(unsettled_deliveries, "islice", counted)
-    held = endpoint.held_now()
-    walk = endpoint.walk_held(5)
+    held = endpoint.unsettled.held_now()
+    walk = endpoint.unsettled.walk(5)
     assert list(next(walk)) == held[:5]
     assert len(looked_at) == 5
     timed.turn()
@@ -68,15 +69,15 @@ def test_a_long_table_is_not_copied_while_nothing_changes(
 def test_all_is_found_although_deliveries_come_and_go(timed: SteppedBroker, settled: int) -> None:
     """One is settled and two come behind the first part: what is there all the time is found, and what came."""
     peer, endpoint = holding(timed, 12)
-    always = [each for at, each in enumerate(endpoint.held_now()) if at != settled]
-    walk = endpoint.walk_held(3)
+    always = [each for at, each in enumerate(endpoint.unsettled.held_now()) if at != settled]
+    walk = endpoint.unsettled.walk(3)
     found = list(next(walk))
     _, delivery = peer.got.pop(settled)
     delivery.update(Delivery.ACCEPTED)
     delivery.settle()
     timed.connect("late").send("q", Message("late"), Message("later"))
     peer.pump()
-    now = endpoint.held_now()
+    now = endpoint.unsettled.held_now()
     assert len(now) == 13
     found += left(walk)  # type: ignore[arg-type]
     assert {id(each) for each in (*always, *now)} <= {id(each) for each in found}
@@ -91,15 +92,15 @@ def test_all_is_found_while_another_link_is_leaving(timed: SteppedBroker, parts:
     link = peer.receive("other", credit=20)
     timed.connect("again").send("other", *(Message(number) for number in range(8)))
     peer.pump()
-    stays = [each for each in endpoint.held_now() if each[0].name == "from q"]
-    assert len(endpoint.held_now()) == 20
+    stays = [each for each in endpoint.unsettled.held_now() if each[0].name == "from q"]
+    assert len(endpoint.unsettled.held_now()) == 20
     link.close()
     peer.flush()
     timed.turn()
     assert timed.broker.work.delivery_returns
     for _ in range(turns):
         timed.turn()
-    walk = endpoint.walk_held(3)
+    walk = endpoint.unsettled.walk(3)
     found: list[object] = []
     for _ in range(8):
         for _ in range(parts):
@@ -133,3 +134,17 @@ def test_a_table_is_not_copied_when_a_pass_begins_to_look_through_it(monkeypatch
     engine.aside, engine.unsettled = held, {}
     found += left(walk)  # type: ignore[arg-type]
     assert found == list(held.values())
+
+
+def test_whoever_goes_on_when_the_connection_is_freed_is_told(timed: SteppedBroker) -> None:
+    peer, endpoint = holding(timed, 12)
+    kept = endpoint.unsettled
+    begun = kept.walk(5)
+    assert len(next(begun)) == 5
+    peer.drop()
+    timed.turn()
+    while timed.broker.work.delivery_returns:
+        timed.turn()
+    for ask in (lambda: left(begun), lambda: left(kept.walk(5)), kept.held_now, lambda: kept.withdrawn(1)):
+        with pytest.raises(EndpointFreed):
+            ask()
