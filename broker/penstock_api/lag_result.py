@@ -154,8 +154,8 @@ FORECASTS: Final = (
     *("drain_seconds", "drain_seconds_low", "drain_seconds_high"),
     *("suggested_consumers", "expiring_soon", "expiry_risk_percent"),
 )
-"""Fields of SubscriptionLag that say what will be if all goes on as it does. They are absent in the state Unknown: seconds
-that count from a time which is past would be read as if they counted from now.
+"""Fields of SubscriptionLag that say what will be if all goes on as it does. They are absent in the state Unknown:
+seconds that count from a time which is past would be read as if they counted from now.
 """
 
 

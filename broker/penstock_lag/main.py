@@ -14,6 +14,7 @@ from typing import Final
 from penstock_api.failure import Failure
 from penstock_lag.analysis import Failed, Sessions, analyse
 from penstock_lag.arguments import parse
+from penstock_lag.deadline import set_deadline
 from penstock_lag.delivery import Delivery
 from penstock_lag.rollups.backfill import backfill, hand_out
 from penstock_lag.session import local_session
@@ -35,6 +36,7 @@ def run_command(arguments: Sequence[str]) -> int:
     gc.freeze()
     gc.set_threshold(COLLECTED_AFTER)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    set_deadline()
     return run(parse(arguments))
 
 

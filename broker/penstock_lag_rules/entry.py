@@ -33,11 +33,13 @@ ID_LENGTH: Final = 255
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
+
 def subscription_lag(f: Figures, missing: str | None, end_ms: int, thresholds: Thresholds) -> SubscriptionLag:
     """The entry at the end of the window, `end_ms`. `missing`: why its broker does not report; None if it does."""
     verdict = judge(f, thresholds, end_ms, missing)
-    now, grown = f.standing, f.window.growth
-    elapsed_ms = 0 if f.coverage.clock_steps else f.window.elapsed_ms  # how long it was is not known then
+    now, grown, counted = f.standing, f.window.growth, f.window.counted
+    is_timed = f.coverage.clock_steps == 0  # else nobody knows how long anything took
+    elapsed_ms = f.window.elapsed_ms if is_timed else 0
     drain = drain_time(f) if verdict.state is LagState.RECOVERING else None
     change = now.depth - f.window.first_depth
     mean = means(f.wait, f.hold, thresholds)
@@ -70,23 +72,23 @@ def subscription_lag(f: Figures, missing: str | None, end_ms: int, thresholds: T
         wait_p95_millis=_p95(f.wait),
         hold_p95_millis=_p95(f.hold),
         slow_part=None if mean is None else slow_part(mean, thresholds),
-        redelivery_percent=_redelivery_percent(grown),
+        redelivery_percent=_redelivery_percent(counted),
         consumers=now.consumers,
         shares=shares(f.consumers),
         fairness_percent=fairness_percent(f.consumers, thresholds),
-        capacity_per_minute=capacity_per_minute(f.work, thresholds),
+        capacity_per_minute=capacity_per_minute(f.work, thresholds) if is_timed else None,
         suggested_consumers=suggested_consumers(f, verdict.state, thresholds),
         expiring_soon=None if risk is None else risk.messages,
         expiry_risk_percent=None if risk is None else risk.percent,
-        expired=grown.expired,
-        dead_lettered=grown.dead_lettered,
-        dropped=grown.dropped,
-        moved=grown.moved,
-        purged=grown.purged,
-        lost_at_restart=grown.lost_at_restart,
+        expired=counted.expired,
+        dead_lettered=counted.dead_lettered,
+        dropped=counted.dropped,
+        moved=counted.moved,
+        purged=counted.purged,
+        lost_at_restart=counted.lost_at_restart,
         stranded=now.stranded,
-        lost=grown.lost,
-        since_caught_up_seconds=None if f.caught_up_ms is None else _seconds(max(now.observed_ms - f.caught_up_ms, 0)),
+        lost=counted.lost,
+        since_caught_up_seconds=_since_caught_up(f) if is_timed else None,
         repeated=tuple(_repeated(each) for each in now.repeated),
     )
 
@@ -103,6 +105,10 @@ def unknown(entry: SubscriptionLag, why: str) -> SubscriptionLag:
 def _oldest(f: Figures) -> int | None:
     """0 if nothing waits; None if something does and its age is not known, because the clock went back."""
     return 0 if f.standing.depth == 0 else _seconds(f.standing.age_ms)
+
+
+def _since_caught_up(f: Figures) -> int | None:
+    return None if f.caught_up_ms is None else _seconds(max(f.standing.observed_ms - f.caught_up_ms, 0))
 
 
 def _redelivery_percent(grown: Growth) -> int | None:

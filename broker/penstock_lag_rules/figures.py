@@ -6,7 +6,7 @@ Source: docs/concepts/lag.md, "States".
 
 Three spans end with the last snapshot:
 
-- the *window* is everything that was looked at;
+- the *window* is everything that was looked at, since the queue was made: another one under the same name is not it;
 - the *stretch* begins with the last snapshot in which the subscription was caught up, or with the window: what is wrong
   now began after it;
 - the *recent* span is the part of the window that is no older than `Thresholds.recent_ms`, so that trouble shows soon
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 __all__ = [
+    "NO_GROWTH",
     "TOTALS",
     "ConsumerWork",
     "Coverage",
@@ -105,7 +106,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """By how much the totals of a subscription grew: over a span, all its lives together, or since a life began."""
+    """By how much the totals of a subscription grew: over a span, or since a life began."""
 
     enqueued: int = 0
     delivered: int = 0
@@ -130,9 +131,14 @@ class Growth:
         """Messages that went without having been accepted, and that nobody moved or purged on purpose."""
         return self.expired + self.dead_lettered + self.dropped + self.lost_at_restart
 
+    def plus(self, other: Growth) -> Growth:
+        """Both together."""
+        return Growth(**{name: getattr(self, name) + getattr(other, name) for name in TOTALS})
+
 
 TOTALS: Final = tuple(field.name for field in fields(Growth))
 """The names of the totals."""
+NO_GROWTH: Final = Growth()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +149,7 @@ class Span:
     """From its first snapshot to its last."""
     snapshots: int
     first_depth: int
+    first_scheduled: int = 0
     first_age_ms: int | None
     """As `Standing.age_ms`, in its first snapshot."""
     falls: int = 0
@@ -155,7 +162,17 @@ class Span:
     """The smallest credit of the links that could take the first ready message."""
     max_credit: int
     """The largest credit of all links."""
-    growth: Growth = field(default_factory=Growth)
+    growth: Growth = NO_GROWTH
+    """From its first snapshot to its last, so a rate is this divided by `elapsed_ms`."""
+    born: Growth = NO_GROWTH
+    """What had happened before its first snapshot, if the subscription was made after the poll before: nobody knows how
+    long that took, so it is in no rate.
+    """
+
+    @property
+    def counted(self) -> Growth:
+        """All that happened in the span."""
+        return self.growth if self.born is NO_GROWTH else self.growth.plus(self.born)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +252,9 @@ class Figures:
     consumers: tuple[ConsumerWork, ...] = ()
     """Those at the end of the window that got most; the first got most. Empty without the ledger."""
     lives: int = field(default=1, compare=False)
-    """How many lives of it are in the window, as far as its rows were read. Only with the ledger."""
-    is_new: bool = field(default=False, compare=False)
-    """An earlier complete poll of the window did not have it, so its totals count from zero. Only with the ledger."""
+    """How many lives of it are in the window, as far as its rows were read: one for each start of its broker. Only with
+    the ledger.
+    """
 
     @property
     def without_consumer_ms(self) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from penstock_lag_rules.figures import (
+    NO_GROWTH,
     TOTALS,
     Coverage,
     Duration,
@@ -51,10 +52,8 @@ class Snapshot:
     life: tuple[str, int, int, int]
     """Instance and epoch of the broker, incarnation of the queue, and when the broker started; 0: not known."""
     is_born: bool = False
-    """The first of its life, which began after the poll before: its totals count from zero."""
-    is_new: bool = False
-    """The first of its subscription, which an earlier complete poll of the same run of the broker did not have. After a
-    restart it may be one that was recovered.
+    """The first of its life, which an earlier complete poll of the same run of the broker did not have: its totals
+    count from zero. After a restart it may be one that was recovered.
     """
     depth: int
     ready: int
@@ -75,6 +74,11 @@ class Snapshot:
     durations: Durations = (0, 0, 0, 0)
     """Since its life began, too."""
     repeated: tuple[RepeatedMessage, ...] = ()
+
+    @property
+    def queue(self) -> tuple[str, int]:
+        """Another one is another queue under the same name, which has nothing of this one."""
+        return self.life[0], self.life[2]
 
     def age_ms(self) -> int | None:
         """Age of the oldest unsettled message; None if none waits, or if the clock went back behind it."""
@@ -99,27 +103,30 @@ def figures_of(
     thresholds: Thresholds,
     percentiles: Percentiles | None = None,
 ) -> Figures:
-    """The figures at the last of `snapshots`, which are those of the window in their order; there is at least one."""
+    """The figures at the last of `snapshots`, which are those of the window in their order; there is at least one.
+    What was before its queue was made, under the same name, was another queue's.
+    """
     last = snapshots[-1]
-    is_new = snapshots[0].is_new
+    others = [at for at, each in enumerate(snapshots) if each.queue != last.queue]
+    snapshots = snapshots[others[-1] + 1 if others else 0 :]
+    born = first_growth(snapshots[0])
     caught_up = [at for at, each in enumerate(snapshots) if each.is_caught_up(thresholds)]
     recent = [at for at, each in enumerate(snapshots) if each.time_ms >= last.time_ms - thresholds.recent_ms]
     # At least two, if there are two: with long intervals between polls the last one alone says nothing.
     start = max(min(recent[0], len(snapshots) - 2), 0)
-    grown = [first_growth(snapshots[0]), *(growth_between(before, now) for before, now in pairwise(snapshots))]
+    grown = [born, *(growth_between(before, now) for before, now in pairwise(snapshots))]
     progressed = [now.time_ms for now, growth in zip(snapshots, grown, strict=True) if growth.is_progress]
     consumed = [each.time_ms for each in snapshots if each.consumers > 0]
-    lasted = [durations_between(before, now) for before, now in pairwise(snapshots)]
-    if is_new:
-        lasted.append(first_durations(snapshots[0]))
-    waits, wait_ms, holds, hold_ms = (sum(each) for each in zip((0, 0, 0, 0), *lasted, strict=True))
+    lasted = [first_durations(snapshots[0]), *(durations_between(before, now) for before, now in pairwise(snapshots))]
+    waits, wait_ms, holds, hold_ms = (sum(each) for each in zip(*lasted, strict=True))
+    window = _span(snapshots, 0, born)
     return Figures(
         subject=subject,
         standing=standing_of(last),
         coverage=coverage,
-        window=_span(snapshots, 0, is_base=not is_new),
-        stretch=_span(snapshots, caught_up[-1]) if caught_up else _span(snapshots, 0, is_base=not is_new),
-        recent=_span(snapshots, start, is_base=not (is_new and start == 0)),
+        window=window,
+        stretch=_span(snapshots, caught_up[-1]) if caught_up else window,
+        recent=_span(snapshots, start) if start else window,
         caught_up_ms=snapshots[caught_up[-1]].time_ms if caught_up else None,
         progressed_ms=progressed[-1] if progressed else snapshots[0].time_ms,
         consumed_ms=consumed[-1] if consumed else None,
@@ -150,21 +157,15 @@ def standing_of(last: Snapshot) -> Standing:
     )
 
 
-def _span(snapshots: Sequence[Snapshot], start: int, *, is_base: bool = True) -> Span:
-    """The span from the snapshot number `start` on.
-
-    Its first snapshot is the base: what had grown until then is from before the span. If there is no base, because the
-    subscription was empty or absent before its first snapshot, the growth of that counts, too.
-    """
+def _span(snapshots: Sequence[Snapshot], start: int, born: Growth = NO_GROWTH) -> Span:
+    """The span from the snapshot number `start` on. `born`: what had happened in it before that snapshot."""
     found = snapshots[start:]
     first = found[0]
-    growths = [growth_between(before, now) for before, now in pairwise(found)]
-    if not is_base:
-        growths.append(first_growth(first))
     return Span(
         elapsed_ms=max(found[-1].time_ms - first.time_ms, 0),
         snapshots=len(found),
-        first_depth=first.depth if is_base else 0,
+        first_depth=first.depth,
+        first_scheduled=first.scheduled,
         first_age_ms=first.age_ms(),
         falls=sum(now.depth < before.depth for before, now in pairwise(found)),
         min_depth=min(each.depth for each in found),
@@ -173,13 +174,14 @@ def _span(snapshots: Sequence[Snapshot], start: int, *, is_base: bool = True) ->
         min_consumers=min(each.consumers for each in found),
         min_credit=min(each.usable_credit for each in found),
         max_credit=max(each.credit for each in found),
-        growth=_sum(growths),
+        growth=_sum([growth_between(before, now) for before, now in pairwise(found)]),
+        born=born,
     )
 
 
 def first_growth(first: Snapshot) -> Growth:
     """What the first snapshot of a life has grown: all of its totals, if it was absent in the poll before."""
-    return first.totals if first.is_born else Growth()
+    return first.totals if first.is_born else NO_GROWTH
 
 
 def growth_between(before: Snapshot, now: Snapshot) -> Growth:

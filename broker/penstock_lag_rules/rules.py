@@ -35,7 +35,7 @@ Rule = Callable[[Figures, Thresholds], str | None]
 
 
 def _losing(f: Figures, t: Thresholds) -> str | None:
-    grown = f.recent.growth
+    grown = f.recent.counted
     if grown.lost == 0 or grown.lost * 100 < t.loss_percent * (grown.lost + grown.acked):
         return None
     consumers = "no consumer is attached" if f.standing.consumers == 0 else f"{grown.acked} were accepted"
@@ -44,7 +44,7 @@ def _losing(f: Figures, t: Thresholds) -> str | None:
 
 
 def _idle(f: Figures, _: Thresholds) -> str | None:
-    grown = f.window.growth
+    grown = f.window.counted
     if grown.enqueued == 0 and grown.delivered == 0 and f.standing.depth == 0:
         return "no message waits, and none arrived or was delivered"
     return None
@@ -148,12 +148,14 @@ def _recovering(f: Figures, _: Thresholds) -> str | None:
     drain = drain_time(f)
     if drain is None:
         return None
-    found = trend(f)
-    before = f.standing.depth - found.change + found.removed
-    fell = f"the backlog fell from {before} to {f.standing.depth} messages in {seconds(found.elapsed_ms)}"
+    found, now = trend(f), f.standing
+    waits = now.depth - now.scheduled
+    before = waits + found.fell + found.removed
+    fell = f"the backlog fell from {before} to {waits} messages in {seconds(found.elapsed_ms)}"
     if found.removed:
         fell += f" ({found.removed} were not accepted, but lost, moved or purged)"
-    return f"{fell} and will be empty in {drain.low} to {drain.high} s if this goes on; {backlog(f)}"
+    later = f"; {now.scheduled - now.stranded} more are due later" if now.scheduled > now.stranded else ""
+    return f"{fell} and will be empty in {drain.low} to {drain.high} s if this goes on{later}; {backlog(f)}"
 
 
 RULES: Final[tuple[tuple[LagState, Rule], ...]] = (

@@ -12,7 +12,18 @@ from array import array
 from dataclasses import replace
 from typing import Final, TypedDict
 
-from penstock_lag_rules.figures import TOTALS, Coverage, Duration, Figures, Growth, Percentiles, Span, Subject, Work
+from penstock_lag_rules.figures import (
+    NO_GROWTH,
+    TOTALS,
+    Coverage,
+    Duration,
+    Figures,
+    Growth,
+    Percentiles,
+    Span,
+    Subject,
+    Work,
+)
 from penstock_lag_rules.history import (
     Snapshot,
     durations_between,
@@ -26,7 +37,7 @@ from penstock_lag_rules.thresholds import Thresholds
 
 __all__ = ["Track"]
 
-TIME, DEPTH, READY, IN_FLIGHT, CONSUMERS, USABLE, CREDIT, AGE, FELL, DONE = range(10)
+TIME, DEPTH, SCHEDULED, READY, IN_FLIGHT, CONSUMERS, USABLE, CREDIT, AGE, FELL, DONE = range(11)
 GROWN: Final = DONE + 7
 """From DONE on: the fields of Work, then those of history.Durations, since the track began."""
 WIDTH: Final = GROWN + len(TOTALS)
@@ -49,7 +60,7 @@ class Track:
         "_caught_up",
         "_consumed",
         "_first",
-        "_is_new",
+        "_is_born",
         "_last",
         "_progressed",
         "_rows",
@@ -64,17 +75,20 @@ class Track:
         self._first = 0
         """The number of the first row that is kept; rows are numbered from the beginning of the track."""
         self._last: Snapshot | None = None
-        self._is_new = False
-        """The first row of all was that of a subscription that an earlier complete poll of the run did not have."""
+        self._is_born = False
+        """The first row of all was that of a queue that an earlier complete poll of the run did not have."""
         self._caught_up = self._progressed = self._consumed = UNKNOWN
         """The last rows in which it was caught up, a message was accepted or moved, and it had a consumer."""
 
     def add(self, snapshot: Snapshot) -> None:
         """A poll has shown the subscription. Rows that are older than the window are forgotten."""
         before = self._last
+        if before is not None and before.life != snapshot.life and before.queue != snapshot.queue:
+            before = None
+            self._forget_all()
         rows = self._rows
         if before is None:
-            self._is_new = snapshot.is_new
+            self._is_born = snapshot.is_born
             growth = first_growth(snapshot)
             grown = [getattr(growth, name) for name in TOTALS]
             fell = False
@@ -92,6 +106,7 @@ class Track:
             (
                 snapshot.time_ms,
                 snapshot.depth,
+                snapshot.scheduled,
                 snapshot.ready,
                 snapshot.in_flight,
                 snapshot.consumers,
@@ -135,7 +150,7 @@ class Track:
 
     @property
     def is_still(self) -> bool:
-        """In all snapshots of the window nothing waited, and nothing had grown since the track began or before them."""
+        """In all snapshots of the window nothing waited, and nothing grew since the first, or since it was made."""
         rows = self._rows
         grown = rows[-len(TOTALS) :]
         began = array("q", bytes(8 * len(TOTALS))) if self._begins_empty else rows[GROWN:WIDTH]
@@ -143,7 +158,13 @@ class Track:
 
     @property
     def _begins_empty(self) -> bool:
-        return self._is_new and self._first == 0
+        return self._is_born and self._first == 0
+
+    def _forget_all(self) -> None:
+        """Begin anew: a queue was deleted, and another one made under its name."""
+        del self._rows[:]
+        self._first = 0
+        self._caught_up = self._progressed = self._consumed = UNKNOWN
 
     def _forget(self, time_ms: int) -> None:
         """Forget the rows that are older than the window at this time."""
@@ -162,7 +183,6 @@ class Track:
         if last.time_ms != rows[-WIDTH + TIME]:
             last = replace(last, time_ms=rows[-WIDTH + TIME])
         count = len(rows) // WIDTH
-        begins_empty = self._begins_empty
         bound_ms = last.time_ms - self._thresholds.recent_ms
         times = rows[TIME::WIDTH]
         recent = next(at for at in range(count) if times[at] >= bound_ms)
@@ -170,14 +190,14 @@ class Track:
         caught_up = self._caught_up - self._first
         progressed = self._progressed - self._first
         consumed = self._consumed - self._first
-        window = self._span(0, is_base=not begins_empty)
+        window = self._span(0, self._born())
         return Figures(
             subject=subject,
             standing=standing_of(last),
             coverage=coverage,
             window=window,
-            stretch=self._span(caught_up, is_base=True) if caught_up >= 0 else window,
-            recent=self._span(recent, is_base=True) if recent > 0 else window,
+            stretch=self._span(caught_up) if caught_up >= 0 else window,
+            recent=self._span(recent) if recent > 0 else window,
             caught_up_ms=rows[caught_up * WIDTH] if caught_up >= 0 else None,
             progressed_ms=rows[max(progressed, 0) * WIDTH],
             consumed_ms=rows[consumed * WIDTH] if consumed >= 0 else None,
@@ -195,15 +215,21 @@ class Track:
         work = Work(intervals=intervals, accepted=accepted, consumer_ms=consumer_ms)
         return {"work": work, "wait": Duration(waits, wait_ms), "hold": Duration(holds, hold_ms)}
 
-    def _span(self, start: int, *, is_base: bool) -> Span:
+    def _born(self) -> Growth:
+        """What happened in the window before its first row."""
+        born = zip(TOTALS, self._rows[GROWN:WIDTH], strict=True)
+        return Growth(**dict(born)) if self._begins_empty else NO_GROWTH
+
+    def _span(self, start: int, born: Growth = NO_GROWTH) -> Span:
         rows, at = self._rows, start * WIDTH
         end = len(rows) - len(TOTALS)
         age_ms = rows[at + AGE]
-        base = rows[at + GROWN : at + WIDTH] if is_base else array("q", bytes(8 * len(TOTALS)))
+        base = rows[at + GROWN : at + WIDTH]
         return Span(
             elapsed_ms=max(rows[end - GROWN] - rows[at], 0),
             snapshots=len(rows) // WIDTH - start,
-            first_depth=rows[at + DEPTH] if is_base else 0,
+            first_depth=rows[at + DEPTH],
+            first_scheduled=rows[at + SCHEDULED],
             first_age_ms=None if age_ms == UNKNOWN else age_ms,
             falls=sum(rows[at + WIDTH + FELL :: WIDTH]),
             min_depth=min(rows[at + DEPTH :: WIDTH]),
@@ -213,4 +239,5 @@ class Track:
             min_credit=min(rows[at + USABLE :: WIDTH]),
             max_credit=max(rows[at + CREDIT :: WIDTH]),
             growth=Growth(**{name: rows[end + n] - base[n] for n, name in enumerate(TOTALS)}),
+            born=born,
         )

@@ -30,6 +30,9 @@ class Trend:
     """Messages that were lost, moved or purged besides."""
     noise: float
     elapsed_ms: int
+    fell: int
+    """By how much that part of the backlog fell which a consumer may get now: by arrivals, accepts and what became due.
+    """
 
     @property
     def direction(self) -> int:
@@ -53,7 +56,8 @@ def trend_over(span: Span, now: Standing) -> Trend:
     grown = span.growth
     removed = grown.lost + grown.moved + grown.purged
     noise = DEVIATIONS * math.sqrt(grown.enqueued + grown.acked)
-    return Trend(now.depth - span.first_depth + removed, removed, noise, span.elapsed_ms)
+    fell = span.first_depth - span.first_scheduled - (now.depth - now.scheduled) - removed
+    return Trend(now.depth - span.first_depth + removed, removed, noise, span.elapsed_ms, fell)
 
 
 def trend(figures: Figures) -> Trend:
@@ -72,16 +76,19 @@ def trend(figures: Figures) -> Trend:
 
 
 def drain_time(figures: Figures) -> DrainTime | None:
-    """None unless the backlog shrinks because messages are accepted."""
+    """Of what a consumer may get now, without what is due later or stranded. None unless that shrinks, and all of the
+    backlog does, because messages are accepted.
+    """
     found = trend(figures)
-    depth = figures.standing.depth
-    if found.direction >= 0 or depth == 0 or figures.stretch.growth.acked + figures.recent.growth.acked == 0:
+    waits = figures.standing.depth - figures.standing.scheduled
+    if found.direction >= 0 or waits == 0 or figures.stretch.growth.acked + figures.recent.growth.acked == 0:
         return None
-    fallen = -found.change  # by more than the noise, or it would have no direction
+    if found.fell <= found.noise:
+        return None
     return DrainTime(
-        likely=_seconds(depth * found.elapsed_ms / fallen),
-        low=_seconds(depth * found.elapsed_ms / (fallen + found.noise)),
-        high=_seconds(depth * found.elapsed_ms / (fallen - found.noise)),
+        likely=_seconds(waits * found.elapsed_ms / found.fell),
+        low=_seconds(waits * found.elapsed_ms / (found.fell + found.noise)),
+        high=_seconds(waits * found.elapsed_ms / (found.fell - found.noise)),
     )
 
 

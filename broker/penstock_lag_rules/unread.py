@@ -48,29 +48,27 @@ def held_back(entry: SubscriptionLag, f: Figures, unread: Iterable[Unread]) -> S
     """The entry of a subscription without the figures that do not hold.
 
     - A part after its last snapshot takes nothing: the entry is of `observed_time`.
-    - A part before its first snapshot: losses and percentiles are of less than the window, so they are left out.
-    - A part in between: when it was last caught up may be in it. If it was made anew in the window, or its broker
-      restarted, what the former one did in that part is in no total: then losses, percentiles and rates are left out,
-      and the state is Unknown.
-    - A part before the first snapshot of a subscription that was made in the window: it may have been made in that
-      part, and what it has done since counts, but not how long that took. The same is left out.
+    - A part before its first snapshot: losses and percentiles are of less than the window, so they are left out. Rates
+      are of the time since then, also if it was made in that part.
+    - A part in between: when it was last caught up may be in it. If its broker restarted in the window, what it did in
+      that part before is in no total: then losses, percentiles and rates are left out, and the state is Unknown.
     """
     before, between = _parts(f, unread)
-    own = [*before, *between]
     gone: list[str] = []
     changes: dict[str, Any] = {}
     if before:
         gone += [*_LOSSES, *_PERCENTILES]
     if f.caught_up_ms is not None and any(part.last_ms > f.caught_up_ms for part in between):
         gone.append("since_caught_up_seconds")
-    is_anew = bool(between) and f.lives > 1
-    if is_anew or (before and f.is_new):
+    if between and f.lives > 1:
         gone += [*_LOSSES, *_PERCENTILES, *_RATES, *_OF_STATE]
         if entry.state is not LagState.UNKNOWN:
-            changes = {"state": LagState.UNKNOWN, "message": _anew(own, f, is_anew=is_anew)}
+            changes = {"state": LagState.UNKNOWN, "message": _restarted([*before, *between], f)}
     if not gone:
         return entry
-    changes.setdefault("message", f"{entry.message}; {_told(own)} of its time could not be read"[:MESSAGE_LENGTH])
+    changes.setdefault(
+        "message", f"{entry.message}; {_told([*before, *between])} of its time could not be read"[:MESSAGE_LENGTH]
+    )
     return entry.model_copy(update={**dict.fromkeys(gone), **changes})
 
 
@@ -90,11 +88,10 @@ def _parts(f: Figures, unread: Iterable[Unread]) -> tuple[list[Unread], list[Unr
     return [part for part in own if part.last_ms <= first_ms], [part for part in own if part.last_ms > first_ms]
 
 
-def _anew(parts: Sequence[Unread], f: Figures, *, is_anew: bool) -> str:
-    what = "made anew or its broker restarted" if is_anew else "made"
+def _restarted(parts: Sequence[Unread], f: Figures) -> str:
     return (
-        f"{_told(parts)} of the window could not be read, and in the window the subscription was {what}, so rates are "
-        f"not known; {backlog(f)}"
+        f"{_told(parts)} of the window could not be read, and in the window its broker was restarted, so rates are not "
+        f"known; {backlog(f)}"
     )[:MESSAGE_LENGTH]
 
 

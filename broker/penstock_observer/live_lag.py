@@ -133,19 +133,16 @@ class LiveLag:
         if watched is not None and watched.lag is not None and watched.state is state and watched.life == life:
             watched.track.repeat(now_ms)
             return
-        is_new = watched is None
         is_born = self._complete_in_run and (watched is None or watched.life != life)
         subject = _subject(state, self._ordinal)
         if watched is None:
             watched = Watched(Track(self._thresholds, self._window_ms), subject, life, state)
             self._watched[state.queue_name] = watched
         watched.subject, watched.life, watched.state, watched.lag = subject, life, state, None
-        watched.track.add(snapshot_of(state, now_ms, life, is_born=is_born, is_new=is_new and is_born))
+        watched.track.add(snapshot_of(state, now_ms, life, is_born=is_born))
 
 
-def snapshot_of(
-    state: SubscriptionState, now_ms: int, life: tuple[str, int, int, int], *, is_born: bool, is_new: bool
-) -> Snapshot:
+def snapshot_of(state: SubscriptionState, now_ms: int, life: tuple[str, int, int, int], *, is_born: bool) -> Snapshot:
     """What one poll said of one subscription. A broker of an earlier release does not say which credit is usable: then
     that of all links is.
     """
@@ -154,7 +151,6 @@ def snapshot_of(
         time_ms=now_ms,
         life=life,
         is_born=is_born,
-        is_new=is_new,
         depth=state.depth,
         ready=state.ready,
         in_flight=state.in_flight,

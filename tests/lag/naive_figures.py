@@ -7,7 +7,7 @@ penstock_lag_rules.history, which defines them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from penstock_lag_rules.figures import TOTALS, Coverage, Figures, Growth, Subject
@@ -34,18 +34,18 @@ def naive_figures(rows: Sequence[Row], thresholds: Thresholds) -> dict[tuple[int
     """
     found: dict[tuple[int, str], tuple[Figures, int]] = {}
     for ordinal in {row["ordinal"] for row in rows}:
-        own = sorted((row for row in rows if row["ordinal"] == ordinal), key=lambda row: row["seq"])
-        polls = _polls([row for row in own if row["kind"] == "broker"])
-        for name in {row["queue_name"] for row in own if row["kind"] == "subscription"}:
-            mine = [row for row in own if row["queue_name"] == name]
+        rows_of_one = sorted((row for row in rows if row["ordinal"] == ordinal), key=lambda row: row["seq"])
+        polls = _polls([row for row in rows_of_one if row["kind"] == "broker"])
+        for name in {row["queue_name"] for row in rows_of_one if row["kind"] == "subscription"}:
+            mine = [row for row in rows_of_one if row["queue_name"] == name]
             last_complete = max((poll.row["seq"] for poll in polls if poll.row["complete"]), default=0)
             if mine[-1]["poll"] >= last_complete:
                 subject = Subject(ordinal=ordinal, queue_name=name)
                 coverage = Coverage(last_poll_ms=0, elapsed_ms=0, polls=0, interval_ms=0)
                 snapshots = _snapshots(mine, polls)
-                lives = len({each.life for each in snapshots})
+                own = [each for each in snapshots if each.queue == snapshots[-1].queue]  # folders are counted
                 figures = figures_of(subject, coverage, snapshots, thresholds)
-                found[ordinal, name] = replace(figures, is_new=snapshots[0].is_new), lives
+                found[ordinal, name] = figures, len({each.life for each in own})
     return found
 
 
@@ -74,7 +74,6 @@ def _snapshots(rows: Sequence[Row], polls: Sequence[NaivePoll]) -> list[Snapshot
                 time_ms=row["time_ms"],
                 life=life,
                 is_born=was_absent and all(each.life != life for each in made),
-                is_new=not made and was_absent,
                 depth=row["depth"],
                 ready=row["ready"],
                 in_flight=row["in_flight"],

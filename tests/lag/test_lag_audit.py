@@ -112,6 +112,19 @@ def test_every_key_of_the_report_is_in_camel_case() -> None:
     assert "           4  dead_lettered\n" in as_text(report)
 
 
+def test_an_audit_agrees_with_no_ledger_of_which_a_part_is_damaged() -> None:
+    state = AuditState(
+        audit="1-1-7", queue_name="q", subscription_name="s", instance_id="i", epoch=1, incarnation=7,
+        started_ms=1, until_ms=9, ended_ms=9, ended_by="Time", records=0, begin=AuditTotals(), end=AuditTotals(),
+    )  # fmt: skip
+    figures = AuditFigures(
+        records=0, is_gapless=True, kinds={}, shapes={}, faulty=(), sojourns_us=(), rows=(), spans=(None,)
+    )
+    report = make_report(state, figures, is_complete=True, damaged=("Segment s of the ledger is damaged.",))
+    assert not report.agrees
+    assert report.problems[0] == "Segment s of the ledger is damaged."
+
+
 def test_a_message_id_cannot_control_the_terminal() -> None:
     """Senders choose them."""
     fault = FaultCount(fault="left more than once", count=1, messages=("m\x1b]0;title\x07\n",))

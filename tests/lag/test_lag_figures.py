@@ -180,7 +180,7 @@ def test_growth_and_spans_are_those_of_a_plain_loop(spark: SparkSession, histori
     for name, one in found.items():
         plain, lives = expected[name]
         assert (one.window, one.stretch, one.recent) == (plain.window, plain.stretch, plain.recent)
-        assert one.is_new == plain.is_new
+        assert one.lives == lives
         assert (one.caught_up_ms, one.progressed_ms, one.consumed_ms) == (
             plain.caught_up_ms,
             plain.progressed_ms,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from penstock_core.identity import Identity, Scope, queue_name
 from penstock_lag.ledger.windows import Chosen, Plan
 from penstock_lag.result_document import Run, make_result
 from penstock_lag.table import as_table
-from penstock_lag_rules.figures import Figures, RepeatedMessage
+from penstock_lag_rules.figures import Figures, Growth, RepeatedMessage, Work
 from penstock_lag_rules.thresholds import Thresholds
 
 RUN = Run(broker="main", namespace="shop", run_name="run-1", expected_brokers=2)
@@ -112,6 +113,53 @@ def test_the_drain_time_is_a_range_and_belongs_to_recovering() -> None:
     (lag,) = result_of(figures(recent={**falling, "growth": {"expired": 400}})).subscriptions
     assert lag.state is LagState.LOSING
     assert (lag.drain_seconds, lag.drain_seconds_low, lag.drain_seconds_high) == (None, None, None)
+
+
+DELAYED: dict[str, Any] = {"depth": 1_500, "scheduled": 1_000}
+
+
+def test_what_is_due_later_does_not_drain() -> None:
+    """The same 500 that may be taken now, and 1,000 more that nobody can take for an hour."""
+    (lag,) = result_of(figures(standing=DELAYED, recent={"first_depth": 1_900, "first_scheduled": 1_000})).subscriptions
+    assert (lag.state, lag.message) == (
+        LagState.RECOVERING,
+        "the backlog fell from 900 to 500 messages in 60 s and will be empty in 64 to 91 s if this goes on; 1000 more "
+        "are due later; 1500 messages wait, the oldest for 70 s",
+    )
+    assert (lag.drain_seconds, lag.drain_seconds_low, lag.drain_seconds_high) == (75, 64, 91)
+
+
+def test_what_becomes_due_as_fast_as_the_rest_is_accepted_has_no_end() -> None:
+    """400 were accepted, and 400 became due: 500 waited for a consumer before, and 500 do now."""
+    (lag,) = result_of(figures(standing=DELAYED, recent={"first_depth": 1_900, "first_scheduled": 1_400})).subscriptions
+    assert (lag.state, lag.drain_seconds) == (LagState.BACKLOG_STEADY, None)
+
+
+def test_what_is_stranded_does_not_drain() -> None:
+    """It waits for a destination, and no consumer gets it."""
+    stranded = {**DELAYED, "stranded": 1_000}
+    (lag,) = result_of(
+        figures(standing=stranded, recent={"first_depth": 1_900, "first_scheduled": 1_000})
+    ).subscriptions
+    assert lag.drain_seconds == 75
+    assert "due later" not in lag.message
+
+
+def test_what_came_before_the_first_snapshot_is_counted_but_is_in_no_rate() -> None:
+    """Nobody knows over how long it came."""
+    born = Growth(enqueued=900, delivered=300, redelivered=300, acked=300, expired=5, purged=1)
+    (lag,) = result_of(figures(window={"born": born, "growth": {"expired": 1}})).subscriptions
+    assert (lag.arrival_per_minute, lag.settled_per_minute) == (600, 600)
+    assert (lag.lost, lag.expired, lag.purged, lag.redelivery_percent) == (6, 6, 1, 9)
+
+
+def test_how_long_something_took_is_not_known_across_a_step_of_the_clock() -> None:
+    """The clock went back by an hour: what took a minute seems to have taken none, or an hour."""
+    work = Work(intervals=6, accepted=600, consumer_ms=120_000)
+    (lag,) = result_of(figures(work=work, caught_up_ms=END_MS - 90_000)).subscriptions
+    assert (lag.capacity_per_minute, lag.since_caught_up_seconds) == (300, 90)
+    (lag,) = result_of(figures(work=work, caught_up_ms=END_MS - 90_000, coverage={"clock_steps": 1})).subscriptions
+    assert (lag.capacity_per_minute, lag.since_caught_up_seconds, lag.arrival_per_minute) == (None, None, None)
 
 
 def test_messages_whose_delivery_fails_are_named() -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, ClassVar
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock_api.observer_api import SegmentInfo, SegmentList
 from penstock_api.rollup_format import Period, RollupInfo, RollupName
@@ -197,6 +202,70 @@ def test_an_hour_whose_polls_cover_less_than_nine_tenths_says_so(polls: int, sai
     )
     plan = plan_of(hour(4), [broker(0, 4, 4)], {0})
     assert shortfalls(hour(4), plan, Rollup((run,)), "main") == said
+
+
+class Counted(SegmentList):
+    """Counts the segments that whoever asks for them may look at, also those of its copies."""
+
+    looked: ClassVar[int] = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name == "segments":
+            Counted.looked += len(found)
+        return found
+
+
+def looked_at(hours: int, decide: Callable[[PresentBroker], object]) -> int:
+    """How many segments are looked at to decide about a ledger of so many hours, with one segment in each."""
+    listing = Counted(**broker(0, 0, hours - 1).listing.model_dump())
+    Counted.looked = 0
+    decide(PresentBroker(0, listing))
+    return Counted.looked
+
+
+def all_due(ledger: PresentBroker) -> None:
+    due_hours([ledger], {}, GRACE_MS, Bounds(hours=10**6, rows=10**9))
+
+
+def none_due(ledger: PresentBroker) -> None:
+    due_hours([ledger], {hour(at): info(hour(at)) for at in range(999)}, GRACE_MS, Bounds())
+
+
+def backfill(ledger: PresentBroker) -> None:
+    backfilled_hours([ledger], {}, 0, 2**62, GRACE_MS)
+
+
+@pytest.mark.parametrize("decide", [all_due, none_due, backfill])
+def test_the_work_grows_as_the_ledger_and_not_as_its_square(decide: Callable[[PresentBroker], object]) -> None:
+    """A ledger of a year has 8,760 hours."""
+    looked = [looked_at(hours, decide) for hours in (200, 400)]
+    assert looked[1] <= 2.1 * looked[0]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 6 * 60), st.sampled_from([0, 1, 30, 59, 60, 61, 119, 180])), min_size=1, max_size=9
+    )
+)
+def test_an_hour_has_the_segments_that_reach_into_it(parts: list[tuple[int, int]]) -> None:
+    """Wherever they begin, and also if one reaches over hours, which no observer writes. Minutes and lengths."""
+    segments = [
+        SegmentInfo(
+            name=f"0000000003-{10 * at + 1:012d}-{10 * at + 10:012d}.parquet",
+            bytes=1,
+            rows=10,
+            first_ms=DAY_START_MS + 60_000 * first,
+            last_ms=DAY_START_MS + 60_000 * (first + length),
+        )
+        for at, (first, length) in enumerate(parts)
+    ]
+    listing = SegmentList(broker="main", namespace="shop", ordinal=0, reachable=True, segments=tuple(segments))
+    for number in range(10):
+        name = hour(number)
+        plan = plan_of(name, [PresentBroker(0, listing)], {0})
+        expected = [each.name for each in segments if each.first_ms < name.end_ms and each.last_ms >= name.start_ms]
+        assert [chosen.name for chosen in plan.segments] == expected
 
 
 def test_a_day_is_due_when_it_is_over() -> None:

@@ -24,18 +24,20 @@ GROWING = ("enqueued", "delivered", "redelivered", "acked", "expired", "dead_let
 def histories(draw: st.DrawFn) -> list[Snapshot]:
     """Snapshots of one subscription: totals that grow, restarts, new incarnations, clocks that are set."""
     made: list[Snapshot] = []
+    life: tuple[str, int, int, int]
     now_ms, life, totals = 1_000_000, ("i", 1, 1, 0), Growth(enqueued=draw(COUNTS))
-    is_new = draw(st.booleans())
     durations = (draw(COUNTS), draw(COUNTS), draw(COUNTS), draw(COUNTS))
-    born = is_new  # what is new was absent in a poll of the same run
+    born = draw(st.booleans())
     for _ in range(draw(st.integers(1, 20))):
         now_ms += draw(st.sampled_from([10_000, 10_000, 10_000, 10_000, 30_000, 0, -40_000]))
-        what = draw(st.sampled_from(["runs"] * 8 + ["restarts", "rebinds"]))
+        what = draw(st.sampled_from(["runs"] * 8 + ["restarts", "rebinds", "volume"]))
         if what == "restarts":
             life, born = (life[0], life[1] + 1, life[2], 0), False
             totals = Growth(enqueued=draw(COUNTS), lost_at_restart=totals.lost_at_restart + draw(COUNTS))
-        elif what == "rebinds":
-            life, born, totals = (life[0], life[1], life[2] + 1, 0), draw(st.booleans()), Growth(enqueued=draw(COUNTS))
+        elif what != "runs":
+            volume: str = life[0] + ("i" if what == "volume" else "")
+            incarnation: int = life[2] + int(what == "rebinds")
+            life, born, totals = (volume, life[1], incarnation, 0), draw(st.booleans()), Growth(enqueued=draw(COUNTS))
         else:
             totals = replace(totals, **{name: getattr(totals, name) + draw(COUNTS) for name in GROWING})
         if what == "runs":
@@ -49,8 +51,8 @@ def histories(draw: st.DrawFn) -> list[Snapshot]:
                 time_ms=now_ms,
                 life=life,
                 is_born=born,
-                is_new=is_new and not made,
                 depth=depth,
+                scheduled=draw(COUNTS),
                 ready=draw(COUNTS),
                 in_flight=draw(COUNTS),
                 oldest_available_ms=None if depth == 0 else now_ms - draw(st.sampled_from([-5_000, 3_000, 3_001])),
@@ -69,12 +71,16 @@ def histories(draw: st.DrawFn) -> list[Snapshot]:
 @settings(max_examples=500)
 @given(histories())
 def test_a_track_has_the_figures_of_its_snapshots(snapshots: list[Snapshot]) -> None:
+    """Those of a queue that had the name before change nothing."""
     track = Track(THRESHOLDS, WINDOW_MS)
+    former: list[Snapshot] = []
     window: list[Snapshot] = []
     for snapshot in snapshots:
+        if window and window[-1].queue != snapshot.queue:
+            former, window = [*former, *window], []
         track.add(snapshot)
         window.append(snapshot)
         while window[0].time_ms < snapshot.time_ms - WINDOW_MS:
             window.pop(0)
-        expected = figures_of(SUBJECT, COVERAGE, window, THRESHOLDS)
+        expected = figures_of(SUBJECT, COVERAGE, [*former, *window], THRESHOLDS)
         assert track.figures(SUBJECT, COVERAGE) == expected

@@ -26,7 +26,7 @@ SUBJECT = Subject(ordinal=0, queue_name="q")
     ),
     st.booleans(),
 )
-def test_repeating_an_empty_snapshot_is_adding_it(steps: list[tuple[int, int, int]], is_new: bool) -> None:
+def test_repeating_an_empty_snapshot_is_adding_it(steps: list[tuple[int, int, int]], is_born: bool) -> None:
     """Arrivals, consumers that come and go, long gaps, a clock that is set back."""
     plain, short = Track(Thresholds(), 300_000), Track(Thresholds(), 300_000)
     last: Snapshot | None = None
@@ -37,8 +37,7 @@ def test_repeating_an_empty_snapshot_is_adding_it(steps: list[tuple[int, int, in
         snapshot = Snapshot(
             time_ms=now_ms,
             life=("i", 1, 1, 0),
-            is_born=is_new and last is None,
-            is_new=is_new and last is None,
+            is_born=is_born and last is None,
             depth=depth,
             ready=depth,
             in_flight=0,

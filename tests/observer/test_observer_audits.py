@@ -106,8 +106,38 @@ async def test_what_a_report_needs_is_copied_from_the_observer(site: Site, tmp_p
     assert (
         (copied.audit.records, copied.audit.is_complete) == (there.audit.records, there.audit.is_complete) == (2, True)
     )
+    assert copied.damaged == there.damaged == ()
     for copies, originals in ((copied.files, there.files), (copied.segments, there.segments)):
         assert [Path(each).read_bytes() for each in copies] == [Path(each).read_bytes() for each in originals] != []
+
+
+async def test_a_damaged_segment_is_not_held_against_the_broker(site: Site, tmp_path: Path) -> None:
+    """Without the name of its column `acked`, nothing would have been accepted, says the ledger. From a folder, and
+    from an observer that serves it.
+    """
+    await site.manage(Operation.START_AUDIT, AuditStart(seconds=60))
+    await site.send("a")
+    await site.poll()
+    await site.manage(Operation.STOP_AUDIT)
+    await site.poll()
+    await site.poll()
+    site.ledger.seal(0)
+    (segment,) = (path for path in (tmp_path / "ledger").iterdir() if path.suffix == ".parquet")
+    _flip(segment, b"acked")
+    (tmp_path / "token").write_text("s3cret")
+    (tmp_path / "copies").mkdir()
+    place = BrokerPod("main", "shop", 0)
+    results = ResultStore(tmp_path / "results", place, 1)
+    api = Api(site.live, site.ledger, results, place, TokenFile(tmp_path / "token"), lambda: NOW, audits=site.store)
+    async with TestServer(make_app(api)) as server:
+        observer = Observer(str(server.make_url("")), "s3cret")
+        copied = await asyncio.to_thread(from_observers, [observer], "shop/billing", None, tmp_path / "copies")
+    there = from_folders([tmp_path / "ledger"], "billing", None)
+    told = (
+        f"Segment {segment.name} of the ledger is not compared, because it is damaged: its footer does not agree with "
+        "its checksum."
+    )
+    assert (copied.segments, copied.damaged) == (there.segments, there.damaged) == ((), (told,))
 
 
 async def test_an_audit_that_is_too_large_does_not_keep_the_others_from_being_stored(
@@ -287,7 +317,10 @@ def _with_other_bytes_in_a_column(folder: Path) -> None:
 
 def _with_a_flipped_bit(folder: Path, of: bytes) -> None:
     """In the first place where this stands in the footer: there the columns are named."""
-    path = next(folder.glob("1-1-*.parquet"))
+    _flip(next(folder.glob("1-1-*.parquet")), of)
+
+
+def _flip(path: Path, of: bytes) -> None:
     content = bytearray(path.read_bytes())
     begin = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     content[content.index(of, begin)] ^= 1

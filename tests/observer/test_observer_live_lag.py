@@ -133,11 +133,57 @@ def test_a_subscription_that_appears_counts_from_zero_and_one_that_goes_is_forgo
     for step in range(1, 4):
         live.observe(a_poll(START_MS + step * STEP_MS, a_subscription(enqueued=10 * step, acked=10 * step)))
     (lag,) = live.lags()
-    assert (lag.arrival_per_minute, lag.state) == (90, LagState.OK)  # 30 in the 20 s since it was first seen
+    assert (lag.arrival_per_minute, lag.state) == (60, LagState.OK)  # 20 in the 20 s since it was first seen
     live.observe(a_poll(START_MS + 4 * STEP_MS, complete=False))
     assert len(list(live.lags())) == 1
     live.observe(a_poll(START_MS + 5 * STEP_MS))
     assert list(live.lags()) == []
+
+
+def test_what_came_before_the_first_look_is_counted_but_is_in_no_rate() -> None:
+    """It was made 9.9 s before the poll that shows it first, and 1,000 came at once; 10 a second since."""
+    live = LiveLag(0, STEP_MS, Thresholds())
+    live.observe(a_poll(START_MS))
+    for step in range(4):
+        came = 1_000 + 100 * step
+        live.observe(
+            a_poll(
+                START_MS + (step + 1) * STEP_MS,
+                a_subscription(
+                    enqueued=came, depth=came - 7, ready=came - 7, expired=7, oldest_available_ms=START_MS + 100
+                ),
+            )
+        )
+    (lag,) = live.lags()
+    assert (lag.arrival_per_minute, lag.settled_per_minute, lag.velocity_per_minute) == (600, 0, 600)
+    assert (lag.lost, lag.expired) == (7, 7)
+    assert lag.state is LagState.LOSING
+
+
+def test_a_subscription_that_was_made_anew_under_its_name_does_not_fall() -> None:
+    """5,000 waited in the one that was deleted. Nobody has accepted these."""
+    story = Story()
+    story.poll(times=20, depth=5_000, ready=5_000, oldest_available_ms=START_MS, enqueued=5_000, expired=3)
+    moving: dict[str, Any] = dict.fromkeys(("enqueued", "delivered", "acked"), (40, 100))
+    lag = story.poll(incarnation=12, depth=0, ready=0, oldest_available_ms=None, expired=0, **moving)
+    assert (lag.state, lag.message) == (LagState.UNKNOWN, "there is only 1 snapshot so far; 3 are needed")
+    moving = dict.fromkeys(moving, (140, 100))
+    lag = story.poll(times=2, **moving)
+    assert (lag.state, lag.message) == (LagState.OK, "the consumers have caught up; no message waits")
+    assert (lag.arrival_per_minute, lag.settled_per_minute, lag.velocity_per_minute) == (600, 600, 0)
+    assert (lag.lost, lag.since_caught_up_seconds) == (0, 0)
+
+
+def test_a_subscription_that_was_made_anew_under_its_name_is_not_stalled() -> None:
+    """In the one that was deleted nothing was accepted for three minutes. This one is there for 30 s."""
+    story = Story()
+    story.poll(times=20, depth=9, ready=9, oldest_available_ms=START_MS, enqueued=9)
+    born_ms = story.now_ms - 5_000
+    lag = story.poll(times=4, incarnation=12, depth=9, ready=9, oldest_available_ms=born_ms, enqueued=9)
+    assert (lag.state, lag.message) == (
+        LagState.OK,
+        "9 messages wait, the oldest for 35 s, which is too short for a judgement",
+    )
 
 
 def test_a_restart_counts_no_recovered_message() -> None:
@@ -214,8 +260,12 @@ def test_a_broker_of_an_earlier_release_does_not_say_which_credit_is_usable() ->
 
 
 FORECAST = {
-    **{"drain_seconds": 60, "drain_seconds_low": 50, "drain_seconds_high": 70},
-    **{"suggested_consumers": 3, "expiring_soon": 7, "expiry_risk_percent": 40},
+    "drain_seconds": 60,
+    "drain_seconds_low": 50,
+    "drain_seconds_high": 70,
+    "suggested_consumers": 3,
+    "expiring_soon": 7,
+    "expiry_risk_percent": 40,
 }
 
 

@@ -39,8 +39,10 @@ class World:
     clock_was_set: int = -(10**9)
     run_is_known: bool = False
     """A complete poll of this run was seen: what appears later began empty."""
-    seen: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
-    """Seconds, arrived and dropped ever: since it is watched without a break, and within five minutes."""
+    seen: list[tuple[int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int]])
+    """Of each poll since this queue is watched without a break, and within five minutes: seconds, arrived and dropped
+    ever, and dropped before what is counted from here: of a queue that was made after the poll before, all of it.
+    """
 
     def step(self, event: str) -> Poll:
         """Ten seconds later."""
@@ -55,6 +57,8 @@ class World:
         if event in ("anew", "deleted") or is_start:
             self.incarnation += not is_start
             self.life = (0, 0)
+        if event in ("anew", "volume"):
+            self.seen = []  # another queue
         if step_ms:
             self.seen, self.clock_was_set, self.run_is_known = [], self.seconds, False
         poll = self._gone() if event == "deleted" else self._there(is_start)
@@ -67,12 +71,11 @@ class World:
 
     def _there(self, is_start: bool) -> Poll:
         came, lost = (0, 0) if is_start else (self.chance.randrange(20), self.chance.choice([0] * 9 + [1]))
-        if not self.seen and self.run_is_known:
-            self.seen.append((self.seconds, *self.ever))
+        is_born, dropped_before = not self.seen and self.run_is_known, self.ever[1]
         self.life = (self.life[0] + came, self.life[1] + lost)
         self.ever = (self.ever[0] + came, self.ever[1] + lost)
         self.seen = [each for each in self.seen if each[0] >= self.seconds - 300]
-        self.seen.append((self.seconds, *self.ever))
+        self.seen.append((self.seconds, *self.ever, dropped_before if is_born else self.ever[1]))
         arrived, dropped = self.life
         return self._poll(
             a_subscription(
@@ -86,9 +89,9 @@ class World:
         return a_poll(self.clock_ms, *states, **run)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
     def expected(self) -> tuple[int, int]:
-        """Messages a minute, and lost messages, from the first look to the last."""
-        (first, arrived, dropped), (last, arrived_by_now, dropped_by_now) = self.seen[0], self.seen[-1]
-        return round((arrived_by_now - arrived) * 60 / (last - first)), dropped_by_now - dropped
+        """Messages a minute from the first look to the last; lost messages, those before the first look included."""
+        (first, arrived, _, dropped_before), (last, arrived_by_now, dropped_by_now, _) = self.seen[0], self.seen[-1]
+        return round((arrived_by_now - arrived) * 60 / (last - first)), dropped_by_now - dropped_before
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -9,6 +9,9 @@ numbers are looked up. Source: docs/reference/performance.md, "What a poll costs
 from __future__ import annotations
 
 import struct
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final
 
 from penstock_amqp.types.encoder import encode
@@ -18,7 +21,7 @@ from penstock_broker.management.in_flight import InFlight
 from penstock_broker.queue.totals import Histogram
 from penstock_broker.topology.records import KeptEncoding, Subscription
 
-__all__ = ["ATTRIBUTES", "encoded_histogram", "encoded_state"]
+__all__ = ["ATTRIBUTES", "encoded_declaration", "encoded_histogram", "encoded_state", "places_of"]
 
 ATTRIBUTES: Final = [field.alias or name for name, field in state_documents.SubscriptionState.model_fields.items()]
 """All, in the order of a row."""
@@ -34,11 +37,27 @@ _EMPTY: Final = encode({"indexes": [], "counts": [], "sumMs": 0})
 def encoded_state(subscription: Subscription, held: InFlight) -> bytes:
     """The attributes of `penstock_api.state_documents.SubscriptionState` in their order, as an encoded list."""
     counters = entity_states.counters(subscription.queue, held, encoded_histogram)
-    body = b"".join([_declared(subscription), *[_encoded(counters[name]) for name in _COUNTERS]])
-    return b"\xd0" + (len(body) + 4).to_bytes(4, "big") + len(ATTRIBUTES).to_bytes(4, "big") + body
+    return _list([_declared(subscription).data, *[_encoded(counters[name]) for name in _COUNTERS]], len(ATTRIBUTES))
 
 
-def _declared(subscription: Subscription) -> bytes:
+def places_of(attributes: Sequence[str]) -> list[int]:
+    """Where in a row these attributes are, which a declaration sets, for `encoded_declaration`."""
+    return [ATTRIBUTES.index(each) for each in attributes]
+
+
+def encoded_declaration(subscription: Subscription, places: Sequence[int]) -> bytes:
+    """Some of the attributes that only a declaration changes, as an encoded list."""
+    kept = _declared(subscription)
+    data, begins = kept.data, kept.begins
+    return _list([data[begins[each] : begins[each + 1]] for each in places], len(places))
+
+
+def _list(parts: list[bytes], count: int) -> bytes:
+    body = b"".join(parts)
+    return b"\xd0" + (len(body) + 4).to_bytes(4, "big") + count.to_bytes(4, "big") + body
+
+
+def _declared(subscription: Subscription) -> KeptEncoding:
     """What comes before the counters. It is made anew when one of the values is another one."""
     queue = subscription.queue
     made_of = (
@@ -54,9 +73,10 @@ def _declared(subscription: Subscription) -> bytes:
     )
     kept = subscription.encoding
     if kept is None or kept.made_of != made_of:
-        document = entity_states.declared(subscription)
-        kept = subscription.encoding = KeptEncoding(made_of, b"".join(map(encode, document.values())))
-    return kept.data
+        parts = [encode(value) for value in entity_states.declared(subscription).values()]
+        begins = array("I", accumulate(map(len, parts), initial=0))
+        kept = subscription.encoding = KeptEncoding(made_of, b"".join(parts), begins)
+    return kept
 
 
 def _encoded(value: object) -> bytes:

@@ -84,7 +84,7 @@ def restore(
     for done, document in enumerate(subscriptions, len(queues)):
         restored(done, total, messages)
         subscription = documents.load_subscription(document.payload, document.incarnation, now_us)
-        subscription.revision = topology.next_revision()
+        topology.revise(subscription)
         topology.restore(subscription)
         lost = recovered.lost.get(document.incarnation, 0)
         subscription.queue.totals.lost_at_restart += lost

@@ -5,6 +5,7 @@ Must not know links' engines or the log.
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 
 from penstock_api import management
@@ -99,6 +100,8 @@ class KeptEncoding:
 
     made_of: tuple[object, ...]
     data: bytes
+    begins: array[int]
+    """Where each value begins in it, and where the last one ends."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -15,8 +15,8 @@ from penstock_broker.queue.admission import Admission, IsForeign
 from penstock_broker.queue.disposal import Disposal
 from penstock_broker.queue.queue import UNLIMITED_BYTES, Queue
 from penstock_broker.topology import documents
+from penstock_broker.topology.entity_list import EntityList
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, Temporary, new_router
-from penstock_broker.topology.removals import Removals
 from penstock_broker.topology.state_changes import StateChanges
 from penstock_core.address import PREDEFINED
 from penstock_core.attach import Create, Rebind
@@ -86,11 +86,12 @@ class Topology:
         """A record of this turn's block describes the topology; cleared when the block is written."""
         self.revision = 1
         """Grows with each change of a declaration."""
-        self.removed_exchanges = Removals()
-        self.removed_subscriptions = Removals()
-        self.removed_queues = Removals()
+        self.exchange_list = EntityList[Exchange]()
+        self.subscription_list = EntityList[Subscription]()
+        self.queue_list = EntityList[PointToPointQueue]()
         for name, kind in DEFAULT_EXCHANGES:
-            self.exchanges[name] = Exchange(name=name, type=kind, router=new_router(kind))
+            exchange = self.exchanges[name] = Exchange(name=name, type=kind, router=new_router(kind))
+            self.exchange_list.revise(name, exchange, 0)
 
     # -- looking up -------------------------------------------------------------------------------------------------
 
@@ -134,7 +135,7 @@ class Topology:
         """Make an exchange, or write down that one changed."""
         if exchange.temporary is None:
             self._record(documents.EXCHANGE, exchange.name, documents.dump(exchange))
-        exchange.revision = self.next_revision()
+        self.exchange_list.revise(exchange.name, exchange, self.next_revision())
         exchange.version += 1
         self.exchanges[exchange.name] = exchange
         self._note_made_by_name(NodeKind.TOPIC, exchange.name, exchange.made_by_name)
@@ -146,7 +147,7 @@ class Topology:
 
     def restore_exchange(self, exchange: Exchange) -> None:
         """Put an exchange in its place that the log knows already; subscriptions come after."""
-        exchange.revision = self.next_revision()
+        self.exchange_list.revise(exchange.name, exchange, self.next_revision())
         self.exchanges[exchange.name] = exchange
         self._note_made_by_name(NodeKind.TOPIC, exchange.name, exchange.made_by_name)
 
@@ -158,7 +159,7 @@ class Topology:
             self._erase(documents.EXCHANGE, name)
         exchange.router = new_router(exchange.type)
         exchange.version += 1
-        self.removed_exchanges.note(name, self.next_revision())
+        self.exchange_list.remove(name, self.next_revision())
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 
@@ -242,11 +243,14 @@ class Topology:
         self.state_changes.end(subscription.name)
         del self.by_incarnation[subscription.queue.incarnation]
         self._dispose_of(subscription.queue)
-        self.removed_subscriptions.note(subscription.name, self.next_revision())
+        self.subscription_list.remove(subscription.name, self.next_revision())
+
+    def revise(self, subscription: Subscription) -> None:
+        """Give it the next revision: it is new here, or its declaration changed."""
+        self.subscription_list.revise(subscription.queue.name, subscription, self.next_revision())
 
     def write(self, subscription: Subscription) -> None:
         """Write the document of a subscription that lasts."""
-        subscription.revision = self.next_revision()
         subscription.queue.note_change()
         if subscription.is_logged:
             payload = documents.dump(subscription)
@@ -255,6 +259,7 @@ class Topology:
         elif subscription.is_recorded:
             self._erase(documents.SUBSCRIPTION, subscription.name)  # its lifetime was a permanent one
         subscription.is_recorded = subscription.is_logged
+        self.revise(subscription)
 
     def note(self, subscription: Subscription) -> None:
         """Record since when a lasting subscription is unused. The caller does not wait for the sync, as no promise
@@ -290,7 +295,7 @@ class Topology:
 
     def restore_queue(self, node: PointToPointQueue) -> None:
         """Put a queue in its place that the log knows already."""
-        node.revision = self.next_revision()
+        self.queue_list.revise(node.name, node, self.next_revision())
         policy = effective_persistence(None, node.persistence, managed=node.owner is not None)
         node.queue.policy.keeps_all = policy is Persistence.ALWAYS
         if node.owner is not None:
@@ -310,7 +315,7 @@ class Topology:
             self._erase(documents.QUEUE, name)
         del self.by_incarnation[node.queue.incarnation]
         self._dispose_of(node.queue)
-        self.removed_queues.note(name, self.next_revision())
+        self.queue_list.remove(name, self.next_revision())
         return node
 
     # -- inside -----------------------------------------------------------------------------------------------------

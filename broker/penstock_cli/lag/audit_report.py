@@ -72,4 +72,4 @@ def made(paths: AuditPaths, memory: str) -> AuditReport:
         tune(spark, audit.records)
         with explained(spark, audit.records):
             figures = audit_figures(spark, audit.state, paths.files, paths.segments)
-    return make_report(audit.state, figures, audit.is_complete)
+    return make_report(audit.state, figures, audit.is_complete, paths.damaged)

@@ -5,6 +5,7 @@ Source: docs/how-to/audit.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from pydantic.alias_generators import to_camel
@@ -71,8 +72,12 @@ class AuditReport(ObserverModel):
     problems: tuple[str, ...] = ()
 
 
-def make_report(state: AuditState, figures: AuditFigures, is_complete: bool) -> AuditReport:
-    """Judge the figures of an audit. `is_complete`: the observer has fetched all records."""
+def make_report(
+    state: AuditState, figures: AuditFigures, is_complete: bool, damaged: Sequence[str] = ()
+) -> AuditReport:
+    """Judge the figures of an audit. `is_complete`: the observer has fetched all records. `damaged`: sentences about
+    segments of the ledger that were not compared; then it does not agree, because something is missing.
+    """
     ended_by = EndedBy(state.ended_by) if state.ended_by in {each.value for each in EndedBy} else EndedBy.TIME
     missing = unfinished(state, figures.records, is_complete)
     if figures.records and not figures.is_gapless and not missing:
@@ -84,7 +89,7 @@ def make_report(state: AuditState, figures: AuditFigures, is_complete: bool) -> 
             accounts[account] = accounts.get(account, 0) + count
     sojourn = _sojourn(state, figures)
     # Where records are missing, all else would differ too, and say nothing.
-    problems = missing or _differences(state, figures, sojourn)
+    problems = missing or [*damaged, *_differences(state, figures, sojourn)]
     faulty = () if missing else figures.faulty
     faults = tuple(FaultCount(fault=each.fault.value, count=each.count, messages=each.messages) for each in faulty)
     return AuditReport(

@@ -16,6 +16,7 @@ from penstock_api.failure import Failure, Misuse
 from penstock_api.ledger_format import SUFFIX, SegmentName
 from penstock_api.message_audit import AUDIT_FILE, AUDITS, AuditFiles, AuditList, AuditState
 from penstock_api.observer_api import SEGMENT, SEGMENTS, SegmentList
+from penstock_lag.ledger.segment_footers import FooterUnreadable, footer_of
 from penstock_lag.observer_client import Observer, ObserverError
 from penstock_page.parquet_footer import FooterDamaged, check_footer
 
@@ -29,6 +30,10 @@ class AuditPaths:
     audit: AuditFiles
     files: tuple[str, ...]
     segments: tuple[str, ...]
+    damaged: tuple[str, ...] = ()
+    """Sentences about those that are left out of `segments`: a column whose name is damaged is read as zeros, and the
+    broker would be blamed for it.
+    """
 
 
 def chosen(audits: Iterable[AuditFiles], subscription: str, name: str | None) -> AuditFiles:
@@ -59,15 +64,17 @@ def from_observers(observers: Sequence[Observer], subscription: str, name: str |
         audit = chosen((each for _, of in listed for each in of.audits), subscription, name)
         observer = next(each for each, of in listed if audit in of.audits)
         segments = SegmentList.model_validate_json(observer.get(SEGMENTS)).segments
-        # If the clock was set back, it ended earlier than it began.
-        begin_ms, end_ms = sorted((audit.state.started_ms, audit.state.ended_ms or audit.state.until_ms))
+        begin_ms, end_ms = _time_of(audit.state)
         needed = [each.name for each in segments if each.last_ms >= begin_ms and each.first_ms <= end_ms]
         files = tuple(_copied(observer, AUDIT_FILE.format(name=each), scratch / each) for each in audit.files)
         _check(files)
+        copies = [_copied(observer, SEGMENT.format(name=each), scratch / each) for each in needed]
+        why = {copy: reason for copy in copies if (reason := _damage(Path(copy))) is not None}
         return AuditPaths(
             audit,
             files,
-            tuple(_copied(observer, SEGMENT.format(name=each), scratch / each) for each in needed),
+            tuple(copy for copy in copies if copy not in why),
+            tuple(_left_out(Path(copy), reason) for copy, reason in why.items()),
         )
     except ValidationError as error:
         raise Failure("an answer of an observer was not understood.", "Is it of another release?") from error
@@ -75,6 +82,27 @@ def from_observers(observers: Sequence[Observer], subscription: str, name: str |
         raise Failure(
             f"the audit can't be read: {error}.", "Try again; what is past its retention vanishes."
         ) from error
+
+
+def _time_of(state: AuditState) -> tuple[int, int]:
+    """Beginning and end. If the clock was set back, it ended earlier than it began."""
+    begin_ms, end_ms = sorted((state.started_ms, state.ended_ms or state.until_ms))
+    return begin_ms, end_ms
+
+
+def _damage(file: Path) -> str | None:
+    """Why a segment can't be believed (no full stop); None if its footer is the one that was written. Its pages have
+    checksums that Spark looks at.
+    """
+    try:
+        check_footer(file)
+    except FooterDamaged as error:
+        return str(error)
+    return None
+
+
+def _left_out(file: Path, reason: str) -> str:
+    return f"Segment {file.name} of the ledger is not compared, because it is damaged: {reason}."
 
 
 def _check(files: Iterable[str]) -> None:
@@ -102,11 +130,37 @@ def from_folders(ledgers: Sequence[Path], subscription: str, name: str | None) -
         audit = chosen((each for _, of in listed for each in of), subscription, name)
         folder = next(each for each, of in listed if audit in of)
         segments = [path for path in sorted(folder.iterdir()) if SegmentName.parse(path.name) is not None]
+        needed, damaged = _needed(segments, audit.state)
     except (OSError, ValueError) as error:
         raise Failure(f"the audit can't be read: {error}.", "Give the folder of an observer's ledger.") from error
     files = tuple(str(folder / "audit" / each) for each in audit.files)
     _check(files)
-    return AuditPaths(audit, files, tuple(str(path) for path in segments))
+    return AuditPaths(audit, files, needed, damaged)
+
+
+def _needed(segments: Sequence[Path], state: AuditState) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of the segments of a folder, in their order, those with rows of the time of an audit; and sentences about those
+    that are damaged and may have some, as far as the sound ones beside them tell. Raises Failure.
+    """
+    begin_ms, end_ms = _time_of(state)
+    times: list[tuple[int, int] | FooterUnreadable] = []
+    for path in segments:
+        try:
+            footer = footer_of(path)
+            times.append((footer["first_ms"], footer["last_ms"]))
+        except FooterUnreadable as error:
+            times.append(error)
+    needed: list[str] = []
+    damaged: list[str] = []
+    for number, (path, time) in enumerate(zip(segments, times, strict=True)):
+        if isinstance(time, FooterUnreadable):
+            before = next((each for each in reversed(times[:number]) if isinstance(each, tuple)), (0, end_ms))
+            after = next((each for each in times[number:] if isinstance(each, tuple)), (begin_ms, 0))
+            if before[1] <= end_ms and after[0] >= begin_ms:
+                damaged.append(_left_out(path, time.reason))
+        elif time[1] >= begin_ms and time[0] <= end_ms:
+            needed.append(str(path))
+    return tuple(needed), tuple(damaged)
 
 
 def _stored(path: Path) -> AuditFiles:

@@ -34,7 +34,7 @@ __all__ = ["compute_figures"]
 
 Row = Mapping[str, Any]
 Queue = tuple[int, str]
-_SPAN_STARTS: Final = ("stretch_start", "recent_start")
+_SPAN_STARTS: Final = ("first_seq", "stretch_start", "recent_start")
 
 
 def compute_figures(
@@ -61,8 +61,10 @@ def compute_figures(
 def _starts(
     subscriptions: DataFrame, placed: DataFrame, polls: Mapping[int, BrokerPolls], thresholds: Thresholds
 ) -> dict[Queue, Row]:
-    """Without the queues that the last complete poll no longer had: they have ended."""
-    found = _collect(with_starts(subscriptions, placed, thresholds))
+    """Without the queues that the last complete poll no longer had: they have ended. Of several under one name the last
+    one.
+    """
+    found = sorted(_collect(with_starts(subscriptions, placed, thresholds)), key=lambda row: row["last_seq"])
     return {_queue(row): row for row in found if row["last_poll"] >= polls[row["ordinal"]].last_complete}
 
 
@@ -94,6 +96,7 @@ def _polls_frame(spark: SparkSession, polls: Mapping[int, BrokerPolls]) -> DataF
             "ordinal": [ordinal for ordinal, _ in placed],
             "poll": [each.poll for _, each in placed],
             "run_start": [each.run_start for _, each in placed],
+            "instance_start": [each.instance_start for _, each in placed],
             "shows_absence": [each.shows_absence for _, each in placed],
         },
     )

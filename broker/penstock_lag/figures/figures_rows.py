@@ -63,7 +63,6 @@ def figures_of(found: Subscription, rows: Mapping[int, Values], coverage: Covera
             consumer_ms=found.starts["worked_consumer_ms"],
         ),
         lives=len(found.lives),
-        is_new=found.is_new,
     )
 
 

@@ -23,7 +23,7 @@ _LEAST: Final = ("depth", "ready", "in_flight", "consumers")
 PIECE_COLUMNS: Final = (
     *("seq", "poll", "time_ms", *QUEUE, "incarnation"),
     *_LEAST,
-    *("credit", "usable_credit", "oldest_available_ms", "sojourn_indexes", "hold_indexes"),
+    *("scheduled", "credit", "usable_credit", "oldest_available_ms", "sojourn_indexes", "hold_indexes"),
     *TOTALS,
 )
 """What this step needs of the subscription rows."""
@@ -33,16 +33,18 @@ def pieces(subscriptions: DataFrame, polls: DataFrame, starts: DataFrame) -> Dat
     """One row per subscription, life, and place in the spans.
 
     In: subscription rows; polls as penstock_lag.figures.polls.PlacedPoll with their ordinal; starts with ordinal,
-    queue_name, stretch_start, recent_start. Out: ordinal, queue_name, run_start, incarnation, in_stretch, in_recent,
-    and what penstock_lag.figures.spans.Piece says.
+    queue_name, first_seq, stretch_start, recent_start. Rows before first_seq are of another queue, which had the name.
+    Out: ordinal, queue_name, run_start, incarnation, in_stretch, in_recent, and what penstock_lag.figures.spans.Piece
+    says.
     """
     seq = F.col("seq")
     told = (
-        subscriptions.join(F.broadcast(polls.drop("shows_absence")), ["ordinal", "poll"], how="inner")
+        subscriptions.join(F.broadcast(polls.drop("shows_absence", "instance_start")), ["ordinal", "poll"], how="inner")
         .join(F.broadcast(starts), list(QUEUE), how="inner")
+        .where(seq >= F.col("first_seq"))
         .select(
             *QUEUE,
-            *("run_start", "incarnation", "seq", "poll", "time_ms", *_LEAST, "credit", *TOTALS),
+            *("run_start", "incarnation", "seq", "poll", "time_ms", *_LEAST, "scheduled", "credit", *TOTALS),
             F.coalesce("usable_credit", "credit").alias("usable_credit"),
             age_ms("oldest_available_ms").alias("age_ms"),
             (seq >= F.col("stretch_start")).alias("in_stretch"),
@@ -58,6 +60,7 @@ def pieces(subscriptions: DataFrame, polls: DataFrame, starts: DataFrame) -> Dat
         F.max("poll").alias("last_poll"),
         F.min_by("time_ms", "seq").alias("first_ms"),
         F.min_by("depth", "seq").alias("first_depth"),
+        F.min_by("scheduled", "seq").alias("first_scheduled"),
         F.min_by("age_ms", "seq").alias("first_age_ms"),
         *[F.min(name).alias(f"min_{name}") for name in _LEAST],
         F.min("usable_credit").alias("min_credit"),

@@ -14,7 +14,7 @@ from operator import add, itemgetter, sub
 from typing import Any, Final
 
 from penstock_lag.figures.polls import PlacedPoll
-from penstock_lag_rules.figures import TOTALS, Growth, Span
+from penstock_lag_rules.figures import NO_GROWTH, TOTALS, Growth, Span
 
 __all__ = ["Life", "Starts", "Subscription", "subscription_of"]
 
@@ -85,8 +85,6 @@ class Subscription:
     recent: Span
     consumed_ms: int | None
     progressed_ms: int
-    is_new: bool
-    """It was absent in the window before."""
 
     def seqs(self) -> set[int]:
         """The rows that have to be seen themselves."""
@@ -99,20 +97,18 @@ class Subscription:
 def subscription_of(starts: Starts, pieces: Sequence[Piece], polls: Mapping[int, PlacedPoll]) -> Subscription:
     """From the starts of its spans, its pieces, and the polls of its broker by `seq`."""
     lives = _lives(pieces, polls)
-    is_new = polls[lives[0].pieces[0]["first_poll"]].shows_absence
     first, stretch, recent = starts["first_seq"], starts["stretch_start"], starts["recent_start"]
-    window = _span(lives, first, starts, starts["window_falls"], has_base=not is_new)
+    window = _span(lives, first, starts, starts["window_falls"], _born(lives[0]))
     consumed = [(each["consumed_seq"], each["consumed_ms"]) for each in pieces if each["consumed_seq"] is not None]
     progressed_ms = starts["progressed_ms"]
     return Subscription(
         starts=starts,
         lives=tuple(lives),
         window=window,
-        stretch=_span(lives, stretch, starts, starts["stretch_falls"], has_base=True) if stretch else window,
-        recent=_span(lives, recent, starts, starts["recent_falls"], has_base=not (is_new and recent == first)),
+        stretch=_span(lives, stretch, starts, starts["stretch_falls"]) if stretch else window,
+        recent=_span(lives, recent, starts, starts["recent_falls"]) if recent > first else window,
         consumed_ms=max(consumed)[1] if consumed else None,
         progressed_ms=_first_ms(lives, first) if progressed_ms is None else progressed_ms,
-        is_new=is_new,
     )
 
 
@@ -132,31 +128,38 @@ def _lives(pieces: Sequence[Piece], polls: Mapping[int, PlacedPoll]) -> list[Lif
     return lives
 
 
-def _span(lives: Sequence[Life], start: int, starts: Starts, falls: int, *, has_base: bool) -> Span:
-    """The span from the snapshot `start` on. Its first snapshot is the base: what had grown until then is from before
-    the span. Without a base, because the subscription was not there before, the span began empty.
+def _born(first: Life) -> Growth:
+    """What had happened before the first snapshot of all, if the queue was made after the poll before. Totals never
+    fall within a life, so the least of each is that of its first snapshot.
     """
+    return Growth(**dict(zip(TOTALS, _extremes(first.pieces)[0], strict=True))) if first.is_born else NO_GROWTH
+
+
+def _span(lives: Sequence[Life], start: int, starts: Starts, falls: int, born: Growth = NO_GROWTH) -> Span:
+    """The span from the snapshot `start` on. `born`: what had happened in it before that snapshot."""
     found = [piece for life in lives for piece in life.since(start)]
     base = found[0]
     return Span(
         elapsed_ms=max(starts["last_ms"] - base["first_ms"], 0),
         snapshots=sum(each["snapshots"] for each in found),
-        first_depth=base["first_depth"] if has_base else 0,
+        first_depth=base["first_depth"],
+        first_scheduled=base["first_scheduled"],
         first_age_ms=base["first_age_ms"],
         falls=falls,
         **{name: min(each[name] for each in found) for name in _LEAST},
         max_credit=max(each["max_credit"] for each in found),
-        growth=_growth(lives, start, has_base),
+        growth=_growth(lives, start),
+        born=born,
     )
 
 
-def _growth(lives: Sequence[Life], start: int, has_base: bool) -> Growth:
+def _growth(lives: Sequence[Life], start: int) -> Growth:
     grown = (0,) * len(TOTALS)
     for number, life in enumerate(lives):
         found = life.since(start)
         if not found:
             continue
-        begins_here = life.first_seq > start or not has_base
+        begins_here = life.first_seq > start
         least, most = _extremes(found)
         own = most if begins_here and life.is_born else tuple(map(sub, most, least))
         if begins_here and life.goes_on:

@@ -26,31 +26,36 @@ START_COLUMNS: Final = (
 """What this step needs of the subscription rows."""
 
 
+_IDENTITY: Final = ("instance_start", "incarnation")
+"""With its name, what tells a queue from one that was before it: the data folder, and the number of the queue in it."""
+
+
 def with_starts(subscriptions: DataFrame, polls: DataFrame, thresholds: Thresholds) -> DataFrame:
-    """One row per subscription.
+    """One row per queue: where a subscription was deleted and made anew in the window, one for each, under one name.
 
     In: subscription rows; polls as penstock_lag.figures.polls.PlacedPoll with their ordinal. Out: ordinal, queue_name,
-    first_seq, last_seq, last_poll, last_ms, stretch_start (0 if it was never caught up) and recent_start (seq of the
-    snapshot with which a span begins), caught_up_ms, progressed_ms (null if no snapshot shows progress), and
-    window_falls, stretch_falls and recent_falls: how often the depth fell from one snapshot of the span to the next;
-    and worked_intervals, worked_accepted and worked_consumer_ms as in penstock_lag_rules.figures.Work.
+    instance_start, incarnation, first_seq, last_seq, last_poll, last_ms, stretch_start (0 if it was never caught up)
+    and recent_start (seq of the snapshot with which a span begins), caught_up_ms, progressed_ms (null if no snapshot
+    shows progress), and window_falls, stretch_falls and recent_falls: how often the depth fell from one snapshot of the
+    span to the next; and worked_intervals, worked_accepted and worked_consumer_ms as in
+    penstock_lag_rules.figures.Work.
     """
     narrow = subscriptions.join(F.broadcast(polls), ["ordinal", "poll"], how="inner").select(
         # Spark compares the first eight bytes of what it sorts by; names would begin with the same ones.
         F.xxhash64(*QUEUE).alias("sorted_by"),
         *QUEUE,
-        *("seq", "poll", "time_ms", "depth", "run_start", "incarnation", "shows_absence"),
+        *("seq", "poll", "time_ms", "depth", "run_start", *_IDENTITY, "shows_absence"),
         _caught_up(thresholds).alias("caught_up"),
         *("acked", "consumers"),
         _busy(thresholds).alias("busy"),
         sum((F.coalesce(name, F.lit(0)) for name in ("acked", "moved", "purged")), F.lit(0)).alias("taken"),
     )
-    by_seq = Window.partitionBy("sorted_by", *QUEUE).orderBy("seq")
+    by_seq = Window.partitionBy("sorted_by", *QUEUE, *_IDENTITY).orderBy("seq")
     whole = by_seq.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     before = by_seq.rowsBetween(Window.unboundedPreceding, -1)
     # All of these are of one pass over the sorted rows: no window looks at what another one found.
     compared = narrow.select(
-        *("sorted_by", *QUEUE),
+        *("sorted_by", *QUEUE, *_IDENTITY),
         *("seq", "poll", "time_ms", "caught_up"),
         (F.col("depth") < F.lag("depth").over(by_seq)).alias("fell"),
         _progressed(by_seq).alias("progressed"),
@@ -68,7 +73,7 @@ def with_starts(subscriptions: DataFrame, polls: DataFrame, thresholds: Threshol
     is_recent = (time >= recent_ms) | F.col("among_last_two")
     stretch_start = F.coalesce("caught_up_seq", F.lit(0))
     after_recent_start = F.col("is_last") | (F.col("latest_before_ms") >= recent_ms)
-    grouped = compared.groupBy("sorted_by", *QUEUE).agg(
+    grouped = compared.groupBy("sorted_by", *QUEUE, *_IDENTITY).agg(
         F.min(seq).alias("first_seq"),
         F.max(seq).alias("last_seq"),
         F.max("poll").alias("last_poll"),
@@ -100,9 +105,7 @@ def _progressed(by_seq: WindowSpec) -> Column:
 
 
 def _same_life(by_seq: WindowSpec) -> Column:
-    same_run = F.lag("run_start").over(by_seq).eqNullSafe(F.col("run_start"))
-    same_incarnation = F.lag("incarnation").over(by_seq).eqNullSafe(F.col("incarnation"))
-    return same_run & same_incarnation
+    return F.lag("run_start").over(by_seq).eqNullSafe(F.col("run_start"))
 
 
 def _busy(thresholds: Thresholds) -> Column:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock_api.ledger_format import SegmentName
+from penstock_api.observer_api import SegmentInfo
 from penstock_api.rollup_format import Period, RollupInfo, RollupName
 from penstock_lag.ledger.windows import AbsentBroker, BrokerWindow, Plan, PresentBroker, make_plan
 from penstock_lag_rules.rollups import Rollup
@@ -61,18 +62,19 @@ def due_hours(brokers: Brokers, stored: Stored, grace_ms: int, bounds: Bounds) -
     """
     due: list[DueHour] = []
     rows = 0
-    oldest_ms = _oldest_ms(brokers, stored)
-    for name in hours_between(brokers, None, None):
+    found = _Hours(brokers)
+    oldest_ms = _oldest_ms(found.newest_ms, stored)
+    for name in found.names:
         if len(due) == bounds.hours:
             break
-        if name.start_ms < oldest_ms or not _is_closed(name, brokers, grace_ms):
+        if name.start_ms < oldest_ms or not found.is_closed(name, grace_ms):
             continue
-        have = _ordinals(name, brokers)
+        have = found.ordinals(name)
         known = stored.get(name)
         lacking = have if known is None else have - set(known.ordinals)
         if not lacking:
             continue
-        plan = plan_of(name, brokers, lacking)
+        plan = found.plan_of(name, lacking)
         rows += plan.rows
         if due and rows > bounds.rows:
             break
@@ -88,17 +90,18 @@ def backfilled_hours(
     """
     due: list[DueHour] = []
     kept: dict[RollupName, str] = {}
-    for name in hours_between(brokers, from_ms, to_ms):
-        if not _is_closed(name, brokers, grace_ms):
+    found = _Hours(brokers)
+    for name in _within(found.names, from_ms, to_ms):
+        if not found.is_closed(name, grace_ms):
             continue
-        have = _ordinals(name, brokers)
-        cut = {broker.ordinal for broker in _present(brokers) if broker.ordinal in have and _is_cut(name, broker)}
+        have = found.ordinals(name)
+        cut = found.cut(name) & have
         known = stored.get(name)
         if known is not None and cut & set(known.ordinals):
             kept[name] = "it was not computed again, because the ledger has only the end of it"
             have -= set(known.ordinals) & cut
         if have:
-            due.append(DueHour(name, plan_of(name, brokers, have), keeps=known is not None))
+            due.append(DueHour(name, found.plan_of(name, have), keeps=known is not None))
     return due, kept
 
 
@@ -122,15 +125,7 @@ def due_days(
 
 def hours_between(brokers: Brokers, from_ms: int | None, to_ms: int | None) -> list[RollupName]:
     """The hours from which there are segments, within the given ends if there are any, in order."""
-    found: set[RollupName] = set()
-    for broker in _present(brokers):
-        for segment in broker.listing.segments:
-            found |= {RollupName.of(Period.HOUR, segment.first_ms), RollupName.of(Period.HOUR, segment.last_ms)}
-    return sorted(
-        name
-        for name in found
-        if (from_ms is None or name.end_ms > from_ms) and (to_ms is None or name.start_ms < to_ms)
-    )
+    return _within(_Hours(brokers).names, from_ms, to_ms)
 
 
 def newest_row_ms(broker: PresentBroker) -> int:
@@ -143,18 +138,7 @@ def newest_row_ms(broker: PresentBroker) -> int:
 
 def plan_of(name: RollupName, brokers: Brokers, ordinals: Iterable[int]) -> Plan:
     """What to read for an hour of some brokers. Its windows are the hour."""
-    wanted = set(ordinals)
-    chosen = [_only(name, broker) if isinstance(broker, PresentBroker) else broker for broker in brokers]
-    last_ms = name.end_ms - 1
-    plan = make_plan(
-        [broker for broker in chosen if broker.ordinal in wanted or isinstance(broker, AbsentBroker)],
-        name.period.milliseconds - 1,
-        _NEVER_STALE_MS,
-        last_ms,
-        last_ms,
-    )
-    windows = tuple(BrokerWindow(each.ordinal, name.start_ms, last_ms) for each in plan.windows)
-    return replace(plan, windows=windows)
+    return _Hours(brokers).plan_of(name, ordinals)
 
 
 def shortfalls(name: RollupName, plan: Plan, rollup: Rollup, broker: str) -> tuple[str, ...]:
@@ -173,33 +157,99 @@ COVERED_PERCENT: Final = 90
 _NEVER_STALE_MS: Final = 2**62
 
 
-def _is_closed(name: RollupName, brokers: Brokers, grace_ms: int) -> bool:
-    newest = [newest_row_ms(broker) for broker in _present(brokers)]
-    if len(newest) == len(brokers) and all(last_ms >= name.end_ms for last_ms in newest):
-        return True
-    return max(newest, default=0) >= name.end_ms + grace_ms
+class _Hours:
+    """The segments of some brokers by the hours of which they have rows. Each segment is looked at once: a ledger of a
+    year has thousands of them, and as many hours.
+    """
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._newest = [newest_row_ms(broker) for broker in _present(brokers)]
+        self._oldest = {each.ordinal: _oldest_segment(each) for each in _present(brokers) if each.listing.segments}
+        self._places: dict[RollupName, list[tuple[int, SegmentInfo]]] = {}
+        self._long: list[tuple[int, SegmentInfo]] = []
+        """Those with rows of more than two hours, which no observer writes."""
+        for broker in _present(brokers):
+            for segment in broker.listing.segments:
+                ends = [RollupName.of(Period.HOUR, at_ms) for at_ms in (segment.first_ms, segment.last_ms)]
+                for name in dict.fromkeys(ends):
+                    self._places.setdefault(name, []).append((broker.ordinal, segment))
+                if ends[0].end_ms < ends[1].start_ms:
+                    self._long.append((broker.ordinal, segment))
+        self.names: Final = sorted(self._places)
+
+    @property
+    def newest_ms(self) -> int:
+        """Time of the last row of any broker, by the clock as it is now; 0 if there is none."""
+        return max(self._newest, default=0)
+
+    def is_closed(self, name: RollupName, grace_ms: int) -> bool:
+        """Whether all brokers have later rows, or one has rows that are so much later."""
+        if len(self._newest) == len(self._brokers) and all(last_ms >= name.end_ms for last_ms in self._newest):
+            return True
+        return self.newest_ms >= name.end_ms + grace_ms
+
+    def ordinals(self, name: RollupName) -> set[int]:
+        """Of the brokers that have rows of this hour."""
+        return {ordinal for ordinal, _ in self._of(name)}
+
+    def cut(self, name: RollupName) -> set[int]:
+        """Of the brokers whose ledger begins within the hour, so that older segments may be gone. Rows are numbered
+        from 1.
+        """
+        return {
+            ordinal
+            for ordinal, first in self._oldest.items()
+            if first.first_ms >= name.start_ms and _first_seq(first.name) > 1
+        }
+
+    def plan_of(self, name: RollupName, ordinals: Iterable[int]) -> Plan:
+        """What to read for an hour of some brokers."""
+        wanted = set(ordinals)
+        own: dict[int, list[SegmentInfo]] = {}
+        for ordinal, segment in self._of(name):
+            own.setdefault(ordinal, []).append(segment)
+        last_ms = name.end_ms - 1
+        plan = make_plan(
+            [
+                _only(broker, own.get(broker.ordinal, ())) if isinstance(broker, PresentBroker) else broker
+                for broker in self._brokers
+                if broker.ordinal in wanted or isinstance(broker, AbsentBroker)
+            ],
+            name.period.milliseconds - 1,
+            _NEVER_STALE_MS,
+            last_ms,
+            last_ms,
+        )
+        windows = tuple(BrokerWindow(each.ordinal, name.start_ms, last_ms) for each in plan.windows)
+        return replace(plan, windows=windows)
+
+    def _of(self, name: RollupName) -> list[tuple[int, SegmentInfo]]:
+        through = [place for place in self._long if _goes_through(place[1], name)]
+        return [*self._places.get(name, ()), *through]
 
 
-def _oldest_ms(brokers: Brokers, stored: Stored) -> int:
+def _goes_through(segment: SegmentInfo, name: RollupName) -> bool:
+    """Its first and its last row are of other hours, one before and one after."""
+    return segment.first_ms < name.start_ms and segment.last_ms >= name.end_ms
+
+
+def _within(names: Iterable[RollupName], from_ms: int | None, to_ms: int | None) -> list[RollupName]:
+    return [
+        name
+        for name in names
+        if (from_ms is None or name.end_ms > from_ms) and (to_ms is None or name.start_ms < to_ms)
+    ]
+
+
+def _oldest_ms(now_ms: int, stored: Stored) -> int:
     """Start of the oldest hour that is there, of those that are over by the clock as it is now; 0 if there is none."""
-    now_ms = max((newest_row_ms(broker) for broker in _present(brokers)), default=0)
     over = [name.start_ms for name in stored if name.period is Period.HOUR and name.end_ms <= now_ms]
     return min(over, default=0)
 
 
-def _ordinals(name: RollupName, brokers: Brokers) -> set[int]:
-    """Of the brokers that have rows of this hour."""
-    return {
-        broker.ordinal
-        for broker in _present(brokers)
-        if any(s.first_ms < name.end_ms and s.last_ms >= name.start_ms for s in broker.listing.segments)
-    }
-
-
-def _is_cut(name: RollupName, broker: PresentBroker) -> bool:
-    """The ledger begins within the hour, so older segments may be gone. Rows are numbered from 1."""
-    first = min(broker.listing.segments, key=lambda segment: _first_seq(segment.name))
-    return first.first_ms >= name.start_ms and _first_seq(first.name) > 1
+def _oldest_segment(broker: PresentBroker) -> SegmentInfo:
+    return min(broker.listing.segments, key=lambda segment: _first_seq(segment.name))
 
 
 def _first_seq(name: str) -> int:
@@ -207,10 +257,8 @@ def _first_seq(name: str) -> int:
     return 0 if parsed is None else parsed.first
 
 
-def _only(name: RollupName, broker: PresentBroker) -> PresentBroker:
-    """With the segments of the hour alone."""
-    own = tuple(s for s in broker.listing.segments if s.first_ms < name.end_ms and s.last_ms >= name.start_ms)
-    return PresentBroker(broker.ordinal, broker.listing.model_copy(update={"segments": own}))
+def _only(broker: PresentBroker, segments: Iterable[SegmentInfo]) -> PresentBroker:
+    return PresentBroker(broker.ordinal, broker.listing.model_copy(update={"segments": tuple(segments)}))
 
 
 def _is_more(hours: Sequence[RollupInfo], day: RollupInfo | None, is_written: bool) -> bool:

@@ -42,6 +42,10 @@ _SUBMISSION_MILLIS: Final = "120000"
 """Spark's default of 10 s is too short for a JVM that starts on a busy node: the run would fail with a timeout."""
 _KEEP_SECONDS: Final = 3600
 DEADLINE_SECONDS: Final = 1800
+"""A run that takes longer is stuck."""
+_RUN_SECONDS: Final = str(DEADLINE_SECONDS - 120)
+"""A run ends itself after this, which leaves two minutes to submit it: only what can't even do that is stuck."""
+_DEADLINE_VARIABLE: Final = "PENSTOCK_LAG_DEADLINE_SECONDS"
 _CPU_MILLIS: Final = 250
 """A run of 900,000 rows takes some 55 s of processor time, a small one 25 s, so it ends within four minutes also if it
 gets no more than this. Source of this and the next: docs/reference/lag-performance.md.
@@ -170,6 +174,7 @@ def scheduled_application(job: LagJob) -> Manifest:
             "spark.kubernetes.driver.pod.excludedFeatureSteps": _NO_NETWORK_POLICY,
             "spark.kubernetes.submission.connectionTimeout": _SUBMISSION_MILLIS,
             "spark.kubernetes.submission.requestTimeout": _SUBMISSION_MILLIS,
+            f"spark.kubernetes.driverEnv.{_DEADLINE_VARIABLE}": _RUN_SECONDS,
             "spark.driver.extraClassPath": _CLASS_PATH,
             **({"spark.executor.extraClassPath": _CLASS_PATH} if job.executors.instances else {}),
             **job.spark_conf,
@@ -276,6 +281,7 @@ def cron_job(job: LagJob) -> Manifest:
                 "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['batch.kubernetes.io/job-name']"}},
             },
             {"name": "PENSTOCK_LAG_MEMORY", "value": job.memory},
+            {"name": _DEADLINE_VARIABLE, "value": _RUN_SECONDS},
         ],
         "resources": {
             "requests": {"cpu": _cpu_request(_CPU_MILLIS, job.cpu_limit), "memory": memory},

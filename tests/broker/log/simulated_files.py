@@ -104,6 +104,11 @@ class SimulatedFiles:
         self.steps_left = 1 << 40
         self.broken.clear()
 
+    def mount_anew(self) -> None:
+        """The volume was lost, and comes back to a machine that went on: nothing unsynced is left of it."""
+        self.crash(lambda length: 0, 0)
+        self._boot -= 1
+
     def fail_syncs(self) -> None:
         """A sync of each file has failed, and then the process ends: what was unsynced can be read until the power
         fails.

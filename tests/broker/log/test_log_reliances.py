@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 from broker.log import test_log_compaction as compaction
+from broker.log import test_log_sync
 from broker.log.crash_course import Course
 from broker.log.log_steps import a_queue, opened, settle, whole
 from broker.log.reliances import OFF
@@ -18,7 +19,7 @@ from broker.log.simulated_files import SimulatedFiles
 from broker.log.test_log_disk_faults import Sixteen, segment
 from broker.log.test_log_recover import Filled, fates, open_log
 
-from penstock_broker.log import Log
+from penstock_broker.log import Log, SyncChoice
 
 SEEDS: Final = (8, 1, 2, 3, 4)
 
@@ -56,6 +57,12 @@ def checkpoint_without_sync(folder: Path) -> None:
 def taken_behind_its_copy(folder: Path) -> None:
     sparse = compaction.Sparse(folder)
     compaction.test_a_message_taken_behind_its_copy_does_not_come_back_with_the_old_segment(sparse)
+
+
+def mounted_anew(folder: Path) -> None:
+    test_log_sync.test_a_volume_that_is_mounted_anew_still_says_that_the_log_failed(
+        folder, "fdatasync", SyncChoice.INLINE
+    )
 
 
 def moved_parts_unsynced(folder: Path) -> None:
@@ -170,6 +177,7 @@ RED: Final[dict[str, Callable[[Path], None]]] = {
     "a failed sync is not repeated": crashes,
     "the name of a new segment is synced": crashes,
     "the new name of a recycled segment is synced": crashes,
+    "the name of the file that says that the log failed is synced": mounted_anew,
     "recovery syncs what it has read": crashes,
     "recovery syncs names": crashes,
     "recovery writes again what may be in memory only": crashes,

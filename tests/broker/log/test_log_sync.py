@@ -110,6 +110,55 @@ def test_what_is_delivered_after_a_failure_counts_as_delivered_in_the_next_run_a
     log.close()
 
 
+@pytest.mark.parametrize("call", ["fdatasync", "pwrite"])
+@pytest.mark.parametrize("choice", [SyncChoice.INLINE, SyncChoice.THREAD])
+def test_a_volume_that_is_mounted_anew_still_says_that_the_log_failed(
+    tmp_path: Path, call: str, choice: SyncChoice
+) -> None:
+    """The machine has not restarted since, so that only the mark says that what was delivered is not known."""
+    files = SimulatedFiles()
+    log, _ = Log.open(tmp_path, files=files, options=LogOptions(segment_bytes=16384, sync=choice))
+    queue, route = a_queue(log)
+    first = log.put(route, b"x", 0)
+    log.write()
+    log.sync()
+    files.broken.add(call)
+    a_queue(log, "another")
+    log.write()
+    log.request_sync()
+    log.sync()
+    assert log.failed is not None and call in log.failed
+    log.close()
+    files.mount_anew()
+
+    log, recovered = Log.open(tmp_path, files=files, options=SMALL)
+    assert [(message.number, message.delivered) for message in recovered.messages[queue]] == [(first, True)]
+    log.close()
+
+
+def test_that_the_mark_of_a_failure_can_not_be_synced_changes_nothing(tmp_path: Path) -> None:
+    files = SimulatedFiles()
+    log, _ = Log.open(tmp_path, files=files, options=SMALL)
+    queue, route = a_queue(log)
+    first = log.put(route, b"x", 0)
+    log.write()
+    log.sync()
+    files.broken |= {"fdatasync", "fsync_folder"}
+    a_queue(log, "another")
+    log.write()
+    log.request_sync()
+    log.collect()
+    log.collect()  # the end of the mark's own sync
+    assert log.failed is not None and "fdatasync failed" in log.failed
+    assert not log.failure_mark.is_missing
+    log.close()
+    files.kill()
+
+    log, recovered = Log.open(tmp_path, files=files, options=SMALL)
+    assert [(message.number, message.delivered) for message in recovered.messages[queue]] == [(first, True)]
+    log.close()
+
+
 def test_a_disk_that_takes_no_file_either_fails_the_log_and_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -73,6 +73,7 @@ def test_the_whole_application() -> None:
                 ),
                 "spark.kubernetes.submission.connectionTimeout": "120000",
                 "spark.kubernetes.submission.requestTimeout": "120000",
+                "spark.kubernetes.driverEnv.PENSTOCK_LAG_DEADLINE_SECONDS": "1680",
                 "spark.driver.extraClassPath": "/opt/penstock/classes/spark.jar",
             },
             "restartPolicy": {"type": "Never"},
@@ -111,6 +112,7 @@ def test_the_pod_of_a_cron_job_has_the_heap_and_room_beside_it(heap: str, pod: s
     _, job = analysed(backend="CronJob", memory=heap)
     (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
     assert {"name": "PENSTOCK_LAG_MEMORY", "value": heap} in container["env"]
+    assert {"name": "PENSTOCK_LAG_DEADLINE_SECONDS", "value": "1680"} in container["env"]
     assert container["resources"] == {"requests": {"cpu": "250m", "memory": pod}, "limits": {"memory": pod}}
 
 

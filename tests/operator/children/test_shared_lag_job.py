@@ -100,7 +100,11 @@ def test_executors_have_the_secret_too_and_are_made_through_the_api() -> None:
 
 
 def test_the_settings_of_a_person_win() -> None:
-    chosen = {"spark.kubernetes.submission.requestTimeout": "5", "spark.sql.shuffle.partitions": "8"}
+    chosen = {
+        "spark.kubernetes.submission.requestTimeout": "5",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.kubernetes.driverEnv.PENSTOCK_LAG_DEADLINE_SECONDS": "7200",
+    }
     found = made(spark_conf=chosen)["spec"]["template"]["sparkConf"]
     assert found == {
         "spark.kubernetes.driver.pod.excludedFeatureSteps": (
@@ -108,6 +112,7 @@ def test_the_settings_of_a_person_win() -> None:
         ),
         "spark.kubernetes.submission.connectionTimeout": "120000",
         "spark.kubernetes.submission.requestTimeout": "5",
+        "spark.kubernetes.driverEnv.PENSTOCK_LAG_DEADLINE_SECONDS": "7200",
         "spark.driver.extraClassPath": "/opt/penstock/classes/spark.jar",
         "spark.sql.shuffle.partitions": "8",
     }

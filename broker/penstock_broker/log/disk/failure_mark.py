@@ -1,13 +1,16 @@
 """A file in the log's folder that says: the log failed in its last run, so that what was delivered is not known.
 
-From then on the broker delivers without writing it down. The file says so to the next start. It is never synced: where
-the machine was restarted since, nobody knows what was delivered anyway. While it can't be made, what is in the log must
-not be delivered: the next start would take it for new.
+From then on the broker delivers without writing it down. The file says so to the next start. Its name is synced as far
+as the disk still does that, for a volume that is mounted anew on the same boot: where the machine was restarted since,
+nobody knows what was delivered anyway. The file is empty, so it lasts as soon as its name does. Nobody waits for that
+sync, and that it fails changes nothing. While the file can't be made, what is in the log must not be delivered: the
+next start would take it for new.
 
 Source: docs/decisions/042-failed-fdatasync.md.
 """
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -24,12 +27,14 @@ _NAME: Final = "failed"
 class FailureMark:
     """The file of one run."""
 
-    __slots__ = ("_files", "_folder", "is_missing")
+    __slots__ = ("_files", "_folder", "is_missing", "when_made")
 
     def __init__(self, files: FileLayer, folder: Path) -> None:
         self._files, self._folder = files, folder
         self.is_missing = False
         """The log has failed, and the file could not be made. Looked at in each turn, so it is no property."""
+        self.when_made: Callable[[], None] = lambda: None
+        """Is called whenever the file was made, to have its name synced."""
 
     def leave(self) -> None:
         """The log has failed: leave the file, or note that it `is_missing`. May be called again."""
@@ -49,6 +54,7 @@ class FailureMark:
             if self.is_missing:
                 LOGGER.warning("%s is made: messages of durable queues are delivered again", path)
             self.is_missing = False
+            self.when_made()
 
     def remove(self) -> None:
         """Remove what the last run left. If that fails, it only says again what was true."""

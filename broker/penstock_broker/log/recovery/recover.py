@@ -23,8 +23,8 @@ from penstock_broker.log.format.blocks import (
     encode_segment_header,
     seed_of,
 )
-from penstock_broker.log.format.record_codec import PUT, ack_record, chunks
-from penstock_broker.log.format.records import Document, EndReason, SegmentState
+from penstock_broker.log.format.record_codec import PUT, Malformed, ack_record, chunks
+from penstock_broker.log.format.records import Document, EndReason, Put, SegmentState
 from penstock_broker.log.format.segment_states import segment_state_record
 from penstock_broker.log.recovery.bodies import StagedBody, fetch_bodies
 from penstock_broker.log.recovery.digest_files import DigestFiles, DigestUnusable
@@ -379,9 +379,15 @@ def _fetch_remarked(
         if paged is None or number in replay.puts or not paged.holds(incarnation, number):
             continue
         segment = usage.by_number.get(paged.segment_of(number))
-        put = find_put(files, segment, number, seed) if segment is not None else None
+        put: Put | None = None
+        why = "it is not where the log says"
+        try:
+            put = find_put(files, segment, number, seed) if segment is not None else None
+        except Malformed as error:
+            why = str(error)
         tracker.step()
         if put is None:
-            LOGGER.error("the log is damaged: message %d can't be read again; what was noted of it is lost", number)
+            LOGGER.error("the log is damaged: message %d can't be read again: %s; this run does without what was noted "
+                         "of it", number, why)  # fmt: skip
         else:
             replay.bring_back(put)

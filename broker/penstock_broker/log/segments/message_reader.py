@@ -13,12 +13,9 @@ from typing import Final, TypeAlias
 
 from penstock_broker.log.disk.files import FileLayer, read_file
 from penstock_broker.log.format.blocks import (
-    BLOCK_ALIGNMENT,
     BLOCK_HEADER,
     BLOCK_LENGTH,
     BlockFlag,
-    block_candidates,
-    decode_block,
     padded,
     records_of_block,
 )
@@ -30,6 +27,7 @@ from penstock_broker.log.segments.block_index import Start
 from penstock_broker.log.segments.put_block import Gathering, PutBlock, Reading
 from penstock_broker.log.segments.segment import Segment
 from penstock_broker.log.segments.segment_digest import PlacedRecords, decode_digest, digest_name
+from penstock_broker.log.segments.segment_reader import behind_damage
 from penstock_broker.log.segments.segment_usage import SegmentUsage
 
 __all__ = ["MessageReader"]
@@ -205,7 +203,7 @@ class MessageReader:
         while 0 < at < end:
             block = self._block(segment, at)
             if block is None:
-                at = self._behind_damage(segment, at)
+                at = behind_damage(self._files, segment, at, self._seed)
                 continue
             at = block.end
             if block.last < first:
@@ -213,19 +211,6 @@ class MessageReader:
             if block.first > last:
                 return
             yield block
-
-    def _behind_damage(self, segment: Segment, at: int) -> int:
-        """Where to go on behind a block that can't be read: at the next sound one; 0 if there is none."""
-        noted = segment.blocks.next_after(at)
-        try:
-            data = self._files.pread(segment.handle, (noted or segment.end) - at, at)
-        except OSError:  # nobody can say where the blocks between begin
-            return noted
-        view = memoryview(data)
-        for behind in block_candidates(data, BLOCK_ALIGNMENT):
-            if decode_block(view, at + behind, segment.number, self._seed, view_at=at):
-                return at + behind
-        return noted
 
     def _block(self, segment: Segment, at: int) -> PutBlock | None:
         """The block that begins there; None if it is damaged, which is said once."""

@@ -4,7 +4,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock_broker.log.disk.files import FileLayer
-from penstock_broker.log.format.blocks import BLOCK_HEADER, SEGMENT_START, BlockHeader, claimed_block, crc32
+from penstock_broker.log.format.blocks import (
+    BLOCK_ALIGNMENT,
+    BLOCK_HEADER,
+    SEGMENT_START,
+    BlockHeader,
+    block_candidates,
+    claimed_block,
+    crc32,
+    decode_block,
+)
 from penstock_broker.log.format.puts import puts_in
 from penstock_broker.log.format.record_codec import Malformed
 from penstock_broker.log.format.records import Put
@@ -77,20 +86,43 @@ def _read(files: FileLayer, segment: Segment, length: int, at: int) -> bytes:
     return piece
 
 
+def behind_damage(files: FileLayer, segment: Segment, at: int, seed: int) -> int:
+    """Where to go on behind a block that can't be read: at the next sound one; 0 if there is none."""
+    noted = segment.blocks.next_after(at)
+    try:
+        data = files.pread(segment.handle, (noted or segment.end) - at, at)
+    except OSError:  # nobody can say where the blocks between begin
+        return noted
+    view = memoryview(data)
+    for behind in block_candidates(data, BLOCK_ALIGNMENT):
+        if decode_block(view, at + behind, segment.number, seed, view_at=at):
+            return at + behind
+    return noted
+
+
 def find_put(files: FileLayer, segment: Segment, message: int, seed: int) -> Put | None:
-    """The put of a message with its payload in the same record; None if the segment has none that can be read."""
+    """The put of a message with its payload in the same record; None if the segment has none.
+
+    Damaged blocks before it are passed over. Raises Malformed if it was not found and a block that may hold it can't be
+    read: nobody can say then whether it is there.
+    """
+    unread: Malformed | None = None
     for start in segment.blocks.starts(message, message):
         at, end = start.offset, start.end or segment.end
-        while at < end:
+        while 0 < at < end:
             try:
                 found = [block for block in sound_block(files, segment, at, seed) if block is not None]
                 puts = puts_in(bytes(found[0].records), 0, found[0].header.length, with_volatile=False)
-            except Malformed:
-                break
+            except Malformed as error:
+                unread = unread or error
+                at = behind_damage(files, segment, at, seed)
+                continue
             for put in puts:
                 if put.message == message:
                     return put
             at = found[0].header.end
             if found[0].header.is_seal:
                 break
+    if unread is not None:
+        raise unread
     return None
