@@ -425,6 +425,10 @@ class Endpoint:
         """
         return self._withdrawals.step(most)
 
+    def is_unsettled(self, delivery: Ptr, held: Held) -> bool:
+        """Whether a delivery that was sent is not settled yet."""
+        return self.engine.unsettled.get(delivery) is held or self.engine.aside.get(delivery) is held
+
     def take_unsettled(self, delivery: Ptr, held: Held) -> bool:
         """Forget an unsettled delivery without a word to the peer; False if it is no longer unsettled."""
         return self._settlement.take(delivery, held)

@@ -232,6 +232,8 @@ def enlist(broker: Broker, connection: Connection, consumer: Consumer, event: En
         ledger.move(transaction, rules.decide_settle(transaction.state, limits, now_ms, len(settlements)))
         if event.is_settled or transaction.state.is_sound:  # else they stay with the client, which may repeat them
             transaction.settlements += settlements
+            if not event.is_settled:
+                transaction.undecided[consumer] = None
         _watch(broker, transaction)
     return None
 
