@@ -20,7 +20,7 @@ not know queues or subscriptions. Source: AMQP 1.0 part 2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from penstock_amqp.endpoint import conditions, transactional_states
@@ -385,7 +385,9 @@ class Endpoint:
         return len(self.engine.unsettled) + len(self.engine.aside)
 
     def all_held(self) -> Iterator[Held]:
-        """All that was sent, or is being sent, and is not settled."""
+        """All that was sent, or is being sent, and is not settled; also what is still to be sent settled, if it was
+        acquired in a transaction that is open.
+        """
         yield from self.engine.unsettled.values()
         yield from (held for held in self.engine.aside.values() if held is not None)
         yield from self._outgoing.all_held()
@@ -414,10 +416,10 @@ class Endpoint:
         """The link has ended with very many deliveries: nothing more is sent on it, and `withdrawn` finds what is not
         settled, but for what was not sent as a whole, which is returned.
         """
-        stream = self._outgoing.by_link.get(link)
+        unsent = self._outgoing.held_by(link)
         self._outgoing.forget(link)
         self._withdrawals.add(link)
-        return [] if stream is None or link.presettled else stream.all_held()
+        return unsent
 
     def withdrawn(self, most: int) -> Withdrawn:
         """Settle deliveries of links that have ended, looking at `most` deliveries of the connection. To be called
@@ -444,12 +446,39 @@ class Endpoint:
         """
         if self._settlement.take_back(acquisition, delivery, held, end):
             return [held]
-        back, link = self._outgoing.take_back(held), held[0]
+        back = self._outgoing.take_back(held)
         if back:
-            link.credit = links.credit_of(link.ptr)
-            if link.drain:
-                self.flows.drained(link)
+            self._regain_credit(held[0])
         return back
+
+    def take_back_settled(
+        self, acquisition: Acquisition, closing: Container[OutLink] = ()
+    ) -> tuple[list[Held], list[Held]]:
+        """A transaction is rolled back: what was acquired in it, and was still to be sent settled, is not sent. Returns
+        what is taken back, and what can't be and is sent outside of the transaction. `closing`: links that end now.
+        """
+        taken_back: list[Held] = []
+        sent_outside: list[Held] = []
+        for link, back, kept in self._outgoing.take_back_settled(acquisition, closing):
+            taken_back += back
+            sent_outside += kept
+            if back:
+                self._regain_credit(link)
+        return taken_back, sent_outside
+
+    def _regain_credit(self, link: OutLink) -> None:
+        """Something that had used credit of the link is not sent on it."""
+        link.credit = links.credit_of(link.ptr) - self._outgoing.unsent(link)
+        if link.drain:
+            self.flows.drained(link)
+
+    def unsent_by(self, link: OutLink) -> list[Held]:
+        """Those of `held_by` that were not sent as a whole, or not at all."""
+        return self._outgoing.held_by(link)
+
+    def separate_unsent(self, link: OutLink) -> list[Held]:
+        """The same for a link that is about to end: `held_by` has them whatever becomes of a transaction."""
+        return self._outgoing.separate(link)
 
     def confirm(self, ended: AcceptedUnsettled | Settled) -> None:
         """Settle, with the peer's outcome, a delivery that the peer has not settled; does nothing if its link is

@@ -105,6 +105,8 @@ class Transaction:
             link.acquisition = None
         self.acquiring.clear()
         self.first_acquired = None
+        if self.acquisition is not None:
+            self.acquisition.is_over = True
         return released
 
 

@@ -240,7 +240,7 @@ def roll_back(broker: Broker, ledger: ConnectionTransactions, transaction: Trans
     try:
         _remove(broker, ledger, transaction)
         connection = transaction.coordinator.connection
-        return_deliveries(broker, settlements)
+        return_deliveries(broker, acquisition.give_back_unsent(broker, connection, acquired, settlements))
         acquisition.give_back(broker, connection, acquired, settlements)
     except Exception:
         _give_back(broker, _settled_only(settlements))
@@ -295,6 +295,7 @@ def separate_settled(consumer: Consumer, held: list[Held]) -> list[Held]:
     if ledger is None:
         return held
     acquisition.forget_link(consumer.connection, consumer.link)
+    _forget_unsent(ledger, consumer)
     rest = {id(each): each for each in held}
     _keep_undecided(ledger, consumer, lambda each: rest.pop(id(each.held), None) is not None)
     return list(rest.values())
@@ -308,12 +309,22 @@ def withdraw_settled(consumer: Consumer) -> None:
     if ledger is None:
         return
     acquisition.forget_link(consumer.connection, consumer.link)
+    _forget_unsent(ledger, consumer)
     endpoint = consumer.connection.endpoint
     _keep_undecided(
         ledger,
         consumer,
         lambda each: each.unsettled is not None and endpoint.take_unsettled(each.unsettled, each.held),
     )
+
+
+def _forget_unsent(ledger: ConnectionTransactions, consumer: Consumer) -> None:
+    """What the link still had to send settled is not acquired any more: it returns with the link."""
+    if not consumer.link.presettled:
+        return
+    unsent = {id(held[1]) for held in consumer.connection.endpoint.separate_unsent(consumer.link)}
+    for transaction in ledger.by_id.values() if unsent else ():
+        transaction.settlements = [each for each in transaction.settlements if id(each.held[1]) not in unsent]
 
 
 def _keep_undecided(ledger: ConnectionTransactions, consumer: Consumer, takes: Callable[[Settlement], bool]) -> None:

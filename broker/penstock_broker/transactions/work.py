@@ -289,9 +289,11 @@ def _time_out(broker: Broker, transaction: Transaction) -> None:
     settlements, transaction.settlements = transaction.settlements, []
     broker.transactions.working.pop(transaction, None)
     broker.transactions.rolled_back += 1
-    commit.return_deliveries(broker, settlements)
-    connection, told = transaction.coordinator.connection, transaction.state.fault
-    acquisition.give_back(broker, connection, transaction.acquisition, settlements)
+    connection, acquired, told = transaction.coordinator.connection, transaction.acquisition, transaction.state.fault
+    closing = acquisition.release_links(broker, transaction)
+    rest = acquisition.give_back_unsent(broker, connection, acquired, settlements, closing)
+    commit.return_deliveries(broker, rest)
+    acquisition.give_back(broker, connection, acquired, settlements)
     assert told is not None, "the state of a transaction that has timed out says so"
-    for link in acquisition.release_links(broker, transaction):  # they may wait for a message, and ask for nothing more
+    for link in closing:  # they may wait for a message, and ask for nothing more
         broker.close_link(connection, link, amqp_error(told))
