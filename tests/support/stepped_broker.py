@@ -258,12 +258,19 @@ class SteppedBroker:
 class SteppedStream:
     """One end of a socket pair, whose other end a broker of this process serves while we wait."""
 
-    def __init__(self, timed: SteppedBroker) -> None:
-        self._loop = timed.loop
+    def __init__(self, timed: SteppedBroker, turn: Callable[[], None] | None = None) -> None:
+        """`turn`: what serves the other end, if it is not the loop of the broker alone."""
+        self._turn = turn or timed.loop.turn
         self._sock = timed.connect_socket()
 
     def sendall(self, data: bytes) -> None:
-        self._sock.sendall(data)
+        deadline = time.monotonic() + 60
+        while data:
+            try:
+                data = data[self._sock.send(data) :]
+            except BlockingIOError:
+                assert time.monotonic() < deadline
+                self._turn()
 
     def recv(self, size: int) -> bytes:
         deadline = time.monotonic() + 60
@@ -272,7 +279,7 @@ class SteppedStream:
                 return self._sock.recv(size)
             except BlockingIOError:
                 assert time.monotonic() < deadline
-            self._loop.turn()  # waits for the thread that checks logins, too
+            self._turn()  # waits for the thread that checks logins, too
 
     def take(self) -> bytes:
         """All that has come by now."""

@@ -83,7 +83,7 @@ class TransactionClient:
         self.client.flow(self.client.last_handle, credit=credit)
         return self.client.last_handle
 
-    def settled_receiver(self, address: str) -> int:
+    def settled_receiver(self, address: str, *, channel: int = 0) -> int:
         """A receiving link on which the broker sends everything settled, without credit; our handle of it."""
         handle = 9
         self.client.send(
@@ -95,7 +95,8 @@ class TransactionClient:
                 rcv_settle_mode=0,
                 source=Source(address=address),
                 target=Target(),
-            )
+            ),
+            channel,
         )
         self.client.expect(Attach)
         return handle

@@ -143,6 +143,12 @@ class Endpoint:
         """`receive` for bytes that are not in `buffers.INPUT` yet (TLS, what followed a SASL dialogue)."""
         return self.input.receive_bytes(data, out, budget)
 
+    def keep_unheard(self) -> None:
+        """An exception came while something was read: a delivery whose outcome nobody has heard of stays with those
+        that are unsettled, to be given back with the connection.
+        """
+        self.engine.keep_told()
+
     @property
     def is_awaited(self) -> bool:
         """The peer's Open waits for our answer. What the peer sent after its Open is not read before that."""

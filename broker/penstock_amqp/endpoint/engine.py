@@ -133,6 +133,9 @@ class Engine(Protocol):
     """Deliveries that we answered and that the peer settles first: entered and taken out by the user."""
     frame_bytes: int
     """Longest message that surely fits one frame of the peer's; 0 until its Open is answered. Set by the user."""
+    told: Any
+    """What `push_plain` or `read_plain` found last in what they took, until the user has their notice in hand, who then
+    sets this to None: a delivery whose outcome came is in no other place."""
     unwritten_sessions: int
     """Sessions that were opened since the engine last wrote."""
     has_failed: bool
@@ -172,6 +175,10 @@ class Engine(Protocol):
         `drain` do, until something comes that is not plain: a notice, which is returned, or a frame that
         `frames.input_gate` has to look at. `tap` is told what was taken. None: nothing was.
         """
+        ...
+
+    def keep_told(self) -> None:
+        """An exception came: if `told` has a delivery whose outcome nobody has heard of, `unsettled` has it again."""
         ...
 
     def send(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> Unsent | None:
@@ -259,6 +266,9 @@ ENGINE: Final = 8
 
 class SocketEngine(Protocol):
     """Reads and writes the plain sockets of connections: one call in a turn for each of them that says little."""
+
+    told: Any
+    """See `Engine.told`."""
 
     def line(self, fd: int) -> Line:
         """What `read_together` and `send_outputs` take for the non-blocking socket `fd`, until the engine is freed."""

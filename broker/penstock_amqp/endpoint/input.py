@@ -217,6 +217,7 @@ class Input:
         if notice is not None:
             before = len(out)
             try:
+                self._engine.told = None
                 self._handle(notice, out)
             except Exception:
                 self._unheard(notice, before, out)

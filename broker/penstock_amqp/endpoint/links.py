@@ -219,12 +219,14 @@ class AvailableCount(Protocol):
 class Acquisition:
     """What one transaction acquires, over all links that acquire in it. Source: AMQP 1.0 part 4, 4.4.3."""
 
-    __slots__ = ("lengths", "state", "txn_id", "unsettled")
+    __slots__ = ("is_over", "lengths", "state", "txn_id", "unsettled")
 
     def __init__(self, txn_id: bytes, state: bytes) -> None:
         self.txn_id = txn_id
         self.state = state
         """That of the transfers, as an encoded list."""
+        self.is_over = False
+        """The transaction has ended: nothing more is sent in it."""
         self.unsettled: dict[Ptr, tuple[OutLink, tuple[int, bytes, int, int, int], int]] = {}
         """The `events.Held` that were sent in it. Some may be settled by now, and their pointers be those of others:
         see `UnsettledDeliveries.take_back`."""

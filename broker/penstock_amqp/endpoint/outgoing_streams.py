@@ -5,20 +5,22 @@ A link carries one delivery at a time, so what is sent behind a streamed message
 the session go on between its frames. If a peer settles a delivery before it has received all of it, the delivery is
 aborted; so is one whose message turns out to be damaged, which its store says by EBADMSG, or whose transaction is
 rolled back. What a link acquires in a transaction is sent here one by one, long or not, because each delivery has a
-state. This module must not know where messages are stored. Source: AMQP 1.0 part 2, 2.6.12 to 2.6.14; part 4, 4.4.3.
+state. If it is also sent settled, the next one waits until all of it has left: a rollback has to know what did.
+
+This module must not know where messages are stored. Source: AMQP 1.0 part 2, 2.6.12 to 2.6.14; part 4, 4.4.3.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Final
 
 from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.engine import Engine, Unsent
 from penstock_amqp.endpoint.events import DATA, Entry, Event, EventKind, Held, Outcome, Settled
 from penstock_amqp.endpoint.links import Acquisition, OutLink
-from penstock_amqp.endpoint.proton import deliveries
+from penstock_amqp.endpoint.proton import deliveries, links
 from penstock_amqp.endpoint.proton.deliveries import NO_STATE
 from penstock_amqp.endpoint.session_window import kept_back
 from penstock_amqp.endpoint.transactional_states import TRANSACTIONAL
@@ -36,14 +38,34 @@ Waiting = tuple[Entry, bytes, int]
 class Stream:
     """The delivery that a link is sending in pieces."""
 
-    __slots__ = ("_left", "_offset", "behind", "data", "delivery", "drains", "held")
+    __slots__ = (
+        "_left",
+        "_offset",
+        "acquisition",
+        "behind",
+        "data",
+        "delivery",
+        "drains",
+        "held",
+        "is_settled",
+        "returns",
+    )
 
-    def __init__(self, delivery: Ptr, held: Held, data: bytes, behind: list[Waiting]) -> None:
+    def __init__(
+        self, delivery: Ptr, held: Held, data: bytes, behind: list[Waiting], acquisition: Acquisition | None = None
+    ) -> None:
         self.delivery = delivery
         self.held = held
         self.data = data
         self.behind = behind
         """What the link sends next."""
+        self.acquisition = acquisition
+        """The transaction in which the link acquires it, and what is behind it."""
+        self.is_settled = False
+        """The engine has all of it, as settled, and sends it even if we end the link: `delivery` is valid until then.
+        """
+        self.returns = False
+        """The link ends, and takes what is sent settled out of its transaction: it returns with the link."""
         self.drains = False
         """The link's credit is to be given back once all is sent."""
         self._offset = 0
@@ -53,6 +75,16 @@ class Stream:
     def is_sent(self) -> bool:
         """The engine has all of it."""
         return not self._left
+
+    @property
+    def leaves_slowly(self) -> bool:
+        """It is acquired and sent settled: it stays here until all of it has left the engine."""
+        return self.acquisition is not None and self.held[0].presettled
+
+    @property
+    def has_left(self) -> bool:
+        """The engine has sent all of it, as the last of its link."""
+        return self.is_sent and not links.queued(self.held[0].ptr)
 
     @property
     def has_begun(self) -> bool:
@@ -66,7 +98,11 @@ class Stream:
 
     def send(self, link: OutLink, most: int) -> None:
         """Hand up to `most` bytes to the engine. Raises OSError if they can't be read."""
-        piece = streamed(self.data).read(self._offset, min(most, self._left))
+        size = min(most, self._left)
+        if is_streamed(self.data):
+            piece = streamed(self.data).read(self._offset, size)
+        else:
+            piece = self.data[self._offset : self._offset + size]
         deliveries.send_part(link.ptr, piece)
         self._offset += len(piece)
         self._left -= len(piece)
@@ -99,11 +135,14 @@ class OutgoingStreams:
 
     def send_as(self, link: OutLink, entry: Entry, data: bytes, now_us: int) -> None:
         """Send `data` in the place of the entry's own bytes: at once, in pieces, or behind the link's stream."""
+        self._send_in(link.acquisition, link, entry, data, now_us)
+
+    def _send_in(self, acquisition: Acquisition | None, link: OutLink, entry: Entry, data: bytes, now_us: int) -> None:
         if self.by_link and link in self.by_link:
             self.by_link[link].behind.append((entry, data, now_us))
             return
-        if link.acquisition is not None:
-            self._acquire(link.acquisition, (link, entry, now_us), data)
+        if acquisition is not None:
+            self._acquire(acquisition, (link, entry, now_us), data)
             return
         delivery = self._engine.send_as(link, entry, data, now_us)
         if delivery is not None:
@@ -124,16 +163,46 @@ class OutgoingStreams:
         delivery = self._engine.begin(link)
         deliveries.set_state(delivery, acquisition.state)
         deliveries.update(delivery, TRANSACTIONAL)
+        is_long = len(data) > self._engine.frame_bytes
         if not link.presettled:
             acquisition.unsettled[delivery] = held
             acquisition.lengths.pop(delivery, None)  # of an earlier one
-            if len(data) > self._engine.frame_bytes:
+            if is_long:
                 acquisition.lengths[delivery] = len(data)
-        if len(data) > self._engine.frame_bytes and is_streamed(data):
-            self.by_link[link] = Stream(delivery, held, data, [])
+        if is_long and (link.presettled or is_streamed(data)):
+            self.by_link[link] = Stream(delivery, held, data, [], acquisition)
             return
         deliveries.send_part(link.ptr, data)
         self._engine.finish(delivery, held)
+        if link.presettled:
+            self._engine.write()
+            if links.queued(link.ptr):
+                stream = self.by_link[link] = Stream(delivery, held, b"", [], acquisition)
+                stream.is_settled = True
+
+    def take_back_settled(
+        self, acquisition: Acquisition, closing: Container[OutLink]
+    ) -> Iterator[tuple[OutLink, list[Held], list[Held]]]:
+        """A transaction is rolled back: what its links still had to send settled is not sent. For each of them: what is
+        taken back, and what can't be, because the engine has all of it, or would not give back the credit: this is sent
+        outside of the transaction, but for a message in pieces on a link that is `closing`, of which nothing would be
+        sent any more.
+        """
+        for link, stream in tuple(self.by_link.items()):
+            if stream.acquisition is not acquisition or not link.presettled:
+                continue
+            back, kept = stream.all_held()[1:], list[Held]()
+            stream.behind = []
+            if stream.has_left:
+                self._leave(link, stream)
+            elif stream.is_settled or not (stream.has_begun or link in closing):
+                deliveries.update(stream.delivery, NO_STATE)
+                kept.append(stream.held)
+            else:
+                deliveries.abort(stream.delivery)
+                del self.by_link[link]
+                back.insert(0, stream.held)
+            yield link, back, kept
 
     def take_back(self, held: Held) -> list[Held]:
         """If `held` is being sent, send nothing more of it, and return it with what waits behind it. If nothing of it
@@ -145,16 +214,17 @@ class OutgoingStreams:
         if not stream.has_begun:
             deliveries.update(stream.delivery, NO_STATE)
             return []
-        del self.by_link[held[0]]
+        back = stream.all_held()
         deliveries.abort(stream.delivery)
-        return stream.all_held()
+        del self.by_link[held[0]]
+        return back
 
     def unsent(self, link: OutLink) -> int:
         """How many messages have used the link's credit, but are still here, so that the engine counts them as not
         sent.
         """
         stream = self.by_link.get(link)
-        return 0 if stream is None else 1 + len(stream.behind)
+        return 0 if stream is None else len(stream.behind) + (not (stream.leaves_slowly and stream.is_sent))
 
     def drain_later(self, link: OutLink) -> bool:
         """If the link has a stream, its credit is to be given back once all is sent; False if it has none."""
@@ -170,7 +240,11 @@ class OutgoingStreams:
         """
         got_on = False
         for link, stream in tuple(self.by_link.items()):
-            if stream.is_settled_early:
+            if stream.leaves_slowly and stream.is_sent:
+                if not stream.has_left:
+                    continue  # the peer's window is shut
+                self._leave(link, stream)
+            elif stream.is_settled_early:
                 self._cut(link, stream, out)
             elif kept_back(link.session, self.by_link) > held_back:
                 continue
@@ -195,25 +269,39 @@ class OutgoingStreams:
                 out.append((EventKind.OTHER, None, Settled(stream.held, Outcome.DAMAGED)))
             deliveries.abort(stream.delivery)
             return True
+        if stream.is_sent and stream.leaves_slowly:
+            deliveries.advance(link.ptr)
+            return False
         if stream.is_sent:
             self._engine.finish(stream.delivery, stream.held)
         return stream.is_sent
+
+    def _leave(self, link: OutLink, stream: Stream) -> None:
+        """All of what was acquired and sent settled has left."""
+        if not stream.is_settled:
+            deliveries.settle(stream.delivery)
+            stream.is_settled = True
 
     def _cut(self, link: OutLink, stream: Stream, out: list[Event]) -> None:
         """The peer has settled a delivery of which it has only a part: report the outcome, and abort the rest."""
         delivery, held = stream.delivery, stream.held
         state = deliveries.remote_state(delivery)
-        if state == deliveries.ACCEPTED:
+        if link.presettled:
+            pass  # it is settled as it is
+        elif state == deliveries.ACCEPTED:
             out.append((EventKind.ACCEPTED, link, [held]))
-        elif not link.presettled:
+        else:
             out.append((EventKind.OTHER, None, deliveries.outcome(delivery, state, held)))
         deliveries.abort(delivery)
 
     def _send_behind(self, link: OutLink, stream: Stream) -> None:
         """Send what waited behind the stream, up to the next one."""
         del self.by_link[link]
+        acquisition = stream.acquisition
+        if acquisition is not None and acquisition.is_over:
+            acquisition = None
         for entry, data, now_us in stream.behind:
-            self.send_as(link, entry, data, now_us)
+            self._send_in(acquisition, link, entry, data, now_us)
 
     def forget(self, link: OutLink) -> None:
         """The link ends: nothing more is sent on it."""
@@ -224,7 +312,27 @@ class OutgoingStreams:
         self.by_link.clear()
 
     def all_held(self) -> Iterator[Held]:
-        """What is being sent, or waits to be sent, and will have to be settled; per link the oldest first."""
-        for link, stream in self.by_link.items():
-            if not link.presettled:
-                yield from stream.all_held()
+        """What is being sent, or waits to be sent, and will have to be settled, or was acquired in an open transaction;
+        per link the oldest first.
+        """
+        for link in self.by_link:
+            yield from self.held_by(link)
+
+    def held_by(self, link: OutLink) -> list[Held]:
+        """The same of one link."""
+        stream = self.by_link.get(link)
+        if stream is None:
+            return []
+        if not link.presettled:
+            return stream.all_held()
+        if not stream.returns and (stream.acquisition is None or stream.acquisition.is_over):
+            return []
+        is_sent = stream.has_left or (stream.is_settled and link.keeps_handle)
+        return stream.all_held()[1 if is_sent else 0 :]
+
+    def separate(self, link: OutLink) -> list[Held]:
+        """The link is about to end: what `held_by` has now, it will have whatever becomes of the transaction."""
+        held = self.held_by(link)
+        if held and link.presettled:
+            self.by_link[link].returns = True
+        return held

@@ -11,7 +11,7 @@ This module must not know queues or subscriptions. Source: AMQP 1.0 part 2, 2.6.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Container, Generator, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -53,7 +53,9 @@ class UnsettledDeliveries:
         return len(self._engine.unsettled) + len(self._engine.aside)
 
     def all_held(self) -> Iterator[Held]:
-        """All that was sent, or is being sent, and is not settled."""
+        """All that was sent, or is being sent, and is not settled; also what is still to be sent settled, if it was
+        acquired in a transaction that is open.
+        """
         yield from self._engine.unsettled.values()
         yield from (held for held in self._engine.aside.values() if held is not None)
         yield from self._outgoing.all_held()
@@ -82,16 +84,20 @@ class UnsettledDeliveries:
         """The link has ended with very many deliveries: nothing more is sent on it, and `withdrawn` finds what is not
         settled, but for what was not sent as a whole, which is returned.
         """
-        stream = self._outgoing.by_link.get(link)
+        unsent = self._outgoing.held_by(link)
         self._outgoing.forget(link)
         self._withdrawals.add(link)
-        return [] if stream is None or link.presettled else stream.all_held()
+        return unsent
 
     def withdrawn(self, most: int) -> Withdrawn:
         """Settle deliveries of links that have ended, looking at `most` deliveries of the connection. To be called
         until it has named all these links.
         """
         return self._withdrawals.step(most)
+
+    def is_held(self, delivery: Ptr, held: Held) -> bool:
+        """Whether a delivery that was sent is not settled yet."""
+        return self._engine.unsettled.get(delivery) is held or self._engine.aside.get(delivery) is held
 
     def take(self, delivery: Ptr, held: Held) -> bool:
         """Forget an unsettled delivery without a word to the peer; False if it is no longer unsettled."""
@@ -115,12 +121,39 @@ class UnsettledDeliveries:
         """
         if self._settlement.take_back(acquisition, delivery, held, end):
             return [held]
-        back, link = self._outgoing.take_back(held), held[0]
+        back = self._outgoing.take_back(held)
         if back:
-            link.credit = links.credit_of(link.ptr)
-            if link.drain:
-                self._flows.drained(link)
+            self._regain_credit(held[0])
         return back
+
+    def take_back_settled(
+        self, acquisition: Acquisition, closing: Container[OutLink] = ()
+    ) -> tuple[list[Held], list[Held]]:
+        """A transaction is rolled back: what was acquired in it, and was still to be sent settled, is not sent. Returns
+        what is taken back, and what can't be and is sent outside of the transaction. `closing`: links that end now.
+        """
+        taken_back: list[Held] = []
+        sent_outside: list[Held] = []
+        for link, back, kept in self._outgoing.take_back_settled(acquisition, closing):
+            taken_back += back
+            sent_outside += kept
+            if back:
+                self._regain_credit(link)
+        return taken_back, sent_outside
+
+    def _regain_credit(self, link: OutLink) -> None:
+        """Something that had used credit of the link is not sent on it."""
+        link.credit = links.credit_of(link.ptr) - self._outgoing.unsent(link)
+        if link.drain:
+            self._flows.drained(link)
+
+    def unsent_by(self, link: OutLink) -> list[Held]:
+        """Those of `held_by` that were not sent as a whole, or not at all."""
+        return self._outgoing.held_by(link)
+
+    def separate_unsent(self, link: OutLink) -> list[Held]:
+        """The same for a link that is about to end: `held_by` has them whatever becomes of a transaction."""
+        return self._outgoing.separate(link)
 
 
 def walk_held(engine: Engine, most: int) -> Iterator[Sequence[Held | None]]:

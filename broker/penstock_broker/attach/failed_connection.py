@@ -94,7 +94,8 @@ def _drop_transactions(broker: Broker, connection: Connection) -> None:
         return
     for transaction in list(ledger.by_id.values()):
         for each in transaction.settlements:
-            broker.interrupted_work.take(each.consumer.queue, (each.held[1],))
+            if each.unsettled is None:
+                broker.interrupted_work.take(each.consumer.queue, (each.held[1],))
         broker.transactions.rolled_back += not transaction.state.is_over
         broker.transactions.working.pop(transaction, None)
         ledger.remove(transaction)

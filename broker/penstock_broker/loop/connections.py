@@ -312,6 +312,7 @@ class Connections:
         logger.exception("Connection %d of %s is closed after an internal error", number, connection.transport.peer)
         if connection.phase is not Phase.GONE:
             try:
+                connection.endpoint.keep_unheard()
                 connection_end.close_connection(self._broker, connection, INTERNAL_ERROR)
                 connection.flush()
             except Exception:

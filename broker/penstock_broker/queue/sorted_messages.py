@@ -43,13 +43,14 @@ class SortedMessages(Generic[Numbered]):
 
     def add(self, entry: Numbered) -> None:
         """Put an entry in its place."""
-        self._count += 1
         blocks = self.blocks
         if not blocks:
             blocks.append([entry])
+            self._count += 1
             return
         last = blocks[-1]
         if entry[0] > last[-1][0]:
+            self._count += 1
             if len(last) < _BLOCK:
                 last.append(entry)
             else:
@@ -57,6 +58,7 @@ class SortedMessages(Generic[Numbered]):
             return
         index = max(bisect_right(blocks, entry[0], key=_first_number) - 1, 0)
         block = blocks[index]
+        self._count += 1  # not before: an exception in the search must not leave a count without its entry
         insort(block, entry)
         if len(block) > 2 * _BLOCK:
             blocks[index : index + 1] = [block[:_BLOCK], block[_BLOCK:]]

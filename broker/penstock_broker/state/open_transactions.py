@@ -76,6 +76,7 @@ class Transaction:
         "settlements",
         "since_us",
         "state",
+        "undecided",
     )
 
     def __init__(self, coordinator: Coordinator, txn_id: bytes) -> None:
@@ -88,6 +89,8 @@ class Transaction:
         """In sending order, over all links."""
         self.settlements: list[Settlement] = []
         """In the order in which they came."""
+        self.undecided: dict[Consumer, None] = {}
+        """Those that gave a delivery an outcome in it without settling it: `Settlement.unsettled`."""
         self.acquisition: Acquisition | None = None
         """What it acquires; None until a link is to."""
         self.acquiring: dict[OutLink, None] = {}
@@ -102,6 +105,8 @@ class Transaction:
             link.acquisition = None
         self.acquiring.clear()
         self.first_acquired = None
+        if self.acquisition is not None:
+            self.acquisition.is_over = True
         return released
 
 
@@ -130,8 +135,9 @@ class ConnectionTransactions:
         return min((each.since_us for each in self.by_id.values() if each.since_us), default=0)
 
     def settlements(self) -> Iterator[Settlement]:
-        """The deliveries that were settled in them."""
-        return (each for transaction in self.by_id.values() for each in transaction.settlements)
+        """The deliveries that were settled in them. Those that only have an outcome in them are still the client's."""
+        settlements = (each for transaction in self.by_id.values() for each in transaction.settlements)
+        return (each for each in settlements if each.unsettled is None)
 
     def add(self, coordinator: Coordinator) -> Transaction:
         """Begin a transaction; its name never was, nor will be, that of another, on any connection."""
@@ -157,6 +163,7 @@ class ConnectionTransactions:
         del transaction.coordinator.transactions[transaction.id]
         transaction.postings.clear()
         transaction.settlements.clear()
+        transaction.undecided.clear()
         transaction.release_links()
 
 

@@ -10,10 +10,10 @@ Source: AMQP 1.0 part 4, 4.4.2 to 4.4.4; docs/decisions/140-transactional-acquis
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from penstock_amqp.endpoint import transactional_states
-from penstock_amqp.endpoint.events import Enlisted, Outcome, Settled
+from penstock_amqp.endpoint.events import Enlisted, Held, Outcome, Settled
 from penstock_amqp.endpoint.links import Acquisition, OutLink
 from penstock_broker.access.connection import Connection
 from penstock_broker.messages import settle
@@ -26,7 +26,7 @@ from penstock_broker.state.open_transactions import (
     transactions_of,
 )
 
-__all__ = ["begin", "end", "forget_link", "give_back", "is_of_another", "release_links"]
+__all__ = ["begin", "end", "forget_link", "give_back", "give_back_unsent", "is_of_another", "release_links"]
 
 
 def begin(transaction: Transaction, link: OutLink, first_acquired: Callable[[], None]) -> None:
@@ -65,20 +65,54 @@ def give_back(
     for delivery, held in acquisition.unsettled.items():
         failed = id(held) in has_outcome
         end_of = Settled(held, Outcome.MODIFIED if failed else Outcome.RELEASED, failed=failed)
-        for each in connection.endpoint.unsettled.take_back(acquisition, delivery, held, end_of):
-            _return(broker, end_of if each is held else Settled(each, Outcome.RELEASED))
+        behind = connection.endpoint.unsettled.unsent_by(held[0])
+        try:
+            for each in connection.endpoint.unsettled.take_back(acquisition, delivery, held, end_of):
+                _return(broker, end_of if each is held else Settled(each, Outcome.RELEASED))
+        except Exception:
+            for each in (held, *behind):
+                broker.interrupted_work.take(_consumer_of(each).queue, (each[1],))
+            raise
     acquisition.unsettled.clear()
     broker.work.touch(connection)
 
 
-def _return(broker: Broker, end_of: Settled) -> None:
-    consumer = end_of.held[0].context
-    assert isinstance(consumer, Consumer), "what a link acquired is forgotten with it"
+def give_back_unsent(
+    broker: Broker,
+    connection: Connection,
+    acquisition: Acquisition | None,
+    settlements: list[Settlement],
+    closing: Container[OutLink] = (),
+) -> list[Settlement]:
+    """A transaction is rolled back: what it acquired on links on which everything is sent settled, and is not sent yet,
+    returns, and nothing is counted; what the engine does not give back is sent outside of the transaction, and is gone.
+    Returns the other `settlements`. `closing`: links that will end now.
+    """
+    if acquisition is None or connection.transactions is None:
+        return settlements  # the connection has ended, and sends nothing more
     try:
-        settle.settled(broker, consumer, end_of)
+        taken_back, sent_outside = connection.endpoint.unsettled.take_back_settled(acquisition, closing)
+        for held in taken_back:
+            _return(broker, Settled(held, Outcome.RELEASED))
+        for held in sent_outside:
+            settle.accepted(broker, _consumer_of(held), [held])
     except Exception:
-        broker.interrupted_work.take(consumer.queue, (end_of.held[1],))
+        for each in settlements:
+            if each.unsettled is None:
+                broker.interrupted_work.take(each.consumer.queue, (each.held[1],))
         raise
+    ended = {id(held[1]) for held in (*taken_back, *sent_outside)}
+    return [each for each in settlements if id(each.held[1]) not in ended] if ended else settlements
+
+
+def _consumer_of(held: Held) -> Consumer:
+    consumer = held[0].context
+    assert isinstance(consumer, Consumer), "what a link acquired is forgotten with it"
+    return consumer
+
+
+def _return(broker: Broker, end_of: Settled) -> None:
+    settle.settled(broker, _consumer_of(end_of.held), end_of)
 
 
 def is_of_another(ledger: ConnectionTransactions, transaction: Transaction, event: Enlisted) -> bool:

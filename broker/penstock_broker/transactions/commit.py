@@ -10,6 +10,7 @@ Source: AMQP 1.0 part 4, 4.3 and 4.4; docs/decisions/035-transactions.md.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -68,12 +69,13 @@ def commit(broker: Broker, ledger: ConnectionTransactions, transaction: Transact
 
     If it can't be applied as a whole it is rolled back, and the refusal that is returned says why.
     """
-    settlements = [each for each in transaction.settlements if _has_queue(broker.topology, each.consumer.queue)]
+    connection = transaction.coordinator.connection
+    counted = (each for each in transaction.settlements if _counts(broker.topology, connection, each))
+    settlements = list({id(each.held): each for each in counted}.values())  # of two outcomes the later holds
     is_logged = any(each.held[1][FLAGS] & LOGGED for each in settlements)
     if is_logged and broker.log.failed is not None:
         roll_back(broker, ledger, transaction)
         return rules.failed_commit(broker.storage_refuse())
-    connection = transaction.coordinator.connection
     parts = _parts(broker, connection, transaction.postings, settlements)
     refused = parts if isinstance(parts, Refuse) else _check_log(broker, parts, settlements)
     if isinstance(parts, Refuse) or refused is not None:
@@ -213,10 +215,8 @@ def _check_permission(
 def _settle(broker: Broker, connection: Connection, settlements: list[Settlement]) -> None:
     accepted: dict[Consumer, list[Held]] = {}
     for each in settlements:
-        if each.unsettled is not None and not connection.endpoint.unsettled.conclude(
-            each.unsettled, each.held, each.end
-        ):
-            continue  # the client has settled it otherwise since
+        if each.unsettled is not None:
+            connection.endpoint.unsettled.conclude(each.unsettled, each.held, each.end)
         if each.end is None:
             accepted.setdefault(each.consumer, []).append(each.held)
         elif each.consumer.link.is_open:
@@ -239,11 +239,17 @@ def roll_back(broker: Broker, ledger: ConnectionTransactions, transaction: Trans
                      len(transaction.postings), len(settlements))  # fmt: skip
     try:
         _remove(broker, ledger, transaction)
-        return_deliveries(broker, settlements)
-        acquisition.give_back(broker, transaction.coordinator.connection, acquired, settlements)
+        connection = transaction.coordinator.connection
+        return_deliveries(broker, acquisition.give_back_unsent(broker, connection, acquired, settlements))
+        acquisition.give_back(broker, connection, acquired, settlements)
     except Exception:
-        _give_back(broker, settlements)
+        _give_back(broker, _settled_only(settlements))
         raise
+
+
+def _settled_only(settlements: list[Settlement]) -> list[Settlement]:
+    """Those that the client has settled. It has the others still, or has settled them outside the transaction."""
+    return [each for each in settlements if each.unsettled is None]
 
 
 def _give_back(broker: Broker, settlements: list[Settlement]) -> None:
@@ -254,12 +260,13 @@ def _give_back(broker: Broker, settlements: list[Settlement]) -> None:
 
 def return_deliveries(broker: Broker, settlements: list[Settlement]) -> None:
     """Return the deliveries that the client has settled to their queues. The others stay with the client."""
+    settled = _settled_only(settlements)
     try:
-        for each in settlements:
-            if each.unsettled is None and _has_queue(broker.topology, each.consumer.queue):
+        for each in settled:
+            if _has_queue(broker.topology, each.consumer.queue):
                 settle.settled(broker, each.consumer, Settled(each.held, Outcome.MODIFIED, failed=True))
     except Exception:
-        _give_back(broker, settlements)
+        _give_back(broker, settled)
         raise
 
 
@@ -288,16 +295,9 @@ def separate_settled(consumer: Consumer, held: list[Held]) -> list[Held]:
     if ledger is None:
         return held
     acquisition.forget_link(consumer.connection, consumer.link)
-    if not held:
-        return held
+    _forget_unsent(ledger, consumer)
     rest = {id(each): each for each in held}
-    for transaction in ledger.by_id.values():
-        for settlement in transaction.settlements:
-            if settlement.consumer is consumer and settlement.unsettled is not None:
-                settlement.unsettled = None
-                kept = rest.pop(id(settlement.held), None)
-                if kept is None:  # the client has settled it outside the transaction since
-                    transaction.settlements = [each for each in transaction.settlements if each is not settlement]
+    _keep_undecided(ledger, consumer, lambda each: rest.pop(id(each.held), None) is not None)
     return list(rest.values())
 
 
@@ -309,15 +309,41 @@ def withdraw_settled(consumer: Consumer) -> None:
     if ledger is None:
         return
     acquisition.forget_link(consumer.connection, consumer.link)
+    _forget_unsent(ledger, consumer)
+    endpoint = consumer.connection.endpoint
+    _keep_undecided(
+        ledger,
+        consumer,
+        lambda each: each.unsettled is not None and endpoint.unsettled.take(each.unsettled, each.held),
+    )
+
+
+def _forget_unsent(ledger: ConnectionTransactions, consumer: Consumer) -> None:
+    """What the link still had to send settled is not acquired any more: it returns with the link."""
+    if not consumer.link.presettled:
+        return
+    unsent = {id(held[1]) for held in consumer.connection.endpoint.unsettled.separate_unsent(consumer.link)}
+    for transaction in ledger.by_id.values() if unsent else ():
+        transaction.settlements = [each for each in transaction.settlements if id(each.held[1]) not in unsent]
+
+
+def _keep_undecided(ledger: ConnectionTransactions, consumer: Consumer, takes: Callable[[Settlement], bool]) -> None:
+    """Deliveries of a link that ends and to which the client gave an outcome in a transaction, without settling them,
+    are settled in it from now on. `takes` takes one from the link; False: the client has settled it outside of the
+    transaction since.
+    """
     for transaction in ledger.by_id.values():
+        if consumer not in transaction.undecided:
+            continue  # a transaction may have very many settlements, and a connection many links
+        del transaction.undecided[consumer]
         kept: list[Settlement] = []
-        for each in transaction.settlements:
+        for each in reversed(transaction.settlements):  # of two outcomes the later holds
             if each.consumer is consumer and each.unsettled is not None:
-                delivery, each.unsettled = each.unsettled, None
-                if not consumer.connection.endpoint.unsettled.take(delivery, each.held):
-                    continue  # the client has settled it outside the transaction since
+                is_there, each.unsettled = takes(each), None
+                if not is_there:
+                    continue
             kept.append(each)
-        transaction.settlements = kept
+        transaction.settlements = kept[::-1]
 
 
 def set_rollback_only(connection: Connection, txn_id: bytes | None, fault: Refuse | None = None) -> None:
@@ -350,6 +376,14 @@ def refuse_of(error: AmqpError) -> Refuse:
     except ValueError:
         reason = Reason.INVALID_REQUEST
     return Refuse(reason, error.description)
+
+
+def _counts(topology: Topology, connection: Connection, settlement: Settlement) -> bool:
+    """Whether a commit has to do with it: not if its queue has ended, or the client has settled it outside since."""
+    delivery = settlement.unsettled
+    return _has_queue(topology, settlement.consumer.queue) and (
+        delivery is None or connection.endpoint.unsettled.is_held(delivery, settlement.held)
+    )
 
 
 def _has_queue(topology: Topology, queue: Queue) -> bool:

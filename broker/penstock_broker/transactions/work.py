@@ -232,6 +232,8 @@ def enlist(broker: Broker, connection: Connection, consumer: Consumer, event: En
         ledger.move(transaction, rules.decide_settle(transaction.state, limits, now_ms, len(settlements)))
         if event.is_settled or transaction.state.is_sound:  # else they stay with the client, which may repeat them
             transaction.settlements += settlements
+            if not event.is_settled:
+                transaction.undecided[consumer] = None
         _watch(broker, transaction)
     return None
 
@@ -287,9 +289,11 @@ def _time_out(broker: Broker, transaction: Transaction) -> None:
     settlements, transaction.settlements = transaction.settlements, []
     broker.transactions.working.pop(transaction, None)
     broker.transactions.rolled_back += 1
-    commit.return_deliveries(broker, settlements)
-    connection, told = transaction.coordinator.connection, transaction.state.fault
-    acquisition.give_back(broker, connection, transaction.acquisition, settlements)
+    connection, acquired, told = transaction.coordinator.connection, transaction.acquisition, transaction.state.fault
+    closing = acquisition.release_links(broker, transaction)
+    rest = acquisition.give_back_unsent(broker, connection, acquired, settlements, closing)
+    commit.return_deliveries(broker, rest)
+    acquisition.give_back(broker, connection, acquired, settlements)
     assert told is not None, "the state of a transaction that has timed out says so"
-    for link in acquisition.release_links(broker, transaction):  # they may wait for a message, and ask for nothing more
+    for link in closing:  # they may wait for a message, and ask for nothing more
         broker.close_link(connection, link, amqp_error(told))

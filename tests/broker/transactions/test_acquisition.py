@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from support.large_messages import Downloading, Uploading, digest, encoded
 from support.raw_client import RawClient
 from support.transaction_client import ReceivedDelivery, TransactionClient
 
+from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import (
     Accepted,
     Disposition,
@@ -22,6 +24,8 @@ from penstock_amqp.frames.performatives import (
 )
 from penstock_amqp.messages.transaction_types import TransactionalState
 from penstock_amqp.types.values import Symbol
+from penstock_api.management import EntityType, Operation
+from penstock_api.message_operations import HandledMessages, MessageSelection
 
 SMALL = {"maxMessages": 5, "maxOpenPerConnection": 5, "maxAgeSeconds": 3600}
 
@@ -496,3 +500,24 @@ def test_a_long_message_of_which_nothing_was_sent_comes_outside_the_transaction(
         while begun[-1].more:
             begun.append(raw.expect(Transfer))
         assert ({each.state for each in begun}, begun[-1].aborted) == ({None}, None)
+
+
+@pytest.mark.parametrize("sends_settled", [False, True])
+def test_a_purge_leaves_what_is_acquired_to_its_transaction(
+    process: BrokerProcess, client: TransactionClient, other: TransactionClient, queue: str, sends_settled: bool
+) -> None:
+    put(client, queue, "a", "b", "c")
+    txn_id = client.declare()
+    link = client.settled_receiver(queue) if sends_settled else client.receiver(queue, credit=0)
+    client.acquire(link, txn_id, credit=2)
+    assert client.bodies(2) == [("a", 0), ("b", 0)]
+
+    async def purge() -> int:
+        node = await ManagementClient.connect(process.management)
+        reply = await node.request(Operation.PURGE, EntityType.QUEUE, queue, MessageSelection())
+        await node.close()
+        return HandledMessages.model_validate(reply.check().attributes).messages
+
+    assert asyncio.run(purge()) == 1
+    assert client.discharge(txn_id, fail=True) == Accepted()
+    waits(other, queue, ("a", int(sends_settled)), ("b", int(sends_settled)))

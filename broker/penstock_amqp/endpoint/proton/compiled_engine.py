@@ -88,6 +88,7 @@ class CompiledEngine(ProtonEngine):
     def free(self) -> None:
         """The connection is about to be freed: forget every pointer."""
         super().free()
+        self.told = None
         self._bodies.clear()
 
     def line(self, fd: int) -> Line:
@@ -121,6 +122,12 @@ class CompiledEngine(ProtonEngine):
         """Nobody will hear of `found`: a delivery that is ended stays with those that are unsettled."""
         if found is not None and found[0] == _ENDED:
             self.unsettled.setdefault(found[1], found[2])
+
+    def keep_told(self) -> None:
+        """See `Engine.keep_told`."""
+        told, self.told = self.told, None
+        if told is not None:
+            self._unheard(told[-1])
 
     def _notice(self, found: tuple[int, Ptr, Any], out: list[Event]) -> Notice | None:
         """What `found` says, which the compiled code has left to us."""
@@ -156,6 +163,7 @@ class CompiledEngine(ProtonEngine):
             self.unconfirmed,
             out,
         )
+        self.told = told
         return None if told is None else self.pushed(told, start, tap, out)
 
     def read_plain(self, fd: int | None, most: int, tap: InputTap, out: list[Event]) -> int | tuple[int, Any]:
@@ -174,12 +182,16 @@ class CompiledEngine(ProtonEngine):
             self.unconfirmed,
             out,
         )
+        if isinstance(read, tuple):
+            self.told = read[1]
         return read
 
     @staticmethod
     def read_together(lines: list[Line], most: int, bulk: int, out: list[list[Event]]) -> int | tuple[int, Any] | None:
         """See `SocketEngine.read_together`."""
         read: int | tuple[int, Any] | None = _read_together(lines, most, INPUT, MOST_EVENTS, bulk, out)
+        if isinstance(read, tuple):
+            lines[len(out) - 1][ENGINE].told = read[1]
         return read
 
     def pushed(self, told: Any, start: int, tap: InputTap, out: list[Event]) -> Pushed:

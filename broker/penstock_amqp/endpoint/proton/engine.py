@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from penstock_amqp.endpoint.buffers import FREED, MESSAGE, NULL, OUTPUT, OUTPUT_BYTES, Ptr, at, unpack
 from penstock_amqp.endpoint.engine import BareKind, Notice, NoticeKind, Pushed, SocketEngine, Unsent
@@ -100,6 +100,7 @@ class ProtonEngine:
         "push",
         "receivers",
         "room",
+        "told",
         "unconfirmed",
         "unsettled",
         "unwritten_sessions",
@@ -125,6 +126,7 @@ class ProtonEngine:
         self.frame_bytes = 0
         self.unwritten_sessions = 0
         self.has_failed = False
+        self.told: Any = None
 
     def sockets(self) -> SocketEngine | None:
         """See `Engine.sockets`."""
@@ -214,6 +216,9 @@ class ProtonEngine:
     def push_plain(self, start: int, size: int, tap: InputTap, out: list[Event]) -> Pushed | None:
         """Nothing is taken: `push` and `drain` do all."""
         return None
+
+    def keep_told(self) -> None:
+        """Nothing is told: `drain` does all."""
 
     def send(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> Unsent | None:
         """Send `entries`, at most as many as the link's credit, which the caller counts down; None if all are sent."""
