@@ -21,7 +21,7 @@ struct input {
 };
 
 enum { FRAME_SIZE_BYTES = 4, FRAME_HEAD_BYTES = 8, FRAME_CODE_AT = 10, SMALL_ULONG = 0x53 };
-enum { FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15 };
+enum { OPEN = 0x10, ATTACH = 0x12, FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15 }; /* BEGIN is between OPEN and ATTACH */
 
 static uint32_t
 big_endian(const unsigned char *at)
@@ -39,7 +39,7 @@ number_bytes(unsigned char code)
 /* Whether Python has to look at a disposition, of which `size` bytes are here: it names many deliveries, as
  * `frames.wide_dispositions` decides it, or may lack one of its two mandatory fields, as `frames.mandatory_fields` does. */
 static bool
-is_special(const unsigned char *frame, long long size)
+is_special_disposition(const unsigned char *frame, long long size)
 {
     enum { WIDE = 256, LIST_AT = FRAME_CODE_AT + 1, LIST_8 = 0xc0, LIST_32 = 0xd0, BOOLEAN = 0x56, NONE = 0x40 };
     enum { MANDATORY = 2 };
@@ -73,24 +73,38 @@ is_special(const unsigned char *frame, long long size)
     return numbers[1] - numbers[0] >= WIDE;
 }
 
-/* How many of the next bytes, in which a frame begins at `at`, come before one that Python has to look at: a special
- * disposition, or what may be one in an unusual encoding. Not beyond `most`, where the piece ends. */
+/* Whether Python has to look at a frame, of which `size` bytes are here, at least up to its code: one that proton must
+ * get apart (an open, a begin, an attach), a special disposition, or what may be one of them in an unusual encoding. */
+static bool
+is_special(const unsigned char *frame, long long size)
+{
+    enum { USUAL_WORDS = 2, WORDS_AT = 4 };
+    unsigned char code = frame[FRAME_CODE_AT];
+    return frame[WORDS_AT] != USUAL_WORDS || frame[FRAME_CODE_AT - 1] != SMALL_ULONG || (code >= OPEN && code <= ATTACH) ||
+           (code == DISPOSITION && is_special_disposition(frame, size));
+}
+
+/* How many of the next bytes, in which a frame begins at `at`, come before a special frame, or before the beginning of a
+ * frame whose code is not here yet. Frames that begin at `most` or behind, where the piece ends, are not looked at. */
 static long long
 before_special(struct input *input, long long at, long long most)
 {
-    enum { USUAL_WORDS = 2, WORDS_AT = 4 };
     long long left = input->size - input->at;
-    while (at < most && left - at > FRAME_CODE_AT) {
+    while (at < most && at < left) {
         const unsigned char *frame = input->data + input->at + at;
-        long long size = big_endian(frame);
+        long long here = left - at, size = here < FRAME_SIZE_BYTES ? LLONG_MAX : big_endian(frame);
+        if (here <= FRAME_CODE_AT && size > here) {
+            return at;
+        }
         if (size < FRAME_HEAD_BYTES) {
             break; /* the engine says what is wrong */
         }
-        if (size > FRAME_CODE_AT && (frame[WORDS_AT] != USUAL_WORDS || frame[FRAME_CODE_AT - 1] != SMALL_ULONG ||
-                                     (frame[FRAME_CODE_AT] == DISPOSITION && is_special(frame, Py_MIN(size, left - at))))) {
-            return at;
+        if (size > FRAME_CODE_AT) { /* others are empty, or malformed */
+            if (is_special(frame, Py_MIN(size, here))) {
+                return at;
+            }
+            input->has_flow |= frame[FRAME_CODE_AT] == FLOW;
         }
-        input->has_flow |= size > FRAME_CODE_AT && frame[FRAME_CODE_AT] == FLOW;
         at += size;
     }
     return left;

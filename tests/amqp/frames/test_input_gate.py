@@ -23,6 +23,7 @@ OPEN = encode_frame(Open(container_id="c"))
 BEGIN = encode_frame(Begin(next_outgoing_id=0, incoming_window=5, outgoing_window=5))
 TRANSFER = encode_frame(Transfer(handle=0, delivery_id=0, delivery_tag=b"t"), payload=b"\0" * 300)
 FLOW = encode_frame(Flow(incoming_window=5, next_outgoing_id=0, outgoing_window=5))
+DISPOSITION = encode_frame(Disposition(role=True, first=0, settled=True, state=Accepted()))
 HEARTBEAT = encode_frame(None)
 DETACH = encode_frame(Detach(handle=0))
 
@@ -56,9 +57,39 @@ def rest_of(data: bytes) -> bytes:
     return data
 
 
-def test_what_comes_often_is_not_looked_through() -> None:
-    data = TRANSFER + BEGIN + FLOW + attach("l")
+def test_what_comes_often_is_given_as_it_comes() -> None:
+    data = TRANSFER + FLOW + DISPOSITION + HEARTBEAT + DETACH
     assert given(InputGate(65_536), data) == [data]
+
+
+@pytest.mark.parametrize("often", [TRANSFER, FLOW, DISPOSITION])
+def test_a_begin_or_an_attach_behind_what_comes_often_is_given_apart(often: bytes) -> None:
+    """2.4.1, 2.6.1: what comes before is handled first."""
+    gate = InputGate(65_536)
+    given(gate, attach("l"))
+    gate.attached(0, "l")
+    data = often + BEGIN + often + HEARTBEAT + attach("l") + often
+    assert given(gate, data) == [often, BEGIN, often + HEARTBEAT, attach("l\x1f1"), often]
+
+
+@pytest.mark.parametrize("cut", range(1, 40))
+def test_an_attach_behind_what_comes_often_may_be_cut_anywhere(cut: int) -> None:
+    gate = InputGate(65_536)
+    gate.attached(0, "l")
+    data = FLOW + attach("l")
+    assert b"".join(given(gate, data, step=len(FLOW) + cut)) == FLOW + attach("l\x1f1")
+
+
+def test_what_looks_like_an_attach_in_a_payload_is_given_as_it_comes() -> None:
+    trap = encode_frame(Transfer(handle=0), payload=BEGIN + attach("l"))
+    assert given(InputGate(65_536), trap + TRANSFER) == [trap + TRANSFER]
+
+
+@pytest.mark.parametrize("rest", [b"\0", b"\0\0\0\x40", b"\0\0\0\x40\x02\0\0\0\0\x53"])
+def test_a_frame_of_which_too_little_is_here_is_kept(rest: bytes) -> None:
+    gate = InputGate(65_536)
+    assert given(gate, FLOW + rest) == [FLOW]
+    assert gate.kept == rest
 
 
 @pytest.mark.parametrize("step", [1 << 20, 1, 3, 50])

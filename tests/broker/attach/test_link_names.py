@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from support.broker_process import BrokerProcess
@@ -83,6 +84,35 @@ def test_a_sender_is_stolen_by_its_namesake(client: RawClient) -> None:
     assert client.expect(Attach).name == "same"
     assert client.expect(Flow).link_credit == 1000
     client.send(Transfer(handle=7, delivery_id=0, delivery_tag=b"t"), payload=HELLO)
+    assert client.expect(Disposition).settled
+
+
+FLOW = Flow(next_incoming_id=0, incoming_window=9, next_outgoing_id=0, outgoing_window=9)
+BEFORE = {
+    "transfer": encode_frame(Transfer(handle=0, delivery_id=0, delivery_tag=b"t", settled=True), payload=HELLO),
+    "flow": encode_frame(FLOW),
+    "disposition": encode_frame(Disposition(role=True, first=0, settled=True, state=Accepted())),
+}
+"""What clients send most, and what the broker looks at least."""
+
+
+@pytest.mark.parametrize("cut", [0, 3, 9, 30])
+@pytest.mark.parametrize("before", BEFORE)
+def test_a_link_is_stolen_behind_other_frames_of_one_write(client: RawClient, before: str, cut: int) -> None:
+    """`cut`: so many bytes of the attach come with them, the rest once they are handled; 0: all of it."""
+    first = client.attach_sender("same", to(f"behind-{before}"))
+    client.expect(Flow)
+    target = to(f"behind-{before}")
+    attach = encode_frame(
+        Attach(name="same", handle=7, role=False, source=Source(), target=target, initial_delivery_count=0)
+    )
+    client.send_bytes(encode_frame(replace(FLOW, echo=True)) + BEFORE[before] + attach[: cut or None])
+    if cut:
+        client.expect(Flow)
+        client.send_bytes(attach[cut:])
+    check_stolen(client, first.handle)
+    assert client.expect(Attach).name == "same"
+    client.send(Transfer(handle=7, delivery_id=1, delivery_tag=b"u"), payload=HELLO)
     assert client.expect(Disposition).settled
 
 

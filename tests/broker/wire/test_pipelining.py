@@ -167,6 +167,39 @@ def test_sessions_follow_each_other_in_one_write(broker: BrokerProcess) -> None:
             client.expect_transfer()
 
 
+BEFORE = {
+    "transfer": encode_frame(replace(transfer(0), settled=True), payload=HELLO),
+    "flow": encode_frame(Flow(next_incoming_id=0, incoming_window=100, next_outgoing_id=0, outgoing_window=100)),
+    "disposition": encode_frame(Disposition(role=True, first=0, settled=True, state=Accepted())),
+}
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("channel", [0, 1])
+def test_a_session_begins_behind_other_frames_of_one_write(broker: BrokerProcess, before: str, channel: int) -> None:
+    """2.5.1 and 2.5.6: on another channel, or in the place of the session on which they came."""
+    queue = f"behind-{before}-{channel}"
+    with RawClient(broker.port, "behind") as client:
+        client.begin()
+        client.attach_sender("first", Target(address=f"{queue}-first", capabilities=symbols("queue")))
+        client.expect(Flow)
+        client.send_bytes(
+            BEFORE[before]
+            + (b"" if channel else encode_frame(End()))
+            + encode_frame(BEGIN, channel)
+            + encode_frame(sender(queue), channel)
+            + encode_frame(transfer(0), channel, HELLO)
+            + encode_frame(transfer(1), channel, HELLO)
+        )
+        settled, others = 0, {Begin, Attach} if channel else {End, Begin, Attach}
+        while settled < 2 or others:  # the attach waits for the log of the queue it makes, the messages don't
+            told = client.receive().performative
+            assert not isinstance(told, Close), told
+            others.discard(type(told))
+            settled += (told.last or told.first) - told.first + 1 if isinstance(told, Disposition) else 0
+        assert client.close().error is None
+
+
 def test_a_transaction_is_declared_behind_an_attach_that_has_no_answer(broker: BrokerProcess) -> None:
     """2.4.1 and part 4, 4.1."""
     declare = encode(Described(Symbol("amqp:amqp-value:*"), Described(Symbol("amqp:declare:list"), [])))
