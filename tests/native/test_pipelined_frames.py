@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from native.watched_endpoint import MAX_FRAME, WatchedEndpoint
 
 import penstock_native
+from penstock_amqp.endpoint.input import PIECE_BYTES
 from penstock_amqp.endpoint.proton.compiled_engine import CompiledEngine
 from penstock_amqp.endpoint.proton.engine import ProtonEngine
 from penstock_amqp.frames.frames import AMQP_HEADER, encode_frame
@@ -173,5 +174,22 @@ def test_a_namesake_behind_messages_may_be_cut_anywhere(kind: type[ProtonEngine]
             (before,), (attach,), (after,) = peer.transfer(0, 0, 1), peer.attach(0, 0), peer.transfer(0, 1, 1)
             seen = told(end.feed(before + attach[:cut])) + told(end.feed(attach[cut:] + after))
             assert [fact[:2] for fact in seen] == [("message", "0"), ("attached", "0"), ("message", "0")], cut
+        finally:
+            end.free()
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_a_namesake_may_begin_where_a_piece_ends(kind: type[ProtonEngine]) -> None:
+    """Pieces are as long as what proton takes at a time, or a byte shorter."""
+    for before in range(PIECE_BYTES - 13, PIECE_BYTES + 2):
+        end = WatchedEndpoint(kind)
+        try:
+            peer = Sender()
+            for frame in peer.opening():
+                end.feed(frame)
+            head = Transfer(handle=0, delivery_id=PLAIN_AFTER, delivery_tag=b"t")
+            filling = encode_frame(head, 0, bytes(before - len(encode_frame(head))))
+            (attach,) = peer.attach(0, 0)
+            assert [fact[:2] for fact in told(end.feed(filling + attach))] == [("message", "0"), ("attached", "0")]
         finally:
             end.free()

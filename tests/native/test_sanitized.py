@@ -23,6 +23,7 @@ TESTS = (
     "broker/log/test_linux_aio.py",
     "native/test_arguments.py",
     "native/test_engines_agree.py",
+    "native/test_pipelined_frames.py",
     "amqp/endpoint",
 )
 SOURCES = ROOT / "broker" / "penstock_native"

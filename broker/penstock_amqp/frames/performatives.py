@@ -102,12 +102,12 @@ class Modified(Composite):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Composite):
-    """Where a link's messages come from (3.5.3). Penstock knows string addresses only."""
+    """Where a link's messages come from (3.5.3). An address is a string here, or a symbol, which means the same."""
 
     CODE: ClassVar[int] = 0x28
     NAME: ClassVar[str] = "amqp:source:list"
 
-    address: str | None = optional(kinds.STRING)
+    address: str | None = optional(kinds.ADDRESS)
     durable: int | None = optional(kinds.UINT)
     expiry_policy: Symbol | None = optional(kinds.SYMBOL)
     timeout: int | None = optional(kinds.UINT)
@@ -127,7 +127,7 @@ class Target(Composite):
     CODE: ClassVar[int] = 0x29
     NAME: ClassVar[str] = "amqp:target:list"
 
-    address: str | None = optional(kinds.STRING)
+    address: str | None = optional(kinds.ADDRESS)
     durable: int | None = optional(kinds.UINT)
     expiry_policy: Symbol | None = optional(kinds.SYMBOL)
     timeout: int | None = optional(kinds.UINT)

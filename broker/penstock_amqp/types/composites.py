@@ -13,9 +13,10 @@ from typing import Any, ClassVar, TypeVar, cast
 from penstock_amqp.errors import DecodeError, EncodeError
 from penstock_amqp.types import values
 from penstock_amqp.types.encoder import array_of
-from penstock_amqp.types.values import Array, Described, Symbol, ULong, Value
+from penstock_amqp.types.values import Array, Described, Symbol, ULong, Value, wire_name
 
 __all__ = [
+    "ADDRESS",
     "ANY",
     "BINARY",
     "BOOLEAN",
@@ -92,13 +93,20 @@ def from_value(value: Value, expected: type[C] | tuple[type[C], ...], at: int = 
     Raises `DecodeError` with offset `at` if it is none of `expected`, or if a field is missing or of another type.
     """
     if not isinstance(value, Described):
-        raise DecodeError(f"a described list was expected, not {type(value).__name__}", at)
+        raise DecodeError(f"a described list was expected, not {wire_name(type(value))}", at)
     kind = _BY_DESCRIPTOR.get(value.descriptor)
     if kind is None or not issubclass(kind, expected):
-        raise DecodeError(f"{value.descriptor!r} describes nothing that may stand here", at)
+        raise DecodeError(f"{_told(value, kind)} describes nothing that may stand here", at)
     if not isinstance(value.value, list):
-        raise DecodeError(f"{kind.NAME} is a list, not {type(value.value).__name__}", at)
+        raise DecodeError(f"{kind.NAME} is a list, not {wire_name(type(value.value))}", at)
     return cast(C, _from_list(kind, value.value, at))
+
+
+def _told(value: Described, kind: type[Composite] | None) -> str:
+    """The descriptor of a value, by its name if we know it as that of `kind`."""
+    if kind is not None:
+        return kind.NAME
+    return repr(str(value.descriptor)) if isinstance(value.descriptor, str) else f"0x{value.descriptor:02x}"
 
 
 def _from_list(kind: type[Composite], items: list[Value], at: int) -> Composite:
@@ -159,7 +167,7 @@ def _wire_name(declared: Field[Any]) -> str:
 def _scalar(wire: type, make: Callable[[Any], object] | None = None) -> FieldKind:
     def read(value: Value) -> object:
         if type(value) is not wire:
-            raise ValueError(f"{wire.__name__} expected, not {type(value).__name__}")
+            raise ValueError(f"{wire_name(wire)} expected, not {wire_name(type(value))}")
         return value
 
     return FieldKind(read, make or wire)
@@ -169,7 +177,9 @@ def _read_symbols(value: Value) -> tuple[Symbol, ...]:
     items = value.items if isinstance(value, Array) else (value,)
     symbols = tuple(item for item in items if isinstance(item, Symbol))
     if len(symbols) != len(items):
-        raise ValueError("symbols expected")
+        found = next(wire_name(type(item)) for item in items if not isinstance(item, Symbol))
+        told = f"an array of type {found}" if isinstance(value, Array) else found
+        raise ValueError(f"a symbol or an array of symbols expected, not {told}")
     return symbols
 
 
@@ -179,7 +189,7 @@ def _write_symbols(symbols: tuple[str, ...]) -> Array | None:
 
 def _read_map(value: Value) -> Mapping[Value, Value]:
     if not isinstance(value, dict):
-        raise ValueError(f"map expected, not {type(value).__name__}")
+        raise ValueError(f"map expected, not {wire_name(type(value))}")
     return value
 
 
@@ -187,7 +197,8 @@ def _read_symbol_map(value: Value) -> Mapping[Value, Value]:
     pairs = _read_map(value)
     # The specification wants symbols; several clients send strings, which read the same.
     if not all(isinstance(key, str) for key in pairs):
-        raise ValueError("the keys of this map are symbols")
+        found = next(wire_name(type(key)) for key in pairs if not isinstance(key, str))
+        raise ValueError(f"the keys of this map are symbols, not {found}")
     return pairs
 
 
@@ -197,7 +208,7 @@ def _read_state(value: Value) -> object:
         return nested(Composite).read(value)
     if isinstance(value, Described):
         return value
-    raise ValueError(f"a delivery state is a described value, not {type(value).__name__}")
+    raise ValueError(f"a delivery state is a described value, not {wire_name(type(value))}")
 
 
 def nested(*expected: type[Composite]) -> FieldKind:
@@ -216,10 +227,18 @@ def _write_state(state: object) -> object:
     return to_value(state) if isinstance(state, Composite) else state
 
 
+def _read_address(value: Value) -> str:
+    # The type of an address is up to the node's container (part 3, 3.5.3). A symbol means the same as a string here.
+    if not isinstance(value, str):
+        raise ValueError(f"string expected, not {wire_name(type(value))}")
+    return str(value)
+
+
 def _as_it_is(value: Value) -> Value:
     return value
 
 
+ADDRESS = FieldKind(_read_address, str)
 ANY = FieldKind(_as_it_is, _as_it_is)
 BINARY = _scalar(bytes)
 BOOLEAN = _scalar(bool)

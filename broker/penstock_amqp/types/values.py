@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import TypeAlias
+from types import NoneType
+from typing import Final, TypeAlias
 
 __all__ = [
     "Array",
@@ -34,6 +35,7 @@ __all__ = [
     "ULong",
     "UShort",
     "Value",
+    "wire_name",
 ]
 
 
@@ -155,3 +157,22 @@ Value: TypeAlias = (
     bool | int | float | str | bytes | uuid.UUID | Described | Array | list["Value"] | dict["Value", "Value"] | None
 )
 """Whatever `decoder.decode` can return."""
+
+_WIRE_NAMES: Final[dict[type, str]] = {
+    str: "string",
+    bytes: "binary",
+    bool: "boolean",
+    int: "long",
+    float: "double",
+    dict: "map",
+    uuid.UUID: "uuid",
+    Float32: "float",
+    Described: "described value",
+    NoneType: "null",
+}
+"""What AMQP calls the types whose classes have another name."""
+
+
+def wire_name(kind: type) -> str:
+    """What AMQP calls the type for which a class stands (part 1, 1.6), for errors that a peer reads."""
+    return _WIRE_NAMES.get(kind, kind.__name__.lower())

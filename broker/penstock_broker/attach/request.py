@@ -18,7 +18,7 @@ from typing import Final, TypeGuard, TypeVar
 
 from penstock_amqp.frames.performatives import Accepted, Attach, Modified, Rejected, Released, Source, Target
 from penstock_amqp.types.composites import Composite
-from penstock_amqp.types.values import Array, Described, Symbol, Value
+from penstock_amqp.types.values import Array, Described, Symbol, Value, wire_name
 from penstock_broker.attach.binding_filters import BindingFilters, read_binding_filters
 from penstock_core.address import kinds_of
 from penstock_core.dispatch_order import PRIORITY_PROPERTY, consumer_priority, split_priority
@@ -173,12 +173,15 @@ def read_target_request(frame: Attach, target: Target | None) -> TargetRequest:
 
 
 def read_selector(source: Source) -> Selector | Refuse | None:
-    """The JMS selector among the filters; None if there is none, or it is blank. Two different ones are refused."""
-    texts = {
-        value.value
-        for value in (source.filter or {}).values()
-        if _is_filter(value, SELECTOR_FILTER) and isinstance(value.value, str)
-    }
+    """The JMS selector among the filters; None if there is none, or it is blank. Two different ones are refused, and
+    one that is no text: without it, the link would get what its client does not want.
+    """
+    values = [value.value for value in (source.filter or {}).values() if _is_filter(value, SELECTOR_FILTER)]
+    other = next((value for value in values if not isinstance(value, str | None)), None)
+    if other is not None:
+        cause = f"The selector is of type {wire_name(type(other))}; write it as a string."
+        return Refuse(Reason.INVALID_SELECTOR, cause, (("invalid-field", "filter"),))
+    texts = {value for value in values if isinstance(value, str)}
     if len(texts) > 1:
         cause = f"The source has {len(texts)} selectors; join them with AND into one."
         return Refuse(Reason.INVALID_SELECTOR, cause, (("invalid-field", "filter"),))

@@ -80,6 +80,20 @@ def test_an_attach_behind_what_comes_often_may_be_cut_anywhere(cut: int) -> None
     assert b"".join(given(gate, data, step=len(FLOW) + cut)) == FLOW + attach("l\x1f1")
 
 
+@pytest.mark.parametrize("before", range(1, 12))
+def test_an_attach_is_given_apart_where_a_piece_ends_in_its_first_bytes(before: int) -> None:
+    gate = InputGate(65_536)
+    gate.attached(0, "l")
+    bare = encode_frame(Transfer(handle=0))
+    filling = encode_frame(Transfer(handle=0), payload=bytes(512 - before - len(bare)))
+    assert given(gate, filling + attach("l")) == [filling, attach("l\x1f1")]
+
+
+@pytest.mark.parametrize("descriptor", [b"\x00\xa3\x0famqp:begin:list", b"\x00\x80" + bytes(7) + b"\x11"])
+def test_a_descriptor_in_another_encoding_is_looked_at_behind_what_comes_often(descriptor: bytes) -> None:
+    assert given(InputGate(65_536), FLOW + frame_of(descriptor + BEGIN[11:])) == [FLOW, BEGIN]
+
+
 def test_what_looks_like_an_attach_in_a_payload_is_given_as_it_comes() -> None:
     trap = encode_frame(Transfer(handle=0), payload=BEGIN + attach("l"))
     assert given(InputGate(65_536), trap + TRANSFER) == [trap + TRANSFER]

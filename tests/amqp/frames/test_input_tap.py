@@ -196,7 +196,9 @@ def test_an_attach_without_its_event_is_an_error_with_the_next_chunk() -> None:
     [
         pytest.param(frame(0, ATTACH, list32(text("x"), ZERO)), "lacks its mandatory field role", id="no-role"),
         pytest.param(
-            frame(0, ATTACH, list32(text("x"), TRUE, TRUE)), "field handle: UInt expected", id="handle-is-true"
+            frame(0, ATTACH, list32(text("x"), TRUE, TRUE)),
+            "field handle: uint expected, not boolean",
+            id="handle-is-true",
         ),
         pytest.param(frame(0, ATTACH, list32(*[NULL] * 15)), "has 14 fields, not 15", id="too-many-fields"),
         pytest.param(frame(0, ATTACH, text("x")), "is a list, not str", id="not-a-list"),

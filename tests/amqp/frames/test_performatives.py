@@ -131,18 +131,27 @@ def test_string_keys_are_taken_for_symbols() -> None:
     ("value", "reason"),
     [
         pytest.param("x", "a described list was expected", id="not-described"),
-        pytest.param(listed(0x77), "describes nothing", id="unknown"),
-        pytest.param(listed(0x28), "describes nothing", id="not-a-performative"),
-        pytest.param(Described(ULong(0x16), "x"), "is a list, not str", id="not-a-list"),
+        pytest.param(listed(0x77), "0x77 describes nothing", id="unknown"),
+        pytest.param(listed(0x28), "amqp:source:list describes nothing", id="not-a-performative"),
+        pytest.param(Described(ULong(0x16), "x"), "is a list, not string", id="not-a-list"),
         pytest.param(listed(0x16), "mandatory field handle", id="missing"),
         pytest.param(listed(0x16, None), "mandatory field handle", id="null"),
         pytest.param(listed(0x16, UInt(0), None, None, None), "has 3 fields, not 4", id="too-many"),
-        pytest.param(listed(0x16, UShort(0)), "UInt expected, not UShort", id="ushort-for-uint"),
-        pytest.param(listed(0x16, UInt(0), UByte(1)), "bool expected", id="ubyte-for-boolean"),
+        pytest.param(listed(0x16, UShort(0)), "uint expected, not ushort", id="ushort-for-uint"),
+        pytest.param(listed(0x16, UInt(0), UByte(1)), "boolean expected, not ubyte", id="ubyte-for-boolean"),
         pytest.param(listed(0x16, UInt(0), True, listed(0x24)), "describes nothing", id="wrong-inside"),
-        pytest.param(listed(0x10, "c", *[None] * 6, "x"), "symbols expected", id="string-for-symbols"),
-        pytest.param(listed(0x10, "c", *[None] * 8, []), "map expected", id="list-for-map"),
-        pytest.param(listed(0x10, "c", *[None] * 8, {UInt(1): None}), "keys of this map", id="number-as-key"),
+        pytest.param(
+            listed(0x10, "c", *[None] * 6, "x"), "array of symbols expected, not string", id="string-for-symbols"
+        ),
+        pytest.param(
+            listed(0x10, "c", *[None] * 6, Array(0xA1, ("x",))), "not an array of type string", id="strings-for-symbols"
+        ),
+        pytest.param(listed(0x10, "c", *[None] * 8, []), "map expected, not list", id="list-for-map"),
+        pytest.param(
+            listed(0x10, "c", *[None] * 8, {UInt(1): None}),
+            "keys of this map are symbols, not uint",
+            id="number-as-key",
+        ),
         pytest.param(listed(0x15, True, UInt(0), None, None, "x"), "delivery state", id="state-is-text"),
     ],
 )

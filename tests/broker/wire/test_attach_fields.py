@@ -8,9 +8,23 @@ import pytest
 from support.broker_process import BrokerProcess
 from support.raw_client import RawClient, symbols
 
-from penstock_amqp.frames.performatives import Attach, Close, Detach, Disposition, End, Flow, Source, Target, Transfer
+from penstock_amqp.frames.frames import frame_of
+from penstock_amqp.frames.performatives import (
+    Accepted,
+    Attach,
+    Close,
+    Detach,
+    Disposition,
+    End,
+    Flow,
+    Source,
+    Target,
+    Transfer,
+)
 from penstock_amqp.messages.message_codec import Message, encode_message
-from penstock_amqp.types.values import Symbol
+from penstock_amqp.types.composites import to_value
+from penstock_amqp.types.encoder import encode
+from penstock_amqp.types.values import Described, Symbol, UInt, ULong, UShort, Value
 
 HELLO = encode_message(Message(body="hello"))
 QUEUE = symbols("queue")
@@ -123,3 +137,111 @@ def test_nothing_of_a_queues_source_outlives_its_link(client: RawClient) -> None
     told = client.attach_receiver("from", source).source
     assert told is not None
     assert (told.durable or 0, told.expiry_policy, told.timeout or 0) == (0, "link-detach", 0)
+
+
+NAME, HANDLE, ROLE, SOURCE, TARGET, UNSETTLED, INITIAL, MAX_SIZE, DESIRED, PROPERTIES = 0, 1, 2, 5, 6, 7, 9, 10, 12, 13
+"""Positions in an Attach (2.7.3)."""
+ADDRESS, DURABLE, EXPIRY, FILTER, OUTCOMES, CAPABILITIES = 0, 1, 2, 7, 9, 10
+"""Positions in a source (3.5.3)."""
+
+
+def source(position: int, value: Value) -> Described:
+    before: list[Value] = ["typed" if at == ADDRESS else None for at in range(position)]
+    return Described(ULong(0x28), [*before, value])
+
+
+def raw_attach(position: int, value: Value) -> bytes:
+    """That of a receiver on a queue, with another value in one place."""
+    queue = Source(address="typed", capabilities=QUEUE)
+    fields = to_value(Attach(name="typed", handle=7, role=True, source=queue, target=Target())).value
+    assert isinstance(fields, list)
+    fields += [None] * (14 - len(fields))
+    fields[position] = value
+    return frame_of(encode(Described(ULong(0x12), fields)), 0)
+
+
+@pytest.mark.parametrize(
+    ("position", "value", "told"),
+    [
+        (NAME, Symbol("typed"), "field name: string expected, not symbol"),
+        (HANDLE, ULong(7), "field handle: uint expected, not ulong"),
+        (ROLE, UInt(1), "field role: boolean expected, not uint"),
+        (SOURCE, "typed", "field source: a described list was expected, not string"),
+        (SOURCE, Described(ULong(0x29), ["typed"]), "field source: amqp:target:list describes nothing"),
+        (SOURCE, Described(ULong(0x99), ["typed"]), "field source: 0x99 describes nothing"),
+        (SOURCE, Described(Symbol("x:y:list"), ["typed"]), "field source: 'x:y:list' describes nothing"),
+        (SOURCE, Described(ULong(0x28), {}), "field source: amqp:source:list is a list, not map"),
+        (SOURCE, source(ADDRESS, b"typed"), "source: amqp:source:list, field address: string expected, not binary"),
+        (SOURCE, source(DURABLE, UShort(2)), "field durable: uint expected, not ushort"),
+        (SOURCE, source(EXPIRY, "never"), "field expiry-policy: symbol expected, not string"),
+        (SOURCE, source(FILTER, [Symbol("s")]), "field filter: map expected, not list"),
+        (SOURCE, source(FILTER, {UInt(1): None}), "field filter: the keys of this map are symbols, not uint"),
+        (SOURCE, source(OUTCOMES, "x"), "field outcomes: a symbol or an array of symbols expected, not string"),
+        (
+            SOURCE,
+            source(CAPABILITIES, [Symbol("queue")]),
+            "capabilities: a symbol or an array of symbols expected, not list",
+        ),
+        (TARGET, Described(ULong(0x29), [7]), "target: amqp:target:list, field address: string expected, not long"),
+        (UNSETTLED, [b"t"], "field unsettled: map expected, not list"),
+        (INITIAL, "0", "field initial-delivery-count: uint expected, not string"),
+        (MAX_SIZE, UInt(9), "field max-message-size: ulong expected, not uint"),
+        (DESIRED, "shared", "field desired-capabilities: a symbol or an array of symbols expected, not string"),
+        (PROPERTIES, {UInt(1): 1}, "field properties: the keys of this map are symbols, not uint"),
+    ],
+)
+def test_a_field_of_another_type_ends_the_connection_and_is_named(
+    broker: BrokerProcess, client: RawClient, position: int, value: Value, told: str
+) -> None:
+    """2.8.15 (decode-error). What came before in the same write is kept, and others are not disturbed."""
+    client.attach_sender("to", Target(address="typed", capabilities=QUEUE))
+    client.expect(Flow)
+    with RawClient(broker.port, "other") as other:
+        other.begin()
+        other.attach_receiver("other", Source(address="typed", capabilities=QUEUE))
+        transfer = to_value(Transfer(handle=0, delivery_id=0, delivery_tag=b"t"))
+        client.send_bytes(frame_of(encode(transfer) + HELLO, 0) + raw_attach(position, value))
+        said = client.receive().performative
+        while not isinstance(said, Close):
+            assert isinstance(said, Disposition | Flow), said
+            said = client.receive().performative
+        assert said.error is not None
+        assert said.error.condition == "amqp:decode-error"
+        assert told in (said.error.description or "")
+        other.flow(0, credit=1)
+        assert other.expect_transfer()[1] == HELLO
+        other.send(Disposition(role=True, first=0, settled=True, state=Accepted()))
+        assert other.detach(0, closed=True).error is None
+
+
+def test_an_address_may_be_a_symbol(client: RawClient) -> None:
+    """3.5.3 and 3.5.4: its type is up to the broker, to which it means the same as a string."""
+    symbol, queue = Symbol("by-symbol"), Symbol("queue")
+    target = Described(ULong(0x29), [symbol, None, None, None, None, None, queue])
+    attach = Described(ULong(0x12), ["to", UInt(0), False, None, None, None, target, None, None, UInt(0)])
+    client.send_bytes(frame_of(encode(attach), 0))
+    reply = client.expect(Attach)
+    assert isinstance(reply.target, Target)
+    assert reply.target.address == "by-symbol"
+    client.send(Transfer(handle=0, delivery_id=0, delivery_tag=b"t"), payload=HELLO)
+    assert client.expect(Disposition).settled
+    described = Described(ULong(0x28), [symbol, *[None] * 9, queue])
+    client.send_bytes(raw_attach(SOURCE, described))
+    told = client.expect(Attach).source
+    assert told is not None
+    assert told.address == "by-symbol"
+    client.flow(7, credit=1)
+    assert client.expect_transfer()[1] == HELLO
+
+
+@pytest.mark.parametrize(("value", "told"), [(UInt(1), "uint"), (b"a = 1", "binary"), (["a = 1"], "list")])
+def test_a_selector_that_is_no_text_is_refused(client: RawClient, value: Value, told: str) -> None:
+    """Its link would get what the client does not want."""
+    selector = Described(Symbol("apache.org:selector-filter:string"), value)
+    source = Source(address="selected", capabilities=QUEUE, filter={Symbol("s"): selector})
+    assert client.attach_receiver("from", source).source is None
+    error = client.expect(Detach).error
+    assert error is not None
+    assert error.condition == "amqp:invalid-field"
+    assert f"The selector is of type {told}; write it as a string." in (error.description or "")
+    assert client.attach_receiver("again", Source(address="selected", capabilities=QUEUE)).source is not None
