@@ -364,3 +364,46 @@ def test_a_peer_that_settles_a_part_of_what_is_sent_settled_changes_no_count(
     assert client.client.expect(Transfer).aborted
     assert counted(queue) == (0, 0, 0)
     assert queue.totals.acked == 1
+
+
+def test_a_drain_is_answered_behind_what_the_window_kept(client: TransactionClient, queue: Queue) -> None:
+    put(client, "a", "b", "c")
+    txn_id = client.declare()
+    client.acquire(client.settled_receiver("jobs"), txn_id, credit=5, drain=True, window=1)
+    assert told(client, 1) == [("a", 0, in_(txn_id))]
+    client.client.send(Flow(next_incoming_id=1, incoming_window=100, next_outgoing_id=0, outgoing_window=100))
+    assert told(client, 2) == [("b", 0, in_(txn_id)), ("c", 0, in_(txn_id))]
+    answer = client.told_of_link(2)  # by the handle that the broker gave it, its third
+    assert (answer.delivery_count, answer.link_credit) == (5, 0)
+    client.commit(txn_id)
+    assert counted(queue) == (0, 0, 0)
+
+
+def test_a_rollback_gives_the_credit_of_what_was_not_sent_to_others(
+    client: TransactionClient, other: TransactionClient, queue: Queue
+) -> None:
+    """The link drains: what returned is not sent on it before its window opens, and then its credit is used for it."""
+    put(client, "a", "b", "c")
+    txn_id = client.declare()
+    client.acquire(client.settled_receiver("jobs"), txn_id, credit=4, drain=True, window=1)
+    assert told(client, 1) == [("a", 0, in_(txn_id))]
+    assert client.discharge(txn_id, fail=True) == Accepted()
+    other.receiver("jobs")
+    assert other.bodies(2) == [("a", 1), ("c", 0)]
+    client.client.send(Flow(next_incoming_id=1, incoming_window=100, next_outgoing_id=0, outgoing_window=100))
+    assert told(client, 1) == [("b", 0, None)]
+    answer = client.told_of_link(2)  # by the handle that the broker gave it, its third
+    assert (answer.delivery_count, answer.link_credit) == (4, 0)
+    assert other.nothing_came()
+
+
+def test_a_window_that_stays_shut_for_days_costs_no_turn(
+    stepped: SteppedBroker, client: TransactionClient, queue: Queue
+) -> None:
+    put(client, "a", "b", "c")
+    with_shut_window(client, client.declare(), credit=3)
+    assert client.get(1)
+    for _ in range(3):
+        stepped.turn()
+    work = stepped.broker.work
+    assert (list(work.streaming), list(work.dirty), list(work.ready)) == ([], [], [])
