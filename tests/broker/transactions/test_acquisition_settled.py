@@ -217,6 +217,24 @@ def test_what_waits_behind_a_long_message_returns_with_it(
     assert counted(queue) == (0, 0, 0)
 
 
+def test_what_waits_behind_a_long_message_returns_with_it_also_if_it_is_not_sent_settled(
+    stepped: SteppedBroker, client: TransactionClient, queue: Queue
+) -> None:
+    put_long(stepped, STREAMED, STREAMED)
+    txn_id = client.declare()
+    client.acquire(client.receiver("jobs", credit=0), txn_id, credit=2, window=1)
+    assert client.client.expect(Transfer).more
+    client.client.send(Flow(next_incoming_id=0, incoming_window=1, next_outgoing_id=0, outgoing_window=9, handle=1,
+                            delivery_count=0, link_credit=1))  # fmt: skip
+    roll_back(client, txn_id)
+    assert (queue.depth, queue.in_flight) == (2, 0)
+    with RawClient(0, "another", stream=SteppedStream(stepped)) as raw:
+        raw.begin()
+        downloading = Downloading(raw, "jobs", credit=2)
+        found = {downloading.receive().digest for _ in range(2)}
+        assert found == {digest(encoded(STREAMED, seed=seed)) for seed in range(2)}
+
+
 def test_a_long_message_of_which_nothing_was_sent_comes_once_outside_of_the_transaction(
     stepped: SteppedBroker, client: TransactionClient, other: TransactionClient, queue: Queue
 ) -> None:
