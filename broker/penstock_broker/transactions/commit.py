@@ -70,8 +70,9 @@ def commit(broker: Broker, ledger: ConnectionTransactions, transaction: Transact
     If it can't be applied as a whole it is rolled back, and the refusal that is returned says why.
     """
     connection = transaction.coordinator.connection
-    counted = (each for each in transaction.settlements if _counts(broker.topology, connection, each))
-    settlements = list({id(each.held): each for each in counted}.values())  # of two outcomes the later holds
+    settlements = [each for each in transaction.settlements if _has_queue(broker.topology, each.consumer.queue)]
+    if transaction.undecided:
+        settlements = _without_void(connection, settlements)
     is_logged = any(each.held[1][FLAGS] & LOGGED for each in settlements)
     if is_logged and broker.log.failed is not None:
         roll_back(broker, ledger, transaction)
@@ -378,12 +379,11 @@ def refuse_of(error: AmqpError) -> Refuse:
     return Refuse(reason, error.description)
 
 
-def _counts(topology: Topology, connection: Connection, settlement: Settlement) -> bool:
-    """Whether a commit has to do with it: not if its queue has ended, or the client has settled it outside since."""
-    delivery = settlement.unsettled
-    return _has_queue(topology, settlement.consumer.queue) and (
-        delivery is None or connection.endpoint.unsettled.is_held(delivery, settlement.held)
-    )
+def _without_void(connection: Connection, settlements: list[Settlement]) -> list[Settlement]:
+    """Without what the client has settled outside the transaction since; and of two outcomes the later holds."""
+    is_unsettled = connection.endpoint.unsettled.is_held
+    valid = (each for each in settlements if each.unsettled is None or is_unsettled(each.unsettled, each.held))
+    return list({id(each.held): each for each in valid}.values())
 
 
 def _has_queue(topology: Topology, queue: Queue) -> bool:

@@ -17,6 +17,7 @@ from penstock_amqp.messages.message_codec import Message, Properties
 from penstock_amqp.messages.message_head import Header
 from penstock_amqp.messages.transaction_types import TransactionalState
 from penstock_amqp.types.values import Described, Symbol
+from penstock_broker.state.open_transactions import transactions_of
 
 AGE_MS = 60_000
 
@@ -286,3 +287,80 @@ def test_what_a_link_acquired_before_it_acquires_in_another_transaction_is_forgo
     assert client.discharge(first, fail=True) == Accepted()
     assert client.discharge(second, fail=True) == Accepted()
     assert other.nothing_came()
+
+
+def test_the_end_of_one_link_leaves_what_another_acquired_in_the_same_transaction(
+    stepped: SteppedBroker, client: TransactionClient, other: TransactionClient
+) -> None:
+    put(client, Message(body="a"), Message(body="b"))
+    txn_id = client.declare()
+    first, second = (client.receiver("jobs", credit=0, name=name) for name in ("first", "second"))
+    client.acquire(first, txn_id, credit=1)
+    (one,) = acquired(client, txn_id, 1)
+    client.acquire(second, txn_id, credit=1)
+    (two,) = acquired(client, txn_id, 1)
+    client.detach(first)
+    other.receiver("jobs")
+    assert other.bodies(1) == [(one.body, 1)]
+    assert client.discharge(txn_id, fail=True) == Accepted()
+    assert client.concluded(two) == Released()
+    assert other.bodies(1) == [(two.body, 0)]
+    assert stepped.queue("jobs").in_flight == 2
+
+
+def test_a_delivery_that_has_left_a_transaction_is_not_taken_for_a_later_one(
+    client: TransactionClient, other: TransactionClient
+) -> None:
+    """The engine gives the later one the address of the earlier one."""
+    put(client, *(Message(body=body) for body in "abcd"))
+    first, second = client.declare(), client.declare()
+    link = client.receiver("jobs", credit=0)
+    client.acquire(link, first, credit=2)
+    for each in acquired(client, first, 2):
+        client.settle(each, Accepted(), None)
+    assert client.nothing_came()
+    client.acquire(link, second, credit=2, delivery_count=2)
+    for each in acquired(client, second, 2):
+        client.settle(each, Accepted(), second)
+    client.commit(second)
+    assert client.discharge(first, fail=True) == Accepted()
+    other.receiver("jobs")
+    assert other.nothing_came()
+
+
+def test_what_a_link_acquired_is_settled_for_its_age_also_if_it_acquires_no_more(
+    stepped: SteppedBroker, client: TransactionClient, other: TransactionClient
+) -> None:
+    put(client, Message(body="a"))
+    txn_id = client.declare()
+    link = client.receiver("jobs", credit=0)
+    client.acquire(link, txn_id, credit=1)
+    (one,) = acquired(client, txn_id, 1)
+    client.acquire(link, {}, credit=0, delivery_count=1)
+    assert client.nothing_came()
+    stepped.pass_ms(AGE_MS)
+    assert client.concluded(one) == Released()
+    (connection,) = (each for each in stepped.broker.clients.connections.values() if each.client.container_id == "mine")
+    ledger = transactions_of(connection)
+    assert ledger is not None
+    acquisition = ledger.by_id[txn_id].acquisition
+    assert acquisition is not None
+    assert acquisition.unsettled == {}  # the client may never discharge it
+    other.receiver("jobs")
+    assert other.bodies(1) == [("a", 0)]
+    assert condition_of(client.discharge(txn_id)) == "amqp:transaction:timeout"
+
+
+def test_what_is_sent_settled_counts_among_what_a_transaction_may_settle(
+    stepped: SteppedBroker, client: TransactionClient
+) -> None:
+    put(client, *(Message(body=body) for body in "abcdefg"))
+    txn_id = client.declare()
+    link = client.settled_receiver("jobs")
+    client.acquire(link, txn_id, credit=7)
+    assert bodies(acquired(client, txn_id, 5)) == [*"abcde"]
+    assert client.nothing_came()
+    assert stepped.queue("jobs").in_flight == 5
+    client.commit(txn_id)
+    assert [(each.body, each.state) for each in client.get(2)] == [("f", None), ("g", None)]
+    assert (stepped.queue("jobs").depth, stepped.queue("jobs").in_flight) == (0, 0)

@@ -217,6 +217,24 @@ def test_what_waits_behind_a_long_message_returns_with_it(
     assert counted(queue) == (0, 0, 0)
 
 
+def test_what_waits_behind_a_long_message_returns_with_it_also_if_it_is_not_sent_settled(
+    stepped: SteppedBroker, client: TransactionClient, queue: Queue
+) -> None:
+    put_long(stepped, STREAMED, STREAMED)
+    txn_id = client.declare()
+    client.acquire(client.receiver("jobs", credit=0), txn_id, credit=2, window=1)
+    assert client.client.expect(Transfer).more
+    client.client.send(Flow(next_incoming_id=0, incoming_window=1, next_outgoing_id=0, outgoing_window=9, handle=1,
+                            delivery_count=0, link_credit=1))  # fmt: skip
+    roll_back(client, txn_id)
+    assert (queue.depth, queue.in_flight) == (2, 0)
+    with RawClient(0, "another", stream=SteppedStream(stepped)) as raw:
+        raw.begin()
+        downloading = Downloading(raw, "jobs", credit=2)
+        found = {downloading.receive().digest for _ in range(2)}
+        assert found == {digest(encoded(STREAMED, seed=seed)) for seed in range(2)}
+
+
 def test_a_long_message_of_which_nothing_was_sent_comes_once_outside_of_the_transaction(
     stepped: SteppedBroker, client: TransactionClient, other: TransactionClient, queue: Queue
 ) -> None:
@@ -364,3 +382,46 @@ def test_a_peer_that_settles_a_part_of_what_is_sent_settled_changes_no_count(
     assert client.client.expect(Transfer).aborted
     assert counted(queue) == (0, 0, 0)
     assert queue.totals.acked == 1
+
+
+def test_a_drain_is_answered_behind_what_the_window_kept(client: TransactionClient, queue: Queue) -> None:
+    put(client, "a", "b", "c")
+    txn_id = client.declare()
+    client.acquire(client.settled_receiver("jobs"), txn_id, credit=5, drain=True, window=1)
+    assert told(client, 1) == [("a", 0, in_(txn_id))]
+    client.client.send(Flow(next_incoming_id=1, incoming_window=100, next_outgoing_id=0, outgoing_window=100))
+    assert told(client, 2) == [("b", 0, in_(txn_id)), ("c", 0, in_(txn_id))]
+    answer = client.told_of_link(2)  # by the handle that the broker gave it, its third
+    assert (answer.delivery_count, answer.link_credit) == (5, 0)
+    client.commit(txn_id)
+    assert counted(queue) == (0, 0, 0)
+
+
+def test_a_rollback_gives_the_credit_of_what_was_not_sent_to_others(
+    client: TransactionClient, other: TransactionClient, queue: Queue
+) -> None:
+    """The link drains: what returned is not sent on it before its window opens, and then its credit is used for it."""
+    put(client, "a", "b", "c")
+    txn_id = client.declare()
+    client.acquire(client.settled_receiver("jobs"), txn_id, credit=4, drain=True, window=1)
+    assert told(client, 1) == [("a", 0, in_(txn_id))]
+    assert client.discharge(txn_id, fail=True) == Accepted()
+    other.receiver("jobs")
+    assert other.bodies(2) == [("a", 1), ("c", 0)]
+    client.client.send(Flow(next_incoming_id=1, incoming_window=100, next_outgoing_id=0, outgoing_window=100))
+    assert told(client, 1) == [("b", 0, None)]
+    answer = client.told_of_link(2)  # by the handle that the broker gave it, its third
+    assert (answer.delivery_count, answer.link_credit) == (4, 0)
+    assert other.nothing_came()
+
+
+def test_a_window_that_stays_shut_for_days_costs_no_turn(
+    stepped: SteppedBroker, client: TransactionClient, queue: Queue
+) -> None:
+    put(client, "a", "b", "c")
+    with_shut_window(client, client.declare(), credit=3)
+    assert client.get(1)
+    for _ in range(3):
+        stepped.turn()
+    work = stepped.broker.work
+    assert (list(work.streaming), list(work.dirty), list(work.ready)) == ([], [], [])

@@ -15,8 +15,9 @@ from support.stepped_broker import SteppedBroker, SteppedStream
 from support.transaction_client import ReceivedDelivery, TransactionClient
 
 from penstock_amqp.endpoint.links import Acquisition
-from penstock_amqp.frames.performatives import Accepted, End, Released
+from penstock_amqp.frames.performatives import Accepted, Detach, End, Released
 from penstock_amqp.messages.message_codec import Message
+from penstock_amqp.messages.transaction_types import Discharge
 from penstock_broker.attach import close
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.open_transactions import Coordinator, Settlement, Transaction
@@ -73,7 +74,7 @@ def kept_objects() -> int:
     return sum(isinstance(each, kinds) for each in gc.get_objects())
 
 
-@pytest.mark.parametrize("ends", ["rollback", "control link", "link", "session", "connection"])
+@pytest.mark.parametrize("ends", ["rollback", "control link", "link", "link and rollback", "session", "connection"])
 def test_ten_thousand_messages_return_in_their_order_after_days(
     stepped: SteppedBroker, client: TransactionClient, other: TransactionClient, queue: Queue, ends: str
 ) -> None:
@@ -93,6 +94,11 @@ def test_ten_thousand_messages_return_in_their_order_after_days(
             client.detach(client.coordinator)
         case "link":
             client.detach(got[0].handle)
+        case "link and rollback":
+            with client.at_once():
+                raw.send(Detach(handle=got[0].handle, closed=True))
+                client.request(Discharge(txn_id=txn_id, fail=True))
+            client.detached()
         case "session":
             raw.send(End())
             while not isinstance(raw.receive().performative, End):
