@@ -99,6 +99,16 @@ async def test_it_keeps_the_address_and_the_queue_in_its_status() -> None:
     assert (shown["queueName"], shown["address"]) == (QUEUE, "amqps://orders-x.shop.svc:5671/orders")
 
 
+async def test_the_log_tells_of_it_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = await begun()
+    edit(world, "Exchange", "orders", {"fromTheFuture": 1})
+    for _ in range(10):
+        world.controller.enqueue(ResourceKey("Exchange", "shop", "orders"))
+        await pass_time(world, 1)
+    (told,) = [message for message in caplog.messages if "can't be parsed" in message]
+    assert told.startswith("Exchange shop/orders can't be parsed: Exchange orders: spec.")
+
+
 async def test_what_refers_to_it_says_so() -> None:
     world = await begun()
     edit(world, "Exchange", "orders", {"fromTheFuture": 1})

@@ -63,6 +63,8 @@ class Controller:
     _events: int = 0
     _idle: IdleWorkers = field(default_factory=IdleWorkers)
     _resync_requested: asyncio.Event = field(default_factory=asyncio.Event)
+    _missing: str = ""
+    """What the newest list said of a kind that does not exist; empty if all exist."""
     _kinds_exist: asyncio.Event = field(default_factory=asyncio.Event)
     """The last attempt to list did not show that a kind does not exist."""
 
@@ -134,15 +136,18 @@ class Controller:
             try:
                 await self.list_all(kube, namespaces)
                 self._kinds_exist.set()
+                self._tell_missing("")
                 if not namespaces:
                     await self.list_children(kube, namespaces)
                 is_due = await due() if due is not None else _is_always_due
             except KubeError as error:
                 pause = max(_RELIST_SECONDS * (1 - self.queue.spread() / 2), error.retry_after_seconds or 0)
-                logger.warning("the resources can't be listed: %s; the operator tries again in %.1f s", error, pause)
                 if error.status == NOT_FOUND:
-                    logger.warning("the API server does not know that kind: install the CRDs of this release")
+                    self._tell_missing(error.said)
                 else:
+                    logger.warning(
+                        "the resources can't be listed: %s; the operator tries again in %.1f s", error, pause
+                    )
                     self._kinds_exist.set()
                 await asyncio.sleep(pause)
                 continue
@@ -154,6 +159,19 @@ class Controller:
                 async with asyncio.timeout(period):
                     await self._resync_requested.wait()
             self._resync_requested.clear()
+
+    def _tell_missing(self, said: str) -> None:
+        """Log which list has shown that a kind does not exist, empty: all exist. What stays as it is, is no news."""
+        before, self._missing = self._missing, said
+        if said and said != before:
+            logger.warning(
+                "the API server does not know a kind (%s): its CRD was never installed, or was removed, and "
+                "all resources of the kind with it. Install the CRDs of this release; until then changes are found by "
+                "lists, every few seconds",
+                said,
+            )
+        elif before and not said:
+            logger.info("the API server knows all kinds again")
 
     def resync_soon(self) -> None:
         """List all resources now instead of at the end of the period."""

@@ -22,10 +22,11 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 
 import aiohttp
 import kopf
+from kopf._cogs.clients.errors import APINotFoundError
 from kopf._core.engines.peering import Identity
 from kopf._core.reactor import processing
 from yarl import URL
@@ -48,11 +49,18 @@ _LONGEST_RESTART_SECONDS: Final = 30.0
 _KOPF_END_SECONDS: Final = 3.0
 """kopf's own end, after all its parts have ended."""
 _CANCELLATIONS: Final = 5
+_TURNS: Final = 5
+"""So many turns of a loop are enough for it to close a connection that was given up."""
 _HELD_SECONDS: Final = 0.1
 """So long kopf keeps an object that it has handed over. It must not be 0: kopf would look for the next event for ever.
 """
 _ERROR_PAUSES: Final = (1.0, 2.0, *(5.0,) * 12)
 """Seconds between attempts to open a watch. kopf's own grow to 21 s, in which changes wait after an outage."""
+_TELL_OF_THE_END: Final = ("kopf._core.reactor.orchestration", "kopf._core.reactor.running")
+"""The loggers by which kopf tells why it fails, each time with a trace."""
+_TELLS_OF_REQUESTS: Final = "kopf._cogs.clients.watching"
+_WAITS_FOR_A_PAUSE: Final = "pause-waiter"
+"""How the names of the tasks begin whose end makes kopf end the stream that they belong to."""
 _STOP_SECONDS: Final = 30.0
 """If kopf's thread has not ended after that, the process has to end."""
 
@@ -105,13 +113,17 @@ async def watch(
             overdue = activity.overdue(now())
         finally:
             await run.stop()
-        why = f"{', '.join(overdue)} were not opened again in time" if overdue else repr(run.failure)
+        why = f"{', '.join(overdue)} were not opened again in time" if overdue else _told(run.failure)
         pause = _FIRST_RESTART_SECONDS if now() - began > _LONGEST_RESTART_SECONDS else pause
         logger.warning("the watches begin anew in %.0f s, and lists find the changes until then: %s", pause, why)
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_RESTART_SECONDS)
         if wait_for_kinds is not None:
             await wait_for_kinds()
+
+
+def _told(failure: BaseException | None) -> str:
+    return failure.cause if isinstance(failure, Failure) else repr(failure)
 
 
 def watch_paths(namespaces: Sequence[str]) -> list[str]:
@@ -171,9 +183,20 @@ class _Run:
             # Whatever it is, the operator's loop reports it and begins anew.
             self.failure = error
         finally:
-            _end_tasks(loop)
-            loop.close()
-            self._tell(self.ended.set)
+            try:
+                _end_tasks(loop)
+                loop.run_until_complete(self._close_connections(loop))
+            finally:
+                loop.close()
+                self._tell(self.ended.set)
+
+    async def _close_connections(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close what streams that were cancelled have left open: the loop can't do it any more once it is closed."""
+        await loop.shutdown_asyncgens()
+        if self._logged_in is not None:
+            await self._logged_in[1].aiohttp_session.close()
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
 
     async def _watch(self) -> None:
         stop, ending = asyncio.Event(), asyncio.Event()
@@ -192,9 +215,12 @@ class _Run:
                 stop_flag=stop,
             )
         )
-        # When one watch fails, kopf stops its parts, and then waits for the other watches for ever.
-        await asyncio.wait([running, is_ending], return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait([running], timeout=_KOPF_END_SECONDS)
+        with _RemovedKind() as removed:
+            # When one watch fails, kopf stops its parts, and then waits for the other watches for ever.
+            await asyncio.wait([running, is_ending], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([running], timeout=_KOPF_END_SECONDS)
+        if removed.problem:
+            raise Failure(removed.problem)
         if running.done():
             running.result()
         elif not self._is_stopped:
@@ -266,6 +292,34 @@ class _Run:
         return made
 
 
+class _RemovedKind(logging.Filter):
+    """While it is entered, what kopf logs is followed, apart from its end because the API server has no such kind any
+    more: that is somebody's wish, and one line of the operator's tells it, where kopf writes a hundred.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problem = ""
+        """Which watch has found that its kind is gone; empty if none has."""
+
+    def __enter__(self) -> Self:
+        for name in (*_TELL_OF_THE_END, _TELLS_OF_REQUESTS):
+            logging.getLogger(name).addFilter(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in (*_TELL_OF_THE_END, _TELLS_OF_REQUESTS):
+            logging.getLogger(name).removeFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line of kopf's is logged."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, APINotFoundError):
+            self.problem = self.problem or record.getMessage()
+            return False
+        return not (self.problem and record.name == _TELLS_OF_REQUESTS)
+
+
 class _Registry(kopf.OperatorRegistry):
     """kopf's registry, and where its events go."""
 
@@ -287,14 +341,20 @@ processing.process_resource_event = cast(Any, _hand_over)
 
 
 def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what is left in a loop, more than once, because kopf's watches may take the first for something else."""
-    for _ in range(_CANCELLATIONS):
+    """Cancel what is left in a loop, more than once, because kopf's watches may take the first for something else.
+
+    What waits for a pause goes last: its end makes kopf cancel the stream that it belongs to, and kopf takes that to be
+    the current task, which there is none here. A stream that ends cancels it by itself.
+    """
+    for attempt in range(_CANCELLATIONS):
         tasks = asyncio.all_tasks(loop)
         if not tasks:
             return
-        for task in tasks:
+        streams = {task for task in tasks if not task.get_name().startswith(_WAITS_FOR_A_PAUSE)}
+        ending = streams if streams and attempt < _CANCELLATIONS - 1 else tasks
+        for task in ending:
             task.cancel()
-        loop.run_until_complete(asyncio.wait(tasks, timeout=1))
+        loop.run_until_complete(asyncio.wait(ending, timeout=1))
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arguments: object) -> None:

@@ -12,7 +12,7 @@ docs/decisions/055-deletion.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, assert_never, cast
@@ -40,6 +40,15 @@ __all__ = ["GRACE_SECONDS", "DeletionView", "plan_deletion", "view_of"]
 
 GRACE_SECONDS: Final = 30
 """Seconds for which a deletion waits in a terminating namespace, or for a broker that does not answer."""
+
+
+_NOT_REACHED: Final[Mapping[Reach, ConditionReason]] = {
+    Reach.UNREADABLE: ConditionReason.REFERENCE_UNREADABLE,
+    Reach.NOT_ASKED: ConditionReason.BROKER_NOT_ASKED,
+    Reach.UNREACHABLE: ConditionReason.BROKER_UNREACHABLE,
+    Reach.NOT_UNDERSTOOD: ConditionReason.OPERATOR_TOO_OLD,
+}
+"""Why a deletion waits for a Broker that may be asked later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +141,7 @@ def plan_deletion(view: DeletionView) -> DeleteEntity | KeepStatus | RemoveFinal
         return RemoveFinalizer("the broker has deleted the entity")
     if view.seconds >= GRACE_SECONDS and view.namespace_terminating:
         return RemoveFinalizer("its namespace is terminating", is_removal_pending=True)
-    if view.broker.reach in (Reach.UNREADABLE, Reach.NOT_ASKED, Reach.UNREACHABLE, Reach.NOT_UNDERSTOOD):
+    if view.broker.reach in _NOT_REACHED:
         return _unreachable(view)
     if view.reply is None:
         return DeleteEntity(
@@ -159,9 +168,8 @@ def _unreachable(view: DeletionView) -> KeepStatus | RemoveFinalizer | Report:
         return RemoveFinalizer(
             "its broker does not answer; the entity is deleted when the broker is back", is_removal_pending=True
         )
-    was_asked = view.broker.reach is not Reach.NOT_ASKED
     return _blocked(
-        ConditionReason.BROKER_UNREACHABLE if was_asked else ConditionReason.BROKER_NOT_ASKED,
+        _NOT_REACHED[view.broker.reach],
         (
             f"Deletion waits for the broker: {view.broker.problem} Annotate with `{names.FORCE_DELETE}=true` to "
             "delete without waiting."

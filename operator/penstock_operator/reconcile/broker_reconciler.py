@@ -29,12 +29,13 @@ from penstock_operator.cluster.api_server import ApiServer, KubeError
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.cluster.child_versions import ChildVersions
 from penstock_operator.manifest import Manifest, dig
+from penstock_operator.plans import conditions
 from penstock_operator.plans.broker_report import report_broker
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.conditions import ConditionStatus
 from penstock_operator.plans.decisions import Reach, Report, Retry
 from penstock_operator.plans.lag_service import is_member, lag_service
-from penstock_operator.plans.refusals import Refusal
+from penstock_operator.plans.refusals import Refusal, not_applied
 from penstock_operator.plans.server_certificate import certificate_obstacle
 from penstock_operator.reconcile.broker_children import (
     ObservedChildren,
@@ -241,7 +242,8 @@ class BrokerReconciler:
         except KubeError as error:
             if error.refusal is None:
                 raise
-            logger.warning("an object of Broker %s is refused: %s", broker.key, error)
+            if not _says(broker, conditions.told(not_applied(error.refusal))):
+                logger.warning("an object of Broker %s is refused: %s", broker.key, error)
             return error.refusal
         return None
 
@@ -343,6 +345,11 @@ class BrokerReconciler:
 
 def _is_settled(report: Report) -> bool:
     return report.retry is Retry.RESYNC and report.conditions[0].status is ConditionStatus.TRUE
+
+
+def _says(broker: Broker, message: str) -> bool:
+    """Whether the status says this already: what lasts is no news for the log."""
+    return any(it.message == message for it in broker.status.conditions)
 
 
 def _lag_shown(broker: Broker) -> Manifest | None:

@@ -105,8 +105,7 @@ class Reconciler:
         except KubeError as error:
             if error.refusal is None:
                 raise
-            logger.warning("what %s needs is refused: %s", key, error)
-            return await self._report_refusal(key, error.refusal)
+            return await self._report_refusal(key, error, error.refusal)
 
     async def _is_own(self, key: ResourceKey) -> bool:
         """Whether this operator may touch a resource. Raises KubeError."""
@@ -145,7 +144,8 @@ class Reconciler:
                 if report is None:
                     return Retry.RESYNC
                 report = replace(report, details=self.others.recorded(report.details))
-                return await self._write(key, entry.manifest, entry.resource, report)
+                await self._write(key, entry.manifest, entry.resource, report)
+                return report.retry
             case Exchange():
                 return await self._exchange(key, entry.manifest, entry.resource)
             case Subscription():
@@ -248,7 +248,8 @@ class Reconciler:
                         self.paced.offer(key, view.resource, decision)
                         return decision.retry
                     self.paced.withdraw(key)
-                    return await self._write(key, manifest, view.resource, decision)
+                    await self._write(key, manifest, view.resource, decision)
+                    return decision.retry
                 case _:
                     assert_never(decision)
 
@@ -307,19 +308,21 @@ class Reconciler:
                 self.cache.put(updated)
         return Retry.RESYNC
 
-    async def _write(self, key: ResourceKey, manifest: Manifest, resource: AnyResource, report: Report) -> Retry:
+    async def _write(self, key: ResourceKey, manifest: Manifest, resource: AnyResource, report: Report) -> bool:
+        """Write a report into the status; whether it has changed that."""
         updated = await status.write(self.kube, manifest, resource, report, self.clock())
         if updated is not None:
             self._keep(key, updated)
-        return report.retry
+        return updated is not None
 
-    async def _report_refusal(self, key: ResourceKey, refusal: Refusal) -> Retry:
-        """The pass has ended early: of the status only Ready and Accepted change."""
+    async def _report_refusal(self, key: ResourceKey, error: KubeError, refusal: Refusal) -> Retry:
+        """The pass has ended early: of the status only Ready and Accepted change. It is logged if they do."""
         entry = self.cache.get(key)
         if entry is not None and entry.resource is not None:
             found = refused_conditions(entry.resource.status.conditions, refusal)
             details = {name: it for name, it in status.written(entry.manifest).items() if name != "observedGeneration"}
-            await self._write(key, entry.manifest, entry.resource, Report(found, details))
+            if await self._write(key, entry.manifest, entry.resource, Report(found, details)):
+                logger.warning("what %s needs is refused: %s", key, error)
         return Retry.BACKOFF
 
     def _keep(self, key: ResourceKey, updated: Manifest) -> None:
@@ -341,9 +344,9 @@ class Reconciler:
         )
         if isinstance(decision, RemoveFinalizer):
             return await self._release(key, manifest, decision)
-        logger.error("%s can't be parsed: %s", key, entry.problem)
         wanted = status.unparsable(manifest, decision, self.clock())
         if status.differs(manifest, wanted):
+            logger.error("%s can't be parsed: %s", key, entry.problem)
             self._keep(key, await self.kube.apply_status(manifest, wanted, names.MANAGER))
         return decision.retry
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import cast
 
@@ -163,8 +164,48 @@ def test_the_watches_wait_until_no_kind_is_missing(
         return now()
 
     assert run_in_virtual_time(waited()) == seconds
-    said = "the API server does not know that kind: install the CRDs of this release"
+    said = (
+        "the API server does not know a kind (page not found): its CRD was never installed, or was removed, "
+        "and all resources of the kind with it. Install the CRDs of this release; until then changes are found by "
+        "lists, every few seconds"
+    )
     assert (said in caplog.messages) == (status == 404)
+
+
+def test_a_kind_that_is_missing_for_weeks_is_logged_once_and_so_is_its_return(caplog: pytest.LogCaptureFixture) -> None:
+    """One CRD after the other is removed, and all are installed again."""
+    gone = {0: "", 100: "brokers", 1000: "queues", 10_000: ""}
+
+    class Removed(Overloaded):
+        async def list(
+            self, kind: ApiResource, namespace: str | None = None, labels: str = "", fields: str = ""
+        ) -> AsyncIterator[Manifest]:
+            self.asked.append(now())
+            missing = [name for since, name in gone.items() if since <= now()][-1]
+            if missing == kind.plural:
+                raise KubeError(404, f"GET {missing}: page not found")
+            for manifest in [GOOD[kind.kind]] if kind.kind in GOOD else []:
+                yield manifest
+
+    async def logged() -> int:
+        api = Removed()
+        controller = Controller(Cache(), Metrics(), now)
+
+        async def nothing() -> None:
+            return
+
+        task = asyncio.create_task(controller.resync(cast(ApiServer, api), (), 120, nothing))
+        await asyncio.sleep(11_000)
+        task.cancel()
+        return len(api.asked)
+
+    caplog.set_level(logging.INFO)
+    assert run_in_virtual_time(logged()) > 4 * 1900, "it is listed every few seconds"
+    assert [(record.levelname, record.getMessage()[:62]) for record in caplog.records] == [
+        ("WARNING", "the API server does not know a kind (GET brokers: page not fou"),
+        ("WARNING", "the API server does not know a kind (GET queues: page not foun"),
+        ("INFO", "the API server knows all kinds again"),
+    ]
 
 
 @pytest.mark.parametrize("turns", range(6))

@@ -115,6 +115,10 @@ def test_what_the_broker_was_not_asked_is_owed(view: DeletionView, is_removal_pe
         ),
         pytest.param(replace(VIEW, broker=at(Reach.NOT_ASKED)), "BrokerNotAsked", ["It is away."], id="not-asked"),
         pytest.param(replace(VIEW, broker=at(Reach.UNREACHABLE)), "BrokerUnreachable", ["It is away."], id="away"),
+        pytest.param(replace(VIEW, broker=at(Reach.NOT_UNDERSTOOD)), "OperatorTooOld", ["It is away."], id="too-new"),
+        pytest.param(
+            replace(VIEW, broker=at(Reach.UNREADABLE)), "ReferenceUnreadable", ["It is away."], id="unreadable"
+        ),
         pytest.param(
             replace(VIEW, broker=at(Reach.UNREACHABLE), seconds=86400, unanswered_seconds=29.9),
             "BrokerUnreachable",

@@ -35,6 +35,11 @@ def events(world: World, kind: str, reason: str) -> list[Any]:
     return [it for it in world.api.announced if it["involvedObject"]["kind"] == kind and it["reason"] == reason]
 
 
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the log says of refusals."""
+    return [message for message in caplog.messages if "refused: " in message]
+
+
 async def begun(**refusing: KubeError) -> World:
     world = World(api=ApiServerInMemory(refusing=refusing))
     world.api.user_applies(GOOD["Broker"])
@@ -51,7 +56,7 @@ async def begun(**refusing: KubeError) -> World:
     [("Secret", QUOTA, "QuotaExceeded"), ("StatefulSet", IMMUTABLE, "FieldImmutable")],
 )
 async def test_a_broker_whose_object_is_refused_says_so_until_it_is_taken(
-    kind: str, answer: KubeError, reason: str
+    kind: str, answer: KubeError, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = await begun(**{kind: answer})
     found = conditions(world, "Broker", "main")
@@ -63,10 +68,16 @@ async def test_a_broker_whose_object_is_refused_says_so_until_it_is_taken(
     assert found["Available"] == ("False", "PodNotReady"), "the other conditions go on"
     assert answer.said in message(world, "Broker", "main", "Accepted")
     assert len(events(world, "Broker", reason)) == 1, "six passes, one Event"
+    assert told(caplog) == [f"an object of Broker shop/main is refused: {answer}"], "and one line"
     world.api.refusing.clear()
     await world.calm_down()
     found = conditions(world, "Broker", "main")
     assert (found["Accepted"], "Stalled" in found) == (("True", "Accepted"), False)
+    world.api.refusing[kind] = answer
+    world.api.objects.pop((kind, "shop", "main" if kind == "StatefulSet" else "main-ca"))
+    world.api.user_annotates("Broker", "shop", "main", {"penstock.dev/reconcile-at": "now"})
+    await world.calm_down()
+    assert len(told(caplog)) == 2, "it is refused again"
 
 
 async def test_a_pod_that_the_cluster_refuses_is_told_by_its_event_until_it_is_there() -> None:
@@ -88,13 +99,16 @@ async def test_a_pod_that_the_cluster_refuses_is_told_by_its_event_until_it_is_t
     assert message(world, "Broker", "main", "Ready") == "Pod main-0 is Pending and not ready yet."
 
 
-async def test_an_exchange_whose_service_is_refused_says_so_until_it_is_taken() -> None:
+async def test_an_exchange_whose_service_is_refused_says_so_until_it_is_taken(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = await begun()
     world.api.refusing["Service"] = WEBHOOK
     del world.api.objects["Service", "shop", "orders-x"]
     await world.calm_down()
     found = conditions(world, "Exchange", "orders")
     assert found["Ready"] == found["Accepted"] == ("False", "DeniedByAdmission")
+    assert told(caplog) == [f"what Exchange shop/orders needs is refused: {WEBHOOK}"], "six passes, one line"
     assert found["Stalled"] == ("True", "DeniedByAdmission")
     assert found["Declared"] == ("True", "Declared"), "the broker has it nevertheless"
     status = world.api.objects["Exchange", "shop", "orders"]["status"]

@@ -1,0 +1,127 @@
+"""A real API server with its etcd, and nothing else of a cluster: no node, no controllers. hack/cluster builds both."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import subprocess
+import time
+import urllib.request
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+import yaml
+from kube.binaries import located
+from kube.settings import folders
+
+__all__ = ["ApiServerAlone", "api_server_alone"]
+
+_TOKEN: Final = "of-the-test"
+_SECONDS: Final = 120.0
+"""It starts within ten seconds; only a test that fails waits so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServerAlone:
+    """How to reach it, with every right."""
+
+    kubeconfig: Path
+
+    def kubectl(self, *arguments: str) -> str:
+        """What kubectl says. Raises CalledProcessError."""
+        command = [str(located(folders())["kubectl"]), *arguments]
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+
+
+@contextmanager
+def api_server_alone(folder: Path) -> Generator[ApiServerAlone]:
+    """It runs, with its data and logs in `folder`, on free ports of the loopback."""
+    programs, (client, peer, secure) = located(folders()), _free_ports(3)
+    (folder / "tokens.csv").write_text(f"{_TOKEN},me,me,system:masters\n")
+    key = folder / "accounts.key"
+    subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+    etcd, url = f"http://127.0.0.1:{client}", f"https://127.0.0.1:{secure}"
+    with ExitStack() as running:
+        running.enter_context(
+            _started(
+                folder / "etcd.log",
+                programs["etcd"],
+                name="default",
+                data_dir=folder / "etcd",
+                unsafe_no_fsync="true",
+                listen_client_urls=etcd,
+                advertise_client_urls=etcd,
+                listen_peer_urls=f"http://127.0.0.1:{peer}",
+                initial_advertise_peer_urls=f"http://127.0.0.1:{peer}",
+                initial_cluster=f"default=http://127.0.0.1:{peer}",
+            )
+        )
+        server = running.enter_context(
+            _started(
+                folder / "apiserver.log",
+                programs["kube-apiserver"],
+                etcd_servers=etcd,
+                bind_address="127.0.0.1",
+                secure_port=secure,
+                cert_dir=folder / "certificates",
+                service_cluster_ip_range="10.255.0.0/24",
+                authorization_mode="AlwaysAllow",
+                token_auth_file=folder / "tokens.csv",
+                service_account_issuer="https://kubernetes.default.svc",
+                service_account_key_file=key,
+                service_account_signing_key_file=key,
+                endpoint_reconciler_type="none",
+            )
+        )
+        ca = folder / "certificates" / "apiserver.crt"
+        _wait_until_ready(server, url, ca, folder / "apiserver.log")
+        yield ApiServerAlone(_kubeconfig(url, ca, folder / "kubeconfig"))
+
+
+@contextmanager
+def _started(log: Path, program: Path, **options: object) -> Generator[subprocess.Popen[bytes]]:
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    with log.open("wb") as written, subprocess.Popen([program, *flags], stdout=written, stderr=written) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [cast(int, each.getsockname()[1]) for each in sockets]
+
+
+def _wait_until_ready(server: subprocess.Popen[bytes], url: str, ca: Path, log: Path) -> None:
+    end = time.monotonic() + _SECONDS
+    while True:
+        assert server.poll() is None and time.monotonic() < end, log.read_text()[-2000:]
+        try:
+            context = ssl.create_default_context(cafile=str(ca))
+            request = urllib.request.Request(f"{url}/readyz", headers={"Authorization": f"Bearer {_TOKEN}"})
+            with urllib.request.urlopen(request, context=context, timeout=5):
+                return
+        except OSError:  # its certificate or its port is not there yet, or it is not ready
+            time.sleep(0.05)
+
+
+def _kubeconfig(url: str, ca: Path, path: Path) -> Path:
+    config: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+        "clusters": [{"name": "here", "cluster": {"server": url, "certificate-authority": str(ca)}}],
+        "users": [{"name": "me", "user": {"token": _TOKEN}}],
+    }
+    path.write_text(yaml.safe_dump(config))
+    return path
