@@ -25,7 +25,7 @@ class Trend:
     """How the depth changed over a span. `change`, `removed` and `noise` count messages."""
 
     change: int
-    """By arrivals and accepts: above 0 the backlog grew."""
+    """By arrivals and accepts: above 0 the backlog grew, also without what is due later."""
     removed: int
     """Messages that were lost, moved or purged besides."""
     noise: float
@@ -57,7 +57,9 @@ def trend_over(span: Span, now: Standing) -> Trend:
     removed = grown.lost + grown.moved + grown.purged
     noise = DEVIATIONS * math.sqrt(grown.enqueued + grown.acked)
     fell = span.first_depth - span.first_scheduled - (now.depth - now.scheduled) - removed
-    return Trend(now.depth - span.first_depth + removed, removed, noise, span.elapsed_ms, fell)
+    change = now.depth - span.first_depth + removed
+    # What is due later makes the depth grow, and no consumer can do anything about it.
+    return Trend(min(change, max(-fell, 0)) if change > 0 else change, removed, noise, span.elapsed_ms, fell)
 
 
 def trend(figures: Figures) -> Trend:

@@ -94,6 +94,20 @@ def test_a_driver_whose_run_does_not_end_itself_is_ended(tmp_path: Path) -> None
     assert run_for(10, str(ENTRYPOINT), "driver", "--master", "local[1]", str(program)).returncode == 124
 
 
+@pytest.mark.parametrize(("given", "own"), [(1680, 1560), (481, 361), (480, 360), (40, 30)])
+def test_a_run_ends_itself_before_others_end_it(given: int, own: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java needs a while to start, and on a busy node more."""
+    armed: list[tuple[float, bool]] = []
+
+    def arm(seconds: float, *, exit: bool) -> None:
+        armed.append((seconds, exit))
+
+    monkeypatch.setattr("faulthandler.dump_traceback_later", arm)
+    set_deadline({"PENSTOCK_LAG_DEADLINE_SECONDS": str(given)})
+    set_deadline({})
+    assert armed == [(own, True)]
+
+
 @pytest.mark.parametrize("text", ["0", "-1", "soon", "1.5"])
 def test_a_deadline_is_whole_seconds(text: str) -> None:
     with pytest.raises(Misuse, match="PENSTOCK_LAG_DEADLINE_SECONDS can't be"):

@@ -258,6 +258,16 @@ def test_how_long_there_was_no_consumer(changes: dict[str, Any], milliseconds: i
     assert figures(**changes).without_consumer_ms == milliseconds
 
 
+@pytest.mark.parametrize(
+    ("scheduled", "first_depth", "state"),
+    [(70, 430, LagState.BACKLOG_STEADY), (1, 429, LagState.LAGGING), (1, 430, LagState.BACKLOG_STEADY)],
+)
+def test_what_is_due_later_makes_no_consumer_fall_behind(scheduled: int, first_depth: int, state: LagState) -> None:
+    """Of 70 more messages in a minute none can be taken yet. 69 may be noise."""
+    changes = {"standing": {"scheduled": scheduled}, "recent": {"first_depth": first_depth}}
+    assert verdict(changes).state is state
+
+
 COUNTS = st.integers(0, 5)
 GROWTHS = ("enqueued", "delivered", "redelivered", "acked", "expired", "dead_lettered", "dropped", "moved")
 BOUNDS = (

@@ -222,11 +222,14 @@ def moments_of(weeks: Weeks, plan: Plan, read: set[int]) -> list[Moment]:
 
 
 def wrong_in_window(weeks: Weeks, entry: SubscriptionLag, inside: list[Moment], read: set[int]) -> list[str]:
-    """Figures that differ from what happened in the window, as far as the entry is of its end."""
+    """Figures that differ from what happened in the window since the queue was made, as far as the entry is of its end.
+    Rates are those from its first snapshot on.
+    """
     name = entry.queue_name
     have = [each for each in inside if name in each.has]
     if not have or have[-1].seq not in read:
         return []
+    have = [each for each in have if each.incarnations[name] == have[-1].incarnations[name]]
     first, last = have[0], have[-1]
     was_absent = inside[0] is not first
     truth = since(first, last, name, was_absent=was_absent)
@@ -237,7 +240,7 @@ def wrong_in_window(weeks: Weeks, entry: SubscriptionLag, inside: list[Moment], 
         if told not in (None, true)
     ]
     seen = [each for each in have if each.seq in read]
-    truth = since(seen[0], last, name, was_absent=was_absent and seen[0] is first)
+    truth = since(seen[0], last, name, was_absent=False)
     minutes = (last.true_ms - seen[0].true_ms) / MINUTE_MS
     rate = entry.arrival_per_minute
     if rate is not None and minutes > 0 and abs(rate - truth["enqueued"] / minutes) > 1:

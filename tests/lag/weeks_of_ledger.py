@@ -59,6 +59,8 @@ class Moment:
     """How often it was set at all."""
     has: dict[str, int]
     """The subscriptions that are there, and the number of the life of each."""
+    incarnations: dict[str, int]
+    """The number of the queue of each: another one if it was deleted and made anew, also with a new volume."""
     done: dict[str, dict[str, int]]
     """What each has done since the beginning, all its lives together."""
     born: dict[str, dict[str, int]]
@@ -262,6 +264,7 @@ class Weeks:
             course=self.course,
             steps=self.steps,
             has=dict(self.life_of),
+            incarnations={name: queue.incarnation for name, queue in self.queues.items()},
             done={name: dict(found) for name, found in self.done.items()},
             born={name: dict(found) for name, found in self.born.items()},
         )
