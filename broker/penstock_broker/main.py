@@ -33,6 +33,7 @@ from penstock_broker.log import (
     Recovered,
     Unreadable,
 )
+from penstock_broker.loop.garbage import collect_remains, start_without_collection
 from penstock_broker.loop.loop import Loop
 from penstock_broker.loop.probes import Probes, ProbeState
 from penstock_broker.loop.start_probes import start_probes
@@ -106,7 +107,7 @@ def serve(given: BrokerSettings, data: Path, *, ready_file: Path | None = None, 
     listeners = listeners_of(given, salt)
     probe_port = sockets.bind(given.probes) if given.probes is not None else None
     progress = StartProgress(time.monotonic)
-    with start_probes(probe_port, progress):
+    with start_probes(probe_port, progress), start_without_collection():
         loop = _start(given, data, files, listeners, progress, limit)
     log = loop.broker.log
     addresses: dict[str, str] = {}
@@ -159,6 +160,7 @@ def _start(
     """
     started = time.monotonic()
     log, recovered = _open_log(given, data, files, progress)
+    collect_remains()
     try:
         loop = assemble(
             given,

@@ -66,9 +66,12 @@ async def test_what_changed_and_what_was_removed(client: ManagementClient) -> No
 
 
 async def test_exchanges_and_queues_are_told_too(client: ManagementClient) -> None:
-    await client.create(ExchangeDeclaration(exchange_type="Topic"), "orders")
     await client.create(QueueDeclaration(), "jobs")
+    await client.create(ExchangeDeclaration(exchange_type="Topic"), "orders")
     revision = (await client.read_state(BrokerState)).topology_revision
+    for kind in (EntityType.EXCHANGE, EntityType.QUEUE):
+        page = await client.query(kind, attributes=["name"], changed_since=revision)
+        assert (page.is_whole, page.results) == (False, []), "what has this revision is known"
     await client.delete(EntityType.EXCHANGE, "orders")
     await client.delete(EntityType.QUEUE, "jobs")
     for kind, name in ((EntityType.EXCHANGE, "orders"), (EntityType.QUEUE, "jobs")):

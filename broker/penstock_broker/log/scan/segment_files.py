@@ -9,9 +9,9 @@ import errno
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock_broker.log.disk.files import FileLayer, read_all
 from penstock_broker.log.disk.spare_segments import number_of
@@ -50,7 +50,7 @@ class FoundSegment:
     handle: int
     data: SegmentData
     header: SegmentHeader | None
-    unreadable: list[ByteSpan] = field(default_factory=list[ByteSpan])
+    unreadable: list[ByteSpan]
     """Spans that the disk could not read, as far as the file was read."""
 
 
@@ -105,8 +105,9 @@ def refuse_unreadable_end(found: Sequence[FoundSegment], cut: Cut) -> None:
 def _open(files: FileLayer, path: Path, contents: "_Contents") -> FoundSegment:
     number = number_of(path.name)
     handle = files.open(path, create=False)
-    found = FoundSegment(path, handle, SegmentData(number, files.size(handle), contents.load), None)
-    contents.by_number[number] = found
+    opened = contents.by_number[number] = _Opened(path, handle, [])
+    data = SegmentData(number, files.size(handle), contents.load)
+    found = FoundSegment(path, handle, data, None, opened.unreadable)
     try:
         page = files.pread(handle, SEGMENT_START, 0)
     except OSError as error:
@@ -138,11 +139,22 @@ def _lost_id(folder: Path, found: Sequence[FoundSegment]) -> bytes | None:
     return log_id
 
 
+class _Opened(NamedTuple):
+    """An open file, and where the disk could not read it."""
+
+    path: Path
+    handle: int
+    unreadable: list[ByteSpan]
+
+
 class _Contents:
-    """Reads segments and keeps one of them at a time: the whole log need not fit into memory."""
+    """Reads segments and keeps one of them at a time: the whole log need not fit into memory.
+
+    It refers to no `FoundSegment`, because these refer to it: what it keeps is freed with the last of them.
+    """
 
     def __init__(self, files: FileLayer) -> None:
-        self.by_number: dict[int, FoundSegment] = {}
+        self.by_number: dict[int, _Opened] = {}
         self._files = files
         self._number, self._content = -1, b""
 
@@ -152,7 +164,7 @@ class _Contents:
             self._content, self._number = self._read(self.by_number[number]), number
         return self._content
 
-    def _read(self, item: FoundSegment) -> bytes:
+    def _read(self, item: _Opened) -> bytes:
         try:
             return read_all(self._files, item.handle)
         except OSError as error:
@@ -162,7 +174,7 @@ class _Contents:
         for span in unreadable:
             if span not in item.unreadable:
                 LOGGER.error("the disk can't read %s, bytes %d to %d: they are taken as zeros", item.path, *span)
-        item.unreadable = unreadable
+        item.unreadable[:] = unreadable
         return content
 
 

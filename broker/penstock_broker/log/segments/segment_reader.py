@@ -106,7 +106,7 @@ def find_put(files: FileLayer, segment: Segment, message: int, seed: int) -> Put
     Damaged blocks before it are passed over. Raises Malformed if it was not found and a block that may hold it can't be
     read: nobody can say then whether it is there.
     """
-    unread: Malformed | None = None
+    unread = ""
     for start in segment.blocks.starts(message, message):
         at, end = start.offset, start.end or segment.end
         while 0 < at < end:
@@ -114,7 +114,7 @@ def find_put(files: FileLayer, segment: Segment, message: int, seed: int) -> Put
                 found = [block for block in sound_block(files, segment, at, seed) if block is not None]
                 puts = puts_in(bytes(found[0].records), 0, found[0].header.length, with_volatile=False)
             except Malformed as error:
-                unread = unread or error
+                unread = unread or str(error)
                 at = behind_damage(files, segment, at, seed)
                 continue
             for put in puts:
@@ -123,6 +123,6 @@ def find_put(files: FileLayer, segment: Segment, message: int, seed: int) -> Put
             at = found[0].header.end
             if found[0].header.is_seal:
                 break
-    if unread is not None:
-        raise unread
+    if unread:
+        raise Malformed(unread)
     return None
