@@ -20,6 +20,7 @@ from pathlib import Path
 
 from stages.excerpt import excerpt
 from stages.progress import VARIABLE, read_progress
+from stages.running_line import RunningLine, elapsed, width_of
 from stages.table import Stage, obstacle
 
 __all__ = ["Outcome", "run_stages"]
@@ -30,8 +31,12 @@ END_SECONDS = 30.0
 """How long a process may take to end after it was asked to."""
 LEFT_SECONDS = 10.0
 """How long a process that a command started may outlive it."""
-SAY_SECONDS = 300.0
-"""How often it is said what runs, while several stages do."""
+ENDED = re.compile(r"^\S+ end ", re.MULTILINE)
+"""A line of the progress file."""
+TAIL_BYTES = 2048
+"""Of the end of a log, in which its last line is looked for."""
+DOING = 60
+"""Characters of that line that are shown."""
 YIELDED = 5
 """By how much the niceness of a stage rises that is not on the longest way through them. It has a third of the weight
 then, and only where both want the same processor: the stages of the cluster wait most of the time.
@@ -59,17 +64,21 @@ class Outcome:
 
 
 class Run:
-    """One stage that runs. Its output goes to its log, and with `is_shown` to the terminal as it comes."""
+    """One stage that runs. Its output goes to its log, and with `before_output`, which is called before each part of
+    it, to the terminal as it comes.
+    """
 
-    def __init__(self, stage: Stage, logs: Path, *, is_shown: bool, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, stage: Stage, logs: Path, *, before_output: Callable[[], None] | None, clock: Callable[[], float]
+    ) -> None:
         self.stage = stage
-        self._is_shown, self._clock = is_shown, clock
+        self._before_output, self._clock = before_output, clock
         self.log = logs / f"{stage.name}.log"
         self._progress = logs / f"{stage.name}.progress"
         for file in (self.log, self._progress):
             file.unlink(missing_ok=True)
         self._output = self.log.open("wb")
-        self._line_is_open = False
+        self.line_is_open = False
         """Whether what was printed last does not end a line."""
         self._hang = ""
         """Why the stage was stopped, empty if it was not."""
@@ -152,15 +161,16 @@ class Run:
             self._write(data)
 
     def _write(self, data: bytes) -> None:
-        self._line_is_open = not data.endswith(b"\n")
+        self.line_is_open = not data.endswith(b"\n")
         self._output.write(data)
         self._output.flush()
-        if self._is_shown:
+        if self._before_output is not None:
+            self._before_output()
             sys.stdout.buffer.write(data)
             sys.stdout.flush()
 
     def _say(self, line: str) -> None:
-        begin = "\n" if self._line_is_open else ""
+        begin = "\n" if self.line_is_open else ""
         self._write(f"{begin}{line}\n".encode())
 
     def _kill(self) -> None:
@@ -181,8 +191,11 @@ class Run:
         self._process = None
 
     def described(self) -> str:
-        """The stage and for how long it has run."""
-        return f"{self.stage.name} ({(self._clock() - self._started) / 60:.0f} min)"
+        """The stage, for how long it has run, and how far it is: how many tests have ended, or its last line."""
+        ended = len(ENDED.findall(self._progress.read_text(errors="replace"))) if self._noted else 0
+        tests = f"{ended} test{'' if ended == 1 else 's'} ended"
+        far = tests if self.stage.runs_pytest else _last_line(self.log)
+        return f"{self.stage.name} {elapsed(self._clock() - self._started)}{f' ({far})' if far else ''}"
 
     def cancel(self) -> None:
         """The user has interrupted the command."""
@@ -215,40 +228,59 @@ def run_stages(
 
     If the stage that makes .venv fails, those that need it are left out.
     Returns their outcomes, in the order in which they ended. The output of a single stage is printed as it comes, that
-    of several when each ends, as a whole; meanwhile a line every few minutes names those that run.
+    of several when each ends, as a whole. While nothing is printed, a line names those that run, and how far they are.
     `clock`: seconds, by which stages are found to hang.
     """
     is_shown = len(stages) == 1
     waiting, running, outcomes = list(stages), list[Run](), list[Outcome]()
-    said = clock()
+    width = None if is_shown else width_of(sys.stdout, os.environ.get("TERM", ""))  # nothing of its output is erased
+    line = RunningLine(sys.stdout, width, clock)
+    line.clear()
     try:
         while waiting or running:
             while (stage := next_of(waiting, [run.stage for run in running], cores)) is not None:
                 waiting.remove(stage)
+                line.clear()
                 note = "" if is_shown else " (its output follows when it has ended)"
                 print(f"\n== {stage.name}: {stage.about}{note}", flush=True)
                 if reason := obstacle(stage):
                     outcomes.append(Outcome(stage.name, "NOT RUN", 0.0, 0, 1, reason))
                 else:
-                    running.append(Run(stage, logs, is_shown=is_shown, clock=clock))
+                    running.append(Run(stage, logs, before_output=line.clear if is_shown else None, clock=clock))
             for run in [run for run in running if not run.poll()]:
                 running.remove(run)
                 outcomes.append(run.outcome())
                 if run.stage.makes_venv and outcomes[-1].verdict != "passed":
                     waiting = [stage for stage in waiting if not stage.needs_venv]  # nothing else can run
                 if not is_shown:
+                    line.clear()
                     print(f"\n== {run.stage.name} has ended: {outcomes[-1].verdict}", flush=True)
                     sys.stdout.write(run.log.read_text(errors="replace"))
                     sys.stdout.flush()
-            if not is_shown and clock() - said > SAY_SECONDS:
-                said = clock()
-                print("== running:", ", ".join(run.described() for run in running), flush=True)
+            if running:
+                line.show(lambda: _told(running, is_shown=is_shown))
             time.sleep(POLL_SECONDS)
     except BaseException:
+        line.clear()
         for run in running:
             run.cancel()
         raise
     return outcomes
+
+
+def _told(running: list[Run], *, is_shown: bool) -> str:
+    """The stages that run, on a line of their own."""
+    begin = "\n" if is_shown and running[0].line_is_open else ""
+    return f"{begin}== running: {', '.join(run.described() for run in running)}"
+
+
+def _last_line(log: Path) -> str:
+    """What a stage has said last."""
+    with log.open("rb") as said:
+        said.seek(max(0, said.seek(0, os.SEEK_END) - TAIL_BYTES))
+        lines = said.read().decode(errors="replace").split("\n")
+    told = [line.strip() for line in lines if line.strip()]
+    return "".join(each for each in told[-1] if each.isprintable())[:DOING] if told else ""
 
 
 def busy_seconds() -> float:

@@ -14,7 +14,8 @@ from broker.log.crash_points import BEFORE, BEHIND, WITHIN
 from crash.crash_load import Load, Refused, Silence
 from crash.load_client import Closed, Gone
 from crash.lossy_files import Tally, Work
-from support.broker_forks import ForkedBroker, fork_broker
+from support.broker_forks import fork_broker
+from support.fork_server import ForkedProcess
 from support.waiting import until
 
 SEGMENT_BYTES = 4 * 1024 * 1024
@@ -97,7 +98,7 @@ class Victim:
         self.folder, self.files = folder, files
         self._is_small = is_small
         self.tally = Tally(folder / "tally")
-        self._process: ForkedBroker | None = None
+        self._process: ForkedProcess | None = None
 
     def start(self) -> tuple[str, int]:
         """Start and wait until it listens; the address."""

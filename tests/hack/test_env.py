@@ -124,6 +124,34 @@ def test_a_disk_without_room_is_named_before_anything_is_installed(
     assert (clone / ".venv" / "bin" / "installed").exists() == (code == 0)
 
 
+@pytest.mark.parametrize(
+    ("there", "free", "option", "needed"),
+    [
+        (1500, 499, "", 500),  # all is there, but versions have changed
+        (1500, 500, "", 0),
+        (700, 1299, "", 1300),  # what the demo has installed
+        (700, 1300, "", 0),
+        (700, 299, "--demo", 300),
+        (5000, 249, "--demo", 250),
+    ],
+)
+def test_what_is_in_the_environment_already_needs_no_room(
+    clone: Path, there: int, free: int, option: str, needed: int
+) -> None:
+    programs = clone / "programs"
+    programs.mkdir()
+    for name, script in (
+        ("df", f"echo Filesystem 1024-blocks Used Available\necho /dev/vda 9 9 {free * 1024}"),
+        ("du", f"echo {there * 1024} .venv"),
+    ):
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+    said = subprocess.run([clone / "hack" / "env", *option.split()], env=environment, capture_output=True, text=True)
+    assert said.returncode == (3 if needed else 0), said.stderr
+    assert (f"has {free} MB left, and .venv needs {needed} more" in said.stderr) == bool(needed)
+
+
 def test_without_a_network_the_cause_is_named(clone: Path) -> None:
     python = clone / ".venv" / "bin" / "python"
     python.write_text("#!/bin/sh\necho 'after connection broken by NewConnectionError'\nexit 1\n")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import runpy
 import signal
 import sys
 from collections.abc import Callable
@@ -14,6 +16,7 @@ import pytest
 from stages.excerpt import excerpt
 from stages.progress import Progress, read_progress
 from stages.run import counted, next_of, run_stages
+from stages.running_line import RunningLine, elapsed
 from stages.table import PACKAGES, STAGES, TOO_OLD_IN_DEBIAN, Stage, obstacle
 
 PYTEST = f"{sys.executable} -m pytest -q -p no:cacheprovider -c /dev/null -p support.progress_plugin"
@@ -155,6 +158,88 @@ def test_two_stages_run_side_by_side_and_print_one_after_the_other(
     assert {outcome.stage: outcome.verdict for outcome in outcomes} == {"a": "passed", "b": "passed"}
     lines = [line for line in capfd.readouterr().out.splitlines() if line.startswith("said")]
     assert lines in (["said by a"] * 2 + ["said by b"] * 2, ["said by b"] * 2 + ["said by a"] * 2)
+
+
+def test_on_a_terminal_one_line_tells_what_runs_and_is_erased_before_others() -> None:
+    now, out = [0.0], io.StringIO()
+    line = RunningLine(out, 20, lambda: now[0])
+    for seconds in (0.0, 0.5, 1.0):
+        now[0] = seconds
+        line.show(lambda: f"== running: a {elapsed(now[0])} and more")
+    line.clear()
+    line.clear()
+    assert out.getvalue() == "\r\x1b[K== running: a 0:00 \r\x1b[K== running: a 0:01 \r\x1b[K"
+
+
+def test_in_a_log_a_line_is_added_after_thirty_seconds_in_which_nothing_was_printed() -> None:
+    now, out = [0.0], io.StringIO()
+    line = RunningLine(out, None, lambda: now[0])
+    line.clear()
+    for second in range(1, 121):
+        now[0] = float(second)
+        if second == 45:
+            line.clear()
+        line.show(lambda: elapsed(now[0]))
+    assert out.getvalue() == "0:30\n1:15\n1:45\n"
+
+
+def test_it_is_said_which_stages_run_for_how_long_and_how_far_each_is(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The program ends, and with it the test, once it has been said; the clock goes on ten seconds with each look."""
+    go = tmp_path / "go"
+    wait = f"import pathlib, time\n    while not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)"
+    printing = f"print('package 3 of 9')\nif True:\n    {wait}"
+    waiting = f"def test_a(): pass\ndef test_b():\n    {wait}"
+    stages = [replace(of_tests(tmp_path, waiting), cores=1), of_python(tmp_path, "printing", printing)]
+    shown: list[str] = []
+
+    def clock() -> float:
+        shown.append(capfd.readouterr().out)
+        if re.search(
+            r"^== running: made \d+:\d0 \(1 test ended\), printing \d+:\d0 \(package 3 of 9\)$", shown[-1], re.M
+        ):
+            go.touch()
+        return 10.0 * len(shown)
+
+    outcomes = run_stages(stages, tmp_path, cores=2, clock=clock)
+    assert {outcome.stage: outcome.verdict for outcome in outcomes} == {"made": "passed", "printing": "passed"}
+    assert "running" not in shown[0]
+
+
+def test_a_single_stage_that_prints_nothing_is_named_on_a_line_of_its_own(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    go = tmp_path / "go"
+    code = f"import pathlib, time\nprint('...', end='')\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)"
+    shown: list[str] = []
+
+    def clock() -> float:
+        shown.append(capfd.readouterr().out)
+        if "== running: " in shown[-1]:
+            go.touch()
+        return 1.0 * len(shown)
+
+    (outcome,) = run_stages([of_python(tmp_path, "silent", code)], tmp_path, clock=clock)
+    assert outcome.verdict == "passed"
+    assert re.search(r"\.\.\.\n== running: silent 0:\d\d \(\.\.\.\)\n", "".join(shown))
+
+
+def test_who_is_not_root_and_asks_for_an_installation_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_lacking = runpy.run_path(str(Path(__file__).parents[2] / "hack" / "test"))["install_lacking"]
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(os, "geteuid", lambda: 10001)
+    install_lacking(
+        [Stage("made", "", "true", programs=("mvn", "cargo")), Stage("other", "", "true", programs=("cc",))]
+    )
+    assert capsys.readouterr().err == (
+        "hack/test: --install needs root, so nothing is installed. As root: apt-get install -y gcc libc6-dev maven\n"
+        "hack/test: without these packages the stages that need them are NOT RUN; the others run now.\n"
+    )
+    install_lacking([Stage("made", "", "true", programs=("cargo",))])
+    assert capsys.readouterr().err == ""
 
 
 def test_what_a_stage_has_used_of_processors_is_its_own_and_its_childrens(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ OWN = 3  # JavaxTest
 
 
 def test_all_of_jorams_conformance_tests_pass(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with BrokerProcess(tmp_path / "data") as broker, serving(tmp_path) as forks:
+    with BrokerProcess(tmp_path / "data") as broker, serving() as forks:
         definitions = {
             "penstock.amqp": broker.url.removeprefix("amqp://"),
             "penstock.forks": str(forks),

@@ -95,7 +95,7 @@ async def properties(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
     try:
         await declarations.declare(management, declared(read(PROJECT / "manifests")), START_SECONDS)
         addresses: dict[str, str] = json.loads((tmp_path / "ready.json").read_text())
-        with serving(tmp_path) as forks:
+        with serving() as forks:
             yield {
                 **{f"penstock.{name}": addresses[name] for name in ("amqp", "ws")},
                 **{f"penstock.{name}": addresses[name].replace("127.0.0.1", "localhost") for name in ENCRYPTED},

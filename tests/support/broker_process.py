@@ -19,7 +19,8 @@ from pathlib import Path
 from types import TracebackType
 
 import yaml
-from support.broker_forks import ForkedBroker, fork_broker
+from support.broker_forks import fork_broker
+from support.fork_server import ForkedProcess
 
 __all__ = ["BrokerProcess"]
 
@@ -49,7 +50,7 @@ class BrokerProcess:
         self.log_file = data.with_name(f"{data.name}.log")
         self.addresses: dict[str, str] = {}
         """Name of listener -> address, of the last start."""
-        self.process: ForkedBroker | None = None
+        self.process: ForkedProcess | None = None
         data.mkdir(parents=True, exist_ok=True)
         self._module = module
         self._ready = data.with_name(f"{data.name}.ready.json")

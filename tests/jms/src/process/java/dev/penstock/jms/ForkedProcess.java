@@ -17,7 +17,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
-/** A process of {@code penstock} or of {@code declare}, forked by tests/jms_suite/forks.py, whose protocol this is. */
+/** A process of {@code penstock} or of {@code declare}, forked by tests/jms_suite/forks.py; the protocol is that of tests/support/fork_server.py. */
 final class ForkedProcess {
     private final long pid;
     private final CompletableFuture<Integer> code = new CompletableFuture<>();
