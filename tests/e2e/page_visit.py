@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from penstock_api.observer_api import PAGE
 
-__all__ = ["PageVisit", "invite", "stay"]
+__all__ = ["STAYING", "PageVisit", "invite", "stay"]
+
+STAYING: Final = "everything stays up until you press Ctrl-C"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ def invite(visit: PageVisit, say: Callable[[str], None]) -> None:
 def stay(visit: PageVisit, say: Callable[[str], None], wait: Callable[[], object] | None = None) -> None:
     """Return at Ctrl-C; `wait` waits for it, and lets KeyboardInterrupt through; None: without end."""
     invite(visit, say)
-    say("everything stays up until you press Ctrl-C")
+    say(STAYING)
     try:
         (wait or threading.Event().wait)()
     except KeyboardInterrupt:

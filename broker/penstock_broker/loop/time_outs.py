@@ -2,11 +2,14 @@
 sockets that are half closed.
 
 A look at each connection is cheaper than a timer for each, and a connection that is gone leaves nothing behind. Only a
-peer that wants to hear from us more often than we look has a timer. Source: docs/decisions/027-timers.md.
+peer that wants to hear from us more often than we look has a timer. If the process stood still (it was stopped, or its
+node), nobody was read meanwhile: then no peer counts as silent until its socket could be read. Source:
+docs/decisions/027-timers.md.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from functools import partial
 from typing import Final
@@ -19,9 +22,13 @@ from penstock_broker.loop.connections import DONE, IDLE_MS, Connections
 from penstock_broker.loop.events import serve
 from penstock_broker.state.broker import Broker
 
-__all__ = ["SWEEP_MS", "TimeOuts"]
+__all__ = ["STOOD_STILL_MS", "SWEEP_MS", "TimeOuts"]
+
+logger = logging.getLogger(__name__)
 
 SWEEP_MS: Final = 250
+STOOD_STILL_MS: Final = 2000
+"""If no sweep came for so long, nobody can say of a peer that it was silent."""
 SOON_MS: Final = 2 * SWEEP_MS
 """Who is to be looked at before this has a timer: a sweep may come `SWEEP_MS` too late."""
 CLOSE_MS: Final = 30_000
@@ -39,12 +46,18 @@ class TimeOuts:
         self._unauthenticated = unauthenticated
         self._due: deque[Connection] = deque()
         """Connections that are to be looked at."""
+        self._swept_ms = 0
+        """When the last sweep was; 0: none was yet."""
+        self._spared_until_ms = 0
+        """Until then nobody's silence counts, and no login is late."""
 
     def sweep(self) -> None:
         """Look at all whose time has come now, and every `SWEEP_MS` from now on."""
         broker = self._broker
         broker.clock.after(SWEEP_MS, self.sweep)
         now_ms = broker.clock.now_ms
+        self._look_for_standstill(now_ms)
+        self._swept_ms = now_ms
         broker.warnings.flush()
         broker.clients.login_lines.flush()
         self._unauthenticated.resume(now_ms)
@@ -52,6 +65,15 @@ class TimeOuts:
         if not self._due:
             self._due.extend(each for each in broker.clients.connections.values() if each.due_ms <= now_ms)
             self._look_at_due()
+
+    def _look_for_standstill(self, now_ms: int) -> None:
+        """Spare everybody for a while if no sweep has come for long. Whoever looks at a connection asks it first."""
+        still_ms = now_ms - self._swept_ms if self._swept_ms else 0
+        if still_ms >= STOOD_STILL_MS:
+            self._swept_ms = now_ms
+            self._spared_until_ms = now_ms + IDLE_MS
+            logger.warning("The process stood still for %d s: clients that were not read meanwhile are not taken for "
+                           "silent", still_ms // 1000)  # fmt: skip
 
     def _look_at_due(self) -> None:
         """Look at the next connections whose time has come; the others are looked at in the next turns."""
@@ -62,7 +84,10 @@ class TimeOuts:
                 continue
             try:
                 if connection.phase in (Phase.SASL, Phase.OPENING) and connection.login.deadline_ms <= now_ms:
-                    self._reject_slow(connection)
+                    if now_ms < self._spared_until_ms:
+                        connection.due_ms = self._spared_until_ms
+                    else:
+                        self._reject_slow(connection)
                 elif connection.phase is Phase.CLOSING:
                     self._await_close(connection)
                 else:
@@ -92,7 +117,8 @@ class TimeOuts:
     def _tick(self, connection: Connection) -> None:
         broker = self._broker
         now_ms, is_first, reading = broker.clock.now_ms, connection.due_ms == 0, connection.reading
-        if reading.is_held or now_ms < reading.spared_until_ms:
+        self._look_for_standstill(now_ms)
+        if reading.is_held or now_ms < max(reading.spared_until_ms, self._spared_until_ms):
             # We do not read from it, or did not until just now, so we can't say that it is silent; it has to hear
             # from us.
             connection.send_heartbeat()

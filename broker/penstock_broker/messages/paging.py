@@ -40,7 +40,10 @@ LOOK_MS: Final = 200
 """So often `messages.memory_watch` asks how much memory the backlogs take."""
 
 LOOKED_AT: Final = 2000
-"""Queues that are asked at a time,"""
+"""Queues that are asked at a time, if that does not take too long,"""
+
+ASKED_AT_ONCE: Final = 50
+"""Queues that are asked before the time is looked at."""
 
 QUIET_LOOKED_AT: Final = 100
 """and while there is room and next to nothing comes: to ask ten thousand queues again and again takes a twentieth of a
@@ -73,7 +76,10 @@ def look(broker: Broker) -> None:
     if not paging.unasked:
         paging.unasked = [each.queue for each in broker.topology.by_incarnation.values()]
     is_quiet = paging.rounds and broker.memory.came <= QUIET_BYTES and broker.memory.level is MemoryLevel.OK
-    for _ in range(min(QUIET_LOOKED_AT if is_quiet else LOOKED_AT, len(paging.unasked))):
+    is_over = broker.clock.stint()
+    for asked in range(min(QUIET_LOOKED_AT if is_quiet else LOOKED_AT, len(paging.unasked))):
+        if asked and asked % ASKED_AT_ONCE == 0 and is_over():
+            return
         queue = paging.unasked.pop()
         size = memory_of(queue)
         if not size:

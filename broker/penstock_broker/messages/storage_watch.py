@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import heapq
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from penstock_broker.messages.held_credit import HeldCredit
@@ -95,13 +97,19 @@ class StorageWatch:
 
     def _make_mark(self) -> None:
         """The volume may take a file again, so that what is in the log can be delivered."""
-        mark, topology = self._broker.log.failure_mark, self._broker.topology
+        mark = self._broker.log.failure_mark
         if not mark.is_missing:
             return
         mark.leave()
         if not mark.is_missing:
-            for node in (*topology.subscriptions.values(), *topology.queues.values()):
-                self._broker.work.schedule(node.queue)
+            self._schedule_some(deque(self._broker.topology.by_incarnation.values()))
+
+    def _schedule_some(self, nodes: deque[Subscription | PointToPointQueue]) -> None:
+        """Let queues deliver again, some in each turn."""
+        for _ in range(min(QUEUES_PER_STEP, len(nodes))):
+            self._broker.work.schedule(nodes.popleft().queue)  # one that has ended meanwhile is empty
+        if nodes:
+            self._broker.clock.after(0, partial(self._schedule_some, nodes))
 
     def _read_space(self) -> None:
         if self._measure is None:

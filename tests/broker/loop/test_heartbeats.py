@@ -80,3 +80,47 @@ def test_what_a_peer_hears_in_between_makes_no_later_pause_longer(
                 timed.pass_ms(STEP_MS)
             pauses.append(timed.now_ms - asked)
         assert max(pauses) <= idle_ms
+
+
+def number_of(timed: SteppedBroker) -> list[str]:
+    return sorted(each.client.container_id for each in timed.broker.clients.connections.values())
+
+
+@pytest.mark.parametrize("idle_ms", [0, 900])
+def test_a_broker_that_stood_still_takes_nobody_for_silent_whom_it_did_not_read(
+    timed: SteppedBroker, idle_ms: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A process that was stopped for a minute goes on with its timers, before it has read what came meanwhile."""
+    streams = {name: SteppedStream(timed) for name in ("alive", "silent")}
+    for name, stream in streams.items():
+        RawClient(0, name, stream=stream, idle_time_out=idle_ms or None)
+    timed.pass_ms(1_000)
+    streams["alive"].sendall(HEARTBEAT)
+    timed.now_ms += 61_000
+    timed.turn()
+    assert "The process stood still for 61 s" in caplog.text
+    assert number_of(timed) == ["alive", "silent"]
+    for _ in range(8):
+        timed.pass_ms(250)
+    assert number_of(timed) == ["alive"], "one was not heard of for more than 60 s, with nothing unread"
+    for _ in range(4 * 57):
+        timed.pass_ms(250)
+    assert number_of(timed) == ["alive"]
+    for _ in range(4 * 3):
+        timed.pass_ms(250)
+    assert number_of(timed) == []
+    for stream in streams.values():
+        stream.close()
+
+
+def test_a_login_is_not_late_while_the_broker_stood_still(timed: SteppedBroker) -> None:
+    sock = timed.connect_socket()
+    timed.pass_ms(1_000)
+    timed.now_ms += 61_000
+    timed.turn()
+    timed.pass_ms(250)
+    assert len(timed.broker.clients.connections) == 1
+    for _ in range(4):
+        timed.pass_ms(250)
+    assert len(timed.broker.clients.connections) == 0
+    sock.close()

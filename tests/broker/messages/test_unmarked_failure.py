@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 from proton import Endpoint, Message
 from support.stepped_broker import Peer, SteppedBroker
 
+from penstock_broker.messages import storage_watch
 from penstock_broker.messages.storage_watch import CHECK_MS
+from penstock_broker.queue.queue import Queue
+from penstock_broker.state.broker import PendingWork
 
 
 @pytest.fixture
@@ -128,3 +132,29 @@ def test_it_delivers_again_once_the_mark_can_be_made(broker: SteppedBroker, capl
     peer = broker.connect()
     peer.receive("q")
     assert [count for _, count in came(peer)][:2] == [1, 1]
+
+
+def test_very_many_queues_deliver_again_some_in_each_turn(
+    broker: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_watch, "QUEUES_PER_STEP", 10)
+    filled(broker)
+    for number in range(25):
+        broker.make_queue(f"other-{number}")
+    fail_log(broker)
+    peer = broker.connect()
+    peer.receive("q")
+    assert came(peer) == []
+    counts: list[int] = []
+    kind = type(broker.broker.work)
+    schedule = kind.schedule
+
+    def counted(work: PendingWork, queue: Queue) -> None:
+        counts.append(broker.broker.clock.turns)
+        schedule(work, queue)
+
+    monkeypatch.setattr(kind, "schedule", counted)
+    broker.files.broken.discard("create")
+    broker.pass_ms(CHECK_MS)
+    assert sorted(Counter(counts).values()) == [7, 10, 10]  # "q", "volatile" and the others, in three turns
+    assert [body for body, _ in came(peer)][:2] == ["a", "b"]

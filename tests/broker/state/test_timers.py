@@ -104,3 +104,35 @@ def test_what_is_due_shares_the_turns() -> None:
     assert ran == ["a", "b", "c"]  # who waited longest comes first
     timers.run(10)
     assert ran == ["a", "b", "c", "later"]
+
+
+def test_of_very_many_that_are_due_a_bounded_number_is_touched_at_a_time() -> None:
+    """Ten thousand queues may have one each, when a process goes on that stood still."""
+    compared = 0
+
+    class Deadline(int):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return int(self) == other
+
+        def __lt__(self, other: int) -> bool:
+            return int(self) < int(other)
+
+        __hash__ = int.__hash__
+
+    costs: list[int] = []
+    for count in (1_000, 10_000):
+        timers, ran = Timers(), list[int]()
+        for number in reversed(range(count)):
+            timers.at(Deadline(number), partial(ran.append, number))
+        compared = 0
+        timers.run(count, lambda: False)
+        costs.append(compared)
+        assert ran == [0]
+        assert timers.next_ms <= count
+    assert costs[1] < 2 * costs[0]
+    while len(ran) < 10_000:
+        timers.run(10_000, lambda: len(ran) % 300 > 0)
+        assert timers.next_ms <= 10_000 or len(ran) == 10_000
+    assert ran == list(range(10_000))
