@@ -13,7 +13,7 @@ from penstock_lag.ledger.windows import Plan
 from penstock_lag_rules.entry import MESSAGE_LENGTH, subscription_lag, time_of
 from penstock_lag_rules.figures import Figures
 from penstock_lag_rules.thresholds import Thresholds
-from penstock_lag_rules.unread import held_back
+from penstock_lag_rules.unread_stretches import held_back
 
 __all__ = ["Run", "make_result"]
 

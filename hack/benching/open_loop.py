@@ -10,7 +10,7 @@ from functools import partial
 
 from benching import machine
 from benching.brokers import Broker, penstock, topic
-from benching.flowing import COLOURS
+from benching.flow import COLOURS
 from benching.log_chart import Line, LogChart
 from benching.results import Column, Run, medians
 from benching.rounds import Job, interleaved, load, place, reported

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from benching import machine
 from benching.brokers import Broker
-from benching.flowing import BODIES, chart, one_flow
-from benching.flowing import COLUMNS as FLOW_COLUMNS
+from benching.flow import BODIES, chart, one_flow
+from benching.flow import COLUMNS as FLOW_COLUMNS
 from benching.open_loop import COLUMNS as LATENCY_COLUMNS
 from benching.open_loop import RATES, latency_chart, latency_jobs
 from benching.peer_archives import Missing

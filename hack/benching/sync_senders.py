@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benching import machine
 from benching.brokers import Broker, penstock, topic
-from benching.flowing import COLOURS
+from benching.flow import COLOURS
 from benching.load_client import synced_echoes
 from benching.log_chart import Line, LogChart
 from benching.results import Column, Run, medians, relative

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benching import machine
 from benching.brokers import penstock, topic
-from benching.flowing import BODIES, COLUMNS, chart, one_flow
+from benching.flow import BODIES, COLUMNS, chart, one_flow
 from benching.results import Column, medians, relative
 from benching.rounds import Job, interleaved, place, reported
 

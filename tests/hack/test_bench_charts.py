@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benching.flowing import chart
+from benching.flow import chart
 from benching.open_loop import latency_chart
 from benching.results import Run
 from benching.sync_senders import LIMIT

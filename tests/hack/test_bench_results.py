@@ -8,7 +8,7 @@ import re
 
 import pytest
 from benching.bar_chart import Bar, bars
-from benching.fanning import further_copies
+from benching.fanout import further_copies
 from benching.load_client import LoadFailed, measured
 from benching.log_chart import Line, LogChart
 from benching.results import Column, Run, medians, percentile, relative, table

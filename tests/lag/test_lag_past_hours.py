@@ -24,7 +24,7 @@ from penstock_lag_rules.figures import Figures, Growth
 from penstock_lag_rules.paces import paces
 from penstock_lag_rules.rollups import LifeRow, Rollup
 from penstock_lag_rules.thresholds import Thresholds
-from penstock_lag_rules.unread import Unread
+from penstock_lag_rules.unread_stretches import Unread
 
 HOUR_MS = 3_600_000
 THREE_PM_MS = 1_700_060_400_000

@@ -19,7 +19,7 @@ from penstock_lag.ledger.windows import (
     without_damaged,
     without_unlisted,
 )
-from penstock_lag_rules.unread import Unread
+from penstock_lag_rules.unread_stretches import Unread
 
 T = 1_700_000_000_000
 MINUTE = 60_000

@@ -23,7 +23,7 @@ from support.resources import NOW, manifest_of
 
 from penstock_operator.plans import conditions
 from penstock_operator.plans.decisions import Report
-from penstock_operator.plans.unreadable import UnreadableView, plan_unreadable
+from penstock_operator.plans.unreadable_resources import UnreadableView, plan_unreadable
 from penstock_operator.reconcile import status
 
 TOOLS = Path(__file__).parents[1] / "support" / "gitops_tools"

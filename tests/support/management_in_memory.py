@@ -12,7 +12,7 @@ from support.resources import broker_state
 from penstock_api.management import EntityType, ExchangeDeclaration, Owner, QueueDeclaration, SubscriptionDeclaration
 from penstock_api.state_documents import BrokerState
 from penstock_core import identity
-from penstock_operator.brokers.contacts import BrokerContacts
+from penstock_operator.brokers.broker_contacts import BrokerContacts
 from penstock_operator.brokers.management import EntityChanges, EntityVersion, ManagementAccess, Unreachable
 from penstock_operator.brokers.session_change import SessionChange
 from penstock_operator.manifest import Manifest

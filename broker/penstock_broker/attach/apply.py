@@ -11,7 +11,7 @@ from typing import Final, assert_never
 
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_broker.access.connection import Connection
-from penstock_broker.attach import close, steal, temporary
+from penstock_broker.attach import close, steal, temporary_nodes
 from penstock_broker.attach.queue_source import BrowsePlan, ConsumePlan
 from penstock_broker.attach.session_keys import session_of
 from penstock_broker.attach.target import ProducePlan
@@ -32,7 +32,7 @@ ROOM_BYTES: Final = 1024 * 1024
 def subscribe(broker: Broker, connection: Connection, link: OutLink, plan: SubscribePlan) -> Consumer:
     """Make, join or rebind a subscription; the link consumes from it."""
     if plan.new_node is not None:
-        temporary.make(broker, connection, plan.new_node)
+        temporary_nodes.make(broker, connection, plan.new_node)
     stolen = steal.steal_consumer(broker, plan.key, connection) if plan.steals else None
     subscription = _apply(broker.topology, plan.decision, broker.clock.now_us)
     consumer = Consumer(
@@ -56,7 +56,7 @@ def subscribe(broker: Broker, connection: Connection, link: OutLink, plan: Subsc
 def consume(broker: Broker, connection: Connection, link: OutLink, plan: ConsumePlan) -> Consumer:
     """The link consumes from a queue."""
     if plan.new_node is not None:
-        temporary.make(broker, connection, plan.new_node)
+        temporary_nodes.make(broker, connection, plan.new_node)
     if plan.steals:
         steal.steal_consumer(broker, plan.key, connection)
     queue = plan.node.queue
@@ -94,7 +94,7 @@ def add_lookup(connection: Connection, link: OutLink, plan: LookUpPlan) -> Subsc
 def add_producer(broker: Broker, connection: Connection, link: InLink, plan: ProducePlan) -> Producer:
     """The link brings messages."""
     if plan.new_node is not None:
-        temporary.make(broker, connection, plan.new_node)
+        temporary_nodes.make(broker, connection, plan.new_node)
     steal.steal_within_session(broker, connection, link)
     producer = Producer(connection, link, plan.destination, broker.settings.link_credit, broker.credit_hold)
     producer.can_reject = plan.request.can_reject

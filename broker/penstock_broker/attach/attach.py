@@ -4,7 +4,7 @@ the decision is applied, and the reply is sent.
 1. read: `request` (with `binding_filters`).
 2. decide: `node` finds what source or target means; `topic_source` (null sources as well), `queue_source` and `target`
    gather the facts and let the rules decide. A refusal is a value, and changes nothing.
-3. apply: `apply` (with `steal` and `temporary`).
+3. apply: `apply` (with `steal` and `temporary_nodes`).
 4. reply, once what was written is synced: `reply` (with `termini`).
 
 Links to a coordinator and from the management node are answered by the rooms that serve them. Source:

@@ -15,7 +15,7 @@ from typing import Final
 from penstock_amqp.endpoint.events import AmqpError, Held
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_broker.access.connection import Connection, Phase
-from penstock_broker.attach import close, failed_connection, temporary
+from penstock_broker.attach import close, failed_connection, temporary_nodes
 from penstock_broker.messages import delivery_returns
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
@@ -126,10 +126,10 @@ def _steps(broker: Broker, connection: Connection, *, orderly: bool) -> Iterator
         if connection.subscriptions:
             yield
     while connection.temporary:
-        temporary.end_one_of(broker, connection)
+        temporary_nodes.end_one_of(broker, connection)
         if connection.temporary:
             yield
-    temporary.links_ended(broker, ())
+    temporary_nodes.links_ended(broker, ())
 
 
 def _parts(links: Sequence[InLink | OutLink]) -> Iterator[Sequence[InLink | OutLink]]:

@@ -13,7 +13,7 @@ from typing import assert_never
 from penstock_amqp.endpoint.events import AmqpError, Detached, SessionEnded
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_broker.access.connection import Connection
-from penstock_broker.attach import close, temporary
+from penstock_broker.attach import close, temporary_nodes
 from penstock_broker.attach.connection_end import held_by_link, held_of
 from penstock_broker.attach.session_keys import session_of
 from penstock_broker.errors import amqp_error
@@ -76,9 +76,9 @@ def _detached_link(connection: Connection, link: InLink | OutLink) -> DetachedLi
 
 def _end_node(broker: Broker, context: object, link: DetachedLink, closed: bool) -> None:
     if closed:
-        temporary.links_ended(broker, (context,))
+        temporary_nodes.links_ended(broker, (context,))
     else:
-        temporary.link_detached(broker, context, link)
+        temporary_nodes.link_detached(broker, context, link)
 
 
 def _detach_lookup(broker: Broker, lookup: SubscriptionLookup, closed: bool) -> None:
@@ -160,7 +160,7 @@ def session_ended(broker: Broker, connection: Connection, event: SessionEnded) -
             if subscription is not None:
                 subscription.users = subscription.users.session_ended(session)
                 close.end_if_over(broker, identity)
-        temporary.session_ended(broker, connection, session, contexts)
+        temporary_nodes.session_ended(broker, connection, session, contexts)
     broker.work.touch(connection)
 
 

@@ -18,7 +18,7 @@ from functools import partial
 
 from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Held
 from penstock_broker.access.connection import Connection, Phase
-from penstock_broker.attach import close, temporary
+from penstock_broker.attach import close, temporary_nodes
 from penstock_broker.log import EndReason, bytes_in_log
 from penstock_broker.messages import delivery_returns, due_times, store
 from penstock_broker.queue.queue import LOGGED, Queue
@@ -66,8 +66,8 @@ def remove(broker: Broker, connection: Connection) -> None:
         _guarded(number, f"the queue {queue.name!r}", partial(_set_right, broker, queue, in_flight.get(queue, {})))
     interrupted.clear()
     _guarded(number, "its subscriptions", partial(_end_subscriptions, broker, connection))
-    _guarded(number, "its temporary nodes", partial(temporary.connection_ended, broker, connection))
-    _guarded(number, "temporary nodes that nobody uses", partial(temporary.links_ended, broker, ()))
+    _guarded(number, "its temporary nodes", partial(temporary_nodes.connection_ended, broker, connection))
+    _guarded(number, "temporary nodes that nobody uses", partial(temporary_nodes.links_ended, broker, ()))
     if delivery_return is not None and connection.phase is Phase.GONE:  # else whoever called this frees it
         for action in delivery_return.after:
             _guarded(number, "its engine", action)

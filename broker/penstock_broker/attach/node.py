@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, assert_never
 
 from penstock_amqp.frames.performatives import Attach
 from penstock_broker.access.connection import Connection
-from penstock_broker.attach import temporary
+from penstock_broker.attach import temporary_nodes
 from penstock_broker.attach.request import DynamicNode, SourceRequest, TargetRequest
 from penstock_broker.messages import addresses
 from penstock_broker.queue.queue import Queue
@@ -120,7 +120,7 @@ def _describe(
     """
     if isinstance(dynamic, Refuse):
         return dynamic
-    awaiting = temporary.awaiting(broker, connection, frame.name, receives=frame.role)
+    awaiting = temporary_nodes.awaiting(broker, connection, frame.name, receives=frame.role)
     if isinstance(awaiting, PointToPointQueue) and NodeKind.TOPIC not in dynamic.kinds:
         return QueueNode(awaiting, is_new=True)
     if isinstance(awaiting, Exchange) and NodeKind.TOPIC in dynamic.kinds:

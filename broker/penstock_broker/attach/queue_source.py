@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from penstock_broker.access.connection import Connection
-from penstock_broker.attach import steal, temporary
+from penstock_broker.attach import steal, temporary_nodes
 from penstock_broker.attach.node import QueueNode, SourceNode
 from penstock_broker.attach.request import SourceRequest
 from penstock_broker.queue.queue import Queue
@@ -91,7 +91,7 @@ def _consume(
     may_manage: bool,
 ) -> ConsumePlan | Refuse:
     node = queue.node
-    refused = temporary.check_use(broker, connection, node)
+    refused = temporary_nodes.check_use(broker, connection, node)
     refused = refused or broker.permissions.check_node(connection, Action.CONSUME, node)
     if refused is not None:
         return refused
@@ -125,7 +125,9 @@ def _browse(
             return Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no {queue.identity}; check the name.")
         return BrowsePlan(request=request, queue=subscription.queue, selector=selector)
     node = queue.node
-    refused = None if connection.listener.role is Role.MANAGEMENT else temporary.check_use(broker, connection, node)
+    refused = (
+        None if connection.listener.role is Role.MANAGEMENT else temporary_nodes.check_use(broker, connection, node)
+    )
     refused = refused or broker.permissions.check_node(connection, Action.CONSUME, node)
     if refused is not None:
         return refused

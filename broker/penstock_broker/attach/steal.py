@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_broker.access.connection import Connection
-from penstock_broker.attach import close, temporary
+from penstock_broker.attach import close, temporary_nodes
 from penstock_broker.errors import amqp_error
 from penstock_broker.state.broker import Broker, Clients
 from penstock_broker.state.links import Browser, Consumer, Producer
@@ -37,7 +37,7 @@ def steal_consumer(broker: Broker, key: LinkKey, winner: Connection) -> Consumer
     close.close_link(broker, connection, link, amqp_error(STOLEN))
     if consumer.creates is not None:
         # Later: what the winner attaches to was decided already.
-        broker.clock.after(0, lambda: temporary.links_ended(broker, (consumer,)))
+        broker.clock.after(0, lambda: temporary_nodes.links_ended(broker, (consumer,)))
     return consumer
 
 
@@ -54,4 +54,4 @@ def steal_within_session(broker: Broker, connection: Connection, link: InLink | 
         )
         if is_rival and isinstance(context, Producer | Browser):
             close.close_link(broker, connection, other, amqp_error(STOLEN))
-            temporary.links_ended(broker, (context,))
+            temporary_nodes.links_ended(broker, (context,))

@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass, replace
 
 from penstock_broker.access.connection import Connection
-from penstock_broker.attach import steal, temporary
+from penstock_broker.attach import steal, temporary_nodes
 from penstock_broker.attach.node import SourceNode, TopicNode
 from penstock_broker.attach.request import SourceRequest
 from penstock_broker.state.broker import Broker
@@ -70,7 +70,7 @@ def decide_subscription(
 ) -> SubscribePlan | Refuse:
     """Decide an attach whose source is the topic `topic`."""
     exchange = topic.exchange
-    refused = temporary.check_use(broker, connection, exchange, durable=request.durability.is_durable)
+    refused = temporary_nodes.check_use(broker, connection, exchange, durable=request.durability.is_durable)
     if refused is not None:
         return refused
     source = _asked_source(request, found.address, topic)

@@ -23,7 +23,7 @@ from penstock_amqp.endpoint.events import (
 )
 from penstock_amqp.endpoint.links import OutLink
 from penstock_broker.access.connection import Connection
-from penstock_broker.attach import attach, close, temporary
+from penstock_broker.attach import attach, close, temporary_nodes
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import delivery_returns, settle
 from penstock_broker.messages.refuse import UNREADABLE, refuse, refuse_unreadable
@@ -220,4 +220,4 @@ def close_broken(broker: Broker, producer: Producer, told: AmqpError, behind: li
             if event[0] is EventKind.MESSAGES and event[1] is producer.link:
                 work.discard(producer, event[2], told)
     close.close_link(broker, producer.connection, producer.link, told)
-    temporary.links_ended(broker, (producer,))
+    temporary_nodes.links_ended(broker, (producer,))

@@ -15,7 +15,7 @@ from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.management import EntityType, StatusCode
 from penstock_api.validation_messages import validation_messages
-from penstock_broker.attach import close, connection_end, permission_review, temporary
+from penstock_broker.attach import close, connection_end, permission_review, temporary_nodes
 from penstock_broker.errors import amqp_error
 from penstock_broker.management import entity_states, logged_operations
 from penstock_broker.management.logged_operations import Caller
@@ -70,7 +70,7 @@ def _delete_exchange(broker: Broker, caller: Caller, name: str, wanted: manageme
         return refusal(refused, {"boundSubscriptions": bound})
     logged_operations.tell_deleted(caller, "exchange", name)
     if exchange.temporary is not None:
-        temporary.delete(broker, exchange)
+        temporary_nodes.delete(broker, exchange)
         return _DELETED
     reason = Refuse(Reason.NODE_DELETED, f"The exchange {name!r} was deleted.")
     close.close_producers(broker, exchange, amqp_error(reason))
@@ -144,7 +144,7 @@ def _delete_queue(broker: Broker, caller: Caller, name: str, wanted: management.
         return refusal(reason, _users_of(node.queue))
     logged_operations.tell_deleted(caller, "queue", name, node.queue.depth)
     if node.temporary is not None:
-        temporary.delete(broker, node)
+        temporary_nodes.delete(broker, node)
     else:
         close.end_queue(broker, node, Refuse(Reason.NODE_DELETED, f"The queue {name!r} was deleted."))
     return _DELETED

@@ -20,11 +20,11 @@ from penstock_amqp.messages.message_codec import Message, decode_message
 from penstock_amqp.types.values import Symbol
 from penstock_api.management import NODE
 from penstock_broker.access.connection import Connection
-from penstock_broker.attach import close, temporary
+from penstock_broker.attach import close, temporary_nodes
 from penstock_broker.errors import amqp_error
 from penstock_broker.management import queue_messages, requests
 from penstock_broker.management.responses import ManagementResponse, encode_response, refusal
-from penstock_broker.messages import deposit
+from penstock_broker.messages import internal_publish
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
@@ -188,10 +188,10 @@ class ManagementNode:
         dropped."""
         while queue.slots and (data := queue.slots[0].data) is not None:
             queue.slots.popleft()
-            node = temporary.node_named(self._broker, queue.address)
+            node = temporary_nodes.node_named(self._broker, queue.address)
             if node is not None:
                 target = QueueTarget(node) if isinstance(node, PointToPointQueue) else ExchangeTarget(node, "")
-                deposit.deposit(self._broker, target, data)
+                internal_publish.deposit(self._broker, target, data)
         if not queue.slots:
             self._queues.pop((queue.connection.number, queue.address), None)
 

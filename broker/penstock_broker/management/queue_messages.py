@@ -28,7 +28,7 @@ from penstock_broker.management import message_view
 from penstock_broker.management.logged_operations import Caller, tell_handled
 from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal, to_value
 from penstock_broker.messages import due_times, move
-from penstock_broker.messages.deposit import destination_of
+from penstock_broker.messages.internal_publish import destination_of
 from penstock_broker.messages.read_retries import retry_after_ms
 from penstock_broker.queue.queue import Queue, Stranded
 from penstock_broker.state.broker import Broker

@@ -24,8 +24,8 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.log import EndReason
 from penstock_broker.messages import due_times
 from penstock_broker.messages.dead_letter_origin import ORIGIN
-from penstock_broker.messages.deposit import deposit, destination_of
 from penstock_broker.messages.due_times import deadline
+from penstock_broker.messages.internal_publish import deposit, destination_of
 from penstock_broker.messages.queue_limits import remove
 from penstock_broker.queue.flags import outlives
 from penstock_broker.queue.queue import LOGGED, Queue, Stranded

@@ -24,7 +24,7 @@ from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.messages.message_head import read_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.log import EndReason
-from penstock_broker.messages import acquisitions
+from penstock_broker.messages import acquisition_limits
 from penstock_broker.messages.dead_letters import expired
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.messages.queue_limits import remove
@@ -266,7 +266,7 @@ def _send_in_order(broker: Broker, queue: Queue, consumer: ReceivingLink, count:
     """
     sent = 0
     if consumer.link.acquisition is not None:
-        count = min(count, acquisitions.room(broker, consumer))
+        count = min(count, acquisition_limits.room(broker, consumer))
     while sent < count and (entries := queue.backlog.take_many(consumer, count - sent)):
         try:
             if consumer.link.max_bytes:
@@ -339,7 +339,7 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
     if queue.audit is not None:
         queue.audit.delivered(entries)
     if link.acquisition is not None:
-        acquisitions.acquired(broker, consumer, entries)
+        acquisition_limits.acquired(broker, consumer, entries)
         queue.in_flight += sent
     elif link.presettled:
         _sent_settled(broker, queue, entries)

@@ -19,8 +19,8 @@ from penstock_amqp.types.values import Symbol, Timestamp, Value
 from penstock_broker.log import EndReason
 from penstock_broker.messages.dead_letter_origin import ORIGIN
 from penstock_broker.messages.dead_letters import ANNOTATIONS
-from penstock_broker.messages.deposit import deposit, put_into
 from penstock_broker.messages.due_times import deadline
+from penstock_broker.messages.internal_publish import deposit, put_into
 from penstock_broker.messages.queue_limits import remove
 from penstock_broker.queue.delayed import is_early
 from penstock_broker.queue.flags import outlives

@@ -264,7 +264,7 @@ class Routes:
         self._route_sets = route_sets
         self._routes = RouteMemo()
         self.targets: dict[str, ExchangeTarget | QueueTarget] = {}
-        """Where addresses of policies lead, see `messages.deposit`."""
+        """Where addresses of policies lead, see `messages.internal_publish`."""
         self._shared: WeakValueDictionary[tuple[int, str | None], ExchangeTarget] = WeakValueDictionary()
 
     def target_of(self, exchange: Exchange, key: str | None) -> ExchangeTarget:

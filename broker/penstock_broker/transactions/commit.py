@@ -39,7 +39,7 @@ from penstock_broker.state.open_transactions import (
 )
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget, Route
 from penstock_broker.topology.store import Topology
-from penstock_broker.transactions import acquisition
+from penstock_broker.transactions import acquiring_links
 from penstock_core import transaction_rules as rules
 from penstock_core.permissions import Action
 from penstock_core.reason import REASON_KEY, Reason, Refuse
@@ -241,8 +241,8 @@ def roll_back(broker: Broker, ledger: ConnectionTransactions, transaction: Trans
     try:
         _remove(broker, ledger, transaction)
         connection = transaction.coordinator.connection
-        return_deliveries(broker, acquisition.give_back_unsent(broker, connection, acquired, settlements))
-        acquisition.give_back(broker, connection, acquired, settlements)
+        return_deliveries(broker, acquiring_links.give_back_unsent(broker, connection, acquired, settlements))
+        acquiring_links.give_back(broker, connection, acquired, settlements)
     except Exception:
         _give_back(broker, _settled_only(settlements))
         raise
@@ -295,7 +295,7 @@ def separate_settled(consumer: Consumer, held: list[Held]) -> list[Held]:
     ledger = transactions_of(consumer.connection)
     if ledger is None:
         return held
-    acquisition.forget_link(consumer.connection, consumer.link)
+    acquiring_links.forget_link(consumer.connection, consumer.link)
     _forget_unsent(ledger, consumer)
     rest = {id(each): each for each in held}
     _keep_undecided(ledger, consumer, lambda each: rest.pop(id(each.held), None) is not None)
@@ -309,7 +309,7 @@ def withdraw_settled(consumer: Consumer) -> None:
     ledger = transactions_of(consumer.connection)
     if ledger is None:
         return
-    acquisition.forget_link(consumer.connection, consumer.link)
+    acquiring_links.forget_link(consumer.connection, consumer.link)
     _forget_unsent(ledger, consumer)
     endpoint = consumer.connection.endpoint
     _keep_undecided(
@@ -394,5 +394,5 @@ def _has_queue(topology: Topology, queue: Queue) -> bool:
 
 def _remove(broker: Broker, ledger: ConnectionTransactions, transaction: Transaction) -> None:
     broker.transactions.working.pop(transaction, None)
-    acquisition.release_links(broker, transaction)
+    acquiring_links.release_links(broker, transaction)
     ledger.remove(transaction)

@@ -25,7 +25,7 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.open_transactions import ConnectionTransactions, Settlement, Transaction, transactions_of
 from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
-from penstock_broker.transactions import acquisition, commit, coordinator
+from penstock_broker.transactions import acquiring_links, commit, coordinator
 from penstock_core import transaction_rules as rules
 from penstock_core.reason import Reason, Refuse
 
@@ -222,7 +222,7 @@ def enlist(broker: Broker, connection: Connection, consumer: Consumer, event: En
             for each in settlements:
                 settle.settled(broker, consumer, Settled(each.held, Outcome.RELEASED))
         return rules.UNKNOWN
-    if acquisition.is_of_another(ledger, transaction, event):
+    if acquiring_links.is_of_another(ledger, transaction, event):
         coordinator.close(broker, transaction.coordinator, amqp_error(rules.OTHER_TRANSACTION))
         commit.return_deliveries(broker, settlements)
     elif transaction.state.is_over:
@@ -243,14 +243,14 @@ def acquire(broker: Broker, consumer: Consumer, txn_id: bytes | None) -> Refuse 
     to be closed.
     """
     if txn_id is None:
-        acquisition.end(consumer.link)
+        acquiring_links.end(consumer.link)
         return None
     ledger = transactions_of(consumer.connection)
     transaction = ledger.by_id.get(txn_id) if ledger is not None else None
     refused = rules.decide_acquisition(transaction.state if transaction is not None else None)
     if refused is None:
         assert transaction is not None
-        acquisition.begin(transaction, consumer.link, partial(_watch, broker, transaction))
+        acquiring_links.begin(transaction, consumer.link, partial(_watch, broker, transaction))
     return refused
 
 
@@ -290,10 +290,10 @@ def _time_out(broker: Broker, transaction: Transaction) -> None:
     broker.transactions.working.pop(transaction, None)
     broker.transactions.rolled_back += 1
     connection, acquired, told = transaction.coordinator.connection, transaction.acquisition, transaction.state.fault
-    closing = acquisition.release_links(broker, transaction)
-    rest = acquisition.give_back_unsent(broker, connection, acquired, settlements, closing)
+    closing = acquiring_links.release_links(broker, transaction)
+    rest = acquiring_links.give_back_unsent(broker, connection, acquired, settlements, closing)
     commit.return_deliveries(broker, rest)
-    acquisition.give_back(broker, connection, acquired, settlements)
+    acquiring_links.give_back(broker, connection, acquired, settlements)
     assert told is not None, "the state of a transaction that has timed out says so"
     for link in closing:  # they may wait for a message, and ask for nothing more
         broker.close_link(connection, link, amqp_error(told))

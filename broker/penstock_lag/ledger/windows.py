@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from penstock_api.ledger_format import SegmentName
 from penstock_api.observer_api import SegmentInfo, SegmentList
-from penstock_lag_rules.unread import Unread
+from penstock_lag_rules.unread_stretches import Unread
 
 __all__ = [
     "AbsentBroker",

@@ -12,7 +12,7 @@ from penstock_lag_rules.changes import Fast, Past, changes
 from penstock_lag_rules.entry import MINIMUM_COMPLETIONS, time_of
 from penstock_lag_rules.figures import Figures
 from penstock_lag_rules.paces import Pace
-from penstock_lag_rules.unread import Unread, is_whole
+from penstock_lag_rules.unread_stretches import Unread, is_whole
 
 __all__ = ["with_past"]
 

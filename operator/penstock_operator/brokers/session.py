@@ -16,7 +16,7 @@ from typing import Final
 
 from penstock_api.management import Owner
 from penstock_api.state_documents import BrokerState
-from penstock_operator.brokers.contacts import BrokerContacts
+from penstock_operator.brokers.broker_contacts import BrokerContacts
 from penstock_operator.brokers.declared_entities import DeclaredEntities
 from penstock_operator.brokers.management import (
     BrokerManagement,

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from penstock_api.management import Owner
-from penstock_operator.brokers.contacts import BrokerContacts
+from penstock_operator.brokers.broker_contacts import BrokerContacts
 from penstock_operator.brokers.management import Connector, ManagementAccess
 from penstock_operator.brokers.session import BrokerSession
 from penstock_operator.brokers.session_change import SessionChange

@@ -42,7 +42,7 @@ from penstock_operator.plans.exchange import ExchangeView, plan_exchange
 from penstock_operator.plans.queue import QueueView, plan_queue
 from penstock_operator.plans.refusals import Refusal, refused_conditions
 from penstock_operator.plans.subscription import SubscriptionView, plan_subscription
-from penstock_operator.plans.unreadable import UnreadableView, plan_unreadable
+from penstock_operator.plans.unreadable_resources import UnreadableView, plan_unreadable
 from penstock_operator.reconcile import status
 from penstock_operator.reconcile.binding_secrets import BindingSecrets
 from penstock_operator.reconcile.broker_findings import BrokerFindings

@@ -19,7 +19,7 @@ from broker.log.simulated_files import SimulatedFiles
 
 from penstock_broker.log import log
 from penstock_broker.log.append import recycler
-from penstock_broker.log.compaction import ack_compaction, survivors
+from penstock_broker.log.compaction import ack_compaction, live_contents
 from penstock_broker.log.disk import syncers
 from penstock_broker.log.disk.files import Buffer, FileLayer
 from penstock_broker.log.format import blocks
@@ -241,18 +241,18 @@ def _acks_forgotten(ack: Any) -> Any:
 
 
 def _acks_unnoted(patch: pytest.MonkeyPatch) -> None:
-    def noted(found: survivors.Survivors, incarnation: int, messages: Sequence[int]) -> None:
+    def noted(found: live_contents.Survivors, incarnation: int, messages: Sequence[int]) -> None:
         pass
 
-    patch.setattr(survivors.Survivors, "note", noted)
+    patch.setattr(live_contents.Survivors, "note", noted)
 
 
 def _acks_unnoted_and_unseen(patch: pytest.MonkeyPatch) -> None:
-    def disagreement(found: survivors.Survivors) -> Iterator[None]:
+    def disagreement(found: live_contents.Survivors) -> Iterator[None]:
         yield None
 
     _acks_unnoted(patch)
-    patch.setattr(survivors.Survivors, "disagreement", disagreement)
+    patch.setattr(live_contents.Survivors, "disagreement", disagreement)
 
 
 def _one_boot(patch: pytest.MonkeyPatch) -> None:

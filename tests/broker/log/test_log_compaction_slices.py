@@ -9,8 +9,8 @@ from broker.log.log_steps import a_queue, settle
 from broker.log.simulated_files import SimulatedFiles
 
 from penstock_broker.log import Log, LogOptions, SyncChoice
+from penstock_broker.log.compaction.live_contents import Survivors
 from penstock_broker.log.compaction.message_compaction import COPIED_BYTES
-from penstock_broker.log.compaction.survivors import Survivors
 from penstock_broker.log.disk.files import Buffer
 from penstock_broker.log.segments.segment_reader import PIECE
 

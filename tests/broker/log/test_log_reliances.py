@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from broker.log import test_log_compaction as compaction
 from broker.log import test_log_sync
-from broker.log.crash_course import Course
+from broker.log.crash_trials import Course
 from broker.log.log_steps import a_queue, opened, settle, whole
 from broker.log.reliances import OFF
 from broker.log.simulated_files import SimulatedFiles

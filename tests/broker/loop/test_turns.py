@@ -14,7 +14,7 @@ from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import Detach, Source, Target, Transfer
 from penstock_broker.access.connection import Connection
 from penstock_broker.access.read_progress import READ_BYTES
-from penstock_broker.attach import temporary
+from penstock_broker.attach import temporary_nodes
 from penstock_broker.clock import Timers
 from penstock_broker.messages import dispatch
 from penstock_broker.queue.queue import Queue
@@ -148,7 +148,7 @@ def make_lingering(timed: SteppedBroker, connection: Connection, *, has_creator:
         incarnation = timed.broker.topology.next_incarnation()
         queue = Queue(name, incarnation, is_logged=False, now_us=timed.now_ms * 1000)
         node = PointToPointQueue(name=name, durable=False, queue=queue, temporary=each)
-        temporary.make(timed.broker, connection, node)
+        temporary_nodes.make(timed.broker, connection, node)
     return made
 
 
@@ -167,7 +167,7 @@ def test_many_temporary_queues_are_looked_at_in_slices(timed: SteppedBroker, mon
         make_lingering(timed, connection, has_creator=False)
         maker.attach_sender("s", Target(address="temporary-queue:0"))
         maker.send(Detach(handle=0, closed=True))
-        monkeypatch.setattr(temporary, "is_over", counted)
+        monkeypatch.setattr(temporary_nodes, "is_over", counted)
         while topology.queues:
             looks.append(0)
             timed.turn()
@@ -181,10 +181,10 @@ def test_a_link_that_ends_during_a_review_has_all_temporary_queues_looked_at_aga
         maker.begin()
         (connection,) = timed.broker.clients.connections.values()
         made = make_lingering(timed, connection, has_creator=True)
-        temporary.links_ended(timed.broker, ())  # looks at a hundred of them
+        temporary_nodes.links_ended(timed.broker, ())  # looks at a hundred of them
         for each in made:
             each.has_creator = False
-        temporary.links_ended(timed.broker, ())
+        temporary_nodes.links_ended(timed.broker, ())
         for _ in range(20):
             timed.turn()
         assert topology.queues == {}

@@ -12,7 +12,7 @@ from proton import Delivery, Message, Terminus, symbol, timestamp
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_amqp.endpoint.events import Entry
-from penstock_broker.attach import close, temporary
+from penstock_broker.attach import close, temporary_nodes
 from penstock_broker.queue.disposal import FREED_PER_TURN, Disposal
 from penstock_broker.queue.queue import Queue
 from penstock_broker.queue.snapshots import MOST_COPIED
@@ -126,7 +126,7 @@ def test_a_temporary_queue_goes_in_slices(timed: SteppedBroker) -> None:
     (name,) = timed.broker.topology.queues
     fill(timed, timed.queue(name))
     connection = next(iter(timed.broker.clients.connections.values()))
-    temporary.connection_ended(timed.broker, connection)
+    temporary_nodes.connection_ended(timed.broker, connection)
     assert (alive(), timed.broker.topology.queues) == (MANY, {})
     assert max(slices(timed)) <= FREED_PER_TURN
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.resources import broker, subscription
 
-from penstock_operator.brokers.contacts import BrokerContacts
+from penstock_operator.brokers.broker_contacts import BrokerContacts
 from penstock_operator.plans import deletion, outage
 from penstock_operator.plans.decisions import BrokerView, Reach
 

@@ -7,7 +7,7 @@ Whether something is alive is decided here, in the turn in which its copy is wri
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from penstock_broker.log.compaction.survivors import PartRecord, Survivors
+from penstock_broker.log.compaction.live_contents import PartRecord, Survivors
 from penstock_broker.log.disk.files import Buffer
 from penstock_broker.log.format.blocks import BLOCK_HEADER
 from penstock_broker.log.format.record_codec import PART, moved_part, redirected, route_record

@@ -1,8 +1,8 @@
 """Compaction of messages: what is alive in segments with little alive is written once more, and the segments are free.
 
-A compaction takes a few segments (see `victims`) and reads them, and the segments with acks that name them, in slices.
-Then it knows what is alive (see `survivors`) and copies that to the end of the log: ordinary puts with the same
-numbers, in ascending order, in blocks of their own, naming the queues in which the messages still live.
+A compaction takes a few segments (see `segment_choice`) and reads them, and the segments with acks that name them, in
+slices. Then it knows what is alive (see `live_contents`) and copies that to the end of the log: ordinary puts with the
+same numbers, in ascending order, in blocks of their own, naming the queues in which the messages still live.
 
 What makes it safe at every step:
 - Acks that are written meanwhile are noted. Whether a message is alive is decided in the turn in which its copy is
@@ -20,8 +20,8 @@ from struct import error as StructError
 from typing import TypeVar
 
 from penstock_broker.log.compaction.copies import CopyWriter
-from penstock_broker.log.compaction.survivors import PartRecord, Survivors, TooManyQueues
-from penstock_broker.log.compaction.victims import Look, largest_share
+from penstock_broker.log.compaction.live_contents import PartRecord, Survivors, TooManyQueues
+from penstock_broker.log.compaction.segment_choice import Look, largest_share
 from penstock_broker.log.disk.files import FileLayer
 from penstock_broker.log.format.record_codec import Malformed, acks_in, split
 from penstock_broker.log.format.records import Ack

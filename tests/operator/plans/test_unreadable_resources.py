@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from penstock_operator.plans.decisions import RemoveFinalizer, Report, Retry
-from penstock_operator.plans.unreadable import UnreadableView, plan_unreadable
+from penstock_operator.plans.unreadable_resources import UnreadableView, plan_unreadable
 
 VIEW = UnreadableView(
     problem="Subscription billing: spec.future: there is no such field",

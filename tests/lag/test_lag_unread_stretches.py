@@ -11,7 +11,7 @@ from penstock_api.lag_result import LagState, SubscriptionLag
 from penstock_lag_rules.entry import subscription_lag
 from penstock_lag_rules.figures import Figures, Growth
 from penstock_lag_rules.thresholds import Thresholds
-from penstock_lag_rules.unread import Unread, held_back
+from penstock_lag_rules.unread_stretches import Unread, held_back
 
 LOSSES = {"expired", "dead_lettered", "dropped", "moved", "purged", "lost_at_restart", "lost"}
 DURATIONS = {

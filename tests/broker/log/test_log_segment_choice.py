@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_broker.log.compaction.victims import Look
+from penstock_broker.log.compaction.segment_choice import Look
 from penstock_broker.log.segments.segment import Segment
 
 SIZE = 1000

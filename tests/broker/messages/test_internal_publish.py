@@ -10,7 +10,7 @@ from penstock_amqp.endpoint.events import AmqpError
 from penstock_amqp.types.plain_values import to_wire
 from penstock_api.management import EntityType, QueueDeclaration, QueueLimits
 from penstock_broker.management import declare
-from penstock_broker.messages.deposit import deposit, destination_of, put_into
+from penstock_broker.messages.internal_publish import deposit, destination_of, put_into
 from penstock_broker.queue.queue import LOGGED
 from penstock_core.reason import Reason, Refuse
 
