@@ -450,6 +450,7 @@ def test_a_short_message_at_the_address_of_a_long_one_is_no_part_of_it(
     put(client, "short")
     assert (queue.depth, queue.in_flight) == (1, 1)
     assert client.discharge(txn_id, fail=True) == Accepted()
+    assert (queue.depth, queue.in_flight) == (1, 1)  # it stays with the link
     client.acquire(link, None, credit=1, delivery_count=1, drain=True)
     (got,) = client.get()
     assert (got.body, got.state) == ("short", None)
