@@ -434,11 +434,12 @@ def test_a_window_that_stays_shut_for_days_costs_no_turn(
     assert (list(work.streaming), list(work.dirty), list(work.ready)) == ([], [], [])
 
 
-def test_a_short_message_at_the_address_of_a_long_one_is_no_part_of_it(
+def test_a_short_message_that_the_window_keeps_stays_with_its_link(
     stepped: SteppedBroker, client: TransactionClient, queue: Queue
 ) -> None:
-    """Neither is sent settled. The long one has left the transaction, and the window keeps the short one as a whole."""
+    """Not sent settled; a long message that was acquired before it has left the transaction."""
     put_long(stepped, LONG)
+    put(client, "short")
     txn_id = client.declare()
     link = client.receiver("jobs", credit=0)
     client.acquire(link, txn_id, credit=1)
@@ -446,8 +447,11 @@ def test_a_short_message_at_the_address_of_a_long_one_is_no_part_of_it(
     while frames[-1].more:
         frames.append(client.client.expect(Transfer))
     client.client.send(Disposition(role=True, first=0, settled=True, state=Accepted()))
+    for _ in range(3):
+        stepped.turn()
     client.acquire(link, txn_id, credit=2, delivery_count=1, window=len(frames))
-    put(client, "short")
+    for _ in range(3):
+        stepped.turn()
     assert (queue.depth, queue.in_flight) == (1, 1)
     assert client.discharge(txn_id, fail=True) == Accepted()
     assert (queue.depth, queue.in_flight) == (1, 1)  # it stays with the link
