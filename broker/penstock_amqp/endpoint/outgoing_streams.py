@@ -7,7 +7,8 @@ aborted; so is one whose message turns out to be damaged, which its store says b
 rolled back. What a link acquires in a transaction is sent here one by one, long or not, because each delivery has a
 state. If it is also sent settled, the next one waits until all of it has left: a rollback has to know what did.
 
-This module must not know where messages are stored. Source: AMQP 1.0 part 2, 2.6.12 to 2.6.14; part 4, 4.4.3.
+This module must not know where messages are stored. Source: AMQP 1.0 part 2, 2.6.12 to 2.6.14; part 4, 4.4.3;
+docs/decisions/143-acquired-and-sent-settled.md.
 """
 
 from __future__ import annotations

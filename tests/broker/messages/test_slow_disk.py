@@ -71,7 +71,7 @@ class Eager(SteppedStream):
         idle = 0
         while idle < 20:
             idle = 0 if self.offer() else idle + 1
-            self._disk.timed.loop.turn(may_wait=False)
+            self._disk.timed.turn()
 
     def recv(self, size: int) -> bytes:
         self.push()

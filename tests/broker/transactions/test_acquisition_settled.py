@@ -19,7 +19,11 @@ from support.transaction_client import TransactionClient, condition_of
 from penstock_amqp.frames.performatives import Accepted, Detach, Disposition, End, Flow, Performative, Transfer
 from penstock_amqp.messages.message_codec import Message
 from penstock_amqp.messages.transaction_types import Discharge, TransactionalState
+from penstock_broker.attach import close
+from penstock_broker.errors import amqp_error
 from penstock_broker.queue.queue import Queue
+from penstock_broker.state.links import Consumer
+from penstock_core.reason import Reason, Refuse
 
 AGE_MS = 60_000
 LONG = 300_000
@@ -178,7 +182,8 @@ def test_what_is_left_of_a_long_message_is_sent_after_a_commit(
     put(client, "short")
     txn_id = client.declare()
     link = with_shut_window(client, txn_id, credit=2)
-    assert client.client.expect(Transfer).more
+    begun = client.client.expect(Transfer)
+    assert begun.more
     client.request(Discharge(txn_id=txn_id, fail=False))
     frames_until(client.client, Disposition)
     assert counted(queue) == (0, 0, 0)
@@ -189,6 +194,8 @@ def test_what_is_left_of_a_long_message_is_sent_after_a_commit(
     assert not any(isinstance(each, Transfer) and each.aborted for each in frames)
     ends = [each for each in frames if isinstance(each, Transfer) and not each.more]
     assert ends[-1].settled
+    settled = [each for each in frames if isinstance(each, Disposition) and each.settled and not each.role]
+    assert [each.first for each in settled] == [begun.delivery_id]
 
 
 def test_what_waits_behind_a_long_message_returns_with_it(
@@ -425,3 +432,147 @@ def test_a_window_that_stays_shut_for_days_costs_no_turn(
         stepped.turn()
     work = stepped.broker.work
     assert (list(work.streaming), list(work.dirty), list(work.ready)) == ([], [], [])
+
+
+def test_a_short_message_that_the_window_keeps_stays_with_its_link(
+    stepped: SteppedBroker, client: TransactionClient, queue: Queue
+) -> None:
+    """Not sent settled; a long message that was acquired before it has left the transaction."""
+    put_long(stepped, LONG)
+    put(client, "short")
+    txn_id = client.declare()
+    link = client.receiver("jobs", credit=0)
+    client.acquire(link, txn_id, credit=1)
+    frames = [client.client.expect(Transfer)]
+    while frames[-1].more:
+        frames.append(client.client.expect(Transfer))
+    client.client.send(Disposition(role=True, first=0, settled=True, state=Accepted()))
+    for _ in range(3):
+        stepped.turn()
+    client.acquire(link, txn_id, credit=2, delivery_count=1, window=len(frames))
+    for _ in range(3):
+        stepped.turn()
+    assert (queue.depth, queue.in_flight) == (1, 1)
+    assert client.discharge(txn_id, fail=True) == Accepted()
+    assert (queue.depth, queue.in_flight) == (1, 1)  # it stays with the link
+    client.acquire(link, None, credit=1, delivery_count=1, drain=True)
+    (got,) = client.get()
+    assert (got.body, got.state) == ("short", None)
+    client.settle(got, Accepted(), None)
+    assert client.nothing_came()
+    assert counted(queue) == (0, 0, 0)
+
+
+def test_a_long_message_returns_with_its_link_also_where_its_connection_holds_very_many(
+    stepped: SteppedBroker, client: TransactionClient, queue: Queue
+) -> None:
+    stepped.make_queue("many")
+    sender = client.sender("many")
+    for _ in range(22):
+        sent = [client.send(sender, Message(body="x")) for _ in range(50)]
+        assert {str(client.state_of(each)) for each in sent} == {str(Accepted())}
+    client.receiver("many", credit=1100)
+    assert len(client.get(1100)) == 1100
+    put_long(stepped, STREAMED)
+    txn_id = client.declare()
+    raw = client.client
+    raw.begin(channel=1)
+    link = client.settled_receiver("jobs", channel=1)
+    client.acquire(link, txn_id, credit=1, window=1, channel=1)
+    assert raw.expect(Transfer).more
+    raw.send(Detach(handle=link, closed=True), channel=1)
+    frames_until(raw, Detach)
+    assert (queue.depth, queue.in_flight) == (1, 0)
+    client.commit(txn_id)
+    assert (queue.depth, queue.in_flight) == (1, 0)
+    assert stepped.queue("many").in_flight == 1100
+
+
+def test_a_link_goes_on_behind_what_a_rollback_aborted(
+    stepped: SteppedBroker, client: TransactionClient, queue: Queue
+) -> None:
+    put_long(stepped, STREAMED)
+    txn_id = client.declare()
+    link = with_shut_window(client, txn_id, credit=1)
+    assert client.client.expect(Transfer).more
+    roll_back(client, txn_id)
+    client.acquire(link, None, credit=1, delivery_count=1)
+    frames = [client.client.expect(Transfer)]
+    assert frames[0].aborted
+    frames.append(client.client.expect(Transfer))
+    while frames[-1].more:
+        frames.append(client.client.expect(Transfer))
+    assert (frames[-1].settled, {each.state for each in frames[1:]}) == (True, {None})
+    assert counted(queue) == (0, 0, 0)
+
+
+def test_a_rollback_takes_nothing_of_another_transaction(
+    client: TransactionClient, other: TransactionClient, queue: Queue
+) -> None:
+    put(client, "a", "b", "c")
+    first, second = client.declare(), client.declare()
+    other_link = client.receiver("jobs", credit=0)
+    client.acquire(other_link, first, credit=1)
+    (one,) = client.get()
+    link = client.settled_receiver("jobs")
+    client.acquire(link, second, credit=2, window=2)
+    assert told(client, 1) == [("b", 0, in_(second))]
+    assert queue.in_flight == 3
+    assert client.discharge(first, fail=True) == Accepted()
+    assert queue.in_flight == 2
+    client.acquire(link, None, credit=2)
+    assert told(client, 1) == [("c", 0, in_(second))]
+    client.commit(second)
+    other.receiver("jobs")
+    assert other.bodies(1) == [(one.body, 0)]
+    assert (queue.depth, queue.in_flight) == (1, 1)
+
+
+def test_a_long_message_of_which_nothing_was_sent_stays_in_flight_if_it_is_not_sent_settled(
+    stepped: SteppedBroker, client: TransactionClient, queue: Queue
+) -> None:
+    put(client, "short")
+    put_long(stepped, STREAMED)
+    txn_id = client.declare()
+    client.acquire(client.receiver("jobs", credit=0), txn_id, credit=2, window=1)
+    assert client.get(1)
+    assert client.discharge(txn_id, fail=True) == Accepted()
+    assert (queue.depth, queue.in_flight) == (2, 1)
+    client.client.socket.close()
+    for _ in range(3):
+        stepped.turn()
+    assert (queue.depth, queue.in_flight) == (2, 0)
+
+
+def test_what_the_window_keeps_is_still_sent_if_the_broker_closes_the_link_and_stays_with_the_transaction(
+    stepped: SteppedBroker, client: TransactionClient, other: TransactionClient, queue: Queue
+) -> None:
+    put(client, "a", "b", "c")
+    txn_id = client.declare()
+    with_shut_window(client, txn_id, credit=3)
+    assert told(client, 1) == [("a", 0, in_(txn_id))]
+    (consumer,) = queue.links.consumers
+    assert isinstance(consumer, Consumer)
+    refused = amqp_error(Refuse(Reason.NOT_ALLOWED, "It is closed."))
+    close.close_link(stepped.broker, consumer.connection, consumer.link, refused)
+    assert queue.in_flight == 2
+    client.client.send(Flow(next_incoming_id=1, incoming_window=100, next_outgoing_id=0, outgoing_window=100))
+    assert told(client, 1) == [("b", 0, in_(txn_id))]
+    assert client.detached().closed
+    client.commit(txn_id)
+    other.receiver("jobs")
+    assert other.bodies(1) == [("c", 1)]
+    assert other.nothing_came()
+    assert (queue.depth, queue.in_flight) == (1, 1)
+
+
+def test_the_credit_of_what_returned_is_there_again(client: TransactionClient, queue: Queue) -> None:
+    """The client gives no other: it only opens its window."""
+    put(client, "a", "b", "c")
+    txn_id = client.declare()
+    with_shut_window(client, txn_id, credit=3)
+    assert told(client, 1) == [("a", 0, in_(txn_id))]
+    assert client.discharge(txn_id, fail=True) == Accepted()
+    client.client.send(Flow(next_incoming_id=1, incoming_window=100, next_outgoing_id=0, outgoing_window=100))
+    assert told(client, 2) == [("b", 0, None), ("a", 1, None)]
+    assert (queue.depth, queue.in_flight) == (1, 0)

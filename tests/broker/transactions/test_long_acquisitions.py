@@ -146,6 +146,9 @@ def test_a_thousand_transactions_leave_nothing(stepped: SteppedBroker, client: T
             if number % 2:
                 client.settle(one, Released(), None)  # of no effect if it is settled
             assert client.discharge(txn_id, fail=True) == Accepted()
+            idle = client.declare()
+            client.acquire(link, idle, credit=0, delivery_count=taken)  # and nothing is acquired
+            client.commit(idle)
         assert kept_objects() == before
     finally:
         gc.enable()

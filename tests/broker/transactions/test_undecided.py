@@ -87,6 +87,23 @@ def test_of_two_outcomes_the_later_holds(
     assert (queue.depth, queue.in_flight) == (1, 1)
 
 
+def test_of_two_outcomes_the_later_holds_also_if_another_link_ends(
+    client: TransactionClient, other: TransactionClient, queue: Queue
+) -> None:
+    (one,), (two,) = got(client, "a"), got(client, "b")
+    txn_id = client.declare()
+    for each, outcome in ((one, Accepted()), (two, Accepted()), (one, Released())):
+        client.settle(each, outcome, txn_id, settled=False)
+        assert client.nothing_came()
+    client.detach(two.handle)
+    client.commit(txn_id)
+    assert client.concluded(one) == Released()
+    other.receiver("jobs")
+    assert other.bodies(1) == [("a", 0)]
+    assert other.nothing_came()
+    assert (queue.depth, queue.in_flight) == (1, 1)
+
+
 @pytest.mark.parametrize("fails", [pytest.param(False, id="commit"), pytest.param(True, id="rollback")])
 def test_what_was_accepted_outside_since_is_gone_whatever_becomes_of_link_and_transaction(
     stepped: SteppedBroker, client: TransactionClient, queue: Queue, fails: bool
