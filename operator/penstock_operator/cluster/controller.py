@@ -25,6 +25,7 @@ from penstock_operator.cluster.work_queue import FIRST_RETRY_SECONDS, Priority, 
 from penstock_operator.manifest import Manifest, dig, trimmed
 from penstock_operator.metrics import Metrics
 from penstock_operator.plans.decisions import Retry
+from penstock_operator.tasks import end_if_cancelled
 
 __all__ = ["Controller", "children_period"]
 
@@ -225,6 +226,7 @@ class Controller:
     async def run_worker(self, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> None:
         """Take keys from the queue and reconcile them, for ever."""
         while True:
+            end_if_cancelled()
             if await self.reconcile_next(reconcile):
                 # A reconcile that asks nobody does not pause, and ten thousand of them would hold up everything else.
                 await asyncio.sleep(0)

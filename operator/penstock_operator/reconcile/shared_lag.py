@@ -27,6 +27,7 @@ from penstock_operator.manifest import Manifest, dig, text_at
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.lag_schedule import ScheduleView, SharedJobView, has_active_run, judge_schedule
 from penstock_operator.plans.lag_service import is_member
+from penstock_operator.tasks import end_if_cancelled
 
 __all__ = ["SharedLag", "SharedLagJob"]
 
@@ -117,6 +118,7 @@ class SharedLagJob:
         await listed.wait()
         while True:
             await self.look()
+            end_if_cancelled()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PERIOD_SECONDS if self._is_well() else _SOON_SECONDS):
                     await self.shared.changed.wait()
