@@ -53,10 +53,9 @@ def look(broker: Broker, unfinished: Iterable[Queue]) -> bool:
         if len(behind) >= MOST_QUEUES:
             break
         try:
-            ready = queue.ready
-            if not ready or now_us - ready[0][AVAILABLE] <= BEHIND_US:
+            if queue in behind or not is_kept_waiting(queue, now_us):
                 continue
-            if queue not in behind and _progress(queue, now_us, None) is QueueProgress.BEHIND:
+            if _progress(queue, now_us, None) is QueueProgress.BEHIND:
                 behind[queue] = QueuePace(queue.totals.delivered, now_us)
         except Exception:
             _leave_out(broker, queue)

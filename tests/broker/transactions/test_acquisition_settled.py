@@ -38,24 +38,6 @@ def stepped() -> Iterator[SteppedBroker]:
     broker.close()
 
 
-@pytest.fixture
-def queue(stepped: SteppedBroker) -> Queue:
-    return stepped.queue("jobs")
-
-
-@pytest.fixture
-def client(stepped: SteppedBroker) -> Iterator[TransactionClient]:
-    with RawClient(0, "mine", stream=SteppedStream(stepped)) as raw:
-        yield TransactionClient(raw)
-
-
-@pytest.fixture
-def other(stepped: SteppedBroker) -> Iterator[TransactionClient]:
-    """Somebody else."""
-    with RawClient(0, "other", stream=SteppedStream(stepped)) as raw:
-        yield TransactionClient(raw)
-
-
 def put(client: TransactionClient, *bodies: str) -> None:
     """Send messages outside a transaction."""
     sender = client.sender("jobs", f"to jobs: {bodies[0]}")

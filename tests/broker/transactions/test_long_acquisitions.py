@@ -10,8 +10,7 @@ import gc
 from collections.abc import Iterator
 
 import pytest
-from support.raw_client import RawClient
-from support.stepped_broker import SteppedBroker, SteppedStream
+from support.stepped_broker import SteppedBroker
 from support.transaction_client import ReceivedDelivery, TransactionClient
 
 from penstock_amqp.endpoint.links import Acquisition
@@ -35,24 +34,6 @@ def stepped() -> Iterator[SteppedBroker]:
     broker.make_queue("jobs")
     yield broker
     broker.close()
-
-
-@pytest.fixture
-def queue(stepped: SteppedBroker) -> Queue:
-    return stepped.queue("jobs")
-
-
-@pytest.fixture
-def client(stepped: SteppedBroker) -> Iterator[TransactionClient]:
-    with RawClient(0, "mine", stream=SteppedStream(stepped)) as raw:
-        yield TransactionClient(raw)
-
-
-@pytest.fixture
-def other(stepped: SteppedBroker) -> Iterator[TransactionClient]:
-    """Somebody else."""
-    with RawClient(0, "other", stream=SteppedStream(stepped)) as raw:
-        yield TransactionClient(raw)
 
 
 def put(client: TransactionClient, count: int) -> None:
