@@ -1,5 +1,6 @@
-"""Clients of a broker that the test turns itself. How it is set up says the `stepped` of each module; one whose broker is
-a process has fixtures of its own.
+"""Clients of a broker that the test turns itself.
+
+How it is set up says the `stepped` of each module; one whose broker is a process has fixtures of its own.
 """
 
 from __future__ import annotations
