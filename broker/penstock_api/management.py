@@ -16,7 +16,7 @@ a key away. Replies are read by `ManagementDocument.read`, requests leave out va
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -30,6 +30,7 @@ NAME = "name"
 ENTITY_TYPE = "entityType"  # QUERY only
 OFFSET = "offset"
 COUNT = "count"
+AFTER = "after"  # QUERY of what has names only: the name in the last row of the page before
 ATTRIBUTES = "attributeNames"  # CREATE and UPDATE: the only keys of the state that the reply is to have, by spaces
 CHANGED_SINCE = "changedSince"  # QUERY only: the `revision` of an earlier reply
 STATES_SINCE = "statesSince"  # QUERY of subscriptions: the `statesToken` of an earlier reply, or "" for all states
@@ -81,6 +82,11 @@ class EntityType(StrEnum):
     QUEUE = "penstock.queue"
     CONNECTION = "penstock.connection"
     LINK = "penstock.link"
+
+
+LISTED_BY: Final = {EntityType.EXCHANGE: "name", EntityType.SUBSCRIPTION: "queueName", EntityType.QUEUE: "name"}
+"""The attribute that has the name by which a list is in order; connections and links are in the order in which they
+came."""
 
 
 class StatusCode(IntEnum):

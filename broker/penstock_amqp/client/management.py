@@ -232,14 +232,20 @@ class ManagementClient:
         type: EntityType,
         *,
         offset: int = 0,
+        after: str = "",
         count: int = management.MAX_COUNT,
         attributes: Sequence[str] = (),
         changed_since: int | None = None,
     ) -> Page:
         """One page of the entities of a type, each as a map of its attributes; with `changed_since` (the revision of an
         earlier reply of the same life of the broker) only of those that changed. Raises `ManagementError`.
+
+        `after`: the page is that of the entities whose names (`LISTED_BY`) come behind this one, and `offset` holds for
+        connections and links only. Brokers of earlier releases know `offset` alone.
         """
         properties: dict[str, object] = {management.OFFSET: offset, management.COUNT: count}
+        if after:
+            properties[management.AFTER] = after
         if changed_since is not None:
             properties[management.CHANGED_SINCE] = changed_since
         body = {"attributeNames": list(attributes)}
@@ -261,16 +267,22 @@ class ManagementClient:
         attributes: Sequence[str] = (),
         told: Callable[[int, int], None] = lambda _read, _total: None,
     ) -> list[dict[str, object]]:
-        """All entities of a type, page after page (entities made or deleted meanwhile may be missing or listed
-        twice). After each page `told` is called with how many are read, and of how many.
+        """All entities of a type, page after page; what is made or deleted meanwhile may be missing. So may
+        connections and links whatever they do, while others go. After each page `told` is called with how many are
+        read, and of how many.
         """
+        key = management.LISTED_BY.get(type, "")
+        asked = attributes if not attributes or not key or key in attributes else (*attributes, key)
         found: list[dict[str, object]] = []
         while True:
-            page = await self.query(type, offset=len(found), attributes=attributes)
+            last = found[-1].get(key) if found else None
+            after = last if isinstance(last, str) else ""
+            page = await self.query(type, offset=len(found), after=after, attributes=asked)
             found += page.results
-            told(len(found), page.total_count)
-            if not page.results or len(found) >= page.total_count:
-                return found
+            told(len(found), max(len(found), page.total_count))
+            if len(page.results) < management.MAX_COUNT if key else not page.results or len(found) >= page.total_count:
+                break
+        return found if asked is attributes else [{name: row.get(name) for name in attributes} for row in found]
 
     async def states(self, model: type[D], *, told: Callable[[int, int], None] = lambda _read, _total: None) -> list[D]:
         """All entities of a type as models: `SubscriptionState`, `ExchangeState` ... `told`: as of `query_all`."""

@@ -68,6 +68,8 @@ class Asked:
     since: int
     """The revision after which entities have to have changed; 0: all."""
     page: slice
+    after: str
+    """The page is one of the entities whose names come behind this one; empty: of all."""
     only_declared: bool
     """No figures are asked for."""
 
@@ -105,19 +107,19 @@ def _listed(entities: EntityList[R], asked: Asked) -> Steps[list[R]]:
     what ends while the answer is made stays on it.
     """
     if not asked.since:
-        return entities.page(asked.page.start, asked.page.stop)
-    changed = entities.changed_after(asked.since)
+        return entities.page(asked.page.start, asked.page.stop, asked.after)
+    changed = entities.changed_after(asked.since, asked.after)
     if changed is None:
-        changed = yield from _changed_of_many(entities, asked.since)
+        changed = yield from _changed_of_many(entities, asked)
     return changed[asked.page]
 
 
-def _changed_of_many(entities: EntityList[R], since: int) -> Steps[list[R]]:
+def _changed_of_many(entities: EntityList[R], asked: Asked) -> Steps[list[R]]:
     """The entities that changed, which are a good part of all: these are in order already."""
-    names, changed = entities.names(), list[R]()
+    names, changed = entities.names(asked.after), list[R]()
     for begin in range(0, len(names), NAMED_PER_STEP):
         found = map(entities.get, names[begin : begin + NAMED_PER_STEP])
-        changed += [each for each in found if each is not None and each.revision > since]
+        changed += [each for each in found if each is not None and each.revision > asked.since]
         yield
     return changed
 

@@ -172,6 +172,9 @@ def query(
     since = _number(asked.get(management.CHANGED_SINCE), -1)
     if offset < 0 or count < 0:
         return invalid_request("offset and count must not be negative.")
+    after = asked.get(management.AFTER, "")
+    if not isinstance(after, str):
+        return invalid_request("after must be a string: the name in the last row of the page before.")
     body = request.body if isinstance(request.body, dict) else {}
     names = body.get("attributeNames")
     attributes = [str(name) for name in names] if isinstance(names, list) and names else _attributes(kind)
@@ -179,17 +182,24 @@ def query(
     most = min(count, management.MAX_COUNT)
     if kind is EntityType.SUBSCRIPTION and isinstance(token, str):
         return changed_states.begin(broker, token, attributes, most)
-    return QueryTask(_query(broker, connection, kind, attributes, since, slice(offset, offset + most)))
+    page = slice(0, most) if after and kind in management.LISTED_BY else slice(offset, offset + most)
+    return QueryTask(_query(broker, connection, kind, attributes, since, page, after))
 
 
 def _query(
-    broker: Broker, connection: Connection, kind: EntityType, attributes: list[str], since: int, page: slice
+    broker: Broker,
+    connection: Connection,
+    kind: EntityType,
+    attributes: list[str],
+    since: int,
+    page: slice,
+    after: str,
 ) -> Steps[ManagementResponse]:
     revision = broker.topology.revision  # a change that comes meanwhile is told to who asks for what changed since
     removed = pages.removed_after(broker, kind, since)
     is_whole = removed is None
     only_declared = _DECLARED.get(kind, frozenset[str]()).issuperset(attributes)
-    asked = pages.Asked(broker, connection, kind, attributes, 0 if is_whole else since, page, only_declared)
+    asked = pages.Asked(broker, connection, kind, attributes, 0 if is_whole else since, page, after, only_declared)
     rows, total, queues = yield from pages.rows(asked)
     held: InFlight = {}
     if not only_declared:

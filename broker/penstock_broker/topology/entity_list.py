@@ -7,7 +7,7 @@ know requests. Source: docs/reference/management.md (QUERY with `changedSince`).
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from operator import itemgetter
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -60,25 +60,29 @@ class EntityList(Generic[T]):
         """The entity of this name; None if there is none."""
         return self._by_change.get(name)
 
-    def names(self) -> list[str]:
-        """All names in their order."""
-        return self._names.copy()
+    def names(self, after: str = "") -> list[str]:
+        """The names behind this one in their order; all behind the empty one."""
+        return self._names[bisect_right(self._names, after) :]
 
-    def page(self, begin: int, end: int) -> list[T]:
-        """The entities from the one place to before the other, in the order of their names."""
-        return [self._by_change[name] for name in self._names[begin:end]]
+    def page(self, begin: int, end: int, after: str = "") -> list[T]:
+        """Of the entities whose names come behind this one, those from the one place to before the other, in the order
+        of their names.
+        """
+        first = bisect_right(self._names, after)
+        return [self._by_change[name] for name in self._names[first + begin : first + end]]
 
-    def changed_after(self, revision: int) -> list[T] | None:
-        """The entities with a higher revision, in the order of their names; None if they are more than
-        `SORTED_AT_ONCE`: then whoever wants to know goes through all names in slices.
+    def changed_after(self, revision: int, after: str = "") -> list[T] | None:
+        """The entities with a higher revision whose names come behind this one, in the order of their names; None if
+        more than `SORTED_AT_ONCE` have changed: then whoever wants to know goes through all names in slices.
         """
         changed: list[tuple[str, T]] = []
-        for name, entity in reversed(self._by_change.items()):
+        for count, (name, entity) in enumerate(reversed(self._by_change.items())):
             if entity.revision <= revision:
                 break
-            if len(changed) == SORTED_AT_ONCE:
+            if count == SORTED_AT_ONCE:
                 return None
-            changed.append((name, entity))
+            if name > after:
+                changed.append((name, entity))
         changed.sort(key=itemgetter(0))
         return [entity for _, entity in changed]
 

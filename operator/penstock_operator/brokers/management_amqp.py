@@ -14,7 +14,7 @@ from penstock_amqp.client.address import Address
 from penstock_amqp.client.errors import ManagementError, NoAnswer, RequestRefused
 from penstock_amqp.client.management import ListedEntity, ManagementClient, ManagementReply, Page
 from penstock_amqp.sasl.client import Login, NotAuthenticated
-from penstock_api.management import MAX_COUNT, Deletion, EntityType, Owner
+from penstock_api.management import LISTED_BY, MAX_COUNT, Deletion, EntityType, Owner
 from penstock_api.state_documents import BrokerState
 from penstock_api.validation_messages import validation_messages
 from penstock_operator.brokers.declared_entities import KEPT
@@ -46,7 +46,6 @@ _READ: Final = tuple(sorted({*KEPT, "revision"}))
 """What is read of the replies to declarations. The whole state of a subscription is several times as long, and to write
 and read it was half of the work of a declaration.
 """
-_NAME: Final = {EntityType.EXCHANGE: "name", EntityType.SUBSCRIPTION: "queueName", EntityType.QUEUE: "name"}
 
 
 async def connect(access: ManagementAccess) -> AmqpManagement:
@@ -134,7 +133,7 @@ class AmqpManagement:
         there: list[EntityVersion] = []
         removed: list[tuple[EntityType, str]] = []
         revisions: list[int | None] = []
-        for entity, name in _NAME.items():
+        for entity, name in LISTED_BY.items():
             is_marked = entity is not EntityType.QUEUE or self._marks_queues
             attributes = [name, "owner", "revision"] if is_marked else [name]
             pages = await self._pages(entity, attributes, since)
@@ -149,7 +148,7 @@ class AmqpManagement:
         return EntityChanges(revision, since is None, there, removed)
 
     def _version(self, entity: EntityType, row: Mapping[str, object]) -> EntityVersion:
-        name, revision = _name(row, _NAME[entity], self._server_name), row.get("revision")
+        name, revision = _name(row, LISTED_BY[entity], self._server_name), row.get("revision")
         return EntityVersion(entity, name, _owner(row), revision if isinstance(revision, int) else None)
 
     async def _pages(self, entity: EntityType, attributes: Sequence[str], since: int | None) -> list[Page]:

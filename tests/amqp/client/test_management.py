@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from bisect import bisect_right
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -124,6 +125,29 @@ async def test_a_query_is_read_page_after_page() -> None:
     }  # fmt: skip
     assert node.received[0].body == {"attributeNames": ["queueName"]}
     assert [row["queueName"] for row in found] == names
+
+
+@pytest.mark.parametrize("knows_after", [True, False])
+async def test_a_list_goes_on_behind_the_last_name_and_an_earlier_release_by_offset(knows_after: bool) -> None:
+    """`q0003` is removed behind the first page: a release that knows `offset` only then leaves `q1000` out."""
+    names = [f"q{number:04}" for number in range(1500)]
+
+    def answer(asked: Asked) -> Reply:
+        offset, after = asked.properties["offset"], asked.properties.get("after", "")
+        begin = bisect_right(names, after) if knows_after and after else offset
+        rows = [[1, name] for name in names[begin : begin + 1000]]
+        if "q0003" in names:
+            names.remove("q0003")
+        return ok({"attributeNames": ["depth", "queueName"], "results": rows}, totalCount=len(names), revision=7)
+
+    async with serving(Node(answer)) as node:
+        client = await ManagementClient.connect(node.address)
+        found = await client.query_all(EntityType.SUBSCRIPTION, attributes=["depth"])
+        await client.close()
+    assert [received.properties.get("after") for received in node.received] == [None, "q0999"]
+    assert [received.properties["offset"] for received in node.received] == [0, 1000]
+    assert node.received[0].body == {"attributeNames": ["depth", "queueName"]}
+    assert found == [{"depth": 1}] * (1500 if knows_after else 1499)
 
 
 async def test_large_requests_and_answers_travel_over_several_frames() -> None:

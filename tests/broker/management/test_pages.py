@@ -157,3 +157,42 @@ def test_many_that_changed_are_found_a_few_at_a_time_and_one_that_ends_leaves_no
     steps, response = finish(task)
     assert steps == 1
     assert [row[0] for row in rows_of(response)] == [each.name for each in in_order[:15]]
+
+
+@pytest.mark.parametrize("limit", [500, 10])
+@pytest.mark.parametrize("changed", [0, 30])
+def test_what_is_there_all_the_time_is_on_a_page_though_another_is_removed_between_the_pages(
+    site: SteppedBroker, monkeypatch: pytest.MonkeyPatch, limit: int, changed: int
+) -> None:
+    """With `offset` the row behind the first page would move into it, and be on none."""
+    monkeypatch.setattr(entity_list, "SORTED_AT_ONCE", limit)
+    topology = site.broker.topology
+    declare_many(site, 30)
+    since = topology.revision
+    asked: dict[str, Value] = {"count": 10, "changedSince": since if changed else -1}
+    asking, in_order = manager(site), sorted(topology.subscriptions.values(), key=lambda each: each.name)
+    for each in in_order[:changed]:
+        topology.changed(each)
+    found = rows_of(finish(requests.respond(site.broker, asking, asked_for(["queueName"], **asked)))[1])
+    topology.end(in_order[3])
+    for _ in range(2):
+        page = asked_for(["queueName"], offset=len(found), after=str(found[-1][0]), **asked)
+        found += rows_of(finish(requests.respond(site.broker, asking, page))[1])
+    assert [row[0] for row in found] == [each.name for each in in_order]
+
+
+def test_after_is_a_name(site: SteppedBroker) -> None:
+    response = requests.respond(site.broker, manager(site), asked_for(["queueName"], after=3))
+    assert isinstance(response, ManagementResponse)
+    assert (response.status, response.description) == (
+        400, "after must be a string: the name in the last row of the page before."
+    )  # fmt: skip
+
+
+def test_connections_have_no_names_and_are_listed_by_offset(site: SteppedBroker) -> None:
+    asking = manager(site)
+    for name in "abc":
+        site.connect(name)
+    asked: dict[str, Value] = {"operation": "QUERY", "entityType": "penstock.connection", "offset": 2, "after": "zzz"}
+    query = message_codec.Message(application_properties=asked, body={"attributeNames": ["containerId"]})
+    assert rows_of(finish(requests.respond(site.broker, asking, query))[1]) == [["b"], ["c"]]

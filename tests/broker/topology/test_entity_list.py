@@ -59,16 +59,17 @@ class EntityListMachine(RuleBasedStateMachine):
     def something_else_changes(self) -> None:
         self.revision += 1
 
-    @rule(begin=st.integers(0, 14), count=st.integers(0, 14))
-    def page(self, begin: int, count: int) -> None:
-        expected = [self.there[name] for name in sorted(self.there)][begin : begin + count]
-        assert self.list.page(begin, begin + count) == expected
+    @rule(begin=st.integers(0, 14), count=st.integers(0, 14), after=NAMES | st.just(""))
+    def page(self, begin: int, count: int, after: str) -> None:
+        behind = [self.there[name] for name in sorted(self.there) if name > after]
+        assert self.list.page(begin, begin + count, after) == behind[begin : begin + count]
 
-    @rule(data=st.data())
-    def ask(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), after=NAMES | st.just(""))
+    def ask(self, data: st.DataObject, after: str) -> None:
         since = data.draw(st.integers(0, self.revision))
-        changed = sorted(name for name, entity in self.there.items() if entity.revision > since)
-        assert names(self.list.changed_after(since)) == changed
+        changed = sorted(name for name, entity in self.there.items() if entity.revision > since and name > after)
+        assert names(self.list.changed_after(since, after)) == changed
+        assert self.list.names(after) == sorted(name for name in self.there if name > after)
         assert self.list.removed_after(since) == [name for at, name in reversed(self.removed) if at > since]
 
     @invariant()
@@ -91,3 +92,4 @@ def test_so_many_that_to_sort_them_takes_long_are_not_put_in_order() -> None:
     assert changed is not None
     assert (len(changed), changed[0], changed[-1]) == (500, "s102", "s601")
     assert entities.changed_after(100) is None
+    assert entities.changed_after(100, "s600") is None, "to find the one that is asked for, all would be gone through"
