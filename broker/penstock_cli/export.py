@@ -69,17 +69,17 @@ async def found_on(client: ManagementClient, follow: Follow = silent) -> Found:
     subscriptions = await _names(client, EntityType.SUBSCRIPTION, "queueName", follow)
     of_exchanges = await _declarations(client, EntityType.EXCHANGE, exchanges, follow)
     of_subscriptions = await _declarations(client, EntityType.SUBSCRIPTION, subscriptions, follow)
-    if (exchanges or subscriptions) and not (of_exchanges or of_subscriptions):
+    if (of_exchanges or of_subscriptions) and not any((*of_exchanges.values(), *of_subscriptions.values())):
         raise Failure("this broker can't tell what its exchanges are declared as.", "Give it a newer image.")
     queues = await _names(client, EntityType.QUEUE, "name", follow)
     of_queues = await _declarations(client, EntityType.QUEUE, queues, follow)
     # An exchange or a queue without a declaration is temporary, or the broker is too old to tell that of a queue.
-    unreadable = [f"subscription {name!r}" for name in subscriptions if name not in of_subscriptions]
+    unreadable = [f"subscription {name!r}" for name, body in of_subscriptions.items() if body is None]
     return Found(
-        {name: ExchangeDeclaration.read(body) for name, body in of_exchanges.items()},
-        tuple(SubscriptionDeclaration.read(body) for body in of_subscriptions.values()),
+        {name: ExchangeDeclaration.read(body) for name, body in of_exchanges.items() if body is not None},
+        tuple(SubscriptionDeclaration.read(body) for body in of_subscriptions.values() if body is not None),
         tuple(unreadable),
-        {name: QueueDeclaration.read(body) for name, body in of_queues.items()},
+        {name: QueueDeclaration.read(body) for name, body in of_queues.items() if body is not None},
     )
 
 
@@ -160,11 +160,12 @@ def _exchange_ref(
 def _alternates_first(exchanges: dict[str, ExchangeDeclaration]) -> list[str]:
     """Names in an order in which each alternate exchange comes before those that name it; a cycle keeps its order."""
     ordered: list[str] = []
-    waiting = list(exchanges)
+    waiting = dict.fromkeys(exchanges)
     while waiting:
-        free = [name for name in waiting if exchanges[name].alternate_exchange not in waiting] or waiting
+        free = [name for name in waiting if exchanges[name].alternate_exchange not in waiting] or list(waiting)
         ordered += free
-        waiting = [name for name in waiting if name not in free]
+        for name in free:
+            del waiting[name]
     return ordered
 
 
@@ -176,15 +177,18 @@ async def _names(client: ManagementClient, kind: EntityType, key: str, follow: F
 async def _declarations(
     client: ManagementClient, kind: EntityType, names: Sequence[str], follow: Follow
 ) -> dict[str, object]:
-    """Those that the broker tells; what has ended since it was listed is not among them."""
+    """By name; None: the broker has none to tell. What has ended since it was listed is not among them.
+
+    Raises ManagementError if the broker refuses to tell one: a file without it would be taken for the whole.
+    """
     found: dict[str, object] = {}
     told = follow(f"reading the {_PLURALS[kind]}")
     asked = 0
     for part in _parts(names):
         replies = await asyncio.gather(*(client.request(management.Operation.READ, kind, name) for name in part))
         for name, reply in zip(part, replies, strict=True):
-            if reply.is_success and management.DECLARATION in reply.attributes:
-                found[name] = reply.attributes[management.DECLARATION]
+            if reply.status != management.StatusCode.NOT_FOUND:
+                found[name] = reply.check().attributes.get(management.DECLARATION)
         asked += len(part)
         told(asked, len(names))
     return found

@@ -13,7 +13,10 @@ import yaml
 from support import command_forks
 from support.broker_process import BrokerProcess
 from support.proton_client import Subscribed, connected, publish
+from support.proton_node import Asked, Node, Reply, serving
 
+from penstock_amqp.client.errors import ManagementError
+from penstock_amqp.client.management import ManagementClient
 from penstock_api.delegation import rights_of
 from penstock_api.management import (
     DeliveryPolicy,
@@ -25,7 +28,7 @@ from penstock_api.management import (
 )
 from penstock_api.manifest_export import ResourcePlace, resource_name
 from penstock_api.resources import Broker, Exchange, parse
-from penstock_cli.export import Found, exported
+from penstock_cli.export import Found, exported, found_on
 from penstock_cli.up import declarations
 from penstock_cli.up.manifest_folder import read
 from penstock_cli.up.topology import declared
@@ -300,3 +303,68 @@ def test_what_every_broker_has_is_exported_only_where_it_is_needed() -> None:
 )
 def test_names_of_resources(name: str, taken: set[str], resource: str) -> None:
     assert resource_name(name, taken) == resource
+
+
+OK = {"statusCode": 200, "statusDescription": "OK"}
+FANOUT = Reply(OK, {"declaration": {"exchangeType": "Fanout"}})
+GONE = Reply({"statusCode": 404, "statusDescription": "There is none."}, {})
+
+
+async def found_where(listed: dict[str, list[str]], answers: dict[str, Reply]) -> Found:
+    """What is found on a broker that lists these names, by type, and answers so when one of them is read."""
+
+    def answer(asked: Asked) -> Reply:
+        if "entityType" not in asked.properties:
+            return answers[asked.properties["name"]]
+        rows = [[name] for name in listed.get(asked.properties["entityType"], [])]
+        body = {"attributeNames": asked.body["attributeNames"], "results": rows}
+        return Reply({**OK, "totalCount": len(rows), "revision": 1}, body)
+
+    async with serving(Node(answer)) as node:
+        client = await ManagementClient.connect(node.address)
+        try:
+            return await found_on(client)
+        finally:
+            await client.close()
+
+
+async def test_what_ends_between_the_list_and_its_reading_is_left_out() -> None:
+    """It is not called a subscription whose values fit no declaration: that is one of which none is told."""
+    listed = {
+        "penstock.exchange": ["e", "ended"],
+        "penstock.subscription": ["left", "strange"],
+        "penstock.queue": ["q1", "q2"],
+    }
+    answers = {"e": FANOUT, "ended": GONE, "left": GONE, "strange": Reply(OK, {}), "q1": GONE}
+    found = await found_where(listed, answers | {"q2": Reply(OK, {"declaration": {}})})
+    assert (list(found.exchanges), list(found.queues)) == (["e"], ["q2"])
+    assert (found.subscriptions, found.unreadable) == ((), ("subscription 'strange'",))
+
+
+async def test_what_the_broker_refuses_to_tell_ends_the_export() -> None:
+    """A file without it would be taken for the whole."""
+    answers = {"e": FANOUT, "q1": Reply({"statusCode": 403, "statusDescription": "Not for you."}, {})}
+    with pytest.raises(ManagementError, match="Not for you"):
+        await found_where({"penstock.exchange": ["e"], "penstock.queue": ["q1"]}, answers)
+
+
+def test_very_many_exchanges_are_put_in_order_in_one_walk() -> None:
+    """Counted as comparisons of names: each exchange is looked at once, and not compared with each other one."""
+    compared = 0
+
+    class Name(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    names: list[str] = [Name(f"e{number:05}") for number in range(2_000)]
+    found = Found({name: ExchangeDeclaration(exchange_type="Fanout") for name in names}, ())
+    compared = 0
+    made = exported(found, ResourcePlace("shop", "main")).manifests
+    assert len(made) == 2_000
+    assert compared < 20_000
