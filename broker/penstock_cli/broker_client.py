@@ -155,7 +155,7 @@ async def find(client: ManagementClient, name: str) -> tuple[EntityType, str]:
 
     Raises `Misuse` if the broker has nothing of this name, or several subscriptions.
     """
-    # Asked by name first: a list of several pages may lack what is there, because others are deleted meanwhile.
+    # Asked by name first: that is two requests, and a list of all subscriptions may be many.
     for kind in (EntityType.QUEUE, EntityType.SUBSCRIPTION):
         reply = await client.request(Operation.READ, kind, name)
         if reply.status != StatusCode.NOT_FOUND:
