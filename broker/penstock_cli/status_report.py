@@ -6,41 +6,61 @@ as one look at the broker can tell (docs/reference/management.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_api.state_documents import BrokerState, SubscriptionState
+from penstock_api.state_documents import BrokerState
 from penstock_page.text import count, duration, printable, size
 
-__all__ = ["BrokerReport", "report_lines"]
+__all__ = ["FIGURES", "BrokerReport", "QueueFigures", "report_lines"]
 
 NAMED: Final = 3
-"""So many subscriptions are named in a sentence; the others are counted."""
+"""So many queues are named in a sentence; the others are counted."""
+
+FIGURES: Final = ("depth", "ready", "consumers", "stranded")
+"""What is asked of each queue, beside its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFigures:
+    """What one queue, or the queue of one subscription, holds."""
+
+    name: str
+    depth: int
+    """Messages, those in flight included."""
+    ready: int
+    consumers: int
+    stranded: int
+    """Messages whose dead-letter or expiry destination does not take them."""
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, object], key: str) -> QueueFigures:
+        """From a row of a list that has `FIGURES`, and the name as `key`."""
+        depth, ready, consumers, stranded = (
+            value if isinstance(value := row.get(name), int) else 0 for name in FIGURES
+        )
+        return cls(str(row[key]), depth, ready, consumers, stranded)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerReport:
-    """A broker and its subscriptions at one moment."""
+    """A broker, its subscriptions and its queues at one moment."""
 
     broker: BrokerState
-    subscriptions: Sequence[SubscriptionState]
+    subscriptions: Sequence[QueueFigures]
+    queues: Sequence[QueueFigures] = ()
 
     @property
-    def depth(self) -> int:
-        """Messages in all subscriptions, those in flight included."""
-        return sum(each.depth for each in self.subscriptions)
+    def unconsumed(self) -> tuple[QueueFigures, ...]:
+        """Those in which messages are ready and nobody consumes, the deepest first."""
+        found = [each for each in (*self.subscriptions, *self.queues) if each.ready and not each.consumers]
+        return tuple(sorted(found, key=lambda each: (-each.ready, each.name)))
 
     @property
-    def unconsumed(self) -> tuple[SubscriptionState, ...]:
-        """Subscriptions in which messages are ready and nobody consumes, the deepest first."""
-        found = [each for each in self.subscriptions if each.ready and not each.consumers]
-        return tuple(sorted(found, key=lambda each: (-each.ready, each.queue_name)))
-
-    @property
-    def stranded(self) -> tuple[SubscriptionState, ...]:
-        """Subscriptions with messages whose dead-letter or expiry destination does not take them."""
-        return tuple(each for each in self.subscriptions if each.stranded)
+    def stranded(self) -> tuple[QueueFigures, ...]:
+        """Those with messages whose dead-letter or expiry destination does not take them."""
+        return tuple(each for each in (*self.subscriptions, *self.queues) if each.stranded)
 
     def concerns(self) -> tuple[str, ...]:
         """What needs attention, the worst first; one sentence each."""
@@ -50,9 +70,9 @@ class BrokerReport:
         """The same for programs: the broker's state as `$management` tells it, the totals, and the concerns."""
         return {
             "broker": self.broker.to_wire(),
-            "messages": self.depth,
-            "unconsumed": [each.queue_name for each in self.unconsumed],
-            "stranded": [each.queue_name for each in self.stranded],
+            "messages": _messages(self.subscriptions) + _messages(self.queues),
+            "unconsumed": [each.name for each in self.unconsumed],
+            "stranded": [each.name for each in self.stranded],
             "concerns": list(self.concerns()),
         }
 
@@ -67,8 +87,8 @@ def report_lines(report: BrokerReport) -> list[str]:
         "Memory": _share(state.memory_used_bytes, state.memory_bytes, state.memory_level),
         "Connections": count(state.connections),
         "Exchanges": count(state.exchanges),
-        "Subscriptions": f"{count(state.subscriptions)}, with {count(report.depth)} messages",
-        "Queues": count(state.queues),
+        "Subscriptions": f"{count(state.subscriptions)}, with {count(_messages(report.subscriptions))} messages",
+        "Queues": f"{count(state.queues)}, with {count(_messages(report.queues))} messages",
     }
     lines = [f"{name + ':':<15}{printable(figure)}" for name, figure in figures.items()]
     concerns = report.concerns()
@@ -99,6 +119,10 @@ def _concerns(report: BrokerReport) -> Iterator[str]:
         )
 
 
-def _named(found: Sequence[SubscriptionState]) -> str:
-    names = ", ".join(printable(each.queue_name) for each in found[:NAMED])
+def _messages(found: Sequence[QueueFigures]) -> int:
+    return sum(each.depth for each in found)
+
+
+def _named(found: Sequence[QueueFigures]) -> str:
+    names = ", ".join(printable(each.name) for each in found[:NAMED])
     return names if len(found) <= NAMED else f"{names} and {len(found) - NAMED} more"

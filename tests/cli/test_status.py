@@ -7,22 +7,27 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from observer.samples import a_subscription
 from support import command_forks
 from support.broker_process import BrokerProcess
 from support.proton_client import Subscribed, connected, publish
 from support.resources import broker_state
 
-from penstock_cli.status_report import BrokerReport, report_lines
+from penstock_cli.status_report import BrokerReport, QueueFigures, report_lines
+
+
+def holding(name: str, *, ready: int = 0, consumers: int = 0, stranded: int = 0) -> QueueFigures:
+    return QueueFigures(name, ready + stranded, ready, consumers, stranded)
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker with one subscription `billing` on `orders`, in which two messages wait, and one consumer of another."""
+    """Two messages wait in the subscription `billing` on `orders`, and three in the queue `jobs`."""
     with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as broker:
+        assert penstock(broker, "declare", "queue", "jobs").returncode == 0
         with connected(broker.url) as connection:
             connection.create_receiver("orders", name="billing", credit=0, options=Subscribed())
             publish(connection.create_sender("orders"), ["one", "two"])
+            publish(connection.create_sender("jobs"), ["one", "two", "three"])
         yield broker
 
 
@@ -35,7 +40,8 @@ def test_status_says_what_waits_for_nobody(broker: BrokerProcess) -> None:
     assert said.returncode == 0, said.stderr
     assert "Durable work:  Ok\n" in said.stdout
     assert "Subscriptions: 1, with 2 messages\n" in said.stdout
-    assert said.stdout.endswith("! Messages wait and nobody consumes: psub:durable:global:billing.\n")
+    assert "Queues:        1, with 3 messages\n" in said.stdout
+    assert said.stdout.endswith("! Messages wait and nobody consumes: jobs, psub:durable:global:billing.\n")
 
 
 def test_status_can_be_a_check(broker: BrokerProcess) -> None:
@@ -45,7 +51,7 @@ def test_status_can_be_a_check(broker: BrokerProcess) -> None:
 def test_status_for_programs(broker: BrokerProcess) -> None:
     found = json.loads(penstock(broker, "status", "--output", "json").stdout)
     assert found["broker"]["durableWork"] == "Ok"
-    assert (found["messages"], found["unconsumed"]) == (2, ["psub:durable:global:billing"])
+    assert (found["messages"], found["unconsumed"]) == (5, ["jobs", "psub:durable:global:billing"])
 
 
 def test_exchanges_are_listed_without_the_word_list(broker: BrokerProcess) -> None:
@@ -73,9 +79,8 @@ def test_a_group_still_has_help() -> None:
 
 
 def test_a_healthy_broker_is_said_to_be_well() -> None:
-    busy = a_subscription(ready=5, depth=5, consumers=1)
-    idle = a_subscription("idle", consumers=0)
-    assert report_lines(BrokerReport(broker_state(), (busy, idle)))[-1] == "All is well."
+    busy, idle = holding("busy", ready=5, consumers=1), holding("idle")
+    assert report_lines(BrokerReport(broker_state(), (busy, idle), (busy, idle)))[-1] == "All is well."
 
 
 @pytest.mark.parametrize(
@@ -90,18 +95,19 @@ def test_a_healthy_broker_is_said_to_be_well() -> None:
     ],
 )
 def test_what_the_broker_lacks_is_said_first(changed: dict[str, object], sentence: str) -> None:
-    waiting = a_subscription(ready=1, depth=1, consumers=0)
-    report = BrokerReport(broker_state(**changed), (waiting,))
-    assert report.concerns()[0] == sentence
-    assert report.concerns()[1] == f"Messages wait and nobody consumes: {waiting.queue_name}."
+    report = BrokerReport(broker_state(**changed), (holding("billing", ready=1),))
+    assert report.concerns() == (sentence, "Messages wait and nobody consumes: billing.")
 
 
-def test_of_many_subscriptions_the_deepest_are_named() -> None:
-    waiting = [a_subscription(f"s{n}", ready=n, depth=n, consumers=0) for n in range(1, 6)]
-    (sentence,) = BrokerReport(broker_state(), waiting).concerns()
-    assert sentence.endswith("s5, psub:durable:global:s4, psub:durable:global:s3 and 2 more.")
+def test_of_many_subscriptions_and_queues_the_deepest_are_named() -> None:
+    waiting = [holding(f"s{number}", ready=number) for number in range(1, 6)]
+    (sentence,) = BrokerReport(broker_state(), waiting, (holding("jobs", ready=4),)).concerns()
+    assert sentence == "Messages wait and nobody consumes: s5, jobs, s4 and 3 more."
 
 
 def test_stranded_messages_are_named() -> None:
-    report = BrokerReport(broker_state(), (a_subscription(stranded=2, scheduled=2, depth=2, consumers=1),))
-    assert "can't go to their dead-letter or expiry destination: psub:" in report.concerns()[0]
+    stranded = holding("billing", consumers=1, stranded=2)
+    in_a_queue = holding("jobs", consumers=1, stranded=1)
+    assert BrokerReport(broker_state(), (stranded,), (in_a_queue,)).concerns() == (
+        "Messages can't go to their dead-letter or expiry destination: billing, jobs.",
+    )

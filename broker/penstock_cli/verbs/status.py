@@ -24,6 +24,9 @@ __all__ = ["status"]
 def status(site: BrokerAccess, *, check: bool, as_json: bool) -> int:
     """Say how a broker is: its log, volume and memory, how much it holds, and what needs attention.
 
+    Messages that wait and that nobody consumes need attention, in a subscription and in a queue. So a queue of dead
+    letters does as long as there are some.
+
     \b
     Example, with the socket that `penstock up` prints:
       penstock status --broker unix:/tmp/penstock-1f2e/management.sock
@@ -39,9 +42,16 @@ def status(site: BrokerAccess, *, check: bool, as_json: bool) -> int:
 
 
 async def _report(client: ManagementClient) -> BrokerReport:
-    from penstock_api.state_documents import BrokerState, SubscriptionState
+    from penstock_api.management import LISTED_BY, EntityType
+    from penstock_api.state_documents import BrokerState
     from penstock_cli.progress import in_terminal
-    from penstock_cli.status_report import BrokerReport
+    from penstock_cli.status_report import FIGURES, BrokerReport, QueueFigures
+
+    async def figures(kind: EntityType, doing: str) -> list[QueueFigures]:
+        key = LISTED_BY[kind]
+        rows = await client.query_all(kind, attributes=(key, *FIGURES), told=in_terminal(doing))
+        return [QueueFigures.of_row(row, key) for row in rows]
 
     broker = await client.read_state(BrokerState)
-    return BrokerReport(broker, await client.states(SubscriptionState, told=in_terminal("reading the subscriptions")))
+    subscriptions = await figures(EntityType.SUBSCRIPTION, "reading the subscriptions")
+    return BrokerReport(broker, subscriptions, await figures(EntityType.QUEUE, "reading the queues"))
