@@ -7,6 +7,7 @@ before. Source: docs/decisions/054-owner-mark.md; docs/reference/management.md.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from penstock_api.management import (
@@ -27,6 +28,7 @@ __all__ = [
     "ADOPTION",
     "LOCAL_CLUSTER",
     "adoption_of",
+    "alternates_first",
     "broker_key",
     "exchange_declaration",
     "exchange_key",
@@ -106,6 +108,21 @@ def adoption_of(broker: Broker | None) -> Adoption | None:
             return "Orphans"
         case _:
             return None
+
+
+def alternates_first(exchanges: Mapping[str, str | None]) -> list[str]:
+    """The names of exchanges in an order in which they can be declared: each behind its alternate exchange, which
+    stands beside its name. Of alternates that lead in a circle, one comes before its own.
+    """
+    ordered: dict[str, None] = {}
+    for each in exchanges:
+        behind: dict[str, None] = {}  # each name with all that have to come before it
+        name: str | None = each
+        while name is not None and name in exchanges and name not in ordered and name not in behind:
+            behind[name] = None
+            name = exchanges[name]
+        ordered |= dict.fromkeys(reversed(behind))
+    return list(ordered)
 
 
 def exchange_declaration(

@@ -14,6 +14,7 @@ from typing import Final
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_api import management
+from penstock_api.declaration import alternates_first
 from penstock_api.failure import Failure
 from penstock_api.management import EntityType, ExchangeDeclaration, Owner, QueueDeclaration, SubscriptionDeclaration
 from penstock_api.manifest_export import (
@@ -96,7 +97,7 @@ def exported(found: Found, place: ResourcePlace) -> Export:
     for name in unmanaged:
         names[name] = resource_name(name, set(names.values()))
     written: set[str] = set()
-    for name in _alternates_first(unmanaged):
+    for name in alternates_first({name: each.alternate_exchange for name, each in unmanaged.items()}):
         try:
             export.manifests.append(exchange_manifest(name, unmanaged[name], names[name], place, names))
             written.add(name)
@@ -155,18 +156,6 @@ def _exchange_ref(
             "namespace": owner.namespace,
         }
     )
-
-
-def _alternates_first(exchanges: dict[str, ExchangeDeclaration]) -> list[str]:
-    """Names in an order in which each alternate exchange comes before those that name it; a cycle keeps its order."""
-    ordered: list[str] = []
-    waiting = dict.fromkeys(exchanges)
-    while waiting:
-        free = [name for name in waiting if exchanges[name].alternate_exchange not in waiting] or list(waiting)
-        ordered += free
-        for name in free:
-            del waiting[name]
-    return ordered
 
 
 async def _names(client: ManagementClient, kind: EntityType, key: str, follow: Follow) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.resources import exchange, queue, subscription
 
 from penstock_amqp.types.encoder import encode
@@ -214,3 +216,37 @@ def test_a_limit_that_means_none_can_be_written_on_the_wire() -> None:
     sent = declaration.subscription_declaration(made, exchange="orders").to_wire()
     assert sent["limits"] == {"maxBytes": 2**63 - 1, "overflow": "Reject"}
     assert encode(sent)
+
+
+@given(st.dictionaries(st.integers(0, 12).map(str), st.none() | st.integers(0, 15).map(str)))
+def test_an_exchange_comes_behind_its_alternate(exchanges: dict[str, str | None]) -> None:
+    ordered = declaration.alternates_first(exchanges)
+    assert sorted(ordered) == sorted(exchanges)
+    for name in exchanges:
+        alternate, way = exchanges[name], {name}
+        while alternate in exchanges and alternate not in way:
+            way.add(alternate)
+            alternate = exchanges[alternate]
+        if alternate not in way:  # else it is in a circle, or leads to one
+            following = exchanges[name]
+            assert following not in exchanges or ordered.index(str(following)) < ordered.index(name)
+
+
+def test_a_circle_of_alternates_keeps_all_of_its_exchanges() -> None:
+    circle = {"a": "b", "b": "c", "c": "a", "d": "a", "e": "e"}
+    assert declaration.alternates_first(circle) == ["c", "b", "a", "d", "e"]
+
+
+def test_a_long_chain_of_alternates_is_put_in_order_in_one_walk() -> None:
+    """Each name is asked for a few times, not once for each other exchange."""
+
+    class Counted(dict[str, str | None]):
+        asked = 0
+
+        def __contains__(self, name: object) -> bool:
+            self.asked += 1
+            return super().__contains__(name)
+
+    chain = Counted({f"e{number:04}": f"e{number + 1:04}" for number in range(3_000)})
+    assert declaration.alternates_first(chain) == [f"e{number:04}" for number in reversed(range(3_000))]
+    assert chain.asked == 3_000 + 3_000

@@ -25,13 +25,16 @@ class DeclaredEntity:
 def declared(manifests: Manifests) -> tuple[DeclaredEntity, ...]:
     """Exchanges first, each after its alternate exchange; then queues, then subscriptions."""
     names = {exchange.key: declaration.exchange_name(exchange) for exchange in manifests.exchanges}
-    exchanges: list[DeclaredEntity] = []
+    exchanges: dict[str, DeclaredEntity] = {}
+    alternates: dict[str, str | None] = {}
     for exchange in manifests.exchanges:
         ref = exchange.spec.alternate_exchange_ref
         alternate = None if ref is None else names.get(f"{exchange.metadata.namespace}/{ref.name}", ref.name)
         publishers = rights_of(manifests.broker, exchange).users
         body = declaration.exchange_declaration(exchange, alternate=alternate, publishers=publishers)
-        exchanges.append(DeclaredEntity(EntityType.EXCHANGE, names[exchange.key], f"Exchange {exchange.key}", body))
+        name = names[exchange.key]
+        exchanges[name] = DeclaredEntity(EntityType.EXCHANGE, name, f"Exchange {exchange.key}", body)
+        alternates[name] = body.alternate_exchange
     queues = (
         DeclaredEntity(
             EntityType.QUEUE,
@@ -54,20 +57,4 @@ def declared(manifests: Manifests) -> tuple[DeclaredEntity, ...]:
         )
         for subscription, exchange in manifests.subscriptions
     )
-    return (*_alternates_first(exchanges), *queues, *subscriptions)
-
-
-def _alternates_first(exchanges: list[DeclaredEntity]) -> list[DeclaredEntity]:
-    """Exchanges ordered so that an alternate exchange comes before those that name it; a cycle keeps its order."""
-    ordered: list[DeclaredEntity] = []
-    waiting = list(exchanges)
-    while waiting:
-        open_names = {entry.name for entry in waiting}
-        free = [entry for entry in waiting if _alternate(entry) not in open_names]
-        ordered += free or waiting
-        waiting = [entry for entry in waiting if free and entry not in free]
-    return ordered
-
-
-def _alternate(entry: DeclaredEntity) -> str | None:
-    return entry.body.alternate_exchange if isinstance(entry.body, ExchangeDeclaration) else None
+    return (*(exchanges[name] for name in declaration.alternates_first(alternates)), *queues, *subscriptions)
