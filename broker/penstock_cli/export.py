@@ -94,8 +94,10 @@ def exported(found: Found, place: ResourcePlace) -> Export:
         if each.owner is None and (name not in PREDEFINED or name in used)
     }
     names: dict[str, str] = {}
+    taken: set[str] = set()
     for name in unmanaged:
-        names[name] = resource_name(name, set(names.values()))
+        names[name] = resource_name(name, taken)
+        taken.add(names[name])
     written: set[str] = set()
     for name in alternates_first({name: each.alternate_exchange for name, each in unmanaged.items()}):
         try:
@@ -103,7 +105,7 @@ def exported(found: Found, place: ResourcePlace) -> Export:
             written.add(name)
         except NotExported as reason:
             export.left_out.append(f"exchange {name!r}: {reason}")
-    taken: set[str] = set()
+    taken = set()
     for each in sorted(found.subscriptions, key=lambda each: (each.subscription_name, each.client_id or "")):
         if each.owner is not None:
             continue

@@ -279,9 +279,11 @@ def _make_durable(
 
     Without a log id none does: the first start ended before it had promised anything.
     """
-    kept = [item for item in found if item.data.number <= cut.segment and log_id is not None]
+    kept: list[FoundSegment] = []
     for item in found:
-        if item not in kept:
+        if log_id is not None and item.data.number <= cut.segment:
+            kept.append(item)
+        else:
             files.close(item.handle)
             files.unlink(item.path)
     if log_id is None:
