@@ -67,7 +67,7 @@ def _pace(pace: Pace, p95_ms: int | None) -> PaceLag:
         seconds=pace.elapsed_ms // 1000,
         arrival_per_minute=round(pace.arrived * 60_000 / pace.elapsed_ms),
         settled_per_minute=round(pace.accepted * 60_000 / pace.elapsed_ms),
-        lost=pace.lost,
+        lost=pace.lost + pace.lost_before,
         sojourn_p95_millis=p95_ms,
     )
 
