@@ -81,15 +81,16 @@ def _judgement(known: LiveBroker, labels: dict[str, str]) -> Iterator[str]:
     stated = [f'{label},state="{(lag.state if is_told else LagState.UNKNOWN).value}"' for label, lag in judged]
     text = "1 for the state in which the subscription is, by the rules of lag at the last poll."
     yield from _family("state", "gauge", text, stated, [1] * len(stated))
+    if not is_told:  # how a depth changes, and what it needs, says nothing of a present that nobody sees
+        return
     moving = [(label, lag.velocity_per_minute) for label, lag in judged if lag.velocity_per_minute is not None]
     text = "Change of the depth; above 0 the backlog grows."
     values = [velocity for _, velocity in moving]
     yield from _family("velocity_messages_per_minute", "gauge", text, [label for label, _ in moving], values)
     wanted = [(label, lag.suggested_consumers) for label, lag in judged if lag.suggested_consumers is not None]
-    if is_told:
-        text = "Consumers that would keep up; absent where that is not known."
-        numbers = [number for _, number in wanted]
-        yield from _family("suggested_consumers", "gauge", text, [label for label, _ in wanted], numbers)
+    text = "Consumers that would keep up; absent where that is not known."
+    numbers = [number for _, number in wanted]
+    yield from _family("suggested_consumers", "gauge", text, [label for label, _ in wanted], numbers)
 
 
 def _family(name: str, kind: str, text: str, labels: Iterable[str], values: Iterable[float | str]) -> Iterator[str]:

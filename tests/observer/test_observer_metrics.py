@@ -209,11 +209,14 @@ def test_the_state_by_the_rules_of_lag_is_one_series_of_each_subscription(scrape
     scrape.live.away("the broker does not answer: refused")
     assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unconsumed"}) == 1
     assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unknown"}) is None
+    assert scrape.value("penstock_subscription_velocity_messages_per_minute", ORDERS) == 60
     assert scrape.value("penstock_broker_reachable") == 0
     assert scrape.value("penstock_broker_poll_timestamp_seconds") == (START_MS + 70_000) / 1000
     scrape.live.away("the broker does not answer: refused")
     assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unknown"}) == 1
     assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unconsumed"}) is None
+    assert scrape.value("penstock_subscription_velocity_messages_per_minute", ORDERS) is None, "as if it went on"
+    assert scrape.value("penstock_subscription_depth_messages", ORDERS) == 170
 
 
 def test_the_suggested_consumers_are_a_series_only_where_they_are_known(scrape: Scrape) -> None:
