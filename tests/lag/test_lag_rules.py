@@ -136,6 +136,12 @@ def test_each_state_has_its_figures(changes: dict[str, Any], state: LagState) ->
         (STALLED, {"progressed_ms": END_MS - 119_999}, LagState.BACKLOG_STEADY),
         (STALLED, {"percentiles": {"hold_p99": 122}}, LagState.BACKLOG_STEADY),
         (STALLED, {"percentiles": {"hold_p99": 122}, "progressed_ms": END_MS - 123_000}, LagState.STALLED),
+        # three times 10 minutes (bucket 153) are not in a window of five, but a delivery may be out for 1,791 s
+        (STALLED, {"percentiles": {"hold_p99": 153}, "progressed_ms": END_MS - 300_000}, LagState.BACKLOG_STEADY),
+        (STALLED, {"percentiles": {"hold_p99": 153}, "standing": {"hold_ms": 1_790_000}}, LagState.BACKLOG_STEADY),
+        (STALLED, {"percentiles": {"hold_p99": 153}, "standing": {"hold_ms": 1_800_000}}, LagState.STALLED),
+        # and nobody needs time for what nobody holds
+        (STALLED, {"percentiles": {"hold_p99": 153}, "standing": {"in_flight": 0, "ready": 500}}, LagState.STALLED),
         # it was caught up since then
         (STALLED, {"stretch": {"elapsed_ms": 119_999}}, LagState.BACKLOG_STEADY),
         (STRANDED, {"standing": {"stranded": 499, "ready": 1, "scheduled": 499}}, LagState.BACKLOG_STEADY),

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from penstock_api.lag_result import LagResult, PaceLag, SubscriptionLag
-from penstock_lag.figures.percentiles import bucket_of_rank
 from penstock_lag.rollups.past_hours import PastHours
-from penstock_lag_rules.buckets import midpoint_ms
+from penstock_lag_rules.buckets import bucket_of_rank, midpoint_ms
 from penstock_lag_rules.changes import Fast, Past, changes
 from penstock_lag_rules.entry import MINIMUM_COMPLETIONS, time_of
 from penstock_lag_rules.figures import Figures
