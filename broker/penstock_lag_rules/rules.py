@@ -199,6 +199,9 @@ def _unknown(f: Figures, t: Thresholds, end_ms: int) -> str | None:
     silent_ms = end_ms - covered.last_poll_ms
     if silent_ms > t.stale_after_ms:
         return f"its broker was last seen {seconds(silent_ms)} before the end of the window"
+    unseen_ms = end_ms - f.standing.observed_ms
+    if unseen_ms > t.stale_after_ms:
+        return f"the polls of its broker are there, but it was last in one {seconds(unseen_ms)} before their end"
     if covered.clock_steps > 0:
         return _clock_was_set(f)
     expected = covered.elapsed_ms // max(covered.interval_ms, 1) + 1

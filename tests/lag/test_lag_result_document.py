@@ -241,7 +241,13 @@ def test_the_table_is_aligned_and_says_what_is_missing() -> None:
     assert lines[1].index("500") == lines[2].index("500")
     assert lines[1].split()[7:11] == ["600", "600", "0", "-"]
     assert lines[3] == "MISSING main-1: the observer did not answer: refused"
-    assert lines[4] == "shop/main: 1 of 2 brokers, 1 segments, window 22:13:20 to 22:18:20 UTC"
+    assert lines[4] == "shop/main: 1 of 2 brokers, 1 segments, window 2023-11-14 22:13:20 to 22:18:20 UTC"
+
+
+def test_the_table_of_a_whole_day_does_not_end_when_it_begins() -> None:
+    """Nor does one of long ago look as if it were of today."""
+    text = as_table(result_of(plan=Plan(END_MS - 86_400_000, END_MS, (), (), 0, ())))
+    assert text.endswith("0 segments, window 2023-11-13 22:18:20 to 2023-11-14 22:18:20 UTC\n")
 
 
 @pytest.mark.parametrize(("noise", "shown"), [(1, "75-76 s"), (1_200, "64-91 s")])

@@ -216,6 +216,10 @@ def test_a_missing_broker_makes_everything_unknown_with_its_reason() -> None:
             {"coverage": {"last_poll_ms": END_MS - 180_001}},
             "its broker was last seen 180 s before the end of the window",
         ),
+        (
+            {"standing": {"observed_ms": END_MS - 180_001}},
+            "the polls of its broker are there, but it was last in one 180 s before their end",
+        ),
         ({"coverage": {"polls": 15}}, "only 15 of 31 expected polls of its broker are in the ledger"),
         ({"window": {"snapshots": 2}}, "there are only 2 snapshots so far; 3 are needed"),
         (
@@ -242,7 +246,12 @@ def test_too_little_is_known(changes: dict[str, Any], reason: str) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"coverage": {"last_poll_ms": END_MS - 180_000}}, {"coverage": {"polls": 16}}, {"window": {"snapshots": 3}}],
+    [
+        {"coverage": {"last_poll_ms": END_MS - 180_000}},
+        {"standing": {"observed_ms": END_MS - 180_000}},
+        {"coverage": {"polls": 16}},
+        {"window": {"snapshots": 3}},
+    ],
 )
 def test_just_enough_is_known(changes: dict[str, Any]) -> None:
     """At the limit."""
