@@ -190,6 +190,14 @@ def test_nothing_waits_for_zero_seconds() -> None:
     assert (lag.oldest_age_seconds, lag.longest_hold_seconds) == (0, 0)
 
 
+@pytest.mark.parametrize(("stranded", "age"), [(0, 0), (3, None)])
+def test_what_is_due_later_waits_for_zero_seconds(stranded: int, age: int | None) -> None:
+    """As the metric says. How long a message has been stranded the broker does not say."""
+    later = {"depth": 3, "ready": 0, "in_flight": 0, "scheduled": 3, "stranded": stranded, "age_ms": None}
+    (lag,) = result_of(figures(standing=later)).subscriptions
+    assert lag.oldest_age_seconds == age
+
+
 def named(ordinal: int, name: str, **owner: str) -> Figures:
     """Figures of another subscription."""
     return figures(subject={"ordinal": ordinal, "queue_name": name, **owner})
