@@ -63,9 +63,10 @@ class SubscriptionState(ManagementDocument):
         depth = enqueued - acked - expired - dead_lettered - moved - purged - dropped
 
     so the same holds for the changes between two readings. All totals of a life begin at 0, with these exceptions:
-    after a restart of the broker `enqueued` and `enqueued_bytes` count the messages that were recovered, and
-    `max_delivery_count` is that of these; `lost_at_restart` goes on from the lives before. It is no part of the sum:
-    what was lost at a restart is in no total of the new life, and in `enqueued` of the one before.
+    after a restart of the broker `enqueued` and `enqueued_bytes` count the messages that were recovered, as `recovered`
+    and `recovered_bytes` do, and `max_delivery_count` is that of these; `lost_at_restart` goes on from the lives
+    before. It is no part of the sum: what was lost at a restart is in no total of the new life, and in `enqueued` of
+    the one before.
 
     Stranded messages stay in the depth, as `scheduled`, and are counted in `expired` or `dead_lettered` once their
     destination has taken them. A rebind that drops the backlog begins a new incarnation: what it drops is in no total.
@@ -108,6 +109,8 @@ class SubscriptionState(ManagementDocument):
     unused_since_ms: int | None = None  # set while no link consumes
     enqueued: int  # published, moved or redriven into it; after a restart also what was recovered
     enqueued_bytes: int
+    recovered: int = 0  # of those enqueued: came back at the start of the broker, the same for the whole life
+    recovered_bytes: int = 0
     delivered: int  # deliveries that were sent; a message may have several
     redelivered: int
     acked: int  # accepted, or sent as settled

@@ -39,7 +39,7 @@ def as_table(result: LagResult) -> str:
     lines += [f"MISSING {sentence}" for sentence in result.missing]
     lines.append(
         f"{result.namespace}/{result.broker}: {result.reporting_brokers} of {result.expected_brokers} brokers, "
-        f"{len(result.segments)} segments, window {result.window_start:%H:%M:%S} to {result.window_end:%H:%M:%S} UTC"
+        f"{len(result.segments)} segments, window {_span(result)} UTC"
     )
     return for_terminal(lines)
 
@@ -63,6 +63,13 @@ def _row(lag: SubscriptionLag) -> tuple[str, ...]:
         number(lag.fairness_percent, " %"),
         lag.message,
     )
+
+
+def _span(result: LagResult) -> str:
+    """With the day: a ledger may have ended long ago, and a window of a day ends at the time at which it began."""
+    start, end = result.window_start, result.window_end
+    day = "" if start.date() == end.date() else f"{end:%Y-%m-%d} "
+    return f"{start:%Y-%m-%d %H:%M:%S} to {day}{end:%H:%M:%S}"
 
 
 def _name(lag: SubscriptionLag) -> str:

@@ -7,9 +7,10 @@ Bucket i holds durations d with 2**(i/8) < d <= 2**((i+1)/8) milliseconds; bucke
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["PER_OCTAVE", "bucket_of", "midpoint_ms"]
+__all__ = ["PER_OCTAVE", "bucket_of", "bucket_of_rank", "midpoint_ms"]
 
 PER_OCTAVE: Final = 8
 
@@ -24,3 +25,15 @@ def midpoint_ms(bucket: int) -> int:
 def bucket_of(microseconds: int) -> int:
     """The bucket of a duration, as the broker finds it."""
     return -1 if microseconds <= 1000 else math.ceil(PER_OCTAVE * math.log2(microseconds / 1000)) - 1
+
+
+def bucket_of_rank(counts: Mapping[int, int], percent: int) -> int | None:
+    """The bucket of the message whose rank among n is ceil(percent * n / 100), from the shortest; None without any.
+    Compared in whole numbers.
+    """
+    total, up_to_here = sum(counts.values()), 0
+    for bucket in sorted(counts):
+        up_to_here += counts[bucket]
+        if up_to_here * 100 >= total * percent:
+            return bucket
+    return None

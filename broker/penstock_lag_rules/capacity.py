@@ -13,7 +13,7 @@ from typing import Final
 from penstock_api.lag_result import LagState
 from penstock_lag_rules.figures import Figures, Work
 from penstock_lag_rules.thresholds import Thresholds
-from penstock_lag_rules.trend import DEVIATIONS, per_minute
+from penstock_lag_rules.trend import DEVIATIONS, became_due, due_later, per_minute
 
 __all__ = ["MORE_DO_NOT_HELP", "WITHOUT_SUGGESTION", "capacity_per_minute", "consumer_cap", "suggested_consumers"]
 
@@ -37,7 +37,9 @@ def suggested_consumers(figures: Figures, state: LagState, thresholds: Threshold
     work, now, elapsed_ms = figures.work, figures.standing, figures.window.elapsed_ms
     if state in WITHOUT_SUGGESTION or not _is_enough(work, thresholds) or elapsed_ms <= 0:
         return None
-    arrived = figures.window.growth.enqueued
+    window = figures.window
+    # A message with a delay is work when it is due.
+    arrived = window.growth.enqueued + became_due(window, now) - due_later(window, now)
     to_accept = arrived + (now.depth - now.scheduled) * elapsed_ms / thresholds.drain_objective_ms
     one_accepts = work.accepted / work.consumer_ms * elapsed_ms * thresholds.load_percent / 100
     needed = to_accept / one_accepts

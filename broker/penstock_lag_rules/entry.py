@@ -103,8 +103,11 @@ def unknown(entry: SubscriptionLag, why: str) -> SubscriptionLag:
 
 
 def _oldest(f: Figures) -> int | None:
-    """0 if nothing waits; None if something does and its age is not known, because the clock went back."""
-    return 0 if f.standing.depth == 0 else _seconds(f.standing.age_ms)
+    """0 if nothing waits, also if some is due later; None if something does and its age is not known: the clock went
+    back, or it is stranded.
+    """
+    now = f.standing
+    return 0 if now.ready == now.in_flight == now.stranded == 0 else _seconds(now.age_ms)
 
 
 def _since_caught_up(f: Figures) -> int | None:

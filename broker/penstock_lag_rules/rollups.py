@@ -28,6 +28,7 @@ __all__ = [
     "born_in",
     "grown",
     "growth",
+    "identity",
     "merged",
     "with_known_starts",
 ]
@@ -168,12 +169,13 @@ def with_known_starts(parts: Iterable[Rollup]) -> list[Rollup]:
     return [Rollup(tuple(map(told, part.runs)), tuple(map(told, part.lives))) for part in found]
 
 
-def growth(rollup: Rollup) -> dict[QueueKey, Growth]:
+def growth(rollup: Rollup, *, is_from_zero: bool = True) -> dict[QueueKey, Growth]:
     """By how much the totals of each subscription grew in the rollup, all its lives together.
 
-    A life that was born in it counts from zero. The messages that a restart lost are counted on from life to life.
+    A life that was born in it counts from zero, or, for a rate, from its first snapshot: nobody knows how long it took
+    to come to that. The messages that a restart lost are counted on from life to life.
     """
-    born = born_in(rollup)
+    born = born_in(rollup) if is_from_zero else frozenset[LifeKey]()
     return {
         queue: _growth(sorted(own, key=lambda row: row.first_seq), born)
         for queue, own in _by_queue(rollup.lives).items()
@@ -204,7 +206,7 @@ def born_in(rollup: Rollup) -> frozenset[LifeKey]:
 def _growth(rows: Sequence[LifeRow], born: frozenset[LifeKey]) -> Growth:
     grew = dict.fromkeys(TOTALS, 0)
     for number, row in enumerate(rows):
-        goes_on = number > 0 and _identity(rows[number - 1]) == _identity(row)
+        goes_on = number > 0 and identity(rows[number - 1]) == identity(row)
         for total in TOTALS:
             base = 0 if row.life in born else getattr(row.first, total)
             if total == LOST and goes_on:
@@ -214,8 +216,8 @@ def _growth(rows: Sequence[LifeRow], born: frozenset[LifeKey]) -> Growth:
     return Growth(**grew)
 
 
-def _identity(row: LifeRow) -> tuple[str, int]:
-    """The same over a restart of the broker."""
+def identity(row: LifeRow) -> tuple[str, int]:
+    """Of the queue: the same over a restart of the broker, another one for another queue under the same name."""
     return row.instance, row.incarnation
 
 

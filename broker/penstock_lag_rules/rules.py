@@ -113,10 +113,12 @@ def _stalled(f: Figures, t: Thresholds) -> str | None:
     now = f.standing
     if now.stranded > 0 and now.stranded == now.depth:
         return f"all {now.depth} messages wait for a dead-letter or expiry destination that does not take them"
-    slow_ms = 0 if f.percentiles.hold_p99 is None else 3 * midpoint_ms(f.percentiles.hold_p99)
+    hold_p99 = f.percentiles.hold_p99
+    slow_ms = 0 if hold_p99 is None or now.in_flight == 0 else 3 * midpoint_ms(hold_p99)
     # Before it was last caught up there was nothing to accept.
     stalled_ms = min(f.without_progress_ms, f.stretch.elapsed_ms)
-    long_enough = stalled_ms >= max(t.stall_after_ms, slow_ms)
+    # What takes handlers longer than the window is not seen in it, but in the delivery that is out for longest.
+    long_enough = stalled_ms >= t.stall_after_ms and max(stalled_ms, now.hold_ms or 0) >= slow_ms
     if f.recent.min_consumers > 0 and now.depth > t.allowed_messages and long_enough:
         return f"no message was accepted for {seconds(stalled_ms)}, although {attached(now)}; {backlog(f)}"
     return None
@@ -197,6 +199,9 @@ def _unknown(f: Figures, t: Thresholds, end_ms: int) -> str | None:
     silent_ms = end_ms - covered.last_poll_ms
     if silent_ms > t.stale_after_ms:
         return f"its broker was last seen {seconds(silent_ms)} before the end of the window"
+    unseen_ms = end_ms - f.standing.observed_ms
+    if unseen_ms > t.stale_after_ms:
+        return f"the polls of its broker are there, but it was last in one {seconds(unseen_ms)} before their end"
     if covered.clock_steps > 0:
         return _clock_was_set(f)
     expected = covered.elapsed_ms // max(covered.interval_ms, 1) + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock_lag_rules.figures import Figures, Growth, RepeatedMessage, Standing
 from penstock_lag_rules.thresholds import Thresholds
-from penstock_lag_rules.trend import per_minute
+from penstock_lag_rules.trend import became_due, due_later, per_minute
 
 __all__ = ["attached", "backlog", "losses", "named", "rates", "seconds", "spent", "waiting"]
 
@@ -32,10 +32,14 @@ def attached(now: Standing) -> str:
 
 
 def rates(f: Figures) -> str:
-    """How many messages came and went in the recent span, for each minute."""
+    """How many messages came, became due, and went in the recent span, for each minute."""
     span = f.recent
     come = per_minute(span.growth.enqueued, span.elapsed_ms)
     go = per_minute(span.growth.acked, span.elapsed_ms)
+    if due := per_minute(became_due(span, f.standing), span.elapsed_ms):
+        return f"{come} messages a minute arrive, {due} become due, and {go} are accepted"
+    if later := per_minute(due_later(span, f.standing), span.elapsed_ms):
+        return f"{come} messages a minute arrive, of which {later} are due later, and {go} are accepted"
     return f"{come} messages a minute arrive and {go} are accepted"
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock_lag_rules.figures import Figures, Span, Standing
 
-__all__ = ["DrainTime", "Trend", "drain_time", "per_minute", "trend"]
+__all__ = ["DrainTime", "Trend", "became_due", "drain_time", "due_later", "per_minute", "trend", "trend_over"]
 
 MINUTE_MS: Final = 60_000
 DEVIATIONS: Final = 2
@@ -25,7 +25,7 @@ class Trend:
     """How the depth changed over a span. `change`, `removed` and `noise` count messages."""
 
     change: int
-    """By arrivals and accepts: above 0 the backlog grew, also without what is due later."""
+    """By arrivals, accepts and what became due: above 0 the backlog grew, without what is due later."""
     removed: int
     """Messages that were lost, moved or purged besides."""
     noise: float
@@ -53,13 +53,34 @@ class DrainTime:
 
 def trend_over(span: Span, now: Standing) -> Trend:
     """The change of depth from the first snapshot of a span to the last."""
-    grown = span.growth
-    removed = grown.lost + grown.moved + grown.purged
-    noise = DEVIATIONS * math.sqrt(grown.enqueued + grown.acked)
-    fell = span.first_depth - span.first_scheduled - (now.depth - now.scheduled) - removed
+    grown, removed = span.growth, _removed(span)
+    noise = DEVIATIONS * math.sqrt(grown.enqueued + became_due(span, now) + grown.acked)
+    available = now.depth - now.scheduled - (span.first_depth - span.first_scheduled)
+    fell = -available - removed
     change = now.depth - span.first_depth + removed
-    # What is due later makes the depth grow, and no consumer can do anything about it.
-    return Trend(min(change, max(-fell, 0)) if change > 0 else change, removed, noise, span.elapsed_ms, fell)
+    if change > 0:  # what is due later makes the depth grow, and no consumer can do anything about it
+        change = min(change, max(-fell, 0))
+    if available > 0:  # what became due is work, although the depth had it before
+        change = max(change, available)
+    return Trend(change, removed, noise, span.elapsed_ms, fell)
+
+
+def became_due(span: Span, now: Standing) -> int:
+    """How many messages became due in a span, beyond those that came in it with a delay: at least, because what was
+    lost, moved or purged may have been delayed, too.
+    """
+    return max(span.first_scheduled - now.scheduled - _removed(span), 0)
+
+
+def due_later(span: Span, now: Standing) -> int:
+    """How many of the messages that came in a span are due after it, beyond those that became due in it: at least,
+    because stranded ones are no arrivals.
+    """
+    return min(max(now.scheduled - now.stranded - span.first_scheduled, 0), span.growth.enqueued)
+
+
+def _removed(span: Span) -> int:
+    return span.growth.lost + span.growth.moved + span.growth.purged
 
 
 def trend(figures: Figures) -> Trend:

@@ -1,7 +1,7 @@
 """The lag of every subscription of the broker now: each poll is judged by the rules that the lag job uses.
 
-It keeps the window of each subscription in memory, so it begins anew when the observer does; percentiles need the
-ledger and are left to the lag job. It owns no socket and no clock.
+It keeps the window of each subscription in memory, so it begins anew when the observer does; percentiles of the window
+need the ledger and are left to the lag job. It owns no socket and no clock.
 
 A subscription is not judged anew while it is idle: its state did not change since the last poll (a poll then has the
 same object), and in its whole window nothing waited and no total grew. Its next entry then differs only in its time, as
@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock_api.lag_result import LagState, SubscriptionLag
 from penstock_api.state_documents import SubscriptionState
+from penstock_lag_rules.buckets import bucket_of_rank
 from penstock_lag_rules.entry import subscription_lag, time_of
-from penstock_lag_rules.figures import TOTALS, Coverage, Growth, RepeatedMessage, Subject
+from penstock_lag_rules.figures import TOTALS, Coverage, Growth, Percentiles, RepeatedMessage, Subject
 from penstock_lag_rules.history import Snapshot
 from penstock_lag_rules.thresholds import Thresholds
 from penstock_lag_rules.track import Track
@@ -106,6 +107,8 @@ class LiveLag:
 
     def _judged(self, watched: Watched, coverage: Coverage, end_ms: int) -> SubscriptionLag:
         figures = watched.track.figures(watched.subject, coverage)
+        if watched.state.in_flight and figures.without_progress_ms >= self._thresholds.stall_after_ms:
+            figures = replace(figures, percentiles=Percentiles(hold_p99=_hold_p99(watched.state)))
         lag = subscription_lag(figures, None, end_ms, self._thresholds)
         watched.lag = lag if lag.state is LagState.IDLE and watched.track.is_still else None
         return lag
@@ -171,6 +174,11 @@ def snapshot_of(state: SubscriptionState, now_ms: int, life: tuple[str, int, int
             RepeatedMessage(each.id, each.delivery_count, max(now_ms - each.available_ms, 0)) for each in state.repeated
         ),
     )
+
+
+def _hold_p99(state: SubscriptionState) -> int | None:
+    """How long handlers take that are slow, over the queue's whole life: a rule gives them time."""
+    return bucket_of_rank(dict(zip(state.hold.indexes, state.hold.counts, strict=True)), 99)
 
 
 def _subject(state: SubscriptionState, ordinal: int) -> Subject:

@@ -180,7 +180,8 @@ class ResultStore:
         """Store a result; False if the same bytes are stored already. Raises RejectedResult, or OSError if the disk
         fails.
 
-        Results that are yet to come by the clock as it is now, because it was ahead, make place for this one.
+        Results that are yet to come by the clock as it is now, because it was ahead, and later than this one, make
+        place for it.
         """
         result = self._checked(run_name, body, now)
         with self._putting:
@@ -188,7 +189,9 @@ class ResultStore:
 
     def _put(self, result: LagResult, body: bytes, now: datetime) -> bool:
         run_name = result.run_name
-        future = [name for name, end in self._ends.items() if end > now + CLOCK_TOLERANCE]
+        # Of the former clock: no row of the present one is later, and this result would be behind it until then.
+        latest = max(now, result.window_end)
+        future = [name for name, end in self._ends.items() if end > latest]
         present = {name: end for name, end in self._ends.items() if name not in future}
         decision = decide(present, run_name, result.window_end, self._keep)
         match decision:

@@ -18,7 +18,7 @@ from penstock_api.state_documents import SubscriptionState
 from penstock_observer.broker_clock import oldest_age_ms
 from penstock_observer.live_view import LiveBroker
 
-__all__ = ["COUNTERS", "GAUGES", "subscription_lines"]
+__all__ = ["ARRIVALS", "COUNTERS", "GAUGES", "subscription_lines"]
 
 # fmt: off
 GAUGES: Final[tuple[tuple[str, str, str], ...]] = (
@@ -34,8 +34,6 @@ GAUGES: Final[tuple[tuple[str, str, str], ...]] = (
 )
 """Name after the prefix, attribute of SubscriptionState, help."""
 COUNTERS: Final[tuple[tuple[str, str, str], ...]] = (
-    ("enqueued_messages_total", "enqueued", "Messages that came in."),
-    ("enqueued_bytes_total", "enqueued_bytes", "Size of the messages that came in."),
     ("delivered_messages_total", "delivered", "Deliveries to consumers, repeated ones included."),
     ("redelivered_messages_total", "redelivered", "Deliveries with a delivery count above 0."),
     ("acked_messages_total", "acked", "Messages that consumers accepted."),
@@ -48,6 +46,13 @@ COUNTERS: Final[tuple[tuple[str, str, str], ...]] = (
     ("lost_at_restart_messages_total", "lost_at_restart", "Messages that were not durable when the broker ended."),
 )
 """The same; the last six but `moved` and `purged` are the losses, by kind."""
+ARRIVALS: Final[tuple[tuple[str, str, str, str], ...]] = (
+    ("enqueued_messages_total", "enqueued", "recovered", "Messages that came in since the broker started."),
+    ("enqueued_bytes_total", "enqueued_bytes", "recovered_bytes", "Size of the messages that came in."),
+)
+"""The same, with what the start of the broker brought back as the third: a counter that begins anew with it would show
+it as arrivals.
+"""
 # fmt: on
 
 PREFIX: Final = "penstock_subscription_"
@@ -69,6 +74,9 @@ def subscription_lines(known: LiveBroker, namespace: str) -> Iterator[str]:
     holds = [_hold_seconds(state, now_ms) for state in states]
     text = "How long the longest-held delivery has been unsettled; 0 if none is in flight, NaN if it is not known."
     yield from _family("longest_hold_seconds", "gauge", text, labels, holds)
+    for name, came, recovered, text in ARRIVALS:
+        counts = map(attrgetter(came, recovered), states)
+        yield from _family(name, "counter", text, labels, [count - before for count, before in counts])
     for name, attribute, text in COUNTERS:
         yield from _family(name, "counter", text, labels, map(attrgetter(attribute), states))
     yield from _judgement(known, dict(zip((state.queue_name for state in states), labels, strict=True)))
@@ -81,15 +89,16 @@ def _judgement(known: LiveBroker, labels: dict[str, str]) -> Iterator[str]:
     stated = [f'{label},state="{(lag.state if is_told else LagState.UNKNOWN).value}"' for label, lag in judged]
     text = "1 for the state in which the subscription is, by the rules of lag at the last poll."
     yield from _family("state", "gauge", text, stated, [1] * len(stated))
+    if not is_told:  # how a depth changes, and what it needs, says nothing of a present that nobody sees
+        return
     moving = [(label, lag.velocity_per_minute) for label, lag in judged if lag.velocity_per_minute is not None]
     text = "Change of the depth; above 0 the backlog grows."
     values = [velocity for _, velocity in moving]
     yield from _family("velocity_messages_per_minute", "gauge", text, [label for label, _ in moving], values)
     wanted = [(label, lag.suggested_consumers) for label, lag in judged if lag.suggested_consumers is not None]
-    if is_told:
-        text = "Consumers that would keep up; absent where that is not known."
-        numbers = [number for _, number in wanted]
-        yield from _family("suggested_consumers", "gauge", text, [label for label, _ in wanted], numbers)
+    text = "Consumers that would keep up; absent where that is not known."
+    numbers = [number for _, number in wanted]
+    yield from _family("suggested_consumers", "gauge", text, [label for label, _ in wanted], numbers)
 
 
 def _family(name: str, kind: str, text: str, labels: Iterable[str], values: Iterable[float | str]) -> Iterator[str]:

@@ -11,7 +11,7 @@ release did not write are absent and count as not known. Source: penstock_api.le
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock_api.ledger_format import RowKind
+from penstock_api.ledger_format import HISTOGRAMS, RowKind
 from penstock_lag_rules.figures import TOTALS, Growth
 from penstock_lag_rules.history import Snapshot
 from penstock_page.parquet_damage import PARQUET_DAMAGED
@@ -60,14 +60,17 @@ def snapshots_in_rows(rows: Iterable[Mapping[str, Any]]) -> list[Snapshot]:
     return [_snapshot(row) for row in rows]
 
 
-def rows_in(segment: Path | IO[bytes], begin_ms: int) -> Iterator[Mapping[str, Any]]:
-    """All rows from `begin_ms` on, with all columns but the histograms, in the order of the file. Raises
-    UnreadableSegment.
+def rows_in(
+    segment: Path | IO[bytes], begin_ms: int, histograms: Set[str] = frozenset()
+) -> Iterator[Mapping[str, Any]]:
+    """All rows from `begin_ms` on, with all columns but those of other histograms than these (such as `hold`), in the
+    order of the file. Raises UnreadableSegment.
     """
+    left_out = tuple(f"{name}_" for name in HISTOGRAMS if name not in histograms)
     try:
         check_footer(segment)
         with pq.ParquetFile(segment, page_checksum_verification=True) as file:
-            there = [name for name in file.schema_arrow.names if not name.startswith(("sojourn_", "wait_", "hold_"))]
+            there = [name for name in file.schema_arrow.names if not name.startswith(left_out)]
             for batch in file.iter_batches(BATCH_ROWS, columns=there):
                 yield from batch.filter(pc.greater_equal(batch["time_ms"], begin_ms)).to_pylist()
     except _DAMAGED as error:

@@ -141,7 +141,7 @@ def time_series_of(snapshots: Iterable[Snapshot], begin_ms: int, end_ms: int, in
 
 
 def _age_seconds(snapshot: Snapshot) -> int | None:
-    if snapshot.depth == 0:
+    if snapshot.ready == snapshot.in_flight == 0:  # what is due later does not wait
         return 0
     age_ms = snapshot.age_ms()
     return None if age_ms is None else age_ms // 1000

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from penstock_api import schema
 from penstock_api.failure import Misuse
-from penstock_api.resources.broker import JavaHeap, LagIntervalMinutes
+from penstock_api.resources.broker import JavaHeap, LagDeadlineMinutes, LagIntervalMinutes
 
 __all__ = ["ExecutorOptions", "LagJobOptions", "read_lag_job"]
 
@@ -54,6 +54,8 @@ class LagJobOptions(schema.Spec):
     """Auto: ScheduledSparkApplication if the cluster has its CRD, else CronJob."""
     interval_minutes: LagIntervalMinutes = 5
     """Minutes between two runs."""
+    deadline_minutes: LagDeadlineMinutes = 26
+    """Minutes after which a run ends itself."""
     suspend: bool = False
     """Keep the schedule, but start no runs."""
     memory: JavaHeap = "1g"

@@ -45,6 +45,8 @@ def test_a_switch_that_is_neither_on_nor_off_is_named(value: str) -> None:
         "tolerations[0].kee=x",
         "lag.tolerations[0].effect=NoSchedul",
         "lag.cpuLimit=much",
+        "lag.deadlineMinutes=5",
+        "lag.deadlineMinutes=1441",
         "lag.executors.cpuLimit=1Gi",
         "lag.priorityClassName=X Y",
         "affinity.nodeAfinity.a=b",

@@ -7,14 +7,16 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestServer
 from observer.samples import START_MS, a_poll, a_subscription
 from page.html import elements, text_of
 
+from penstock_api.lag_result import LagState
 from penstock_api.management import Owner
-from penstock_api.state_documents import RepeatedMessage, SubscriptionState
+from penstock_api.state_documents import DurationHistogram, RepeatedMessage, SubscriptionState
 from penstock_cli.main import run
 from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer.http import Api, make_app
@@ -132,6 +134,47 @@ async def test_a_report_of_a_day_ends_with_the_ledger(site: Site) -> None:
     assert "From 2023-11-14 00:00:00 UTC to 2023-11-14 22:28:00 UTC." in output.read_text()
     assert await site.penstock("report", "--day", "2023-11-13", "--output", str(output)) == 0
     assert "The ledger has no subscription in this time." in output.read_text()
+
+
+async def test_a_report_that_ends_after_the_ledger_says_so(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    """Four minutes after the last poll nobody knows how it stands, and ten minutes after it not even who is there."""
+    fill(site)
+    output = site.folder / "report.html"
+    assert await site.penstock("report", "--as-of", "2023-11-14T22:32:00Z", "--output", str(output)) == 0
+    page = output.read_text()
+    assert page.count("its broker was last seen 240 s before the end of this time") == 6, "in the table and above plots"
+    capsys.readouterr()
+    assert await site.penstock("report", "--as-of", "2023-11-14T22:38:00Z", "--output", str(output)) == 0
+    said = (
+        "the ledger of main-0 has no poll in the 5 minutes before 2023-11-14 22:38:00 UTC, so its subscriptions are "
+        "missing"
+    )
+    assert f"not complete: {said}" in capsys.readouterr().err
+    assert said in output.read_text()
+
+
+async def test_a_report_gives_slow_handlers_their_time_as_the_live_state_does(site: Site) -> None:
+    """Ten messages took 95 to 104 s each. The row with the histogram is the first of many."""
+    holds = DurationHistogram(indexes=(132,), counts=(10,), sum_ms=1_000_000)
+    held: dict[str, Any] = {
+        "consumers": 1,
+        "credit": 9,
+        "usable_credit": 0,
+        "ready": 2,
+        "in_flight": 1,
+        "depth": 3,
+        "delivered": 11,
+        "acked": 10,
+        "hold": holds,
+    }
+    state = a_subscription("slow", **held, oldest_available_ms=START_MS, oldest_hold_ms=START_MS)
+    for step in range(28):  # seven polls are a segment
+        site.poll(step, state)
+    (live,) = site.live.known.lags
+    assert live.state is LagState.LAGGING
+    output = site.folder / "report.html"
+    assert await site.penstock("report", "--output", str(output)) == 0
+    assert f"<td>{live.message}</td>" in output.read_text()
 
 
 async def test_a_long_report_tells_how_far_it_is(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,14 @@ async def test_run_once_returns_the_exit_code_and_keeps_the_output(tmp_path: Pat
     child = python(tmp_path, "print('done'); raise SystemExit(7)")
     assert await run_once(child, asyncio.Event()) == 7
     assert child.log.read_text() == "done\n"
+
+
+async def test_a_child_has_its_variables_beside_those_of_its_parent(tmp_path: Path) -> None:
+    shown = replace(
+        python(tmp_path, "import os; print(os.environ['MORE'], os.environ['PATH'] != '')"), environment={"MORE": "yes"}
+    )
+    assert await run_once(shown, asyncio.Event()) == 0
+    assert shown.log.read_text() == "yes True\n"
 
 
 async def test_a_long_log_is_set_aside_at_a_start_and_one_of_them_is_kept(tmp_path: Path) -> None:

@@ -17,6 +17,17 @@ from penstock_cli.up.run import Options, _Up  # pyright: ignore[reportPrivateUsa
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "local"
 
 
+def test_a_run_has_the_deadline_of_its_broker(tmp_path: Path) -> None:
+    """Else one that hangs would be the last one: no other starts before it has ended."""
+    broker = read(EXAMPLES).broker
+    analysis = broker.spec.lag_analysis.model_copy(update={"deadline_minutes": 90})
+    hasty = broker.model_copy(update={"spec": broker.spec.model_copy(update={"lag_analysis": analysis})})
+    endpoint = free_endpoint("127.0.0.1", 0)
+    layout = Layout(tmp_path, tmp_path)
+    child = commands.lag_child(hasty, Endpoints(endpoint, endpoint, None), layout, "run-1")
+    assert child.environment == {"PENSTOCK_LAG_DEADLINE_SECONDS": "5520"}
+
+
 def test_a_result_that_nobody_serves_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def done_at_once(*_: object) -> ChildProcess:
         return ChildProcess("lag", ("true",), tmp_path / "lag.log")

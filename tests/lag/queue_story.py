@@ -76,6 +76,10 @@ class QueueStory:
         self._now_ms += STEP_MS
         self._snap({})
 
+    def purge(self, count: int) -> None:
+        """An administrator deletes the oldest; the next snapshot shows it."""
+        self._totals = replace(self._totals, purged=self._totals.purged + self._take(count))
+
     def set_clock(self, by_ms: int) -> None:
         """The broker's clock is set."""
         self._now_ms += by_ms

@@ -44,6 +44,23 @@ def test_consumers_that_fall_behind_show_what_they_are_capable_of() -> None:
     assert told(story) == (120, 5)
 
 
+def test_what_becomes_due_needs_consumers_as_what_arrives() -> None:
+    """As above, but the 60 in ten seconds came long ago and become due now, so 2,000 - 1,800 are due later at the end;
+    and 60 that come each time to be due in a day need nobody.
+    """
+    story = QueueStory()
+    story.run(10, arrive=2_000, ready=0, scheduled=2_000, oldest_available_ms=None)
+    due_ms = story.snapshots[-1].time_ms
+    for step in range(1, 31):
+        story.run(10, accept=40, ready=20 * step, scheduled=2_000 - 60 * step, oldest_available_ms=due_ms)
+    assert told(story) == (120, 5)
+    for_later = QueueStory()
+    for_later.run(10, arrive=200)
+    for step in range(1, 31):
+        for_later.run(10, arrive=100, accept=40, ready=200, scheduled=60 * step, oldest_available_ms=due_ms)
+    assert told(for_later) == (120, 3), "(240 + 20) / (120 * 0.8) = 2.7"
+
+
 def test_consumers_that_keep_up_show_nothing_of_what_they_are_capable_of() -> None:
     """At each poll some messages are ready, but they have just come: to call this the capacity would ask for more
     consumers however idle those are.
@@ -147,7 +164,11 @@ def test_where_more_consumers_would_not_help_none_are_suggested(state: LagState,
         # nothing arrives and nothing waits: one, because a number is asked for
         ({"window": {"growth": {"enqueued": 0}}, "standing": {"depth": 0, "ready": 0, "in_flight": 0}}, 1),
         # what is due later does not ask for consumers: 600 a minute / 240 = 2.5
-        ({"standing": {"depth": 100_000, "scheduled": 100_000}}, 3),
+        ({"window": {"first_scheduled": 100_000}, "standing": {"depth": 100_000, "scheduled": 100_000}}, 3),
+        # and of the 3,000 that came in five minutes 1,200 are due later: 360 a minute / 240 = 1.5 +- 8 %
+        ({"window": {"first_scheduled": 500}, "standing": {"depth": 1_700, "scheduled": 1_700, "consumers": 5}}, 2),
+        # 3,000 came and 1,200 became due: 840 a minute / 240 = 3.5
+        ({"window": {"first_scheduled": 1_200}, "standing": {"depth": 0, "scheduled": 0}}, 4),
         # 100,000 that wait are 10,000 a minute: 10,600 / 240 = 44.2, but there are two, so no more than 20
         ({"standing": {"depth": 100_000}}, 20),
         ({"standing": {"depth": 100_000, "consumers": 5}}, 45),

@@ -152,34 +152,47 @@ def test_a_subscription_that_was_made_anew_in_between_has_no_day(store: FolderRo
     assert read_past(store, THREE_PM_MS).day == {}
 
 
-def test_a_life_that_is_in_both_hours_leaves_no_room_for_another_between_them(store: FolderRollups) -> None:
-    """It was made anew in the first hour, and again in the last one: 10 messages came in 20 minutes of the first life,
-    2,000 until the minute 10 of the last hour, and 40 from its minute 20 on. What it was not there for does not count.
+def test_a_subscription_that_was_made_anew_has_nothing_of_the_former_one(store: FolderRollups) -> None:
+    """In the first hour: 10 messages came to the former one. Of the second one 1,998 came in the 22 hours and 59
+    minutes since its first snapshot.
     """
-    put(store, 23, held(23, lived(1, 23, (0, 20), (500, 510)), lived(2, 23, (30, 59), (0, 70))))
-    put(store, 0, held(0, lived(2, 0, (0, 10), (1990, 2000)), lived(3, 0, (20, 59), (5, 40))))
+    put(store, 23, held(23, lived(1, 23, (0, 20), (500, 510)), lived(2, 23, (30, 59), (2, 70))))
+    put(store, 0, held(0, lived(2, 0, (0, 59), (1990, 2000))))
     day = read_past(store, THREE_PM_MS).day[QUEUE]
-    assert day.arrived == 10 + 2000 + 40
-    assert day.elapsed_ms == (20 + 30 + 22 * 60 + 10 + 39) * 60_000
+    assert day.arrived == 1998
+    assert day.elapsed_ms == (30 + 22 * 60 + 59) * 60_000
+
+
+def test_a_subscription_that_was_made_anew_in_the_last_hour_has_no_day(store: FolderRollups) -> None:
+    """Of 39 minutes of its last hour its pace is known; the four consumers and the losses were another one's."""
+    former = replace(lived(2, 0, (0, 10), (1990, 2000)), max_consumers=4, min_consumers=4, max_age_ms=90_000)
+    lost = replace(former, first=Growth(), last=Growth(expired=50))
+    put(store, 23, held(23, lived(2, 23, (30, 59), (0, 70))))
+    put(store, 0, held(0, lost, lived(3, 0, (20, 59), (5, 40))))
+    past = read_past(store, THREE_PM_MS)
+    assert past.day == {}
+    hour = past.hour[QUEUE]
+    assert (hour.arrived, hour.elapsed_ms, hour.lost, hour.lost_before) == (35, 39 * 60_000, 0, 0)
+    assert (hour.min_consumers, hour.max_consumers, hour.max_age_ms) == (1, 1, 0)
 
 
 GONE = ("main-0: rows 7 to 99 of its ledger are gone",)
 
 
 def test_an_hour_with_a_missing_part_does_not_tell_of_two_lives(store: FolderRollups) -> None:
-    """What the first one lost in that part is in no total: `lost` would be too small without a word."""
+    """What the second one did in that part before it was seen is in no total."""
     two = (lived(1, 0, (0, 20), (0, 60)), lived(2, 0, (30, 59), (0, 60)))
     put(store, 0, held(0, *two))
-    assert read_past(store, THREE_PM_MS).hour[QUEUE].arrived == 120
+    assert read_past(store, THREE_PM_MS).hour[QUEUE].arrived == 60
     put(store, 0, held(0, *two), GONE)
     assert read_past(store, THREE_PM_MS) == PastHours()
 
 
 def test_an_hour_with_a_missing_part_does_not_tell_of_a_life_that_began_in_it(store: FolderRollups) -> None:
-    """It may have begun in the missing part: 300 messages came, of which nobody knows over which time."""
+    """It may have begun in the missing part: of 200 messages nobody knows over which time they came."""
     born = lived(1, 0, (40, 59), (200, 300))
     put(store, 0, held(0, born))
-    assert read_past(store, THREE_PM_MS).hour[QUEUE].arrived == 300
+    assert read_past(store, THREE_PM_MS).hour[QUEUE].arrived == 100
     put(store, 0, held(0, born), GONE)
     assert read_past(store, THREE_PM_MS) == PastHours()
 
@@ -228,6 +241,29 @@ def test_a_pace_over_a_restart_is_of_both_lives() -> None:
     pace = paces(lives(before, after), HOUR_MS)[QUEUE]
     assert (pace.elapsed_ms, pace.end_ms) == (600_000, HOUR_MS)
     assert (pace.min_consumers, pace.max_consumers, pace.max_age_ms) == (1, 4, 9_000)
+
+
+def test_what_came_before_the_first_snapshot_of_a_new_life_is_in_no_pace(store: FolderRollups) -> None:
+    """10,000 messages were put into a new subscription before a poll saw it, 30 of them were lost. In the 50 minutes
+    from then on 100 came, 50 were accepted and 7 were lost: 2, 1 and not 200 a minute. All 37 are lost all the same.
+    """
+    made = replace(
+        lived(3, 0, (10, 60), (0, 0)),
+        first=Growth(enqueued=10_000, acked=2_000, dropped=30),
+        last=Growth(enqueued=10_100, acked=2_050, dropped=35, expired=2),
+        last_buckets={"sojourn": ((8, 2_050),)},
+    )
+    put(store, 0, held(0, made))
+    pace = read_past(store, THREE_PM_MS).hour[QUEUE]
+    assert (pace.elapsed_ms, pace.arrived, pace.accepted, pace.lost, pace.lost_before) == (3_000_000, 100, 50, 7, 30)
+    assert pace.sojourn == {8: 2_050}
+    found = replace(BUSY, subject=replace(BUSY.subject, queue_name="q"))
+    plan = Plan(THREE_PM_MS, THREE_PM_MS + 300_000, (), (), 0, ())
+    result = make_result(Run("main", "shop", "r", 1), plan, [found], Thresholds())
+    (entry,) = with_past(result, [found], PastHours(hour={QUEUE: pace})).subscriptions
+    said = entry.past_hour
+    assert said is not None
+    assert (said.arrival_per_minute, said.settled_per_minute, said.lost) == (2, 1, 37)
 
 
 def test_less_than_ten_minutes_are_no_pace() -> None:

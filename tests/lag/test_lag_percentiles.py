@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_lag.figures.percentiles import Histogram, added, bucket_of_rank, grown
+from penstock_lag.figures.percentiles import Histogram, added, grown
+from penstock_lag_rules.buckets import bucket_of_rank
 
 
 @pytest.mark.parametrize(("percent", "bucket"), [(50, 1), (51, 2), (95, 2), (96, 3), (99, 3), (100, 9)])

@@ -190,6 +190,14 @@ def test_nothing_waits_for_zero_seconds() -> None:
     assert (lag.oldest_age_seconds, lag.longest_hold_seconds) == (0, 0)
 
 
+@pytest.mark.parametrize(("stranded", "age"), [(0, 0), (3, None)])
+def test_what_is_due_later_waits_for_zero_seconds(stranded: int, age: int | None) -> None:
+    """As the metric says. How long a message has been stranded the broker does not say."""
+    later = {"depth": 3, "ready": 0, "in_flight": 0, "scheduled": 3, "stranded": stranded, "age_ms": None}
+    (lag,) = result_of(figures(standing=later)).subscriptions
+    assert lag.oldest_age_seconds == age
+
+
 def named(ordinal: int, name: str, **owner: str) -> Figures:
     """Figures of another subscription."""
     return figures(subject={"ordinal": ordinal, "queue_name": name, **owner})
@@ -241,7 +249,13 @@ def test_the_table_is_aligned_and_says_what_is_missing() -> None:
     assert lines[1].index("500") == lines[2].index("500")
     assert lines[1].split()[7:11] == ["600", "600", "0", "-"]
     assert lines[3] == "MISSING main-1: the observer did not answer: refused"
-    assert lines[4] == "shop/main: 1 of 2 brokers, 1 segments, window 22:13:20 to 22:18:20 UTC"
+    assert lines[4] == "shop/main: 1 of 2 brokers, 1 segments, window 2023-11-14 22:13:20 to 22:18:20 UTC"
+
+
+def test_the_table_of_a_whole_day_does_not_end_when_it_begins() -> None:
+    """Nor does one of long ago look as if it were of today."""
+    text = as_table(result_of(plan=Plan(END_MS - 86_400_000, END_MS, (), (), 0, ())))
+    assert text.endswith("0 segments, window 2023-11-13 22:18:20 to 2023-11-14 22:18:20 UTC\n")
 
 
 @pytest.mark.parametrize(("noise", "shown"), [(1, "75-76 s"), (1_200, "64-91 s")])

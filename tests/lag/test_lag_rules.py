@@ -136,6 +136,12 @@ def test_each_state_has_its_figures(changes: dict[str, Any], state: LagState) ->
         (STALLED, {"progressed_ms": END_MS - 119_999}, LagState.BACKLOG_STEADY),
         (STALLED, {"percentiles": {"hold_p99": 122}}, LagState.BACKLOG_STEADY),
         (STALLED, {"percentiles": {"hold_p99": 122}, "progressed_ms": END_MS - 123_000}, LagState.STALLED),
+        # three times 10 minutes (bucket 153) are not in a window of five, but a delivery may be out for 1,791 s
+        (STALLED, {"percentiles": {"hold_p99": 153}, "progressed_ms": END_MS - 300_000}, LagState.BACKLOG_STEADY),
+        (STALLED, {"percentiles": {"hold_p99": 153}, "standing": {"hold_ms": 1_790_000}}, LagState.BACKLOG_STEADY),
+        (STALLED, {"percentiles": {"hold_p99": 153}, "standing": {"hold_ms": 1_800_000}}, LagState.STALLED),
+        # and nobody needs time for what nobody holds
+        (STALLED, {"percentiles": {"hold_p99": 153}, "standing": {"in_flight": 0, "ready": 500}}, LagState.STALLED),
         # it was caught up since then
         (STALLED, {"stretch": {"elapsed_ms": 119_999}}, LagState.BACKLOG_STEADY),
         (STRANDED, {"standing": {"stranded": 499, "ready": 1, "scheduled": 499}}, LagState.BACKLOG_STEADY),
@@ -210,6 +216,10 @@ def test_a_missing_broker_makes_everything_unknown_with_its_reason() -> None:
             {"coverage": {"last_poll_ms": END_MS - 180_001}},
             "its broker was last seen 180 s before the end of the window",
         ),
+        (
+            {"standing": {"observed_ms": END_MS - 180_001}},
+            "the polls of its broker are there, but it was last in one 180 s before their end",
+        ),
         ({"coverage": {"polls": 15}}, "only 15 of 31 expected polls of its broker are in the ledger"),
         ({"window": {"snapshots": 2}}, "there are only 2 snapshots so far; 3 are needed"),
         (
@@ -236,7 +246,12 @@ def test_too_little_is_known(changes: dict[str, Any], reason: str) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"coverage": {"last_poll_ms": END_MS - 180_000}}, {"coverage": {"polls": 16}}, {"window": {"snapshots": 3}}],
+    [
+        {"coverage": {"last_poll_ms": END_MS - 180_000}},
+        {"standing": {"observed_ms": END_MS - 180_000}},
+        {"coverage": {"polls": 16}},
+        {"window": {"snapshots": 3}},
+    ],
 )
 def test_just_enough_is_known(changes: dict[str, Any]) -> None:
     """At the limit."""

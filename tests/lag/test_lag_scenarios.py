@@ -312,6 +312,81 @@ def test_messages_that_are_due_later_are_no_backlog() -> None:
     )
 
 
+def test_messages_that_become_due_faster_than_they_are_accepted_are_growth() -> None:
+    """5,000 are due later. Then 100 become due in ten seconds, and 50 are accepted: the depth falls by 50, and what
+    consumers have not done grows by 50.
+    """
+    story = QueueStory()
+    story.run(10, arrive=5_000, ready=0, scheduled=5_000, oldest_available_ms=None)
+    first_due_ms = story.snapshots[-1].time_ms
+    for step in range(1, 21):
+        due = 50 * step
+        story.run(10, accept=50, ready=due, scheduled=5_000 - 100 * step, oldest_available_ms=first_due_ms)
+    assert (story.snapshots[-1].depth, story.snapshots[-1].scheduled) == (4_000, 3_000)
+    found = story.verdict()
+    assert found.state is LagState.LAGGING
+    assert found.message == (
+        "the consumers fall behind: 0 messages a minute arrive, 600 become due, and 300 are accepted; "
+        "4000 messages wait, the oldest for 200 s"
+    )
+    assert drain_time(story.figures()) is None
+
+
+def test_messages_that_become_due_as_fast_as_they_are_accepted_are_no_growth() -> None:
+    story = QueueStory()
+    story.run(10, arrive=5_000, ready=300, scheduled=4_700)
+    first_due_ms = story.snapshots[-1].time_ms
+    for step in range(1, 21):
+        story.run(10, accept=100, ready=300, scheduled=4_700 - 100 * step, oldest_available_ms=first_due_ms)
+    found = story.verdict()
+    assert found.state is LagState.BACKLOG_STEADY
+    assert found.message.startswith(
+        "the backlog neither grows nor shrinks: 0 messages a minute arrive, 600 become due, and 600 are accepted; "
+    )
+
+
+def test_messages_that_arrive_for_later_are_told_apart_from_those_that_wait() -> None:
+    """Of 100 in ten seconds 60 are due in an hour; 40 are accepted, and 300 wait as before."""
+    story = QueueStory()
+    story.run(10, arrive=300)
+    first_ms = story.snapshots[-1].time_ms
+    for step in range(1, 21):
+        story.run(10, arrive=100, accept=40, ready=300, scheduled=60 * step, oldest_available_ms=first_ms)
+    found = story.verdict()
+    assert found.state is LagState.BACKLOG_STEADY
+    assert found.message.startswith(
+        "the backlog neither grows nor shrinks: 600 messages a minute arrive, of which 360 are due later, and 240 are "
+        "accepted; "
+    )
+
+
+def test_delayed_messages_that_are_purged_are_no_growth() -> None:
+    """300 wait, and 1,000 are due later until an administrator deletes them: nothing became due."""
+    story = QueueStory()
+    story.run(10, arrive=1_300, ready=300, scheduled=1_000)
+    first_ms = story.snapshots[-1].time_ms
+    story.run(120, arrive=50, accept=50, ready=300, scheduled=1_000, oldest_available_ms=first_ms)
+    story.purge(1_000)
+    story.run(30, arrive=51, accept=50, ready=300, oldest_available_ms=first_ms)
+    assert story.figures().recent.growth.purged == 1_000
+    found = story.verdict()
+    assert found.state is LagState.BACKLOG_STEADY
+    assert "303 messages a minute arrive and 300 are accepted" in found.message
+
+
+def test_messages_that_are_stranded_are_not_due_later() -> None:
+    """Of 100 in ten seconds 10 are rejected, and wait for a dead-letter queue that is full."""
+    story = QueueStory()
+    story.run(10, arrive=300)
+    first_ms = story.snapshots[-1].time_ms
+    for step in range(1, 21):
+        stuck = {"scheduled": 10 * step, "stranded": 10 * step}
+        story.run(10, arrive=100, accept=90, ready=300, oldest_available_ms=first_ms, **stuck)
+    found = story.verdict()
+    assert found.state is LagState.BACKLOG_STEADY
+    assert "600 messages a minute arrive and 540 are accepted" in found.message
+
+
 def test_a_message_that_comes_once_an_hour_is_not_stalled_at_once() -> None:
     story = QueueStory()
     story.run(290)

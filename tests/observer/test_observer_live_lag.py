@@ -79,6 +79,26 @@ def test_where_messages_spend_their_time_is_known_live() -> None:
     assert (lag.wait_p95_millis, lag.hold_p95_millis) == (None, None)
 
 
+def test_a_handler_that_always_takes_long_is_not_stalled_live_either() -> None:
+    """Of 10 messages each took 95 to 104 s (bucket 132). The next one may take 290 s, as the lag job says, too."""
+    story = Story()
+    holds = DurationHistogram(indexes=(132,), counts=(10,), sum_ms=1_000_000)
+    story.poll(depth=3, ready=3, acked=10, delivered=10, oldest_available_ms=START_MS, hold=holds)
+    taken_ms = story.now_ms
+    lag = story.poll(times=29, ready=2, in_flight=1, delivered=11, oldest_hold_ms=taken_ms)
+    assert lag.longest_hold_seconds == 280
+    assert lag.state is LagState.LAGGING
+    lag = story.poll(times=2)
+    assert (lag.longest_hold_seconds, lag.state) == (300, LagState.STALLED)
+
+
+def test_a_handler_that_is_fast_otherwise_is_stalled_after_two_minutes_live() -> None:
+    story = Story()
+    holds = DurationHistogram(indexes=(92,), counts=(10,), sum_ms=30_000)
+    story.poll(depth=3, ready=3, acked=10, delivered=10, oldest_available_ms=START_MS, hold=holds)
+    assert story.poll(times=13, ready=2, in_flight=1, delivered=11).state is LagState.STALLED
+
+
 def test_what_expires_before_its_turn_is_known_live() -> None:
     """600 wait, at most two a minute leave by chance, and all live for a minute more: 598 of them too short."""
     story = Story()

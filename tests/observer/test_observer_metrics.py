@@ -157,6 +157,18 @@ def test_figures_of_a_subscription(scrape: Scrape) -> None:
     assert scrape.value("penstock_subscription_acked_messages_total", ORDERS) == 10
 
 
+def test_messages_that_a_restart_recovers_are_no_arrivals(scrape: Scrape) -> None:
+    """Prometheus sees a counter that began anew, and adds all that it counts by then: 3, and not 503."""
+    state = a_subscription(depth=503, ready=503, enqueued=1_500, enqueued_bytes=15_000, acked=997)
+    scrape.live.answered(a_poll(START_MS, state))
+    assert scrape.value("penstock_subscription_enqueued_messages_total", ORDERS) == 1_500
+    life: dict[str, Any] = {"depth": 503, "ready": 503, "enqueued": 503, "enqueued_bytes": 5_030}
+    after = a_subscription(**life, recovered=500, recovered_bytes=5_000)
+    scrape.live.answered(a_poll(START_MS + 10_000, after, epoch=2))
+    assert scrape.value("penstock_subscription_enqueued_messages_total", ORDERS) == 3
+    assert scrape.value("penstock_subscription_enqueued_bytes_total", ORDERS) == 30
+
+
 def test_series_stay_without_consumers_and_go_with_the_subscription(scrape: Scrape) -> None:
     """Lag must not vanish when consumers do; it must when there is nothing left to lag."""
     scrape.live.answered(a_poll(START_MS, a_subscription(depth=3, ready=3, consumers=1)))
@@ -209,11 +221,14 @@ def test_the_state_by_the_rules_of_lag_is_one_series_of_each_subscription(scrape
     scrape.live.away("the broker does not answer: refused")
     assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unconsumed"}) == 1
     assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unknown"}) is None
+    assert scrape.value("penstock_subscription_velocity_messages_per_minute", ORDERS) == 60
     assert scrape.value("penstock_broker_reachable") == 0
     assert scrape.value("penstock_broker_poll_timestamp_seconds") == (START_MS + 70_000) / 1000
     scrape.live.away("the broker does not answer: refused")
     assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unknown"}) == 1
     assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unconsumed"}) is None
+    assert scrape.value("penstock_subscription_velocity_messages_per_minute", ORDERS) is None, "as if it went on"
+    assert scrape.value("penstock_subscription_depth_messages", ORDERS) == 170
 
 
 def test_the_suggested_consumers_are_a_series_only_where_they_are_known(scrape: Scrape) -> None:

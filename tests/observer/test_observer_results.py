@@ -200,6 +200,28 @@ def test_results_that_are_yet_to_come_make_place_for_those_of_now(store: ResultS
     assert sorted(path.stem for path in tmp_path.iterdir()) == ["before", "late", "now"]
 
 
+def test_after_a_clock_was_set_back_by_minutes_the_next_result_is_the_latest(
+    store: ResultStore, tmp_path: Path
+) -> None:
+    """It was 20 minutes ahead. Else the last result of then would be the latest for 20 minutes, and hide that a broker
+    is missing since.
+    """
+    ahead = timedelta(minutes=20)
+    for number in range(2):
+        store.put(f"ahead-{number}", a_result(f"ahead-{number}", minutes(number) + ahead), NOW + ahead)
+    assert store.put("now", a_result("now", minutes(1)), NOW)
+    assert store.latest_run() == "now"
+    assert [path.stem for path in tmp_path.iterdir()] == ["now"]
+
+
+def test_a_result_that_ends_a_little_ahead_stays_behind_a_later_one(store: ResultStore, tmp_path: Path) -> None:
+    """The clocks of two brokers differ; results come in their order, or late."""
+    for number in (6, 8):
+        store.put(f"run-{number}", a_result(f"run-{number}", minutes(number)), NOW)
+    assert store.latest_run() == "run-8"
+    assert sorted(path.stem for path in tmp_path.iterdir()) == ["run-6", "run-8"]
+
+
 def test_a_run_that_was_stored_with_a_time_to_come_can_be_stored_again(store: ResultStore, tmp_path: Path) -> None:
     """Runs may have the same name for ever."""
     day = timedelta(days=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 from page.lags import NOON_MS, a_snapshot
@@ -56,6 +58,12 @@ def test_an_age_that_is_not_known_is_none_and_an_empty_queue_has_age_0() -> None
     future = a_snapshot(0, 3, age=-5)
     time_series = time_series_of([future, a_snapshot(10, 0)], *over(300), TEN_S)
     assert [point.age_seconds for point in time_series.points] == [None, 0]
+
+
+def test_messages_that_are_due_later_have_age_0() -> None:
+    """Not an age that is not known, as if the clock had been set."""
+    delayed = replace(a_snapshot(0, 3), ready=0, in_flight=0, scheduled=3, oldest_available_ms=None)
+    assert [point.age_seconds for point in time_series_of([delayed], *over(300), TEN_S).points] == [0]
 
 
 def test_what_the_observer_did_not_see_is_a_gap() -> None:

@@ -33,6 +33,7 @@ __all__ = [
     "ClientListeners",
     "JavaHeap",
     "LagAnalysis",
+    "LagDeadlineMinutes",
     "LagIntervalMinutes",
     "Orphan",
     "PodOptions",
@@ -52,6 +53,7 @@ Annotations = Annotated[
 Amounts = Annotated[dict[Annotated[str, Field(max_length=63)], quantity.Quantity], Field(max_length=8)]
 Image = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^\S+$")]
 LagIntervalMinutes = Literal[1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60]
+LagDeadlineMinutes = Annotated[int, Field(ge=6, le=1440)]
 JavaHeap = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}[mg]$")]
 
 
@@ -142,6 +144,10 @@ class LagAnalysis(schema.Spec):
     interval_minutes: LagIntervalMinutes = 5
     """Minutes between two runs of a job of its own. The first minute follows from a hash of the Broker's name, so that
     not all jobs start at once.
+    """
+    deadline_minutes: Annotated[LagDeadlineMinutes, Field(json_schema_extra=schema.UNWRITTEN)] = 26
+    """Minutes after which a run of a job of its own ends itself: one that hangs would be the last one. Left out: 26. It
+    may be more than `intervalMinutes`, because no run starts before the last one has ended.
     """
     window_minutes: Annotated[int, Field(ge=1, le=1440)] = 15
     """How far back each run looks."""

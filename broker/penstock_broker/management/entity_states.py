@@ -190,6 +190,8 @@ def counters(queue: Queue, held: InFlight, histogram: Callable[[Histogram], Valu
         "unusedSinceMs": None if consumers else queue.links.unused_since_us // 1000,
         "enqueued": queue.totals.enqueued,
         "enqueuedBytes": queue.totals.enqueued_bytes,
+        "recovered": queue.totals.recovered,
+        "recoveredBytes": queue.totals.recovered_bytes,
         "delivered": queue.totals.delivered,
         "redelivered": queue.totals.redelivered,
         "acked": queue.totals.acked,

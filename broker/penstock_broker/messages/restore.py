@@ -66,6 +66,7 @@ def restore(
         _fill(queue, counted(recovered.messages.get(queue.incarnation, ())), entries, now_us)
         if paged is not None:
             _fill_tail(queue, paged)
+        queue.totals.recovered, queue.totals.recovered_bytes = queue.totals.enqueued, queue.totals.enqueued_bytes
 
     for document in by_kind.get(documents.EXCHANGE, ()):
         topology.restore_exchange(documents.load_exchange(document.key, document.payload))

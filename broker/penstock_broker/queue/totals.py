@@ -82,6 +82,8 @@ class QueueTotals:
         "max_delivery_count",
         "moved",
         "purged",
+        "recovered",
+        "recovered_bytes",
         "redelivered",
         "returned",
         "sojourn",
@@ -91,6 +93,9 @@ class QueueTotals:
     def __init__(self) -> None:
         self.enqueued = 0
         self.enqueued_bytes = 0
+        self.recovered = 0
+        """Of those enqueued: came back at the start of the broker."""
+        self.recovered_bytes = 0
         self.delivered = 0
         self.redelivered = 0
         self.acked = 0

@@ -12,8 +12,8 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,6 +73,8 @@ class ChildProcess:
     command: tuple[str, ...]
     log: Path
     """File to which its output is appended; one that has grown long becomes NAME.1, which is written over."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variables that it has beside those of this process."""
 
 
 async def keep_running(
@@ -118,6 +120,7 @@ async def _run_until(child: ChildProcess, stop: asyncio.Event, started: Callable
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,
             stderr=asyncio.subprocess.STDOUT,
+            env={**os.environ, **child.environment},
             start_new_session=True,
         )
     ended = asyncio.create_task(process.wait())

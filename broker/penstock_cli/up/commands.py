@@ -127,4 +127,7 @@ def lag_child(broker: Broker, endpoints: Endpoints, layout: Layout, run_name: st
         "--run-name": run_name,
     }
     words = (str(word) for option in options.items() for word in option)
-    return ChildProcess("lag", (*PENSTOCK, "lag", *words), layout.log("lag"))
+    # As where the operator schedules it: two minutes before, the run ends itself (penstock_lag.deadline).
+    seconds = 60 * broker.spec.lag_analysis.deadline_minutes + 120
+    environment = {"PENSTOCK_LAG_DEADLINE_SECONDS": str(seconds)}
+    return ChildProcess("lag", (*PENSTOCK, "lag", *words), layout.log("lag"), environment)

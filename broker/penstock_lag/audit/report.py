@@ -14,9 +14,9 @@ from penstock_api.message_audit import TOTALS, AuditState, EndedBy
 from penstock_api.observer_api import ObserverModel
 from penstock_lag.audit.figures import PERCENTS, AuditFigures
 from penstock_lag.columns import for_terminal
-from penstock_lag.figures.percentiles import Histogram, bucket_of_rank
+from penstock_lag.figures.percentiles import Histogram
 from penstock_lag.figures.percentiles import grown as histogram_growth
-from penstock_lag_rules.buckets import bucket_of, midpoint_ms
+from penstock_lag_rules.buckets import bucket_of, bucket_of_rank, midpoint_ms
 from penstock_lag_rules.message_accounts import (
     account_of,
     clock_was_set,

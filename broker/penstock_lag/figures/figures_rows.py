@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock_lag.figures.consumers import ConsumersAt, consumer_work
-from penstock_lag.figures.percentiles import Counts, Histogram, added, bucket_of_rank, grown
+from penstock_lag.figures.percentiles import Counts, Histogram, added, grown
 from penstock_lag.figures.spans import Subscription
+from penstock_lag_rules.buckets import bucket_of_rank
 from penstock_lag_rules.figures import (
     Coverage,
     Duration,

@@ -1,4 +1,4 @@
-"""Percentiles from log2 buckets: which bucket holds the message of a rank. Buckets merge by adding.
+"""Histograms of log2 buckets: what came into each bucket over the lives of a queue. Buckets merge by adding.
 
 Pure. Buckets become milliseconds in penstock_lag_rules.buckets; here they stay numbers, so that nothing is rounded
 twice.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict
 
-__all__ = ["Counts", "Histogram", "Life", "added", "bucket_of_rank", "grown"]
+__all__ = ["Counts", "Histogram", "Life", "added", "grown"]
 
 Counts = Mapping[int, int]
 """Bucket -> number of messages, above 0."""
@@ -44,15 +44,3 @@ def added(histogram: Histogram | None) -> Counts:
     if histogram is None:
         return {}
     return dict(zip(histogram["indexes"] or (), histogram["counts"] or (), strict=True))
-
-
-def bucket_of_rank(counts: Counts, percent: int) -> int | None:
-    """The bucket of the message whose rank among n is ceil(percent * n / 100), from the shortest; None without any.
-    Compared in whole numbers.
-    """
-    total, up_to_here = sum(counts.values()), 0
-    for bucket in sorted(counts):
-        up_to_here += counts[bucket]
-        if up_to_here * 100 >= total * percent:
-            return bucket
-    return None

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from penstock_api.lag_history import PeriodHistory, SubscriptionHistory
 from penstock_api.rollup_format import RollupName
-from penstock_lag.figures.percentiles import bucket_of_rank
-from penstock_lag_rules.buckets import midpoint_ms
+from penstock_lag_rules.buckets import bucket_of_rank, midpoint_ms
 from penstock_lag_rules.entry import MINIMUM_COMPLETIONS, time_of
 from penstock_lag_rules.figures import TOTALS, Growth
 from penstock_lag_rules.rollups import LifeRow, QueueKey, Rollup, grown, growth, merged

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from penstock_api.lag_result import LagResult, PaceLag, SubscriptionLag
-from penstock_lag.figures.percentiles import bucket_of_rank
 from penstock_lag.rollups.past_hours import PastHours
-from penstock_lag_rules.buckets import midpoint_ms
+from penstock_lag_rules.buckets import bucket_of_rank, midpoint_ms
 from penstock_lag_rules.changes import Fast, Past, changes
 from penstock_lag_rules.entry import MINIMUM_COMPLETIONS, time_of
 from penstock_lag_rules.figures import Figures
@@ -67,7 +66,7 @@ def _pace(pace: Pace, p95_ms: int | None) -> PaceLag:
         seconds=pace.elapsed_ms // 1000,
         arrival_per_minute=round(pace.arrived * 60_000 / pace.elapsed_ms),
         settled_per_minute=round(pace.accepted * 60_000 / pace.elapsed_ms),
-        lost=pace.lost,
+        lost=pace.lost + pace.lost_before,
         sojourn_p95_millis=p95_ms,
     )
 

@@ -69,6 +69,7 @@ def _job(broker: Broker, lag_image: str) -> LagJob:
         secret=f"{broker.metadata.name}-observer-lag",
         mount=_MOUNT,
         cron=cron(broker),
+        deadline_minutes=analysis.deadline_minutes,
         suspend=analysis.suspend,
         memory=analysis.memory,
         cpu_limit="" if analysis.cpu_limit is None else _in_millis(analysis.cpu_limit),

@@ -18,12 +18,12 @@ from penstock_operator.manifest import Manifest, dig, text_at
 
 __all__ = [
     "APP",
-    "DEADLINE_SECONDS",
     "KINDS",
     "SPARK_GROUP",
     "LagJob",
     "cron",
     "cron_job",
+    "longest_seconds",
     "must_be_recreated",
     "scheduled_application",
     "suspended",
@@ -41,11 +41,14 @@ _NO_NETWORK_POLICY: Final = "org.apache.spark.deploy.k8s.features.NetworkPolicyF
 _SUBMISSION_MILLIS: Final = "120000"
 """Spark's default of 10 s is too short for a JVM that starts on a busy node: the run would fail with a timeout."""
 _KEEP_SECONDS: Final = 3600
-DEADLINE_SECONDS: Final = 1800
-"""A run that takes longer is stuck."""
-_RUN_SECONDS: Final = str(DEADLINE_SECONDS - 120)
-"""A run ends itself after this, which leaves two minutes to submit it: only what can't even do that is stuck."""
 _DEADLINE_VARIABLE: Final = "PENSTOCK_LAG_DEADLINE_SECONDS"
+_DEADLINE_SETTING: Final = f"spark.kubernetes.driverEnv.{_DEADLINE_VARIABLE}"
+_GRACE_SECONDS: Final = 120
+"""A run is told so much more than its deadline, and ends itself so much before that. To be submitted it has as much
+again: only what can't even do that is stuck.
+"""
+_FORMER_SECONDS: Final = 1800
+"""The same of a run that was not told a time: an earlier release made it, or a person."""
 _CPU_MILLIS: Final = 250
 """A run of 900,000 rows takes some 55 s of processor time, a small one 25 s, so it ends within four minutes also if it
 gets no more than this. Source of this and the next: docs/reference/lag-performance.md.
@@ -84,6 +87,8 @@ class LagJob:
     """The folder in which the pods have it."""
     cron: str
     """When it runs, in UTC."""
+    deadline_minutes: int
+    """A run that takes longer ends itself."""
     suspend: bool
     memory: str
     """Heap of the Spark driver."""
@@ -127,6 +132,14 @@ def must_be_recreated(wanted: Manifest, observed: Manifest) -> bool:
         text_at(wanted, "spec", field) != text_at(observed, "spec", field) for field in ("schedule", "timeZone")
     )
     return changed or text_at(observed, "status", "scheduleState") == "FailedValidation"
+
+
+def longest_seconds(application: Manifest) -> int:
+    """How long a SparkApplication may take: longer, and it is stuck. It says itself what it was told: the schedule may
+    have had another deadline by then.
+    """
+    told = text_at(application, "spec", "sparkConf", _DEADLINE_SETTING) or ""
+    return int(told) + _GRACE_SECONDS if told.isdecimal() and len(told) < 10 else _FORMER_SECONDS
 
 
 def suspended(observed: Manifest) -> Manifest | None:
@@ -174,7 +187,7 @@ def scheduled_application(job: LagJob) -> Manifest:
             "spark.kubernetes.driver.pod.excludedFeatureSteps": _NO_NETWORK_POLICY,
             "spark.kubernetes.submission.connectionTimeout": _SUBMISSION_MILLIS,
             "spark.kubernetes.submission.requestTimeout": _SUBMISSION_MILLIS,
-            f"spark.kubernetes.driverEnv.{_DEADLINE_VARIABLE}": _RUN_SECONDS,
+            _DEADLINE_SETTING: _told_seconds(job),
             "spark.driver.extraClassPath": _CLASS_PATH,
             **({"spark.executor.extraClassPath": _CLASS_PATH} if job.executors.instances else {}),
             **job.spark_conf,
@@ -199,6 +212,11 @@ def scheduled_application(job: LagJob) -> Manifest:
         "template": template,
     }
     return {"apiVersion": _SPARK_API, "kind": "ScheduledSparkApplication", "metadata": job.metadata, "spec": spec}
+
+
+def _told_seconds(job: LagJob) -> str:
+    """What the run is told (penstock_lag.deadline)."""
+    return str(60 * job.deadline_minutes + _GRACE_SECONDS)
 
 
 def _driver(job: LagJob) -> Manifest:
@@ -281,7 +299,7 @@ def cron_job(job: LagJob) -> Manifest:
                 "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['batch.kubernetes.io/job-name']"}},
             },
             {"name": "PENSTOCK_LAG_MEMORY", "value": job.memory},
-            {"name": _DEADLINE_VARIABLE, "value": _RUN_SECONDS},
+            {"name": _DEADLINE_VARIABLE, "value": _told_seconds(job)},
         ],
         "resources": {
             "requests": {"cpu": _cpu_request(_CPU_MILLIS, job.cpu_limit), "memory": memory},
@@ -318,7 +336,7 @@ def cron_job(job: LagJob) -> Manifest:
         "jobTemplate": {
             "spec": {
                 "backoffLimit": 0,
-                "activeDeadlineSeconds": DEADLINE_SECONDS,
+                "activeDeadlineSeconds": 60 * job.deadline_minutes + 2 * _GRACE_SECONDS,
                 "ttlSecondsAfterFinished": _KEEP_SECONDS,
                 "template": {**labelled, "spec": pod},
             }

@@ -152,6 +152,7 @@ def schedule(options: LagJobOptions, owner: str | None, lag_image: str, kind: st
         secret=options.name,
         mount=MOUNT,
         cron=cron(options),
+        deadline_minutes=options.deadline_minutes,
         suspend=options.suspend,
         memory=options.memory,
         service_account=options.name,

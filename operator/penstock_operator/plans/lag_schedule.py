@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock_api.resources import Broker
 from penstock_operator import names
-from penstock_operator.children.lag_schedules import DEADLINE_SECONDS, SPARK_GROUP
+from penstock_operator.children.lag_schedules import SPARK_GROUP, longest_seconds
 from penstock_operator.children.shared_lag_job import BrokerName
 from penstock_operator.manifest import Manifest, items_of, text_at
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
@@ -123,8 +123,11 @@ def has_active_run(view: ScheduleView, now: datetime) -> bool:
     """Whether a run is under way. One that has taken longer than runs may take does not count: it is stuck."""
     if items_of(view.observed, "status", "active"):
         return True
-    made = _moment(text_at(view.last_run, "metadata", "creationTimestamp"))
-    return not _has_ended(view.last_run) and made is not None and now - made < timedelta(seconds=DEADLINE_SECONDS)
+    run = view.last_run
+    made = _moment(text_at(run, "metadata", "creationTimestamp"))
+    if run is None or _has_ended(run) or made is None:
+        return False
+    return now - made < timedelta(seconds=longest_seconds(run))
 
 
 def _has_ended(run: Manifest | None) -> bool:

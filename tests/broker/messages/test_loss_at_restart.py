@@ -44,6 +44,26 @@ def stands(broker: SteppedBroker) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("address", ["amq.topic/news", "jobs"])
+def test_what_a_restart_recovers_is_told_apart_from_what_comes_then(broker: SteppedBroker, address: str) -> None:
+    """Two restarts: each begins anew."""
+    peer = broker.connect()
+    if address == "jobs":
+        broker.broker.topology.make_queue("jobs", durable=True, now_us=0)
+    else:
+        subscribe(peer)
+    for before in (0, 3, 4):
+        (record,) = broker.broker.topology.by_incarnation.values()
+        totals = record.queue.totals
+        assert (totals.enqueued, totals.recovered, totals.recovered_bytes > 0) == (before, before, before > 0)
+        count = 3 if before == 0 else 1
+        assert peer.send(address, *[Message(body=bytes(1000), durable=True)] * count) == ["accepted"] * count
+        assert (totals.enqueued, totals.recovered) == (before + count, before)
+        assert totals.enqueued_bytes - totals.recovered_bytes == count * totals.enqueued_bytes // totals.enqueued
+        broker.restart()
+        peer = broker.connect()
+
+
+@pytest.mark.parametrize("address", ["amq.topic/news", "jobs"])
 def test_what_a_missing_segment_held_is_still_counted_after_a_further_restart(
     broker: SteppedBroker, address: str
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from support.resources import broker
 
+from penstock_lag.deadline import set_deadline
 from penstock_operator.children import lag_job, lag_schedules
 from penstock_operator.children.metadata import pod_selector
 
@@ -95,6 +96,37 @@ def test_the_whole_application() -> None:
             "executor": {"instances": 1, "cores": 1, "memory": "512m", "securityContext": SECURITY},
         },
     }
+
+
+def test_the_deadline_of_a_run_is_told_where_it_is_scheduled() -> None:
+    """Two minutes more, which the run leaves to those who would end it (penstock_lag.deadline); two more again until a
+    CronJob's pod is ended, which may have waited for its node.
+    """
+    _, scheduled = analysed(deadlineMinutes=90)
+    told = scheduled["spec"]["template"]["sparkConf"]["spark.kubernetes.driverEnv.PENSTOCK_LAG_DEADLINE_SECONDS"]
+    assert told == "5520"
+    _, job = analysed(backend="CronJob", deadlineMinutes=90)
+    run = job["spec"]["jobTemplate"]["spec"]
+    (container,) = run["template"]["spec"]["containers"]
+    assert {"name": "PENSTOCK_LAG_DEADLINE_SECONDS", "value": "5520"} in container["env"]
+    assert run["activeDeadlineSeconds"] == 5640
+    _, usual = analysed(backend="CronJob")
+    assert usual["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"] == 1800
+
+
+@pytest.mark.parametrize("minutes", [6, 26, 1440])
+def test_a_run_ends_itself_at_its_deadline_and_no_sooner(minutes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator and the run agree, at both ends of what may be set."""
+    armed: list[float] = []
+
+    def arm(seconds: float, *, exit: bool) -> None:
+        armed.append(seconds)
+
+    monkeypatch.setattr("faulthandler.dump_traceback_later", arm)
+    _, scheduled = analysed(deadlineMinutes=minutes)
+    key = "spark.kubernetes.driverEnv.PENSTOCK_LAG_DEADLINE_SECONDS"
+    set_deadline({"PENSTOCK_LAG_DEADLINE_SECONDS": scheduled["spec"]["template"]["sparkConf"][key]})
+    assert armed == [60 * minutes]
 
 
 def test_a_cron_job_has_no_token_either() -> None:

@@ -82,6 +82,12 @@ def test_the_whole_application() -> None:
     assert not pod_selector(broker()).items() <= found["metadata"]["labels"].items(), "no Service may select its pods"
 
 
+def test_the_deadline_of_the_chart_is_that_of_its_runs() -> None:
+    key = "spark.kubernetes.driverEnv.PENSTOCK_LAG_DEADLINE_SECONDS"
+    assert made(deadline_minutes=6)["spec"]["template"]["sparkConf"][key] == "480"
+    assert made("CronJob", deadline_minutes=6)["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"] == 600
+
+
 def test_executors_have_the_secret_too_and_are_made_through_the_api() -> None:
     template = made(executors=ExecutorOptions(instances=3, cores=2, memory="4g"))["spec"]["template"]
     assert "kubernetesMaster" not in template["driver"]

@@ -42,6 +42,12 @@ def seen(minutes_ago: float, **status: Any) -> Manifest:
     return {"metadata": {"name": "main-lag", "creationTimestamp": moment}, "status": status}
 
 
+def told_a_time(minutes_ago: float, seconds: str) -> Manifest:
+    """A run that was told how long it may take."""
+    settings = {"spark.kubernetes.driverEnv.PENSTOCK_LAG_DEADLINE_SECONDS": seconds}
+    return {**seen(minutes_ago), "spec": {"sparkConf": settings}}
+
+
 NEXT = {"nextRun": "2026-03-01T12:01:00Z"}
 
 
@@ -235,6 +241,14 @@ def test_the_chart_turns_the_job_off() -> None:
         (OWN, False),
         (replace(OWN, last_run=seen(29)), True),
         (replace(OWN, last_run=seen(30)), False),
+        # a deadline of 90 minutes, and of 6: two minutes more were told, and two are left to submit it
+        (replace(OWN, last_run=told_a_time(93.9, "5520")), True),
+        (replace(OWN, last_run=told_a_time(94, "5520")), False),
+        (replace(OWN, last_run=told_a_time(9.9, "480")), True),
+        (replace(OWN, last_run=told_a_time(10, "480")), False),
+        # what a person wrote, and Spark passed on
+        (replace(OWN, last_run=told_a_time(29, "soon")), True),
+        (replace(OWN, last_run=told_a_time(30, "9" * 5000)), False),
         (replace(OWN, last_run=seen(1, applicationState={"state": "RUNNING"})), True),
         (replace(OWN, last_run=seen(1, applicationState={"state": "FAILED"})), False),
         (replace(OWN, kind="CronJob", observed=seen(9, active=[{"name": "main-lag-29"}])), True),
