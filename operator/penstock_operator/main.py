@@ -75,6 +75,8 @@ async def operate(settings: OperatorSettings, connect: Connector = connect_amqp,
     for_lease = OwnThread("lease")
     lease_server = await for_lease.run(HttpApiServer.connect(kubeconfig))
     leadership = _leadership(settings, lease_server)
+    if leadership is not None:
+        kube.may_write = leadership.leads
     metrics, cache = Metrics(), Cache()
     queue = WorkQueue[ResourceKey](random.random)
     controller = Controller(cache, metrics, time.monotonic, queue, settings.pass_seconds)
