@@ -54,6 +54,8 @@ MAX_USER = 512
 
 MAX_COUNT = 1000
 """Largest number of entities in one reply to QUERY; a request for more gets this many."""
+MAX_REQUEST_BYTES = 16 * 1024 * 1024
+"""Longest request on the listener for the management, whatever `maxMessageBytes` is; on the others at most as long."""
 
 
 class Operation(StrEnum):

@@ -34,6 +34,7 @@ from penstock_operator.cluster.fenced_api_server import FencedApiServer
 from penstock_operator.cluster.leadership import Leadership, LeadershipLost
 from penstock_operator.cluster.own_thread import OwnThread
 from penstock_operator.cluster.watch_activity import WatchActivity
+from penstock_operator.cluster.watch_requests import WATCH_SECONDS
 from penstock_operator.cluster.work_queue import WorkQueue
 from penstock_operator.manifest import text_at
 from penstock_operator.metrics import Metrics
@@ -74,10 +75,12 @@ async def operate(settings: OperatorSettings, connect: Connector = connect_amqp,
     for_lease = OwnThread("lease")
     lease_server = await for_lease.run(HttpApiServer.connect(kubeconfig))
     leadership = _leadership(settings, lease_server)
+    if leadership is not None:
+        kube.may_write = leadership.leads
     metrics, cache = Metrics(), Cache()
     queue = WorkQueue[ResourceKey](random.random)
     controller = Controller(cache, metrics, time.monotonic, queue, settings.pass_seconds)
-    activity = WatchActivity(watch.WATCH_SECONDS.server)
+    activity = WatchActivity(WATCH_SECONDS.server)
     runner = await health.serve(settings, controller, metrics, time.monotonic, leadership, activity)
     try:
         await run_until_first_ends(

@@ -251,7 +251,7 @@ async def test_nothing_is_kept_of_what_is_gone() -> None:
     assert sizes(world.reconciler.bindings) == {"_waiting": 0}
     assert world.sessions.open == {}
     assert sizes(world.controller) == {"queue": 0, "started": 0}
-    assert sizes(world.controller.children) == {"_seen": 0, "_applied": 0, "_of": 0, "_changed": 0}
+    assert sizes(world.controller.children) == {"_seen": 0, "_applied": 0, "_of": 0, "_changed": 0, "_kept": 0}
     kept = {"_removed", "_listed_until"}
     assert {name: size for name, size in sizes(world.controller.cache).items() if name not in kept} == {
         "_entries": 0,
@@ -283,7 +283,7 @@ async def test_what_the_cluster_removes_after_its_broker_leaves_nothing() -> Non
     await world.reconcile_next(10)
     for child in children:
         world.controller.child_changed(child, is_deleted=True)
-    assert sizes(world.controller.children) == {"_seen": 0, "_applied": 0, "_of": 0, "_changed": 0}
+    assert sizes(world.controller.children) == {"_seen": 0, "_applied": 0, "_of": 0, "_changed": 0, "_kept": 0}
 
 
 def test_the_lag_of_what_is_gone_is_forgotten() -> None:

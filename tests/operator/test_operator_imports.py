@@ -16,7 +16,7 @@ FOLDER = Path(penstock_operator.__file__).parent
     ("package", "only"),
     [
         ("kubernetes", {"api_server_http"}),
-        ("kopf", {"watch"}),
+        ("kopf", {"kopf_run"}),
         ("penstock_amqp", {"management_amqp"}),
         ("cryptography", {"certificates"}),
     ],

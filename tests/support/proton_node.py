@@ -78,6 +78,8 @@ class Node:
     received: list[Asked] = field(default_factory=list[Asked])
     idle_timeout_seconds: float = 0.0
     max_frame_size: int = 0
+    max_message_size: int = 0
+    """The longest request that its link says it takes; 0: it says nothing."""
     writers: list[asyncio.StreamWriter] = field(default_factory=list[asyncio.StreamWriter])
     tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
     heartbeats: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
@@ -182,6 +184,8 @@ class _Engine:
             return
         link.source.address = link.remote_source.address
         link.target.address = link.remote_target.address
+        if link.is_receiver and self._node.max_message_size:
+            link.max_message_size = self._node.max_message_size
         link.open()
         if link.is_receiver:
             link.flow(self._node.credit)

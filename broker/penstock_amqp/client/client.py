@@ -50,12 +50,18 @@ class Client(ConnectedClient[RequestEvent]):
             return client
 
     async def request(
-        self, application_properties: Mapping[str, Value], body: Value, *, timeout_seconds: float
+        self,
+        application_properties: Mapping[str, Value],
+        body: Value,
+        *,
+        timeout_seconds: float,
+        most_bytes: int | None = None,
     ) -> Message:
         """Send a request and return its answer.
 
         Raises `TransportError` if the connection ends before, `RequestRefused` if the broker rejects the request's
-        message, `TimeoutError` after `timeout_seconds`, `EncodeError` if the request has a value that AMQP can't carry.
+        message, `RequestTooLong` if it has more than `most_bytes` or than the broker takes, `TimeoutError` after
+        `timeout_seconds`, `EncodeError` if the request has a value that AMQP can't carry.
         After a `TransportError` or `TimeoutError` the request may or may not have been carried out.
         """
         self.check()
@@ -65,7 +71,7 @@ class Client(ConnectedClient[RequestEvent]):
             message_id=correlation_id, correlation_id=correlation_id, reply_to=self._session.reply_to
         )
         message = Message(properties=properties, application_properties=application_properties, body=body)
-        number = self._session.request(message)
+        number = self._session.request(message, most_bytes)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = answer
         self._numbers[number] = correlation_id

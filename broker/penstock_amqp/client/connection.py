@@ -97,6 +97,8 @@ class ClientConnection(ABC, Generic[EventT]):
         self._handles = {link.name: link.handle for link in links}
         self._peer_handles: dict[int, int] = {}
         self._out = RequestLink(OUT)
+        self.max_sent_bytes: int | None = None
+        """The longest message that the peer takes on our link; None: as long as it likes."""
         self._back = ReplyLink(BACK, settings.credit, settings.max_message_size)
         opened = Open(
             container_id=settings.container_id,
@@ -245,6 +247,8 @@ class ClientConnection(ABC, Generic[EventT]):
             return  # refused; the detach that follows says why
         self._peer_handles[attach.handle] = handle
         self._attached(attach)
+        if handle == OUT:
+            self.max_sent_bytes = attach.max_message_size or None  # 0 is no limit either
         if handle == BACK:
             self._back.attach(attach.initial_delivery_count)
             if self._back.credit:

@@ -5,6 +5,7 @@
         NoAnswer          the address neither accepts nor refuses a connection, as that of a pod that is gone
     ManagementError       the broker answered with an error status
     RequestRefused        the broker rejected the message of the request
+      RequestTooLong      the broker would; it was not sent
 
 Besides, `TimeoutError` when a reply takes too long, and `sasl.client.NotAuthenticated` when the broker refuses the
 credentials.
@@ -12,7 +13,7 @@ credentials.
 
 from __future__ import annotations
 
-__all__ = ["ManagementError", "NoAnswer", "RequestRefused", "TransportError"]
+__all__ = ["ManagementError", "NoAnswer", "RequestRefused", "RequestTooLong", "TransportError"]
 
 
 class TransportError(ConnectionError):
@@ -41,6 +42,15 @@ class RequestRefused(Exception):
         super().__init__(f"the broker rejected the request: {description} ({condition})")
         self.condition = condition
         self.description = description
+
+
+class RequestTooLong(RequestRefused):
+    """The request is longer than the broker takes, or than its sender wants it to be. It was not sent: the broker would
+    have ended the link, and with it every request that waits for a reply.
+    """
+
+    def __init__(self, size: int, most: int) -> None:
+        super().__init__("amqp:link:message-size-exceeded", f"it has {size:,} bytes, and may have {most:,}")
 
 
 class ManagementError(Exception):

@@ -9,11 +9,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from penstock_amqp.client.address import Address
 from penstock_amqp.client.client import Client
-from penstock_amqp.client.errors import ManagementError, TransportError
+from penstock_amqp.client.errors import ManagementError, RequestTooLong, TransportError
 from penstock_amqp.client.request_session import SessionSettings
 from penstock_amqp.messages.message_codec import Message
 from penstock_amqp.sasl.client import ClientMechanism, Credentials
@@ -21,8 +21,12 @@ from penstock_amqp.types.plain_values import to_plain, to_wire
 from penstock_amqp.types.values import Value
 from penstock_api import management, state_documents
 from penstock_api.management import EntityType, ManagementDocument, Operation
+from penstock_core.reason import Reason
 
 __all__ = ["ChangedStates", "ListedEntity", "ManagementClient", "ManagementReply", "Page"]
+
+_LIST_BYTES: Final = 1024 * 1024
+"""A list of entities is sent in several requests if it is longer, so that each of them is answered in time."""
 
 D = TypeVar("D", bound=ManagementDocument)
 
@@ -162,11 +166,13 @@ class ManagementClient:
         *,
         properties: Mapping[str, object] | None = None,
         timeout_seconds: float | None = None,
+        most_bytes: int | None = None,
     ) -> ManagementReply:
         """Send one request; return the answer, whatever its status.
 
         `body`: a document, a list, a map or None. `properties` are added to the application properties. Raises
-        `TransportError`, `RequestRefused`, `TimeoutError`.
+        `TransportError`, `RequestRefused`, `TimeoutError`; `RequestTooLong` if it has more than `most_bytes` or than
+        the broker takes.
         """
         key = management.ENTITY_TYPE if operation is Operation.QUERY else management.TYPE
         sent: dict[str, Value] = {management.OPERATION: str(operation), key: str(type)}
@@ -174,7 +180,10 @@ class ManagementClient:
             sent[management.NAME] = name
         sent.update((each, to_wire(value)) for each, value in (properties or {}).items())
         message = await self._client.request(
-            sent, to_wire(body), timeout_seconds=self._timeout_seconds if timeout_seconds is None else timeout_seconds
+            sent,
+            to_wire(body),
+            timeout_seconds=self._timeout_seconds if timeout_seconds is None else timeout_seconds,
+            most_bytes=most_bytes,
         )
         return _answer(message)
 
@@ -201,7 +210,8 @@ class ManagementClient:
     async def create_all(
         self, entries: Sequence[ListedEntity], *, attributes: Sequence[str] = ()
     ) -> list[ManagementReply]:
-        """Declare many entities, 1000 in each request; the replies, errors included, are in the order of `entries`.
+        """Declare many entities, at most 1000 and 1 MiB in each request; the replies, errors included, are in the order
+        of `entries`. One that is longer than the broker takes is answered with 413.
 
         `attributes`: the only ones of the states that are told, beside the outcome; none: all. A broker of an earlier
         release tells all of them.
@@ -210,7 +220,7 @@ class ManagementClient:
         return await self._for_all(Operation.CREATE, entries, properties)
 
     async def delete_all(self, entries: Sequence[ListedEntity]) -> list[ManagementReply]:
-        """Delete many entities, 1000 in each request; the replies, errors included, are in the order of `entries`."""
+        """Delete many entities, as `create_all` declares them."""
         return await self._for_all(Operation.DELETE, entries)
 
     async def _for_all(
@@ -218,14 +228,32 @@ class ManagementClient:
     ) -> list[ManagementReply]:
         answers: list[ManagementReply] = []
         for at in range(0, len(entries), management.MAX_COUNT):
-            part = entries[at : at + management.MAX_COUNT]
-            body = [_listed(entry) for entry in part]
-            answered = (await self.request(operation, part[0].type, None, body, properties=properties)).check().body
-            items = cast(list[object], answered) if isinstance(answered, list) else []
-            if len(items) != len(part):
-                raise TransportError(f"the broker answered {operation} of {len(part)} entries with {len(items)}")
-            answers += [_one_of_many(item) for item in items]
+            answers += await self._for_some(operation, entries[at : at + management.MAX_COUNT], properties)
         return answers
+
+    async def _for_some(
+        self, operation: Operation, entries: Sequence[ListedEntity], properties: Mapping[str, object] | None
+    ) -> list[ManagementReply]:
+        """The same in one request, or in several if it would be too long: an entity may have a megabyte of keys and
+        users.
+        """
+        body, is_list = [_listed(entry) for entry in entries], len(entries) > 1
+        most_bytes = _LIST_BYTES if is_list else None
+        try:
+            reply = await self.request(
+                operation, entries[0].type, None, body, properties=properties, most_bytes=most_bytes
+            )
+        except RequestTooLong as error:
+            if not is_list:
+                return [_too_long(error)]
+            half = len(entries) // 2
+            first = await self._for_some(operation, entries[:half], properties)
+            return first + await self._for_some(operation, entries[half:], properties)
+        answered = reply.check().body
+        items = cast(list[object], answered) if isinstance(answered, list) else []
+        if len(items) != len(entries):
+            raise TransportError(f"the broker answered {operation} of {len(entries)} entries with {len(items)}")
+        return [_one_of_many(item) for item in items]
 
     async def query(
         self,
@@ -306,6 +334,16 @@ def _listed(entry: ListedEntity) -> dict[str, object]:
 def _answer(message: Message) -> ManagementReply:
     properties = {name: to_plain(value) for name, value in message.application_properties.items()}
     return _from_fields(properties, to_plain(message.body), properties)
+
+
+def _too_long(error: RequestTooLong) -> ManagementReply:
+    """The answer that stands for one which the broker can't give, since it does not take the request."""
+    return ManagementReply(
+        status=413,
+        description=f"The request is too long: {error.description}.",
+        condition=error.condition,
+        reason=Reason.LIMIT_EXCEEDED.value,
+    )
 
 
 def _one_of_many(item: object) -> ManagementReply:

@@ -19,7 +19,7 @@ from penstock_amqp.client.connection import (
     State,
     refused,
 )
-from penstock_amqp.client.errors import RequestRefused
+from penstock_amqp.client.errors import RequestRefused, RequestTooLong
 from penstock_amqp.frames.performatives import Attach, Modified, Rejected, Released, Source, Target
 from penstock_amqp.messages.message_codec import Message, decode_message, encode_message
 
@@ -80,10 +80,14 @@ class RequestSession(ClientConnection[RequestEvent]):
         self.reply_to = settings.reply_to
         """The `reply-to` for requests; final after `Ready`, because the broker may assign a dynamic address."""
 
-    def request(self, message: Message) -> int:
+    def request(self, message: Message, most_bytes: int | None = None) -> int:
         """Send `message` as soon as credit and window allow; return its number. Raises `EncodeError`,
-        `TransportError`."""
-        return self._put(encode_message(message))
+        `TransportError`, and `RequestTooLong` if it has more than `most_bytes`, or more than the broker takes."""
+        encoded = encode_message(message)
+        limits = [limit for limit in (most_bytes, self.max_sent_bytes) if limit is not None]
+        if limits and len(encoded) > min(limits):
+            raise RequestTooLong(len(encoded), min(limits))
+        return self._put(encoded)
 
     def forget(self, number: int) -> None:
         """Do not send a request that is still queued: its reply is no longer wanted."""

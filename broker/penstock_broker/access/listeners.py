@@ -27,6 +27,7 @@ from penstock_amqp.transports.certificate_names import name_in
 from penstock_amqp.transports.tls import ServerTls, TlsFiles, TlsFilesError, Wrapping
 from penstock_amqp.transports.websocket import WebSocket
 from penstock_api.failure import Misuse
+from penstock_api.management import MAX_REQUEST_BYTES
 from penstock_broker.access import sockets
 from penstock_broker.access.users import Users, in_folder, one_user
 from penstock_broker.settings.addresses import UNIX
@@ -211,7 +212,10 @@ def listeners_of(settings: BrokerSettings, key: bytes | None = None) -> list[Lis
         listeners.append(_management_listener(settings.management, settings, key))
     if settings.observer_socket is not None:
         listener_settings = ListenerSettings(
-            name="observer", address=f"{UNIX}{settings.observer_socket}", role=Role.OBSERVER
+            name="observer",
+            address=f"{UNIX}{settings.observer_socket}",
+            role=Role.OBSERVER,
+            max_message_bytes=_longest_request(settings),
         )
         listeners.append(Listener(listener_settings, settings, ("ANONYMOUS",), file_mode=0o660))
     return listeners
@@ -256,10 +260,20 @@ def _possible_mechanisms(listener: ListenerSettings, settings: BrokerSettings) -
     return [name for name in MECHANISM_NAMES if name in possible]
 
 
+def _longest_request(settings: BrokerSettings) -> int:
+    """What clients may send limits no request of the operator: many declarations travel in one."""
+    return max(settings.max_message_bytes, MAX_REQUEST_BYTES)
+
+
 def _management_listener(management: ManagementListener, settings: BrokerSettings, key: bytes) -> Listener:
     is_unix = management.address.startswith(UNIX)
     listener_settings = ListenerSettings(
-        name="management", address=management.address, tls=management.tls, role=Role.MANAGEMENT, sasl_mechanisms=()
+        name="management",
+        address=management.address,
+        tls=management.tls,
+        role=Role.MANAGEMENT,
+        sasl_mechanisms=(),
+        max_message_bytes=_longest_request(settings),
     )
     if management.password_file is None:
         if not is_unix:

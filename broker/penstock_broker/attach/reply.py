@@ -7,8 +7,8 @@ docs/decisions/037-answer-after-sync.md.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
+from penstock_api.management import MAX_REQUEST_BYTES
 from penstock_broker.access.connection import Phase
 from penstock_broker.attach import termini
 from penstock_broker.attach.queue_source import BrowsePlan, ConsumePlan
@@ -22,9 +22,6 @@ from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, Queue
 from penstock_core.reason import Refuse
 
 __all__ = ["reply_to_browser", "reply_to_consumer", "reply_to_lookup", "reply_to_producer"]
-
-MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
-"""Longest request to the management node, which is decoded as a whole."""
 
 
 def reply_to_consumer(broker: Broker, consumer: Consumer, plan: SubscribePlan | ConsumePlan) -> None:

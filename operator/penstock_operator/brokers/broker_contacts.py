@@ -23,7 +23,11 @@ class BrokerContacts:
 
     def of(self, broker: str) -> BrokerContact:
         """The contact now."""
-        return self._known.setdefault(broker, BrokerContact.unknown(self._clock()))
+        now = self._clock()
+        known = self._known.get(broker)
+        found = BrokerContact.unknown(now) if known is None else known.not_after(now)
+        self._known[broker] = found
+        return found
 
     def now(self) -> datetime:
         """The time by which they are kept."""

@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 import urllib.request
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, Self, cast
 
 import aiohttp
@@ -20,7 +20,7 @@ from penstock_api.connection_failures import connection_failure
 from penstock_api.failure import CannotRun
 from penstock_operator import names
 from penstock_operator.cluster.api_server import ApiResource, Conflict, KubeError, api_resource_of
-from penstock_operator.cluster.server_errors import error_in
+from penstock_operator.cluster.server_errors import NOT_SENT, error_in
 from penstock_operator.manifest import Manifest, items_of, text_at
 
 __all__ = ["HttpApiServer"]
@@ -43,6 +43,10 @@ class HttpApiServer:
 
     def __init__(self, api: client.ApiClient) -> None:
         self._api = api
+        self.may_write: Callable[[], bool] = lambda: True
+        """Asked once more at the moment in which a write goes to the socket: it may have waited for a connection, and
+        the process may have stood still meanwhile.
+        """
 
     @classmethod
     async def connect(cls, kubeconfig: str | None = None) -> Self:
@@ -70,10 +74,15 @@ class HttpApiServer:
         # With trust_env each request looks into ~/.netrc, in another thread. What it looks for is not of use: the
         # credentials are those of the kubeconfig.
         cast(Any, configuration).client_session_kwargs = {"trust_env": bool(urllib.request.getproxies())}
+        trace = aiohttp.TraceConfig()
+        cast(Any, configuration).trace_configs = [trace]
         api = client.ApiClient(configuration)
         # Also names who changed a field: `managedFields` of a write that gives no field manager has what is before "/".
         cast(Any, api).user_agent = names.USER_AGENT
-        return cls(api)
+        made = cls(api)
+        # In spite of its name the signal comes before the bytes, and the headers go with the first of them.
+        trace.on_request_chunk_sent.append(made._about_to_send)
+        return made
 
     async def close(self) -> None:
         """Close the connections."""
@@ -190,6 +199,11 @@ class HttpApiServer:
         group = await self._request("GET", f"/apis/{kind.api_version}", missing_ok=True)
         return any(found.get("name") == kind.plural for found in items_of(group, "resources"))
 
+    async def _about_to_send(self, _session: object, _context: object, _: aiohttp.TraceRequestChunkSentParams) -> None:
+        """A request with a body, as each write is, goes to the socket now, without another turn of the loop."""
+        if not self.may_write():
+            raise KubeError(0, NOT_SENT)
+
     async def _tested_patch(self, path: str, patch: object, *, missing_ok: bool = False) -> Manifest | None:
         """A JSON patch; Conflict if its test fails."""
         try:
@@ -225,6 +239,8 @@ class HttpApiServer:
             response = await api.call_api(verb, url, sent_headers, sent, _request_timeout=_TIMEOUT_SECONDS)
             await response.read()
         except _UNREACHABLE as error:
+            if isinstance(error.__cause__, KubeError):
+                raise error.__cause__ from error
             cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
             raise KubeError(0, f"the Kubernetes API server can't be reached: {connection_failure(cause)}") from error
         status, data = int(response.status), bytes(response.data or b"")

@@ -60,6 +60,8 @@ class ChildVersions:
     _of: dict[ResourceKey, set[_Name]] = field(default_factory=dict[ResourceKey, set[_Name]])
     _changed: set[ResourceKey] = field(default_factory=set[ResourceKey])
     """Brokers that were told of a change, and have not read their children since."""
+    _kept: dict[_Name, str] = field(default_factory=dict[_Name, str])
+    """Why the API server did not let the operator delete a child that is not wanted any more."""
 
     def see(self, manifest: Manifest) -> ResourceKey | None:
         """A list or a watch shows this child: the owner that is to look at it, None if it is known."""
@@ -118,7 +120,8 @@ class ChildVersions:
         if applied is None or seen is None or applied.wanted != _digest(wanted):
             return False
         if name.kind not in LISTED:
-            return now - applied.at < UNLISTED_SECONDS * (0.5 + int(applied.wanted[:4], 16) / 0x10000)
+            # A clock that was set back tells nothing.
+            return 0 <= now - applied.at < UNLISTED_SECONDS * (0.5 + int(applied.wanted[:4], 16) / 0x10000)
         return seen[0] == applied.version
 
     def is_known(self, wanted: Manifest) -> bool:
@@ -137,11 +140,25 @@ class ChildVersions:
         self._seen[name] = _version(observed), owner
         return True
 
+    def note_kept(self, unwanted: Manifest, why: str) -> bool:
+        """A child that is not wanted stays, because the API server refuses to delete it: whether that is news."""
+        owner, name = _owner(unwanted), _name(unwanted)
+        if owner is None or self._kept.get(name) == why:
+            return False
+        self._kept[name] = why
+        self._of.setdefault(owner, set()).add(name)
+        return True
+
+    def note_deleted(self, unwanted: Manifest) -> None:
+        """A child that was not wanted any more is deleted."""
+        self._kept.pop(_name(unwanted), None)
+
     def forget(self, owner: ResourceKey) -> None:
         """The owner does not exist any more."""
         self._changed.discard(owner)
         for name in self._of.pop(owner, ()):
             self._applied.pop(name, None)
+            self._kept.pop(name, None)
             if name.kind not in LISTED:  # The others go when a list or a watch shows it.
                 self._seen.pop(name, None)
 

@@ -1,7 +1,7 @@
 """`ApiServer` for an operator that may write only while it leads.
 
 A process that stood still for longer than its lease does not know that yet when it goes on. So each write looks at the
-clock first. Source: docs/decisions/106-one-operator-leads.md.
+clock first; `HttpApiServer.may_write` looks again at the socket. Source: docs/decisions/106-one-operator-leads.md.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from penstock_operator.cluster.api_server import ApiResource, ApiServer, KubeError
+from penstock_operator.cluster.server_errors import NOT_SENT
 from penstock_operator.manifest import Manifest
 
 __all__ = ["FencedApiServer"]
@@ -69,4 +70,4 @@ class FencedApiServer:
 
     def _check(self) -> None:
         if not self.leads():
-            raise KubeError(0, "this operator does not lead any more, so it writes nothing")
+            raise KubeError(0, NOT_SENT)

@@ -16,12 +16,15 @@ from typing import Final, cast
 from penstock_operator.manifest import Manifest, dig, items_of, text_at
 from penstock_operator.plans.refusals import Refusal, ServerAnswer, refusal_in
 
-__all__ = ["NOT_FOUND", "TOO_MANY_REQUESTS", "Conflict", "Forbidden", "KubeError", "error_in"]
+__all__ = ["NOT_FOUND", "NOT_SENT", "TOO_MANY_REQUESTS", "Conflict", "Forbidden", "KubeError", "error_in"]
 
 NOT_FOUND: Final = 404
 TOO_MANY_REQUESTS: Final = 429
 CONFLICT: Final = 409
 INTERNAL_ERROR: Final = 500
+
+NOT_SENT: Final = "this operator does not lead any more, so it writes nothing"
+"""What a request says that was not sent."""
 
 _LONGEST_RETRY_AFTER_SECONDS: Final = 300.0
 """A longer wait that a server asks for is cut: a proxy may be wrong, and the operator must not stop for hours."""

@@ -77,14 +77,23 @@ def broker_not_usable(namespace: str, key: tuple[str, str], view: BrokerView) ->
     For a Broker of another namespace, the condition does not show whether it does not exist, is not allowed or can't be
     read.
     """
-    if view.broker is not None and is_allowed(namespace, view.broker):
-        return None
     home, name = key
+    if view.broker is not None and is_allowed(namespace, view.broker):
+        return being_deleted(name) if view.reach is Reach.DELETING else None
     if home != namespace:
         return not_visible("Broker", key, namespace)
     if view.reach is Reach.UNREADABLE:
         return unreadable("Broker", name)
     return not_accepted(ConditionReason.BROKER_NOT_FOUND, f"There is no Broker {name} in this namespace. Create it.")
+
+
+def being_deleted(name: str) -> StatusCondition:
+    """Condition Accepted=False: the Broker of this name takes no declarations any more."""
+    return not_accepted(
+        ConditionReason.BROKER_DELETING,
+        f"Broker {name} is being deleted, so nothing is declared on it any more; what it has goes with it. This "
+        "resource is declared when there is a Broker of this name again.",
+    )
 
 
 def not_visible(kind: str, key: tuple[str, str], namespace: str) -> StatusCondition:

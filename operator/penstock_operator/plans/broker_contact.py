@@ -46,6 +46,15 @@ class BrokerContact:
         """Nobody has tried to connect yet."""
         return cls(unasked_since=now, silent_since=now)
 
+    def not_after(self, now: datetime) -> Self:
+        """What was later than `now` was so by a clock that was set back since: its time counts from now on, and not
+        from when the clock has caught up.
+        """
+        asked, silent = self.unasked_since, self.silent_since
+        if (asked is None or asked <= now) and (silent is None or silent <= now):
+            return self
+        return replace(self, unasked_since=asked and min(asked, now), silent_since=silent and min(silent, now))
+
     def looked_at(self) -> Self:
         """The Broker was reconciled."""
         return replace(self, is_looked_at=True)

@@ -28,6 +28,7 @@ __all__ = [
     "ConditionStatus",
     "StatusCondition",
     "condition_reason",
+    "is_shown",
     "needs_a_person",
     "ready_from",
     "render",
@@ -109,6 +110,12 @@ def told(condition: StatusCondition) -> str:
     return condition.message.removesuffix(link)[: _MAX_MESSAGE_CHARACTERS - len(link)] + link
 
 
+def is_shown(condition: StatusCondition, shown: Iterable[Stored]) -> bool:
+    """Whether a status says this already: what lasts is no news for the log."""
+    message = told(condition)
+    return any(stored.type == condition.type and stored.message == message for stored in shown)
+
+
 def timestamp(moment: datetime) -> str:
     """A UTC time in the format of Kubernetes: RFC 3339, to the second."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -132,6 +139,7 @@ class ConditionReason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     REFERENCE_UNREADABLE = "ReferenceUnreadable"
     BROKER_NOT_FOUND = "BrokerNotFound"
+    BROKER_DELETING = "BrokerDeleting"
     BROKER_STOPPED = "BrokerStopped"
     BROKER_NOT_ASKED = "BrokerNotAsked"
     BROKER_UNREACHABLE = "BrokerUnreachable"

@@ -24,7 +24,9 @@ GRACE: Final = timedelta(minutes=2)
 
 OF_THE_BROKER: Final = frozenset(
     {
+        ConditionReason.BROKER_DELETING,
         ConditionReason.BROKER_NOT_ASKED,
+        ConditionReason.BROKER_NOT_FOUND,
         ConditionReason.BROKER_UNREACHABLE,
         ConditionReason.BROKER_STOPPED,
         ConditionReason.OPERATOR_TOO_OLD,

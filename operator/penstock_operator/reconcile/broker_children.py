@@ -219,7 +219,7 @@ async def apply_children(
     certificate = observed.get("Certificate", f"{broker.metadata.name}-tls")
     if broker.spec.tls.issuer_ref is None and certificate is not None and is_ours(certificate, broker.metadata.uid):
         # Before the StatefulSet changes, which alone tells that there is one.
-        await _delete(kube, certificate)
+        await _delete(kube, versions, certificate)
         observed.found["Certificate", f"{broker.metadata.name}-tls"] = None
     applied: set[tuple[str, str]] = set()
     for manifest in wanted:
@@ -235,7 +235,7 @@ async def apply_children(
         full_name = f"{broker.metadata.name}{name}"
         before = observed.get(kind, full_name)
         if before is not None and (kind, full_name) not in applied and is_ours(before, broker.metadata.uid):
-            await _delete(kube, before)
+            await _delete(kube, versions, before)
             observed.found[kind, full_name] = None
     for kind in lag_schedules.KINDS:
         before = observed.get(kind, f"{broker.metadata.name}-lag")
@@ -248,11 +248,11 @@ async def apply_children(
                 continue
             await kube.delete(before)
             observed.found[kind, f"{broker.metadata.name}-lag"] = None
-    await _delete_account_of_lag(kube, broker, applied, observed)
+    await _delete_account_of_lag(kube, versions, broker, applied, observed)
 
 
 async def _delete_account_of_lag(
-    kube: ApiServer, broker: Broker, applied: Set[ChildName], observed: ObservedChildren
+    kube: ApiServer, versions: ChildVersions, broker: Broker, applied: Set[ChildName], observed: ObservedChildren
 ) -> None:
     """Delete the ServiceAccount of the Broker's own lag job, once there is no such job whose run may need it."""
     name = f"{broker.metadata.name}-lag"
@@ -260,7 +260,7 @@ async def _delete_account_of_lag(
     has_schedule = any(observed.get(kind, name) is not None for kind in lag_schedules.KINDS)
     is_wanted = ("ServiceAccount", name) in applied or has_schedule
     if account is not None and not is_wanted and is_ours(account, broker.metadata.uid):
-        await _delete(kube, account)
+        await _delete(kube, versions, account)
         observed.found["ServiceAccount", name] = None
 
 
@@ -279,15 +279,20 @@ async def apply_child(
         versions.note_applied(manifest, result, now.timestamp())
 
 
-async def _delete(kube: ApiServer, unwanted: Manifest) -> None:
-    """Without the right to delete it, which roles of one's own may lack, it stays: its token is good for nothing."""
+async def _delete(kube: ApiServer, versions: ChildVersions, unwanted: Manifest) -> None:
+    """Without the right to delete it, which roles of one's own may lack, it stays: its token is good for nothing. The
+    log tells it once, and not at each pass.
+    """
     try:
         await kube.delete(unwanted)
     except KubeError as error:
         if error.status != 403:
             raise
-        about = (unwanted["kind"], text_at(unwanted, "metadata", "namespace"), text_at(unwanted, "metadata", "name"))
-        logger.warning("%s %s/%s is not needed any more, and stays: %s", *about, error)
+        if versions.note_kept(unwanted, str(error)):
+            about = (text_at(unwanted, "metadata", each) for each in ("namespace", "name"))
+            logger.warning("%s %s/%s is not needed any more, and stays: %s", unwanted["kind"], *about, error)
+    else:
+        versions.note_deleted(unwanted)
 
 
 def own_schedule(broker: Broker, kind: str, observed: ObservedChildren) -> ScheduleView:

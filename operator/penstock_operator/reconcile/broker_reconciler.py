@@ -242,7 +242,7 @@ class BrokerReconciler:
         except KubeError as error:
             if error.refusal is None:
                 raise
-            if not _says(broker, conditions.told(not_applied(error.refusal))):
+            if not conditions.is_shown(not_applied(error.refusal), broker.status.conditions):
                 logger.warning("an object of Broker %s is refused: %s", broker.key, error)
             return error.refusal
         return None
@@ -345,11 +345,6 @@ class BrokerReconciler:
 
 def _is_settled(report: Report) -> bool:
     return report.retry is Retry.RESYNC and report.conditions[0].status is ConditionStatus.TRUE
-
-
-def _says(broker: Broker, message: str) -> bool:
-    """Whether the status says this already: what lasts is no news for the log."""
-    return any(it.message == message for it in broker.status.conditions)
 
 
 def _lag_shown(broker: Broker) -> Manifest | None:

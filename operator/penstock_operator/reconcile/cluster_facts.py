@@ -60,7 +60,7 @@ class ClusterFacts:
         return spark is None or spark[1] != now_spark or is_new_issuer
 
     def _is_old(self, read: datetime) -> bool:
-        return (self.clock() - read).total_seconds() >= _KEPT_SECONDS
+        return not 0 <= (self.clock() - read).total_seconds() < _KEPT_SECONDS
 
     async def _read_issuer(self) -> ClusterIssuer | None:
         try:

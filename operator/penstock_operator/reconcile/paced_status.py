@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from penstock_api.resources import Declaring
+from penstock_api.resources import AnyResource, Declaring
 from penstock_operator.cluster.api_server import ApiServer, KubeError
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
+from penstock_operator.manifest import Manifest
 from penstock_operator.plans.decisions import Report
 from penstock_operator.plans.declaration_priority import LOOK_AGAIN_SECONDS, DeclarationPriority
 from penstock_operator.reconcile import status
@@ -54,6 +55,10 @@ class PacedStatus:
     pace: WritePace = field(default_factory=lambda: WritePace(_WRITES_PER_SECOND))
     _waiting: OrderedDict[ResourceKey, _Waiting] = field(default_factory=OrderedDict[ResourceKey, _Waiting])
     """In the order in which they are written."""
+    _writing: ResourceKey | None = None
+    """The resource whose status is being written."""
+    _is_void: bool = False
+    """What is being written was withdrawn after the request was sent."""
     _asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -69,8 +74,11 @@ class PacedStatus:
         self._asked.set()
 
     def withdraw(self, key: ResourceKey) -> None:
-        """What waits for this resource is not to be written any more."""
+        """What waits for this resource is not to be written any more. If it is on the way already, the resource is
+        looked at again once it has arrived: whoever withdraws it compares with the status of before.
+        """
         self._waiting.pop(key, None)
+        self._is_void = self._is_void or key == self._writing
 
     async def write_all(self) -> None:
         """Write until nothing waits any more."""
@@ -110,17 +118,28 @@ class PacedStatus:
         entry = self._news(key, waiting)
         if entry is None or entry.resource is None:
             return
+        self._writing, self._is_void = key, False
         try:
-            updated = await status.write(
-                self.kube, entry.manifest, entry.resource, waiting.report, self.clock(), with_events=False
+            updated = await self._written(key, entry, entry.resource, waiting)
+        finally:
+            self._writing = None
+        is_changed = updated is not None and self.cache.put(updated) is ResourceChange.SPEC
+        if is_changed or self._is_void:
+            self.enqueue(key)
+
+    async def _written(
+        self, key: ResourceKey, entry: CachedResource, resource: AnyResource, waiting: _Waiting
+    ) -> Manifest | None:
+        """Write a report; the resource as it is then, None if that is not known to be another state."""
+        try:
+            return await status.write(
+                self.kube, entry.manifest, resource, waiting.report, self.clock(), with_events=False
             )
         except KubeError as error:
             logger.info("the status of %s was not written: %s", key, error)
             if error.is_passing:
-                self._waiting.setdefault(key, waiting)
-                now = asyncio.get_running_loop().time()
-                self.pace.rest(now, error.retry_after_seconds)
+                self.pace.rest(asyncio.get_running_loop().time(), error.retry_after_seconds)
+                if not self._is_void:
+                    self._waiting.setdefault(key, waiting)
             # Else the resource was deleted meanwhile, or the next resync tries again.
-            return
-        if updated is not None and self.cache.put(updated) is ResourceChange.SPEC:
-            self.enqueue(key)
+            return None

@@ -80,7 +80,7 @@ class SettledBrokers:
         not come; else None.
         """
         settled, about = self._settled.get(key), broker.metadata
-        if settled is None or (now - settled.at).total_seconds() >= look_seconds(broker, self.brokers):
+        if settled is None or self._is_its_turn(settled, broker, now):
             return None
         before = (settled.uid, settled.generation, settled.annotations, settled.scopes, settled.namespaces)
         return settled.view if before == (about.uid, about.generation, about.annotations, scopes, namespaces) else None
@@ -104,7 +104,11 @@ class SettledBrokers:
             return True
         if namespaces != settled.namespaces:
             return True
-        return (now - settled.at).total_seconds() >= look_seconds(broker, self.brokers)
+        return self._is_its_turn(settled, broker, now)
+
+    def _is_its_turn(self, settled: _Settled, broker: Broker, now: datetime) -> bool:
+        """Also if the clock was set back since: else nobody would look before it has caught up."""
+        return not 0 <= (now - settled.at).total_seconds() < look_seconds(broker, self.brokers)
 
 
 def _status_of(manifest: Manifest | None) -> Manifest | None:

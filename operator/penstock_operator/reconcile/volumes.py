@@ -24,6 +24,7 @@ from penstock_operator.children.volume_claims import (
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError
 from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans.broker_health import is_serving
+from penstock_operator.plans.conditions import is_shown
 from penstock_operator.plans.volume_growth import (
     Expansion,
     LookUpClass,
@@ -34,6 +35,7 @@ from penstock_operator.plans.volume_growth import (
     next_step,
     sizes_for_a_new_stateful_set,
 )
+from penstock_operator.plans.volume_report import volume_obstacle
 from penstock_operator.reconcile.broker_children import ObservedChildren
 
 __all__ = ["grow_volumes", "observe_volumes"]
@@ -101,8 +103,10 @@ async def grow_volumes(
         except KubeError as error:
             if error.status not in (403, 422):
                 raise
-            logger.warning("the volumes of Broker %s can't be changed: %s", broker.key, error)
             view = replace(view, refused=str(error))
+            obstacle = volume_obstacle(broker, view)
+            if obstacle is None or not is_shown(obstacle, broker.status.conditions):
+                logger.warning("the volumes of Broker %s can't be changed: %s", broker.key, error)
     return view
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import ssl
 from bisect import bisect_right
 from collections.abc import AsyncGenerator
@@ -104,6 +105,49 @@ async def test_a_list_is_answered_entry_by_entry() -> None:
         "name": "y",
         "body": {"exchangeType": "Direct", "durable": False},
     }
+
+
+def made_of(asked: Asked) -> Reply:
+    return ok([{"statusCode": 201, "statusDescription": entry["name"]} for entry in asked.body])
+
+
+@pytest.mark.parametrize(("size", "requests"), [(1000, [8]), (140_000, [4, 4]), (600_000, [1] * 8)])
+async def test_a_list_that_would_be_too_long_is_sent_in_parts_in_its_order(size: int, requests: list[int]) -> None:
+    """One request may have a mebibyte if it has more than one entity."""
+    entries = [
+        ListedEntity(EntityType.SUBSCRIPTION, f"s{number}", SubscriptionDeclaration(
+            subscription_name=f"s{number}", exchange="orders", binding_keys=("x" * size,)
+        ))
+        for number in range(8)
+    ]  # fmt: skip
+    async with serving(Node(made_of)) as node:
+        client = await ManagementClient.connect(node.address)
+        made = await client.create_all(entries)
+        await client.close()
+    assert [reply.description for reply in made] == [f"s{number}" for number in range(8)]
+    assert [len(asked.body) for asked in node.received] == requests
+
+
+async def test_what_the_broker_does_not_take_is_refused_alone() -> None:
+    """It would end the link, and with it what others declare on this broker."""
+    entries = [
+        ListedEntity(EntityType.EXCHANGE, name, ExchangeDeclaration(exchange_type="Topic"))
+        for name in ("a", "b" * 5000, "c", "d")
+    ]
+    async with serving(Node(made_of, max_message_size=2000)) as node:
+        client = await ManagementClient.connect(node.address)
+        made = await client.create_all(entries)
+        await client.close()
+    assert [(reply.status, reply.description) for reply in made if reply.is_success] == [
+        (201, "a"),
+        (201, "c"),
+        (201, "d"),
+    ]
+    assert (made[1].status, made[1].reason, made[1].condition) == (
+        413, "LimitExceeded", "amqp:link:message-size-exceeded",
+    )  # fmt: skip
+    found = re.fullmatch(r"The request is too long: it has (5,\d{3}) bytes, and may have 2,000\.", made[1].description)
+    assert found is not None
 
 
 async def test_a_query_is_read_page_after_page() -> None:

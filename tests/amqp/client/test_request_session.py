@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_amqp.client.errors import TransportError
+from penstock_amqp.client.errors import RequestTooLong, TransportError
 from penstock_amqp.client.request_session import Ended, Ready, Refusal, Reply, RequestSession, SessionSettings
 from penstock_amqp.frames.frames import AMQP_HEADER, FrameReader, encode_frame, read_body
 from penstock_amqp.frames.performatives import (
@@ -63,12 +63,21 @@ def flow(
     )
 
 
-def opening(*, max_frame_size: int | None = None, window: int = 100, idle: int | None = None) -> bytes:
+def opening(
+    *, max_frame_size: int | None = None, window: int = 100, idle: int | None = None, largest: int | None = None
+) -> bytes:
     """The peer's side: the link to it has handle 7, the link back 9."""
     return AMQP_HEADER + frames(
         Open(container_id="broker", max_frame_size=max_frame_size, idle_time_out=idle),
         Begin(remote_channel=0, next_outgoing_id=0, incoming_window=window, outgoing_window=100),
-        Attach(name="me-out", handle=7, role=True, source=Source(), target=Target(address="$management")),
+        Attach(
+            name="me-out",
+            handle=7,
+            role=True,
+            source=Source(),
+            target=Target(address="$management"),
+            max_message_size=largest,
+        ),
         Attach(
             name="me-back",
             handle=9,
@@ -178,6 +187,31 @@ def test_a_large_request_is_cut_to_the_peer_s_frames_and_waits_for_its_window() 
     assert [head.delivery_id for head in heads] == [0] + [None] * (len(heads) - 1)
     assert all(len(encode_frame(head, payload=payload)) <= 512 for head, payload in parts)
     assert decode_message(b"".join(payload for _, payload in parts)).body == "x" * 2000
+
+
+@pytest.mark.parametrize(
+    ("largest", "most", "limit"), [(1000, None, 1000), (1000, 2000, 1000), (2000, 1000, 1000), (0, 1000, 1000)]
+)
+def test_a_request_that_is_too_long_is_not_sent(largest: int, most: int | None, limit: int) -> None:
+    session = begun(largest=largest)
+    session.feed(frames(flow(4)))
+    text = "x" * (limit - len(encode_message(Message(body="x" * 300))) + 300)
+    assert len(encode_message(Message(body=text))) == limit
+    session.request(Message(body=text), most)
+    assert [type(body) for body, _ in sent(session)] == [Transfer]
+    with pytest.raises(
+        RequestTooLong, match=r"it has 1,001 bytes, and may have 1,000 \(amqp:link:message-size-exceeded"
+    ):
+        session.request(Message(body=f"{text}x"), most)
+    assert sent(session) == []
+
+
+@pytest.mark.parametrize("largest", [None, 0])
+def test_a_peer_without_a_limit_takes_everything(largest: int | None) -> None:
+    session = begun() if largest is None else begun(largest=largest)
+    session.feed(frames(flow(4, window=10_000)))
+    ask(session, "x" * 100_000)
+    assert sent(session) != []
 
 
 def test_a_request_that_still_waits_can_be_forgotten() -> None:

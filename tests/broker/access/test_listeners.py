@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 from support.broker_process import BrokerProcess
 from support.raw_client import RawClient
 
+from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import Detach, Disposition, Target, Transfer
 from penstock_amqp.messages.message_codec import Message, encode_message
+from penstock_api.management import EntityType, Operation
 from penstock_broker.settings.settings import BrokerSettings
 
 KIB = 1024
@@ -57,6 +60,16 @@ def test_a_listener_s_own_limits_are_told_and_hold(
         assert error is not None
         assert str(error.condition) == "amqp:link:message-size-exceeded"
         assert f"at most {largest} bytes" in (error.description or "")
+
+
+async def test_requests_of_the_operator_have_room_whatever_messages_have(broker: BrokerProcess) -> None:
+    """The operator declares many queues with one request."""
+    client = await ManagementClient.connect(broker.management)
+    body: dict[str, object] = {}
+    listed = [{"type": "penstock.queue", "name": f"{number}-{'x' * 900}", "body": body} for number in range(40)]
+    answer = await client.request(Operation.CREATE, EntityType.QUEUE, None, listed)
+    await client.close()
+    assert len(cast(list[object], answer.body)) == 40
 
 
 def test_a_transaction_has_room_for_the_largest_message_of_any_listener() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -15,12 +16,14 @@ import pytest
 import pytest_asyncio
 import yaml
 from aiohttp import web
+from aiohttp.http_writer import StreamWriter
 from kubernetes.aio.config import ConfigException
 from support.api_server_over_http import kubeconfig_for
 
 from penstock_operator import names
 from penstock_operator.cluster.api_server import API_RESOURCES
 from penstock_operator.cluster.api_server_http import HttpApiServer
+from penstock_operator.cluster.fenced_api_server import FencedApiServer
 from penstock_operator.cluster.server_errors import Conflict, KubeError
 from penstock_operator.manifest import Manifest
 
@@ -46,7 +49,16 @@ class Server:
     page: str = ""
     """A text to answer with, in place of `body`."""
 
+    methods: list[str] = field(default_factory=list[str])
+    answering: asyncio.Event = field(default_factory=asyncio.Event)
+    """Not set: requests wait for their answers."""
+
+    def __post_init__(self) -> None:
+        self.answering.set()
+
     async def answer(self, request: web.Request) -> web.Response:
+        self.methods.append(request.method)
+        await self.answering.wait()
         self.queries.append(dict(request.query))
         self.bodies.append(await request.text())
         self.agents.append(request.headers["User-Agent"])
@@ -99,6 +111,82 @@ async def test_requests_say_who_sends_them(api: HttpApiServer, server: Server) -
     await api.set_finalizers(EXCHANGE, ["penstock.dev/topology"])
     _ = [each async for each in api.list(API_RESOURCES["Exchange"])]
     assert server.agents == [f"penstock-operator/{version('penstock')}"] * 2
+
+
+async def test_a_write_that_waits_for_a_connection_is_not_sent_by_who_does_not_lead_any_more(
+    api: HttpApiServer, server: Server
+) -> None:
+    """A process that stood still meanwhile goes on with it when another one leads already."""
+    leads, server.body = True, EXCHANGE
+    api.may_write = lambda: leads
+    fenced = FencedApiServer(api, lambda: leads)
+    server.answering.clear()
+    reading = [asyncio.create_task(fenced.get(API_RESOURCES["Service"], "shop", "orders-x")) for _ in range(64)]
+    while len(server.methods) < 64:
+        await asyncio.sleep(0.01)
+    writing = asyncio.create_task(fenced.set_finalizers(EXCHANGE, ["penstock.dev/topology"]))
+    await asyncio.sleep(0.1)
+    assert set(server.methods) == {"GET"}, "all connections are in use"
+    leads = False
+    server.answering.set()
+    with pytest.raises(KubeError) as raised:
+        await writing
+    assert (raised.value.status, str(raised.value)) == (
+        0,
+        "this operator does not lead any more, so it writes nothing",
+    )
+    await asyncio.gather(*reading)
+    assert set(server.methods) == {"GET"}
+    leads = True
+    await fenced.set_finalizers(EXCHANGE, ["penstock.dev/topology"])
+    assert server.methods[-1] == "PATCH"
+
+
+WRITES: dict[str, Callable[[HttpApiServer], Awaitable[object]]] = {
+    "PATCH of a child": lambda api: api.apply(EXCHANGE),
+    "PATCH of a status": lambda api: api.apply_status(EXCHANGE, {}, "penstock-operator"),
+    "PATCH of finalizers": lambda api: api.set_finalizers(EXCHANGE, []),
+    "POST": lambda api: api.create(EXCHANGE),
+    "PUT": lambda api: api.replace(EXCHANGE),
+    "DELETE": lambda api: api.delete(EXCHANGE),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+async def test_no_write_leaves_without_leave(api: HttpApiServer, server: Server, name: str) -> None:
+    server.body = EXCHANGE
+    api.may_write = lambda: False
+    with pytest.raises(KubeError, match="does not lead any more"):
+        await WRITES[name](api)
+    assert server.methods == []
+    assert await api.get(API_RESOURCES["Exchange"], "shop", "orders") == EXCHANGE
+    api.may_write = lambda: True
+    await WRITES[name](api)
+    assert server.methods == ["GET", name.split()[0]]
+
+
+async def test_nothing_comes_between_the_leave_and_the_bytes(
+    api: HttpApiServer, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is stopped while it has much to do is often stopped between two turns of its loop."""
+    seen: list[str] = []
+
+    def may_write() -> bool:
+        seen.append("asked")
+        asyncio.get_running_loop().call_soon(seen.append, "another turn")
+        return True
+
+    for name in ("_write", "_writelines"):
+        really = getattr(StreamWriter, name)
+
+        def write(writer: StreamWriter, data: Any, really: Callable[[StreamWriter, Any], None] = really) -> None:
+            seen.append("sent")
+            really(writer, data)
+
+        monkeypatch.setattr(StreamWriter, name, write)
+    server.body, api.may_write = EXCHANGE, may_write
+    await api.set_finalizers(EXCHANGE, ["penstock.dev/topology"])
+    assert seen[:2] == ["asked", "sent"]
 
 
 async def test_the_server_says_how_long_to_wait(api: HttpApiServer, server: Server) -> None:

@@ -132,6 +132,7 @@ def test_a_child_that_may_not_be_listed_is_read_again_after_a_while() -> None:
     assert not made.is_in_force(secret, 5400)
     assert made.confirm(secret, {**kept("9"), "kind": "Secret"}, 5400)
     assert made.is_in_force(secret, 5400 + 1800)
+    assert not made.is_in_force(secret, 5399), "the clock was set back: nobody knows how long ago that was"
 
 
 def test_of_an_owner_that_is_gone_nothing_is_kept() -> None:

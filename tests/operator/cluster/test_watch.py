@@ -28,8 +28,8 @@ from penstock_operator import health
 from penstock_operator.cluster import watch
 from penstock_operator.cluster.cache import Cache, KindName, ResourceKey
 from penstock_operator.cluster.controller import Controller
-from penstock_operator.cluster.watch import WatchTimes
 from penstock_operator.cluster.watch_activity import WatchActivity
+from penstock_operator.cluster.watch_requests import WatchTimes, watch_paths
 from penstock_operator.metrics import Metrics
 from penstock_operator.settings import OperatorSettings
 
@@ -126,7 +126,7 @@ async def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 async def test_every_watch_is_known_and_is_seen_when_it_is_opened(
     watched: Watched, settings: OperatorSettings, paths: list[str]
 ) -> None:
-    assert watch.watch_paths(settings.namespaces) == paths
+    assert watch_paths(settings.namespaces) == paths
     began = await watched.start(settings)
     await watched.until(lambda: watched.activity.overdue(began + 62.01) == [])
     assert {path for _, _, path, _, is_watch in watched.faults.requests if is_watch} == set(paths)

@@ -125,6 +125,23 @@ def test_an_operator_that_starts_in_an_outage_knows_its_beginning_but_lets_delet
     assert outage.is_over_grace(contacts.of("shop/main"), at(1992)), "False became Unknown in its status: no new outage"
 
 
+@pytest.mark.parametrize("what", ["is lost", "is too new"])
+def test_a_clock_that_is_set_back_does_not_let_a_deletion_wait_until_it_has_caught_up(what: str) -> None:
+    """By two hours: the graces begin again, and are over after 30 s and after two minutes."""
+    clock = [at(9000)]
+    contacts = BrokerContacts(lambda: clock[0])
+    contacts.lost("shop/main") if what == "is lost" else contacts.not_understood("shop/main")
+    clock[0] = at(1800)
+    assert unanswered(contacts) == 200
+    assert not outage.is_over_grace(contacts.of("shop/main"), at(1800))
+    clock[0] = at(1919)
+    assert not outage.is_over_grace(contacts.of("shop/main"), at(1919))
+    assert outage.is_over_grace(contacts.of("shop/main"), at(1920)) is (what == "is lost")
+    assert not contacts.of("shop/main").is_awaited(at(1920), has_session=True)
+    contacts.answered("shop/main")
+    assert unanswered(contacts) == 0
+
+
 def test_a_broker_that_is_created_anew_is_looked_at_anew() -> None:
     clock = [at(1000)]
     contacts = BrokerContacts(lambda: clock[0])

@@ -262,6 +262,11 @@ def test_without_the_broker_it_is_not_declared(reach: Reach, expected: tuple[str
     assert told(plan_exchange(view(reach=reach)))[0] == expected
 
 
+def test_a_broker_that_is_being_deleted_gets_nothing_any_more() -> None:
+    decision = plan_exchange(view(reach=Reach.DELETING))
+    assert told(decision) == [("Ready", "False", "BrokerDeleting"), ("Accepted", "False", "BrokerDeleting")]
+
+
 def test_a_duplicate_waits_for_the_older_one() -> None:
     older = exchange(metadata={"name": "first", "uid": "uid-first", "namespace": "secret"})
     decision = plan_exchange(replace(view(), winner=older))

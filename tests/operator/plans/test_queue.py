@@ -157,6 +157,11 @@ def test_while_the_broker_is_away_a_new_one_says_so(reach: Reach, status: str, r
     assert told(plan_queue(view(reach=reach)))[2] == ("Declared", status, reason)
 
 
+def test_a_broker_that_is_being_deleted_gets_nothing_any_more() -> None:
+    decision = plan_queue(view(reach=Reach.DELETING))
+    assert told(decision) == [("Ready", "False", "BrokerDeleting"), ("Accepted", "False", "BrokerDeleting")]
+
+
 def test_a_short_outage_does_not_change_what_is_said() -> None:
     """The conditions stay until the outage has lasted for two minutes."""
     at = "2026-03-01T11:00:00Z"

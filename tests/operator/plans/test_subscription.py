@@ -314,7 +314,6 @@ def test_a_refusal_without_a_usable_reason_is_refused(reason: str | None) -> Non
     [
         (Reach.NOT_ASKED, ("Bound", "Unknown", "BrokerNotAsked")),
         (Reach.UNREACHABLE, ("Bound", "Unknown", "BrokerUnreachable")),
-        (Reach.DELETING, ("Bound", "Unknown", "BrokerUnreachable")),
         (Reach.STOPPED, ("Bound", "False", "BrokerStopped")),
     ],
 )
@@ -323,6 +322,22 @@ def test_without_the_broker_it_is_not_bound(reach: Reach, condition: tuple[str, 
     assert condition in told(decision)
     assert told(decision)[0] == ("Ready", *condition[1:])
     assert not any(kind == "Stalled" for kind, _, _ in told(decision))
+
+
+def test_a_broker_that_is_being_deleted_gets_nothing_any_more() -> None:
+    decision = plan_subscription(view(reach=Reach.DELETING))
+    assert told(decision) == [("Ready", "False", "BrokerDeleting"), ("Accepted", "False", "BrokerDeleting")]
+    assert isinstance(decision, Report)
+    assert decision.retry is Retry.RESYNC
+    assert decision.conditions[0].message == (
+        "Broker main is being deleted, so nothing is declared on it any more; what it has goes with it. This resource "
+        "is declared when there is a Broker of this name again."
+    )
+
+
+def test_whether_a_broker_that_may_not_be_used_is_being_deleted_is_not_told() -> None:
+    made = replace(away([], ["*"]), broker=BrokerView(reach=Reach.DELETING, broker=broker(metadata=INFRA_BROKER)))
+    assert told(plan_subscription(made))[0] == ("Ready", "False", "NamespaceNotAllowed")
 
 
 def test_a_missing_broker_in_the_same_namespace() -> None:

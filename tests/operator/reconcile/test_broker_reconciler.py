@@ -193,6 +193,37 @@ async def test_without_the_right_to_delete_everything_else_goes_on(
     assert "Secret shop/main-observer-messages is not needed any more, and stays: " in caplog.text
 
 
+async def test_what_may_not_be_deleted_is_one_line_of_the_log_for_each_reason(
+    place: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reconciler, why = place.reconciler(), "no right"
+    await reconciler.reconcile(KEY, broker(page={"showMessages": True}))
+    really = ApiServerInMemory.delete
+
+    async def delete(api: ApiServerInMemory, manifest: Manifest) -> None:
+        if why:
+            raise KubeError(403, why)
+        await really(api, manifest)
+
+    async def told() -> list[str]:
+        caplog.clear()
+        for _ in range(3):
+            await reconciler.reconcile(KEY, broker())
+        return [message for message in caplog.messages if "is not needed any more" in message]
+
+    monkeypatch.setattr(ApiServerInMemory, "delete", delete)
+    assert await told() == ["Secret shop/main-observer-messages is not needed any more, and stays: 403: no right"]
+    assert await told() == []
+    why = "a policy"
+    assert await told() == ["Secret shop/main-observer-messages is not needed any more, and stays: 403: a policy"]
+    why = ""
+    assert await told() == []
+    assert ("Secret", "shop", "main-observer-messages") not in place.api.objects
+    await reconciler.reconcile(KEY, broker(page={"showMessages": True}))
+    why = "a policy"
+    assert len(await told()) == 1, "another object"
+
+
 async def test_a_release_that_does_not_tell_gets_what_the_spec_says(place: Place) -> None:
     await place.run(broker())
     before = place.template()

@@ -10,15 +10,18 @@ from dataclasses import dataclass, field
 import pytest
 from support.api_server_in_memory import ApiServerInMemory
 from support.faulty_api_server import Fault, FaultyApiServer
+from support.operator_in_memory import World, resource
 from support.resources import GOOD, NOW
 from support.virtual_time import run_in_virtual_time
 
 from penstock_api.resources import Subscription
 from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.manifest import Manifest
 from penstock_operator.plans.conditions import ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import Report
 from penstock_operator.reconcile.paced_status import PacedStatus
 
+MAIN = ResourceKey("Broker", "shop", "main")
 AWAY = Report((StatusCondition("Ready", ConditionStatus.UNKNOWN, "BrokerUnreachable", "It is away."),), {})
 BACK = Report((StatusCondition("Ready", ConditionStatus.TRUE, "Ready", "It is there."),), {})
 
@@ -163,3 +166,98 @@ def test_declarations_go_first_and_what_is_over_meanwhile_is_not_written() -> No
     before, ended = run_in_virtual_time(heal())
     assert (before, site.api.written) == (0, 5)
     assert 25 < ended < 26
+
+
+@dataclass(slots=True)
+class SlowApiServer(FaultyApiServer):
+    """It makes a change of a status at once, and answers after three seconds."""
+
+    async def apply_status(
+        self, resource: Manifest, status: Manifest, manager: str, *, unchanged: bool = False
+    ) -> Manifest:
+        try:
+            return await FaultyApiServer.apply_status(self, resource, status, manager, unchanged=unchanged)
+        finally:
+            await asyncio.sleep(3)
+
+
+def test_what_is_withdrawn_while_it_is_written_is_looked_at_again_when_it_has_arrived() -> None:
+    """The broker is back, and whoever looked at the resource meanwhile saw a status that says so already."""
+    site = Site(SlowApiServer())
+
+    async def write() -> list[ResourceKey]:
+        key, seen = site.subscription("a")
+        site.paced.offer(key, seen, AWAY)
+        writing = asyncio.create_task(site.paced.write_all())
+        await asyncio.sleep(1)
+        site.paced.withdraw(key)
+        before = list(site.enqueued)
+        await writing
+        return before
+
+    assert run_in_virtual_time(write()) == []
+    assert site.enqueued == [ResourceKey("Subscription", "shop", "a")]
+
+
+def test_what_is_withdrawn_while_nobody_answers_is_not_written_again() -> None:
+    api = SlowApiServer(faults=[Fault(0, False)])
+    site = Site(api)
+
+    async def write() -> None:
+        key, seen = site.subscription("a")
+        site.paced.offer(key, seen, AWAY)
+        writing = asyncio.create_task(site.paced.write_all())
+        await asyncio.sleep(1)
+        site.paced.withdraw(key)
+        await writing
+
+    run_in_virtual_time(write())
+    assert site.api.written == 0
+    assert site.enqueued == [ResourceKey("Subscription", "shop", "a")]
+
+
+def test_a_withdrawal_before_the_write_or_of_another_resource_is_no_reason_to_look_again() -> None:
+    site = Site(SlowApiServer())
+
+    async def write() -> None:
+        key, seen = site.subscription("a")
+        site.paced.withdraw(key)
+        site.paced.offer(key, seen, AWAY)
+        writing = asyncio.create_task(site.paced.write_all())
+        await asyncio.sleep(1)
+        site.paced.withdraw(ResourceKey("Subscription", "shop", "another"))
+        await writing
+
+    run_in_virtual_time(write())
+    assert (site.api.written, site.enqueued) == (1, [])
+
+
+def test_an_outage_that_ends_while_a_slow_api_server_writes_it_is_over_in_the_status_too() -> None:
+    """The whole operator, and no list: the next one comes after two minutes."""
+    billing = ResourceKey("Subscription", "shop", "billing")
+
+    async def story() -> list[str]:
+        world = World(api=SlowApiServer())
+        for kind, name in (("Broker", "main"), ("Exchange", "orders"), ("Subscription", "billing")):
+            world.api.user_applies(resource(kind, name))
+        await world.calm_down()
+        world.broker.is_up = False
+        world.now += 200
+        world.reconciler.brokers.findings[MAIN].is_out = True
+        said = [shown(world)]
+        await world.reconciler.reconcile(billing)
+        writing = asyncio.create_task(world.reconciler.paced.write_all())
+        await asyncio.sleep(1)
+        world.broker.is_up = True
+        world.reconciler.brokers.findings[MAIN].is_out = False
+        await world.reconciler.reconcile(billing)
+        await writing
+        said.append(shown(world))
+        await world.reconcile_next(10)
+        return [*said, shown(world)]
+
+    def shown(world: World) -> str:
+        conditions = world.api.objects[billing]["status"]["conditions"]
+        return next(str(it["reason"]) for it in conditions if it["type"] == "Ready")
+
+    assert run_in_virtual_time(story()) == ["Ready", "BrokerUnreachable", "Ready"]

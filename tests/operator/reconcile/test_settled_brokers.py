@@ -60,6 +60,13 @@ def test_of_two_hundred_it_is_left_alone_for_ten_minutes_at_least_and_twenty_at_
     assert is_due(made, 1200)
 
 
+def test_a_clock_that_is_set_back_makes_it_due() -> None:
+    """Else nobody would look at its Secrets before the clock has caught up."""
+    assert not is_due(settled(), 0)
+    assert is_due(settled(), -1)
+    assert settled().view(MAIN, broker(COUNTED), True, frozenset({"a"}), NOW - timedelta(seconds=1)) is None
+
+
 def test_what_is_not_settled_is_due() -> None:
     made = settled()
     made.begin(MAIN, broker(COUNTED))

@@ -21,6 +21,7 @@ from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.cluster.api_server import ApiResource, Forbidden
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.manifest import Manifest
+from penstock_operator.plans import conditions
 from penstock_operator.plans.decisions import Report, Retry
 from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
 from penstock_operator.settings import OperatorSettings
@@ -28,6 +29,7 @@ from penstock_operator.settings import OperatorSettings
 SET = ("StatefulSet", "shop", "main")
 POD = ("Pod", "shop", "main-0")
 LAG = {"backend": "None"}
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -50,7 +52,7 @@ class Place:
             Cache(),
             cast(BrokerSessions, sessions),
             OperatorSettings(broker_image=self.image, lag_image="lag:1"),
-            lambda: datetime(2026, 3, 1, tzinfo=UTC),
+            lambda: NOW,
             lambda key: None,
             lambda key: None,
             lambda: None,
@@ -59,7 +61,8 @@ class Place:
         report = await reconciler.reconcile(ResourceKey("Broker", "shop", "main"), made)
         assert isinstance(report, Report)
         shown = {key: value for key, value in report.details.items() if key == "storage"}
-        self.status = {"observedGeneration": 1, "conditions": [], **shown}
+        rendered = conditions.render(report.conditions, before=(), generation=1, now=NOW)
+        self.status = {"observedGeneration": 1, "conditions": rendered, **shown}
         self.retry = report.retry
         return {it.type: (it.status.value, str(it.reason), it.message) for it in report.conditions}
 
@@ -181,6 +184,22 @@ async def test_what_the_api_server_refuses_is_told_in_its_words() -> None:
     assert place.api.sizes() == ("10Gi",) * 3
     place.api.quota = ""
     assert (await place.run())["StorageResizing"][1] == "ExpansionPending"
+
+
+async def test_a_growth_that_is_refused_again_and_again_is_one_line_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    place = await Place().started()
+    place.storage["size"] = "20Gi"
+    for quota in ("exceeded quota: disks", "exceeded quota: gold", "exceeded quota: disks"):
+        place.api.quota = quota
+        for _ in range(3):
+            await place.run()
+    told = [message for message in caplog.messages if "can't be changed" in message]
+    assert told == [
+        f"the volumes of Broker shop/main can't be changed: 403: exceeded quota: {name}"
+        for name in ("disks", "gold", "disks")
+    ]
 
 
 @pytest.mark.parametrize("denied", ["PersistentVolumeClaim", "StorageClass"])
