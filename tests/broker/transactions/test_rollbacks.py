@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from support.stepped_broker import SteppedBroker
+from support.stepped_broker import SteppedBroker, SteppedStream
 from support.transaction_client import TransactionClient, condition_of
 
 from penstock_amqp.endpoint.events import Settled
@@ -100,7 +100,10 @@ def test_deliveries_return_a_slice_per_turn_and_the_discharge_is_answered_behind
 ) -> None:
     number = begin(stepped, client, made(client))
     back = [len(queue.returned)]
+    stream = client.client.socket
+    assert isinstance(stream, SteppedStream)
     while stepped.broker.work.rollbacks:
+        assert made is acquired or not stream.has_something()
         stepped.turn()
         back.append(len(queue.returned))
         assert queue.in_flight + len(queue.returned) == COUNT
