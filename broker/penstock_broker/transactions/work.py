@@ -114,7 +114,10 @@ def _accept(producer: Producer, txn_id: bytes, run: list[Arrival]) -> None:
     """Accept messages in their transaction. Those that their sender has settled get no answer."""
     endpoint = producer.connection.endpoint
     accepted = [delivery for delivery, _, is_settled in run if not is_settled]
-    when_answered(producer, partial(endpoint.accept_in, txn_id, accepted))
+    if producer.link.is_answered:
+        endpoint.accept_in(txn_id, accepted)
+    else:
+        when_answered(producer, partial(endpoint.accept_in, txn_id, accepted))
     endpoint.settle(delivery for delivery, _, is_settled in run if is_settled)
 
 
