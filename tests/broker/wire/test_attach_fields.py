@@ -257,7 +257,18 @@ def test_an_address_of_another_type_refuses_its_link(
     if receives:
         client.send_bytes(raw_attach(SOURCE, asked))
     else:
-        attach = ["typed", UInt(7), False, None, None, Described(ULong(0x28), []), asked, None, None, UInt(0)]
+        attach: list[Value] = [
+            "typed",
+            UInt(7),
+            False,
+            None,
+            None,
+            Described(ULong(0x28), []),
+            asked,
+            None,
+            None,
+            UInt(0),
+        ]
         client.send_bytes(frame_of(encode(Described(ULong(0x12), attach)), 0))
     reply = client.expect(Attach)
     assert (reply.source if receives else reply.target) is None
@@ -282,7 +293,7 @@ def test_the_address_of_the_clients_own_end_may_be_of_any_type(
         client.send_bytes(raw_attach(TARGET, own))
     else:
         target = to_value(Target(address="typed", capabilities=QUEUE))
-        attach = ["typed", UInt(7), False, None, None, own, target, None, None, UInt(0)]
+        attach: list[Value] = ["typed", UInt(7), False, None, None, own, target, None, None, UInt(0)]
         client.send_bytes(frame_of(encode(Described(ULong(0x12), attach)), 0))
     reply = client.expect(Attach)
     assert reply.source is not None
