@@ -84,12 +84,13 @@ class RawClient:
         desired: tuple[Symbol, ...] | None = None,
         idle_time_out: int | None = None,
         max_frame_size: int = 65_536,
+        channel_max: int | None = None,
         context: ssl.SSLContext | None = None,
         stream: Stream | None = None,
         properties: Mapping[Symbol, Value] | None = None,
     ) -> None:
-        """`max_frame_size`: ours; a longer frame is an error. `properties`: of our Open. `context`: for TLS. `stream`:
-        what to speak over instead of a socket of its own.
+        """`max_frame_size`: ours; a longer frame is an error. `channel_max`, `properties`: of our Open. `context`: for
+        TLS. `stream`: what to speak over instead of a socket of its own.
         """
         self.socket = stream or _connect(host, port, context)
         self._reader = FrameReader(1 << 20)
@@ -103,6 +104,7 @@ class RawClient:
                     container_id=container_id,
                     desired_capabilities=desired,
                     max_frame_size=max_frame_size,
+                    channel_max=channel_max,
                     idle_time_out=idle_time_out,
                     properties=properties,
                 )

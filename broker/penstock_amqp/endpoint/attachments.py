@@ -39,6 +39,7 @@ class Attachments:
     __slots__ = (
         "_by_handle",
         "_changes",
+        "_ending",
         "_engine",
         "_gate",
         "_links",
@@ -47,6 +48,7 @@ class Attachments:
         "_memory",
         "_sessions",
         "_tap",
+        "channels",
     )
 
     def __init__(
@@ -58,11 +60,17 @@ class Attachments:
         *,
         max_frame: int,
         max_message_bytes: int,
+        max_sessions: int,
         incoming: PartialMemory | None,
     ) -> None:
         """`max_frame`: the longest frame that we accept, in bytes; `max_message_bytes`: the longest message that we
-        accept on a link whose attach is not answered yet. `incoming`: see `Endpoint`.
+        accept on a link whose attach is not answered yet. `max_sessions`: those that there may be at once. `incoming`:
+        see `Endpoint`.
         """
+        self.channels = max_sessions
+        """So many channels we may use; the peer's Open may allow fewer."""
+        self._ending = 0
+        """Sessions that the peer has ended, and whose channel is not free before their end is answered."""
         self._engine = engine
         self._tap = tap
         self._gate = gate
@@ -80,10 +88,12 @@ class Attachments:
         begin = self._tap.take_begin()
         channel = begin.channel
         protocol_checks.check_begin(channel, {each.channel for each in self._sessions.values()}, is_open=is_open)
+        protocol_checks.check_channel_left(len(self._sessions) + self._ending, self.channels)
         self.set_window(ptr)
         session = Session(ptr, channel)
         session.handle_max = begin.handle_max
         self._sessions[ptr] = session
+        self._hold_begins()
         self._changes.begin(session)
         self._engine.open_session(ptr)
 
@@ -142,10 +152,25 @@ class Attachments:
         """The peer ended a session."""
         session = self._sessions.pop(ptr)
         session.has_ended = True
+        self._ending += 1
+        self._hold_begins()
         self._gate.ended(session.channel)
         for link in session.links:
             link.keeps_handle = False
         out.append((EventKind.OTHER, None, SessionEnded(session)))
+
+    @property
+    def holds_begins(self) -> bool:
+        """No channel is free to answer a Begin with, until the end of another session is answered."""
+        return self._gate.holds_begins
+
+    def ended(self) -> None:
+        """The end of a session is answered."""
+        self._ending -= 1
+        self._hold_begins()
+
+    def _hold_begins(self) -> None:
+        self._gate.holds_begins = self._ending > 0 and len(self._sessions) + self._ending >= self.channels
 
     def forget(self, link: InLink | OutLink) -> None:
         """Remove a link that ends from all look-ups, here and in the engine."""

@@ -102,6 +102,8 @@ class ConnectionLifecycle:
                 protocol_checks.check_frame_size(opened.max_frame_size)
                 protocol_checks.check_idle_time_out(opened.idle_time_out)
                 self.peer_idle_time_out_ms = opened.idle_time_out or 0
+                if opened.channel_max is not None:
+                    self._attachments.channels = min(self._attachments.channels, opened.channel_max + 1)
         out.append((EventKind.OTHER, None, self._connection.opened()))
 
     def close_came(self, out: list[Event]) -> None:

@@ -103,7 +103,14 @@ class Endpoint:
         """While its `are_pending` is true, the engine's output lacks something: send `rewritten_output`, not `output`.
         """
         self._attachments = attachments = Attachments(
-            engine, tap, gate, changes, max_frame=max_frame, max_message_bytes=max_message_bytes, incoming=incoming
+            engine,
+            tap,
+            gate,
+            changes,
+            max_frame=max_frame,
+            max_message_bytes=max_message_bytes,
+            max_sessions=max_sessions,
+            incoming=incoming,
         )
         self._state = ConnectionLifecycle(
             connection, engine, tap, attachments=attachments, changes=changes, max_frame=max_frame
@@ -294,6 +301,9 @@ class Endpoint:
         session.links = []
         links.close_session(session.ptr)
         session.ptr = FREED
+        if self._attachments.holds_begins:
+            self.engine.write()  # its channel is free once our End is written
+        self._attachments.ended()
 
     def _forget(self, link: InLink | OutLink) -> None:
         """Drop every pointer to a link, because the engine is about to reuse its addresses."""

@@ -261,8 +261,9 @@ def _check_message(received: Ptr, link: InLink, data: bytes) -> Unstored | None:
     """Check a message of a new link, and count it; return why it is refused if its sections are not those
     of a message.
     """
-    link.unproven = link.unproven - 1 if link.spool is not None else 0  # a user without sinks decodes each message
-    if link.spool is None or is_streamed(data):
+    is_decoded = link.is_answered and link.spool is None  # a user without sinks decodes each message
+    link.unproven = 0 if is_decoded else link.unproven - 1
+    if is_decoded or is_streamed(data):
         return None
     try:
         check_sections(data, 0)

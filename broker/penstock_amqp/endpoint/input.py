@@ -101,6 +101,11 @@ class Input:
         """The connection is open, all that came was taken, nothing of a frame is held back, and what came last weighed
         little, within its budget: `SocketEngine.read_plain` may be called."""
 
+    @property
+    def awaits_end(self) -> bool:
+        """A Begin of the peer's waits until the end of another session is answered, and what came behind it as well."""
+        return self._gate.is_stopped and self._gate.holds_begins
+
     def go_on(self, read: int | tuple[int, object], out: list[Event], budget: int) -> int:
         """Deal with what `SocketEngine.read_plain` returned for this connection. That may be called only while
         `is_quiet`.
@@ -132,6 +137,8 @@ class Input:
                 INPUT_VIEW[4] = _NO_PROTOCOL
         start = 0
         tap, state, gate, sockets = self.tap, self._state, self._gate, self._sockets
+        if self.awaits_end:
+            return 0
         while start < size and budget > 0 and (state.is_open or not state.is_awaited):
             weighed, last = -len(self._flows.owed), 0
             if out:  # a batch goes on from piece to piece
@@ -149,6 +156,9 @@ class Input:
                 if not dealt:
                     piece = max(self._piece, tap.missing)  # the rest of one frame weighs no more than any frame
                     dealt, instead = gate.next(INPUT_VIEW[start:size], tap.held, tap.missing, piece)
+                    if gate.is_stopped:
+                        self.left = budget
+                        return start
                     if instead is None:
                         dealt = self._give(at(INPUT, start), INPUT_VIEW[start : start + min(dealt, piece)], out)
                     elif not self._give_all(instead, out):

@@ -205,6 +205,16 @@ class OutgoingStreams:
                 back.insert(0, stream.held)
             yield link, back, kept
 
+    def take_back_waiting(self, acquisition: Acquisition) -> Iterator[tuple[OutLink, list[Held]]]:
+        """A transaction is committed: what waits behind what its links send settled was not sent by the discharge, and
+        is not sent in it. For each of them: what is taken back. What was sent in part, or is in the engine, is sent.
+        """
+        for link, stream in self.by_link.items():
+            if stream.acquisition is acquisition and link.presettled and stream.behind:
+                back = stream.all_held()[1:]
+                stream.behind = []
+                yield link, back
+
     def take_back(self, held: Held) -> list[Held]:
         """If `held` is being sent, send nothing more of it, and return it with what waits behind it. If nothing of it
         was sent yet, it is sent outside of the transaction.

@@ -141,6 +141,16 @@ class UnsettledDeliveries:
                 self._regain_credit(link)
         return taken_back, sent_outside
 
+    def take_back_waiting(self, acquisition: Acquisition) -> list[Held]:
+        """A transaction is committed: what was acquired in it to be sent settled, and waits behind another message of
+        its link, is not sent, and returned.
+        """
+        taken_back: list[Held] = []
+        for link, back in self._outgoing.take_back_waiting(acquisition):
+            taken_back += back
+            self._regain_credit(link)
+        return taken_back
+
     def _regain_credit(self, link: OutLink) -> None:
         """Something that had used credit of the link is not sent on it."""
         link.credit = links.credit_of(link.ptr) - self._outgoing.unsent(link)

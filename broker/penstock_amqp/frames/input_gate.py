@@ -59,7 +59,17 @@ _SECOND: Final = "\x1f"
 class InputGate:
     """The input of one connection, before the engine. Malformed input is passed on: the engine reports the error."""
 
-    __slots__ = ("_max_frame", "_names", "_originals", "_renamed", "is_unusual", "kept", "looked")
+    __slots__ = (
+        "_max_frame",
+        "_names",
+        "_originals",
+        "_renamed",
+        "holds_begins",
+        "is_stopped",
+        "is_unusual",
+        "kept",
+        "looked",
+    )
 
     def __init__(self, max_frame: int) -> None:
         """`max_frame`: bytes; a longer frame is not kept until it is complete."""
@@ -76,6 +86,10 @@ class InputGate:
         """
         self.is_unusual = False
         """The peer has used a descriptor in an unusual encoding: every frame is inspected from now on."""
+        self.holds_begins = False
+        """No channel is free to answer a begin with, until the end of another session is answered."""
+        self.is_stopped = False
+        """A begin came meanwhile: `next` has left it, and what is behind it."""
 
     def attached(self, channel: int, name: str) -> str:
         """Note that the engine has a link `name` on `channel`; return the name that the peer gave it."""
@@ -94,11 +108,13 @@ class InputGate:
 
     def next(self, data: memoryview, held: int, missing: int, piece: int) -> tuple[int, bytes | None]:
         """Return how many bytes of `data` (not empty) are handled by this call, and what the engine is given for them:
-        None means the bytes themselves, b"" means nothing yet. Raises `DecodeError` if a disposition lacks a field.
+        None means the bytes themselves, b"" means nothing yet. With `is_stopped` none are handled. Raises `DecodeError`
+        if a disposition lacks a field.
 
         `held`: how many bytes of an incomplete frame the engine holds. `missing`: how many bytes that frame still needs
         (0: its size is not known yet either). About `piece` bytes are inspected.
         """
+        self.is_stopped = False
         if self.kept:
             return self._gather(data)
         if held and not missing:
@@ -158,6 +174,9 @@ class InputGate:
         taken = min(_extent(kept, 0)[0] - len(kept), len(data))
         whole = kept + bytes(data[:taken])
         _, instead = self._look(memoryview(whole), whole)
+        if self.is_stopped:
+            self.kept = kept
+            return 0, b""
         return taken, whole if instead is None else instead
 
     def _look(self, data: memoryview, part: bytes) -> tuple[int, bytes | None]:
@@ -173,6 +192,9 @@ class InputGate:
             code = performative_code(part, body)
             if end > len(part):
                 return (at, None) if at else self._begun(data, part, end, code)
+            if code == Begin.CODE and (at or self.holds_begins):  # what is before it may be an end
+                self.is_stopped = not at
+                return at, b"" if not at else None
             if code in _AWAITED:
                 return end, None
             if code == Disposition.CODE and self.goes_alone(data[body:end], behind=at):

@@ -19,6 +19,7 @@ __all__ = [
     "LONGEST_TAG",
     "check_attach",
     "check_begin",
+    "check_channel_left",
     "check_frame_size",
     "check_handle_left",
     "check_idle_time_out",
@@ -69,6 +70,13 @@ def check_begin(channel: int, in_use: Collection[int], *, is_open: bool) -> None
         raise ProtocolError("amqp:illegal-state", "Begin came before Open; open the connection first.")
     if channel in in_use:
         raise ProtocolError("amqp:not-allowed", f"Channel {channel} carries a session already; end it first.")
+
+
+def check_channel_left(in_use: int, channels: int) -> None:
+    """Of the channels that the peer and we take, one is free; without one the engine would send no answer at all."""
+    if in_use >= channels:
+        told = f"There are {in_use} sessions, and no channel to answer another begin with; end one first."
+        raise ProtocolError("amqp:resource-limit-exceeded", told)
 
 
 def check_attach(channel: int, attach: Attach, *, handle_in_use: bool) -> None:

@@ -40,6 +40,8 @@ _BY_NAME = {
     Symbol("amqp:amqp-value:*"): Section.AMQP_VALUE,
     Symbol("amqp:footer:map"): Section.FOOTER,
 }
+_REPEATED = (Section.DATA, Section.AMQP_SEQUENCE)
+_BODIES = (*_REPEATED, Section.AMQP_VALUE)
 _FIRST, _LAST = int(Section.HEADER), int(Section.FOOTER)
 _BY_CODE: dict[object, Section] = {int(section): section for section in Section}
 
@@ -145,18 +147,23 @@ def find_section(data: bytes, start: int, wanted: Section) -> int:
 
 
 def check_sections(data: bytes, start: int) -> None:
-    """Raise `DecodeError` unless `data` is whole sections in order from `start` on; their contents are not checked.
+    """Raise `DecodeError` unless `data` is whole sections in order from `start` on, each at most once, but for those of
+    a body of data or of sequences; their contents are not checked.
 
     The footer may stand before the body: rhea up to 3.0.5 writes it there, and no code depends on its place.
     """
     at = start
-    before = Section.HEADER
+    before: Section | None = None
     while at < len(data):
         begin = at
         section, at = section_at(data, at)
         if section is not None:
-            if section < before:
+            if before is not None and section < before:
                 raise DecodeError("the sections of the message are not in order", begin)
+            if section is before and section not in _REPEATED:
+                raise DecodeError("the message has a section twice that may be there once", begin)
+            if before in _BODIES and section in _BODIES and section is not before:
+                raise DecodeError("the message has two bodies", begin)
             if section is not Section.FOOTER:
                 before = section
         at = end_of(data, at)

@@ -33,6 +33,7 @@ __all__ = [
     "USHORT",
     "Composite",
     "FieldKind",
+    "OtherAddress",
     "from_value",
     "missing_field",
     "nested",
@@ -227,11 +228,22 @@ def _write_state(state: object) -> object:
     return to_value(state) if isinstance(state, Composite) else state
 
 
+class OtherAddress(str):
+    """An address that is neither a string nor a symbol. It has no text."""
+
+    __slots__ = ("kind",)
+    kind: str
+    """What AMQP calls its type."""
+
+    def __new__(cls, kind: str) -> OtherAddress:
+        made = super().__new__(cls)
+        made.kind = kind
+        return made
+
+
 def _read_address(value: Value) -> str:
     # The type of an address is up to the node's container (part 3, 3.5.3). A symbol means the same as a string here.
-    if not isinstance(value, str):
-        raise ValueError(f"string expected, not {wire_name(type(value))}")
-    return str(value)
+    return str(value) if isinstance(value, str) else OtherAddress(wire_name(type(value)))
 
 
 def _as_it_is(value: Value) -> Value:

@@ -228,7 +228,9 @@ class Connection:
     @property
     def has_unread(self) -> bool:
         """Something that came waits for its turn: `receive` goes on with it."""
-        return (bool(self.reading.unread) or self.transport.has_more) and not self.endpoint.is_awaited
+        endpoint = self.endpoint
+        is_held = endpoint.is_awaited or endpoint.input.awaits_end
+        return (bool(self.reading.unread) or self.transport.has_more) and not is_held
 
     def _go_on_reading(self, out: list[Event]) -> bool:
         reading = self.reading

@@ -21,6 +21,7 @@ from typing import assert_never
 from penstock_amqp.endpoint.events import Attached
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.frames.performatives import Attach, Coordinator, Source, Target
+from penstock_amqp.types.composites import OtherAddress
 from penstock_api.management import NODE
 from penstock_broker.access.connection import Connection
 from penstock_broker.attach import apply, reply
@@ -124,9 +125,19 @@ def check_connection(connection: Connection, event: Attached) -> Refuse | None:
     if connection.listener.role is Role.OBSERVER and not _is_management(event):
         told = "The observer's socket is for $management; publish and consume on a listener for clients."
         return Refuse(Reason.NOT_PERMITTED, told)
+    terminus = _terminus(event)
+    if terminus is not None and isinstance(terminus.address, OtherAddress):
+        told = f"The address is of type {terminus.address.kind}; write it as a string."
+        return Refuse(Reason.INVALID_ADDRESS, told)
     return None
 
 
 def _is_management(event: Attached) -> bool:
+    terminus = _terminus(event)
+    return terminus is not None and not terminus.dynamic and terminus.address == NODE
+
+
+def _terminus(event: Attached) -> Source | Target | None:
+    """The broker's end of the link; None if it is null, or a coordinator."""
     terminus = event.attach.source if isinstance(event.link, OutLink) else event.attach.target
-    return isinstance(terminus, Source | Target) and not terminus.dynamic and terminus.address == NODE
+    return terminus if isinstance(terminus, Source | Target) else None

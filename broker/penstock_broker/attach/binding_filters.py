@@ -8,11 +8,12 @@ Source: the AMQP filter registry (``apache.org:legacy-amqp-...-binding``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from penstock_amqp.frames.performatives import Source
-from penstock_amqp.types.values import Array, Described, Symbol
+from penstock_amqp.types.values import Array, Described, Symbol, Value, wire_name
 from penstock_core.header_bindings import HeaderBinding, HeaderMatch, header_binding
 from penstock_core.reason import Reason, Refuse
 
@@ -33,6 +34,7 @@ HEADERS_BINDING: Final = (0x0000_468C_0000_0002, "apache.org:legacy-amqp-headers
 """The descriptors of the three filters: code and name."""
 
 MATCH_KEY: Final = "x-match"
+_HEADERS: Final = "headers binding"
 _MATCHES: Final = {"all": HeaderMatch.ALL, "any": HeaderMatch.ANY}
 
 
@@ -79,8 +81,12 @@ def read_binding_filters(source: Source) -> BindingFilters | Refuse:
         if isinstance(binding, Refuse):
             return binding
         headers.append(HeaderFilter(name, value, binding))
-    exact = tuple(KeyFilter(name, value, _keys(value)) for name, value in _described(source, EXACT_BINDING))
-    patterns = tuple(KeyFilter(name, value, _keys(value)) for name, value in _described(source, PATTERN_BINDING))
+    exact = _key_filters(source, EXACT_BINDING)
+    patterns = _key_filters(source, PATTERN_BINDING)
+    if isinstance(exact, Refuse):
+        return exact
+    if isinstance(patterns, Refuse):
+        return patterns
     return BindingFilters(
         keys=(*exact, *patterns),
         headers=tuple(headers),
@@ -98,35 +104,53 @@ def _described(source: Source, descriptors: tuple[int, str]) -> list[tuple[Symbo
     ]
 
 
-def _keys(described: Described) -> tuple[str, ...]:
-    """The keys of one filter. The registry knows a string only; a list or an array of strings is accepted as well."""
+def _key_filters(source: Source, descriptors: tuple[int, str]) -> tuple[KeyFilter, ...] | Refuse:
+    found: list[KeyFilter] = []
+    for name, value in _described(source, descriptors):
+        keys = _keys(name, value)
+        if isinstance(keys, Refuse):
+            return keys
+        found.append(KeyFilter(name, value, keys))
+    return tuple(found)
+
+
+def _keys(name: Symbol, described: Described) -> tuple[str, ...] | Refuse:
+    """The keys of one filter; none if it is null. The registry knows a string only; a list or an array of strings is
+    accepted as well. Anything else is refused: without the filter, the link would get what its client does not want.
+    """
+    items: Sequence[Value]
     match described.value:
-        case str() as key:
-            return (key,)
-        case list() as items:
-            return tuple(item for item in items if isinstance(item, str))
-        case Array(items=items):
-            return tuple(item for item in items if isinstance(item, str))
-        case _:
-            return ()
+        case None:
+            items = ()
+        case list() as several:
+            items = several
+        case Array(items=several):
+            items = several
+        case single:
+            items = (single,)
+    keys = tuple(item for item in items if isinstance(item, str))
+    if len(keys) != len(items):
+        other = next(item for item in items if not isinstance(item, str))
+        return _refuse(name, "binding key", f"holds a key of type {wire_name(type(other))}; write it as a string")
+    return keys
 
 
 def _header_binding(name: Symbol, described: Described) -> HeaderBinding | Refuse:
     """One map. Names that begin with ``x-`` are reserved there, as in AMQP 0-9-1, and don't name a header."""
     if not isinstance(described.value, dict):
-        return _refuse(name, "holds no map")
+        return _refuse(name, _HEADERS, "holds no map")
     match = described.value.get(MATCH_KEY, "all")
     if not isinstance(match, str) or match not in _MATCHES:
-        return _refuse(name, f"has the x-match {match!r}; use all or any")
+        return _refuse(name, _HEADERS, f"has the x-match {match!r}; use all or any")
     headers: dict[str, str | int | float | bool | None] = {}
     for key, value in described.value.items():
         if not isinstance(key, str) or not isinstance(value, str | int | float | bool | None):
-            return _refuse(name, f"has a header {key!r} that is neither text, number, boolean nor null")
+            return _refuse(name, _HEADERS, f"has a header {key!r} that is neither text, number, boolean nor null")
         if not key.lower().startswith("x-"):
             headers[key] = value
     return header_binding(_MATCHES[match], headers)
 
 
-def _refuse(name: Symbol, why: str) -> Refuse:
-    cause = f"The filter {name!r} (headers binding) {why}."
+def _refuse(name: Symbol, kind: str, why: str) -> Refuse:
+    cause = f"The filter {name!r} ({kind}) {why}."
     return Refuse(Reason.INVALID_BINDING_KEY, cause, (("invalid-field", "filter"),))

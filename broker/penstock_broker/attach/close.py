@@ -21,7 +21,7 @@ from penstock_broker.state.links import Browser, Consumer, Producer, Subscriptio
 from penstock_broker.state.open_transactions import Coordinator
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription
-from penstock_broker.transactions import commit
+from penstock_broker.transactions import commit, rollback
 from penstock_core.identity import Identity
 from penstock_core.reason import Reason, Refuse
 from penstock_core.subscription_lifetime import has_ended
@@ -175,7 +175,7 @@ def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held] | None,
             context.is_active = False
             context.after_reply = []
         case Coordinator():
-            commit.roll_back_coordinator(broker, context)
+            rollback.roll_back_coordinator(broker, context)
         case SubscriptionLookup():
             context.is_active = False
             context.after_reply = []

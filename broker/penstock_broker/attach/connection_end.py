@@ -19,7 +19,7 @@ from penstock_broker.attach import close, failed_connection, temporary_nodes
 from penstock_broker.messages import delivery_returns
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
-from penstock_broker.transactions import commit
+from penstock_broker.transactions import rollback
 
 __all__ = ["close_connection", "connection_ended", "held_by_link", "held_of", "leave"]
 
@@ -110,7 +110,7 @@ def _steps(broker: Broker, connection: Connection, *, orderly: bool) -> Iterator
     )  # fmt: skip
     broker.clients.counts.leave(connection)
     failed_connection.leave_container(broker, connection)  # its successor need not wait, and takes its links over
-    commit.roll_back_connection(broker, connection)
+    rollback.roll_back_connection(broker, connection)
     held = held_by_link(connection)
     for number, part in enumerate(_parts(links)):
         if number:

@@ -28,6 +28,7 @@ from penstock_broker.state.leaving_links import LeavingLink, consumed_queue
 from penstock_broker.state.links import Browser, Consumer
 from penstock_broker.state.open_transactions import transactions_of
 from penstock_broker.topology.records import Exchange, PointToPointQueue
+from penstock_broker.transactions import rollback
 
 __all__ = ["leave_container", "remove"]
 
@@ -39,9 +40,11 @@ def remove(broker: Broker, connection: Connection) -> None:
     number = connection.number
     concerned: dict[Queue, None] = {}
     delivery_return = delivery_returns.take_off(broker, connection)
+    rollback.take_off(broker, connection)
     for what, step in (
         ("messages on their way into many queues", partial(store.finish_fan_outs, broker)),
         ("deliveries of others on their way back", partial(delivery_returns.finish, broker)),
+        ("rollbacks of others", partial(rollback.finish, broker)),
         ("its counting", partial(broker.clients.counts.leave, connection)),
         ("its transactions", partial(_drop_transactions, broker, connection)),
         ("its deliveries", partial(_collect_deliveries, broker, connection)),

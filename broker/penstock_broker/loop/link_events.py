@@ -195,8 +195,13 @@ def _end_sender(
 
 
 def unstored(broker: Broker, connection: Connection, event: Unstored, behind: list[Event]) -> None:
-    """A long message could not be stored while it came: refuse it, within or outside of a transaction."""
+    """A message can't be read, or, if it is long, could not be stored while it came: refuse it, within or outside of a
+    transaction.
+    """
     producer = event.link.context
+    if isinstance(producer, Coordinator) and event.link.is_open:
+        coordinator.refuse_unreadable(broker, producer, event)
+        return
     if not isinstance(producer, Producer) or not event.link.is_open:
         commit.set_rollback_only(connection, event.txn_id, commit.refuse_of(event.error))
         return

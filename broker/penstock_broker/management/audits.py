@@ -236,6 +236,10 @@ def _in_flight(broker: Broker, queue: Queue) -> list[Entry]:
             for settlement in ledger.settlements():
                 if settlement.consumer.queue is queue:
                     found[settlement.held[1][NUMBER]] = settlement.held[1]
+    for rollback in broker.work.rollbacks:
+        for settlement in rollback.settlements:
+            if settlement.unsettled is None and settlement.consumer.queue is queue:
+                found[settlement.held[1][NUMBER]] = settlement.held[1]
     return list(found.values())
 
 

@@ -17,7 +17,8 @@ from penstock_broker.access.connection import Connection
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.leaving_links import consumed_queue
-from penstock_broker.state.open_transactions import transactions_of
+from penstock_broker.state.open_transactions import Settlement, transactions_of
+from penstock_broker.state.rollbacks import Rollback
 
 __all__ = ["EXAMINED_PER_STEP", "InFlight", "InFlightSearch", "add_waiting", "connections_of", "in_flight"]
 
@@ -36,7 +37,7 @@ class InFlightSearch:
 
     __slots__ = ("_connections", "_parts", "found")
 
-    def __init__(self, connections: Iterable[Connection], found: InFlight | None = None) -> None:
+    def __init__(self, connections: Iterable[Connection | Rollback], found: InFlight | None = None) -> None:
         """`found`: what is known before, to be added to."""
         self._connections = deque(connections)
         self._parts: Iterator[list[tuple[Queue, Held] | None]] = iter(())
@@ -68,10 +69,15 @@ class InFlightSearch:
             self.found[queue] = (min(entry[AVAILABLE], so_far[0]), min(sent_us, so_far[1]))
 
 
-def _parts(connection: Connection) -> Iterator[list[tuple[Queue, Held] | None]]:
-    """What the consumers of a connection have in flight now, and what its transactions have settled; None: something
-    else was looked at. Nothing more once it has ended, which it may do between two parts.
+def _parts(source: Connection | Rollback) -> Iterator[list[tuple[Queue, Held] | None]]:
+    """What the consumers of a connection have in flight now, and what its transactions have settled, or what a rollback
+    has still to return of that; None: something else was looked at. Nothing more of a connection once it has ended,
+    which it may do between two parts.
     """
+    if isinstance(source, Rollback):
+        yield from _settled(each for each in source.settlements if each.unsettled is None)
+        return
+    connection = source
     try:
         for part in connection.endpoint.unsettled.walk(TAKEN_AT_ONCE):
             yield [_queued(held) for held in part]
@@ -79,9 +85,13 @@ def _parts(connection: Connection) -> Iterator[list[tuple[Queue, Held] | None]]:
         return
     ledger = transactions_of(connection)
     if ledger is not None:
-        settled = list(ledger.settlements())
-        for at in range(0, len(settled), TAKEN_AT_ONCE):
-            yield [(each.consumer.queue, each.held) for each in settled[at : at + TAKEN_AT_ONCE]]
+        yield from _settled(ledger.settlements())
+
+
+def _settled(settlements: Iterable[Settlement]) -> Iterator[list[tuple[Queue, Held] | None]]:
+    settled = list(settlements)
+    for at in range(0, len(settled), TAKEN_AT_ONCE):
+        yield [(each.consumer.queue, each.held) for each in settled[at : at + TAKEN_AT_ONCE]]
 
 
 def _queued(held: Held | None) -> tuple[Queue, Held] | None:
@@ -89,19 +99,19 @@ def _queued(held: Held | None) -> tuple[Queue, Held] | None:
     return None if queue is None or held is None else (queue, held)
 
 
-def connections_of(broker: Broker, queues: Iterable[Queue]) -> list[Connection]:
+def connections_of(broker: Broker, queues: Iterable[Queue]) -> list[Connection | Rollback]:
     """The connections that may hold messages of these queues: those of their consumers, and those that have
-    transactions, in which a delivery stays when its link goes.
+    transactions, in which a delivery stays when its link goes; and the rollbacks that are under way.
     """
     found = {each.number: each for each in broker.clients.connections.values() if each.transactions is not None}
     found |= {each.connection.number: each.connection for each in broker.work.delivery_returns}
     for queue in queues:
         for consumer in queue.links.consumers:
             found[consumer.connection.number] = consumer.connection
-    return list(found.values())
+    return [*found.values(), *broker.work.rollbacks]
 
 
-def in_flight(connections: Iterable[Connection]) -> InFlight:
+def in_flight(connections: Iterable[Connection | Rollback]) -> InFlight:
     """The whole search at once."""
     search = InFlightSearch(connections)
     while not search.step():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from functools import partial
 from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError, Arrival
@@ -25,6 +26,7 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.management import queue_messages, requests
 from penstock_broker.management.responses import ManagementResponse, encode_response, refusal
 from penstock_broker.messages import internal_publish
+from penstock_broker.messages.refuse import when_answered
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
@@ -104,12 +106,12 @@ class ManagementNode:
             except (WireError, LookupError) as error:
                 if not settled:
                     rejection = AmqpError("amqp:not-found", f"The request can't be answered: {error}")
-                    connection.endpoint.reject([delivery], rejection)
+                    when_answered(producer, partial(connection.endpoint.reject, [delivery], rejection))
                 continue
             if settled:
                 connection.endpoint.settle([delivery])
             else:
-                connection.endpoint.accept([delivery])
+                when_answered(producer, partial(connection.endpoint.accept, [delivery]))
             self._take(connection, receiver, request)
         connection.endpoint.credit(producer.link, len(batch))
 

@@ -26,6 +26,7 @@ from penstock_broker.management.pages import Row, Steps
 from penstock_broker.management.responses import ManagementResponse, invalid_request, query_body, refusal
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
+from penstock_broker.state.rollbacks import Rollback
 from penstock_core.reason import Reason, Refuse
 
 __all__ = ["DECLARED_ROWS_PER_STEP", "ROWS_PER_STEP", "QueryTask", "query", "read"]
@@ -227,7 +228,7 @@ def _query(
 # -- both -----------------------------------------------------------------------------------------------------------
 
 
-def _search(connections: Iterable[Connection]) -> Steps[InFlight]:
+def _search(connections: Iterable[Connection | Rollback]) -> Steps[InFlight]:
     search = InFlightSearch(connections)
     while not search.step():
         yield

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from penstock_amqp.endpoint.buffers import Ptr
 from penstock_broker.access.connection import Phase
-from penstock_broker.messages.refuse import top_up
+from penstock_broker.messages.refuse import top_up, when_answered
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.fan_outs import FanOut
 from penstock_broker.state.links import Producer
@@ -48,7 +48,11 @@ def _accept(broker: Broker, answered: Sequence[Unanswered], fan_out: FanOut | No
         return
     work = broker.work
     for producer, deliveries in answered:
-        if not producer.link.is_open:
+        link = producer.link
+        if not link.is_open:
+            continue
+        if not link.is_answered:  # its attach is answered first
+            when_answered(producer, partial(_accept, broker, [(producer, deliveries)], None))
             continue
         connection = producer.connection
         try:

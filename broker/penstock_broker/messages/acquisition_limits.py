@@ -28,8 +28,9 @@ def acquired(broker: Broker, consumer: ReceivingLink, entries: list[Entry]) -> N
         return  # all had expired, or were too long for the link: that is no work of the transaction
     ledger, transaction = _acquires_in(consumer)
     link, clock = consumer.link, broker.clock
+    assert isinstance(consumer, Consumer), "nobody else acquires"
+    transaction.queues[consumer.queue] = None
     if link.presettled:
-        assert isinstance(consumer, Consumer), "nobody else acquires"
         transaction.settlements += [Settlement(consumer, (link, each, clock.now_us), None, None) for each in entries]
     ledger.move(transaction, rules.acquired(transaction.state, clock.now_ms, len(entries), settled=link.presettled))
     if transaction.first_acquired is not None:

@@ -7,14 +7,26 @@ error then names the message by its delivery-tag. Source: AMQP 1.0 part 3, 3.4.2
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import AmqpError
 from penstock_broker.state.links import Producer
 
-__all__ = ["DELIVERY_TAG", "UNREADABLE", "break_link", "refuse", "refuse_unreadable", "tagged", "top_up", "unreadable"]
+__all__ = [
+    "DELIVERY_TAG",
+    "UNREADABLE",
+    "break_link",
+    "refuse",
+    "refuse_unreadable",
+    "tagged",
+    "top_up",
+    "unreadable",
+    "when_answered",
+]
 
 DELIVERY_TAG: Final = "delivery-tag"
 """Key of an error's info: the message that is the cause."""
@@ -76,7 +88,17 @@ def tagged(producer: Producer, delivery: Ptr, error: AmqpError) -> AmqpError:
     return replace(error, info={**error.info, DELIVERY_TAG: producer.connection.endpoint.tag_of(delivery)})
 
 
+def when_answered(producer: Producer, action: Callable[[], None]) -> None:
+    """Answer a message: at once, or, if the attach of its link waits for the log, behind the answer to that. Nothing
+    is said if the link ends before.
+    """
+    if producer.link.is_answered:
+        action()
+    elif producer.link.context is producer:
+        producer.after_reply.append(action)
+
+
 def _reject(producer: Producer, deliveries: list[Ptr], error: AmqpError) -> None:
-    producer.connection.endpoint.reject(deliveries, error)
+    when_answered(producer, partial(producer.connection.endpoint.reject, deliveries, error))
     producer.owed_credit += len(deliveries)
     top_up(producer)

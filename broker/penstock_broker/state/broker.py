@@ -37,6 +37,7 @@ from penstock_broker.state.open_transactions import Transactions
 from penstock_broker.state.output_lines import OutputLines
 from penstock_broker.state.overflow_episodes import OverflowEpisodes
 from penstock_broker.state.paging import Paging
+from penstock_broker.state.rollbacks import Rollback
 from penstock_broker.state.routes import Routes
 from penstock_broker.state.storage import Storage
 from penstock_broker.state.sync_queue import SyncQueue
@@ -137,6 +138,7 @@ class PendingWork:
         "held",
         "output_lines",
         "ready",
+        "rollbacks",
         "streaming",
     )
 
@@ -149,6 +151,8 @@ class PendingWork:
         """Messages that are on their way into very many queues; none is over."""
         self.delivery_returns: deque[DeliveryReturn] = deque()
         """Connections with links that have ended and whose deliveries are on their way back; none is over."""
+        self.rollbacks: list[Rollback] = []
+        """Transactions of which very much is on its way back; none is over."""
         self.browsing: deque[Browser] = deque()
         """Browsers that may get more copies."""
         self.dirty: list[Connection] = []

@@ -14,6 +14,7 @@ from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import Held, Settled
 from penstock_amqp.endpoint.links import Acquisition, InLink, OutLink
 from penstock_broker.access.connection import Connection
+from penstock_broker.queue.queue import Queue
 from penstock_broker.state.links import Consumer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_core.reason import Refuse
@@ -73,6 +74,7 @@ class Transaction:
         "first_acquired",
         "id",
         "postings",
+        "queues",
         "settlements",
         "since_us",
         "state",
@@ -89,6 +91,8 @@ class Transaction:
         """In sending order, over all links."""
         self.settlements: list[Settlement] = []
         """In the order in which they came."""
+        self.queues: dict[Queue, None] = {}
+        """From which it has settled or acquired something."""
         self.undecided: dict[Consumer, None] = {}
         """Those that gave a delivery an outcome in it without settling it: `Settlement.unsettled`."""
         self.acquisition: Acquisition | None = None
@@ -164,6 +168,7 @@ class ConnectionTransactions:
         transaction.postings.clear()
         transaction.settlements.clear()
         transaction.undecided.clear()
+        transaction.queues.clear()
         transaction.release_links()
 
 

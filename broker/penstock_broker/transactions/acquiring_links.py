@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 
 from penstock_amqp.endpoint import transactional_states
+from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import Enlisted, Held, Outcome, Settled
 from penstock_amqp.endpoint.links import Acquisition, OutLink
 from penstock_broker.access.connection import Connection
@@ -26,7 +27,16 @@ from penstock_broker.state.open_transactions import (
     transactions_of,
 )
 
-__all__ = ["begin", "end", "forget_link", "give_back", "give_back_unsent", "is_of_another", "release_links"]
+__all__ = [
+    "begin",
+    "end",
+    "forget_link",
+    "give_back",
+    "give_back_unsent",
+    "give_back_waiting",
+    "is_of_another",
+    "release_links",
+]
 
 
 def begin(transaction: Transaction, link: OutLink, first_acquired: Callable[[], None]) -> None:
@@ -54,26 +64,20 @@ def release_links(broker: Broker, transaction: Transaction) -> list[OutLink]:
 
 
 def give_back(
-    broker: Broker, connection: Connection, acquisition: Acquisition | None, settlements: list[Settlement]
+    broker: Broker, connection: Connection, acquisition: Acquisition, delivery: Ptr, held: Held, *, failed: bool
 ) -> None:
-    """A transaction is rolled back: what it acquired and is not settled returns. `settlements`: what was settled, or
-    given an outcome, in it.
+    """A transaction is rolled back: a delivery that it acquired returns, unless the client has settled it. `failed`:
+    the client had given it an outcome in the transaction.
     """
-    if acquisition is None or connection.transactions is None:
-        return  # the connection has ended, and gives back what it holds
-    has_outcome = {id(each.held) for each in settlements}
-    for delivery, held in acquisition.unsettled.items():
-        failed = id(held) in has_outcome
-        end_of = Settled(held, Outcome.MODIFIED if failed else Outcome.RELEASED, failed=failed)
-        behind = connection.endpoint.unsettled.unsent_by(held[0])
-        try:
-            for each in connection.endpoint.unsettled.take_back(acquisition, delivery, held, end_of):
-                _return(broker, end_of if each is held else Settled(each, Outcome.RELEASED))
-        except Exception:
-            for each in (held, *behind):
-                broker.interrupted_work.take(_consumer_of(each).queue, (each[1],))
-            raise
-    acquisition.unsettled.clear()
+    end_of = Settled(held, Outcome.MODIFIED if failed else Outcome.RELEASED, failed=failed)
+    behind = connection.endpoint.unsettled.unsent_by(held[0])
+    try:
+        for each in connection.endpoint.unsettled.take_back(acquisition, delivery, held, end_of):
+            _return(broker, end_of if each is held else Settled(each, Outcome.RELEASED))
+    except Exception:
+        for each in (held, *behind):
+            broker.interrupted_work.take(_consumer_of(each).queue, (each[1],))
+        raise
     broker.work.touch(connection)
 
 
@@ -105,6 +109,26 @@ def give_back_unsent(
     return [each for each in settlements if id(each.held[1]) not in ended] if ended else settlements
 
 
+def give_back_waiting(
+    broker: Broker, connection: Connection, acquisition: Acquisition | None, settlements: list[Settlement]
+) -> list[Settlement]:
+    """A transaction is committed: what it acquired on links on which everything is sent settled, and waits behind
+    another message, returns, and nothing is counted: its client has not got it. Returns the other `settlements`.
+    """
+    if acquisition is None:
+        return settlements
+    taken_back = connection.endpoint.unsettled.take_back_waiting(acquisition)
+    try:
+        for held in taken_back:
+            _return(broker, Settled(held, Outcome.RELEASED))
+    except Exception:
+        for held in taken_back:
+            broker.interrupted_work.take(_consumer_of(held).queue, (held[1],))
+        raise
+    returned = {id(held[1]) for held in taken_back}
+    return [each for each in settlements if id(each.held[1]) not in returned] if returned else settlements
+
+
 def _consumer_of(held: Held) -> Consumer:
     consumer = held[0].context
     assert isinstance(consumer, Consumer), "what a link acquired is forgotten with it"
@@ -133,7 +157,6 @@ def forget_link(connection: Connection, link: OutLink) -> None:
     end(link)
     for transaction in ledger.by_id.values() if ledger is not None else ():
         if transaction.acquisition is not None and link in transaction.acquiring:
-            del transaction.acquiring[link]
             unsettled = transaction.acquisition.unsettled
             for delivery in [each for each, held in unsettled.items() if held[0] is link]:
                 del unsettled[delivery]

@@ -1,4 +1,4 @@
-"""Ends transactions: commits one as a whole or not at all, or rolls it back.
+"""Commits a transaction as a whole or not at all.
 
 A commit first finds the route of each message, checks that the queues which reject when full have room for it, and that
 the log has room for everything; only then anything changes. The changes are made by the same functions as work outside
@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from penstock_amqp.endpoint.events import DATA, FLAGS, AmqpError, Held, Outcome, Settled
+from penstock_amqp.endpoint.events import DATA, FLAGS, AmqpError, Held
 from penstock_amqp.endpoint.transactional_states import named_transaction
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message_head
@@ -31,7 +31,6 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
 from penstock_broker.state.open_transactions import (
     ConnectionTransactions,
-    Coordinator,
     Posting,
     Settlement,
     Transaction,
@@ -39,7 +38,7 @@ from penstock_broker.state.open_transactions import (
 )
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget, Route
 from penstock_broker.topology.store import Topology
-from penstock_broker.transactions import acquiring_links
+from penstock_broker.transactions import acquiring_links, rollback
 from penstock_core import transaction_rules as rules
 from penstock_core.permissions import Action
 from penstock_core.reason import REASON_KEY, Reason, Refuse
@@ -48,10 +47,6 @@ __all__ = [
     "commit",
     "producer_closing",
     "refuse_of",
-    "return_deliveries",
-    "roll_back",
-    "roll_back_connection",
-    "roll_back_coordinator",
     "separate_settled",
     "set_rollback_only",
     "withdraw_settled",
@@ -70,32 +65,35 @@ def commit(broker: Broker, ledger: ConnectionTransactions, transaction: Transact
     If it can't be applied as a whole it is rolled back, and the refusal that is returned says why.
     """
     connection = transaction.coordinator.connection
-    settlements = [each for each in transaction.settlements if _has_queue(broker.topology, each.consumer.queue)]
+    transaction.settlements = acquiring_links.give_back_waiting(
+        broker, connection, transaction.acquisition, transaction.settlements
+    )
+    settlements = [each for each in transaction.settlements if rollback.has_queue(broker.topology, each.consumer.queue)]
     if transaction.undecided:
         settlements = _without_void(connection, settlements)
     is_logged = any(each.held[1][FLAGS] & LOGGED for each in settlements)
     if is_logged and broker.log.failed is not None:
-        roll_back(broker, ledger, transaction)
+        rollback.roll_back(broker, ledger, transaction)
         return rules.failed_commit(broker.storage_refuse())
     parts = _parts(broker, connection, transaction.postings, settlements)
     refused = parts if isinstance(parts, Refuse) else _check_log(broker, parts, settlements)
     if isinstance(parts, Refuse) or refused is not None:
         assert refused is not None
-        roll_back(broker, ledger, transaction)
+        rollback.roll_back(broker, ledger, transaction)
         return rules.failed_commit(refused)
     logger.debug("Commit on connection %d: %d messages, %d settlements", connection.number,
                  len(transaction.postings), len(settlements))  # fmt: skip
     first = broker.log.next_message()
     broker.log.begin_unit()
     try:
-        _remove(broker, ledger, transaction)
+        rollback.remove(broker, ledger, transaction)
         broker.transactions.committed += 1
         _settle(broker, connection, settlements)
         for part in parts:
             is_logged |= publish.store_routed(broker, connection, part.destination, part.route, part.messages)
     except BaseException:
         broker.log.abandon_unit()
-        _give_back(broker, settlements)
+        _interrupted(broker, settlements)
         broker.interrupted_work.undone_from = first
         raise
     broker.log.end_unit()
@@ -228,64 +226,10 @@ def _settle(broker: Broker, connection: Connection, settlements: list[Settlement
         settle.accepted(broker, consumer, batch)
 
 
-def roll_back(broker: Broker, ledger: ConnectionTransactions, transaction: Transaction) -> None:
-    """Roll a transaction back: deliveries that were settled or acquired in it return to their queues; those that were
-    settled, or given an outcome, have one delivery attempt more.
-    """
-    settlements, acquired = list(transaction.settlements), transaction.acquisition
-    if not transaction.state.is_over:
-        broker.transactions.rolled_back += 1
-        number = transaction.coordinator.connection.number
-        logger.debug("Rollback on connection %d: %d messages, %d settlements", number,
-                     len(transaction.postings), len(settlements))  # fmt: skip
-    try:
-        _remove(broker, ledger, transaction)
-        connection = transaction.coordinator.connection
-        return_deliveries(broker, acquiring_links.give_back_unsent(broker, connection, acquired, settlements))
-        acquiring_links.give_back(broker, connection, acquired, settlements)
-    except Exception:
-        _give_back(broker, _settled_only(settlements))
-        raise
-
-
-def _settled_only(settlements: list[Settlement]) -> list[Settlement]:
-    """Those that the client has settled. It has the others still, or has settled them outside the transaction."""
-    return [each for each in settlements if each.unsettled is None]
-
-
-def _give_back(broker: Broker, settlements: list[Settlement]) -> None:
-    """An exception came while these were settled or returned: what is in no list goes back to its queue."""
+def _interrupted(broker: Broker, settlements: list[Settlement]) -> None:
+    """An exception came while these were settled: what is in no list goes back to its queue."""
     for each in settlements:
         broker.interrupted_work.take(each.consumer.queue, (each.held[1],))
-
-
-def return_deliveries(broker: Broker, settlements: list[Settlement]) -> None:
-    """Return the deliveries that the client has settled to their queues. The others stay with the client."""
-    settled = _settled_only(settlements)
-    try:
-        for each in settled:
-            if _has_queue(broker.topology, each.consumer.queue):
-                settle.settled(broker, each.consumer, Settled(each.held, Outcome.MODIFIED, failed=True))
-    except Exception:
-        _give_back(broker, settled)
-        raise
-
-
-def roll_back_coordinator(broker: Broker, coordinator: Coordinator) -> None:
-    """A coordinator link has ended: roll back the transactions declared on it and not discharged."""
-    ledger = transactions_of(coordinator.connection)
-    if ledger is not None:  # else the connection has ended, and all its transactions are rolled back
-        for transaction in list(coordinator.transactions.values()):
-            roll_back(broker, ledger, transaction)
-
-
-def roll_back_connection(broker: Broker, connection: Connection) -> None:
-    """A connection has ended: roll back all its transactions."""
-    ledger = transactions_of(connection)
-    connection.transactions = None
-    if ledger is not None:
-        for transaction in list(ledger.by_id.values()):
-            roll_back(broker, ledger, transaction)
 
 
 def separate_settled(consumer: Consumer, held: list[Held]) -> list[Held]:
@@ -384,15 +328,3 @@ def _without_void(connection: Connection, settlements: list[Settlement]) -> list
     is_unsettled = connection.endpoint.unsettled.is_held
     valid = (each for each in settlements if each.unsettled is None or is_unsettled(each.unsettled, each.held))
     return list({id(each.held): each for each in valid}.values())
-
-
-def _has_queue(topology: Topology, queue: Queue) -> bool:
-    """False if the subscription was rebound, or has ended, since: its part of the transaction is void."""
-    record = topology.by_incarnation.get(queue.incarnation)
-    return record is not None and record.queue is queue
-
-
-def _remove(broker: Broker, ledger: ConnectionTransactions, transaction: Transaction) -> None:
-    broker.transactions.working.pop(transaction, None)
-    acquiring_links.release_links(broker, transaction)
-    ledger.remove(transaction)

@@ -7,10 +7,11 @@ docs/decisions/035-transactions.md.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, assert_never
 
 from penstock_amqp.endpoint.buffers import Ptr
-from penstock_amqp.endpoint.events import AmqpError, Arrival
+from penstock_amqp.endpoint.events import AmqpError, Arrival, Unstored
 from penstock_amqp.endpoint.links import InLink
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.frames.performatives import Attach, Source
@@ -21,11 +22,11 @@ from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.open_transactions import ConnectionTransactions, Coordinator, transactions_of
-from penstock_broker.transactions import commit
+from penstock_broker.transactions import commit, rollback
 from penstock_core import transaction_rules as rules
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ["MAX_REQUEST_BYTES", "attach_coordinator", "close", "receive"]
+__all__ = ["MAX_REQUEST_BYTES", "attach_coordinator", "close", "receive", "refuse_unreadable"]
 
 WINDOW: Final = 64
 """Requests that a client may send ahead."""
@@ -79,6 +80,12 @@ def receive(broker: Broker, coordinator: Coordinator, batch: list[Arrival]) -> N
         coordinator.owed_credit = 0
 
 
+def refuse_unreadable(broker: Broker, coordinator: Coordinator, event: Unstored) -> None:
+    """Something came that is no message, so early that the attach of the link was not answered."""
+    _refuse(broker, coordinator, event.delivery, event.is_settled, event.error)
+    coordinator.owed_credit += 1
+
+
 def _declare(
     broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled: bool, request: transaction_types.Declare
 ) -> None:
@@ -120,16 +127,23 @@ def _discharge(
                 is_logged = result
         case rules.RollBackTransaction():
             assert transaction is not None
-            commit.roll_back(broker, ledger, transaction)
+            rollback.roll_back(broker, ledger, transaction)
             refuse = decision.refuse
         case _:
             assert_never(decision)
-    if refuse is not None:
-        _refuse(broker, coordinator, delivery, is_settled, amqp_error(refuse))
-    elif is_logged:
+    if is_logged:
         broker.sync.after_sync(coordinator.connection, lambda: _accept(broker, coordinator, delivery, is_settled))
-    else:
+    else:  # if it was rolled back, everything is in its place by the time of the answer
+        answer = partial(_answer, broker, coordinator, delivery, is_settled, refuse)
+        rollback.when_over(broker, coordinator.connection, answer)
+
+
+def _answer(broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled: bool, refuse: Refuse | None) -> None:
+    if refuse is None:
         _accept(broker, coordinator, delivery, is_settled)
+    elif coordinator.link.is_open:
+        _refuse(broker, coordinator, delivery, is_settled, amqp_error(refuse))
+        broker.work.touch(coordinator.connection)
 
 
 def _accept(broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled: bool) -> None:
@@ -153,7 +167,7 @@ def _refuse(broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled:
 def close(broker: Broker, coordinator: Coordinator, error: AmqpError) -> None:
     """Close the link; its transactions are rolled back."""
     coordinator.link.context = None
-    commit.roll_back_coordinator(broker, coordinator)
+    rollback.roll_back_coordinator(broker, coordinator)
     coordinator.connection.endpoint.detach(coordinator.link, closed=True, error=error)
 
 

@@ -13,6 +13,7 @@ from typing import assert_never
 
 from penstock_amqp.endpoint import transactional_states
 from penstock_amqp.endpoint.events import AmqpError, Arrival, Enlisted, Outcome, Settled, Unstored
+from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
@@ -20,12 +21,12 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.log import LargePayload
 from penstock_broker.messages import addresses, dead_letter_origin, publish_batches, settle
 from penstock_broker.messages import publish as messages_publish
-from penstock_broker.messages.refuse import break_link, refuse, tagged, top_up, unreadable
+from penstock_broker.messages.refuse import break_link, refuse, tagged, top_up, unreadable, when_answered
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.open_transactions import ConnectionTransactions, Settlement, Transaction, transactions_of
 from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
-from penstock_broker.transactions import acquiring_links, commit, coordinator
+from penstock_broker.transactions import acquiring_links, commit, coordinator, rollback
 from penstock_core import transaction_rules as rules
 from penstock_core.reason import Reason, Refuse
 
@@ -73,7 +74,8 @@ def refuse_unstored(producer: Producer, event: Unstored) -> None:
     assert event.txn_id is not None
     commit.set_rollback_only(producer.connection, event.txn_id, commit.refuse_of(event.error))
     if not event.is_settled and producer.can_reject:
-        producer.connection.endpoint.reject_in(event.txn_id, event.delivery, event.error)
+        endpoint = producer.connection.endpoint
+        when_answered(producer, partial(endpoint.reject_in, event.txn_id, event.delivery, event.error))
         producer.owed_credit += 1
         top_up(producer)
     else:
@@ -101,7 +103,7 @@ def _add_run(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arriva
         elif producer.can_reject:
             if isinstance(producer.destination, RelayTarget):
                 refused = tagged(producer, delivery, refused)
-            producer.connection.endpoint.reject_in(txn_id, delivery, refused)
+            when_answered(producer, partial(producer.connection.endpoint.reject_in, txn_id, delivery, refused))
         else:
             break_link(producer, delivery, refused)
             discard(producer, run[at + 1 :], refused)
@@ -111,7 +113,11 @@ def _add_run(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arriva
 def _accept(producer: Producer, txn_id: bytes, run: list[Arrival]) -> None:
     """Accept messages in their transaction. Those that their sender has settled get no answer."""
     endpoint = producer.connection.endpoint
-    endpoint.accept_in(txn_id, (delivery for delivery, _, is_settled in run if not is_settled))
+    accepted = [delivery for delivery, _, is_settled in run if not is_settled]
+    if producer.link.is_answered:
+        endpoint.accept_in(txn_id, accepted)
+    else:
+        when_answered(producer, partial(endpoint.accept_in, txn_id, accepted))
     endpoint.settle(delivery for delivery, _, is_settled in run if is_settled)
 
 
@@ -205,7 +211,7 @@ def _refuse_outside(producer: Producer, run: list[Arrival], error: AmqpError) ->
         if is_settled or not producer.can_reject:
             break_link(producer, delivery, error)
             return
-        producer.connection.endpoint.reject([delivery], error)
+        when_answered(producer, partial(producer.connection.endpoint.reject, [delivery], error))
         producer.owed_credit += 1
 
 
@@ -224,14 +230,15 @@ def enlist(broker: Broker, connection: Connection, consumer: Consumer, event: En
         return rules.UNKNOWN
     if acquiring_links.is_of_another(ledger, transaction, event):
         coordinator.close(broker, transaction.coordinator, amqp_error(rules.OTHER_TRANSACTION))
-        commit.return_deliveries(broker, settlements)
+        rollback.return_deliveries(broker, settlements)
     elif transaction.state.is_over:
-        commit.return_deliveries(broker, settlements)
+        rollback.return_deliveries(broker, settlements)
     elif event.is_settled or event.end is None or event.end.outcome is not Outcome.NONE:
         limits, now_ms = broker.transactions.limits, broker.clock.now_ms
         ledger.move(transaction, rules.decide_settle(transaction.state, limits, now_ms, len(settlements)))
         if event.is_settled or transaction.state.is_sound:  # else they stay with the client, which may repeat them
             transaction.settlements += settlements
+            transaction.queues[consumer.queue] = None
             if not event.is_settled:
                 transaction.undecided[consumer] = None
         _watch(broker, transaction)
@@ -289,11 +296,23 @@ def _time_out(broker: Broker, transaction: Transaction) -> None:
     settlements, transaction.settlements = transaction.settlements, []
     broker.transactions.working.pop(transaction, None)
     broker.transactions.rolled_back += 1
-    connection, acquired, told = transaction.coordinator.connection, transaction.acquisition, transaction.state.fault
+    connection, told = transaction.coordinator.connection, transaction.state.fault
     closing = acquiring_links.release_links(broker, transaction)
-    rest = acquiring_links.give_back_unsent(broker, connection, acquired, settlements, closing)
-    commit.return_deliveries(broker, rest)
-    acquiring_links.give_back(broker, connection, acquired, settlements)
+    acquired, transaction.acquisition = transaction.acquisition, None
+    try:
+        settlements = acquiring_links.give_back_unsent(broker, connection, acquired, settlements, closing)
+        rollback.begin(broker, connection, settlements, acquired, transaction.queues)
+    except Exception:
+        rollback.take_back(broker, settlements)
+        raise
     assert told is not None, "the state of a transaction that has timed out says so"
-    for link in closing:  # they may wait for a message, and ask for nothing more
-        broker.close_link(connection, link, amqp_error(told))
+    rollback.when_over(broker, connection, partial(_close, broker, connection, closing, amqp_error(told)))
+
+
+def _close(broker: Broker, connection: Connection, links: list[OutLink], error: AmqpError) -> None:
+    """Close links that acquired in a transaction which was too old: they may wait for a message, and ask for nothing
+    more.
+    """
+    for link in links:
+        if link.is_open and isinstance(link.context, Consumer):
+            broker.close_link(connection, link, error)

@@ -16,7 +16,7 @@ from support.topic_links import LINK_DETACH, NEVER, SELECTOR, Connections, check
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import Attach, Source, Target, Transfer
 from penstock_amqp.messages.message_codec import Message, Properties, decode_message, encode_message
-from penstock_amqp.types.values import Described, Symbol, UInt, ULong, Value
+from penstock_amqp.types.values import Array, Described, Symbol, Timestamp, UInt, ULong, Value
 from penstock_api.management import ExchangeDeclaration, HeaderBindingDocument, Owner, SubscriptionDeclaration
 from penstock_api.state_documents import SubscriptionState
 
@@ -143,7 +143,8 @@ def test_a_key_of_the_address_and_one_of_a_filter(connect: Connections) -> None:
         ("topic", {"k": Described(EXACT, "eu.#")}),
         ("direct", {"k": Described(PATTERN, "eu.#")}),
         ("topic", {"k": Described(HEADERS, {"a": 1})}),
-        ("topic", {"k": Described(PATTERN, 17)}),
+        ("topic", {"k": Described(PATTERN, None)}),
+        ("topic", {"k": Described(PATTERN, [])}),
         ("topic", {"k": "not described"}),
         ("topic", {"k": Described(ULong(0x0000_468C_0000_0BAD), "unknown")}),
     ],
@@ -193,6 +194,29 @@ def test_a_binding_that_cannot_be_is_refused(connect: Connections, wanted: Value
     client = connect("c1")
     reply = attach(client, "headers", {"h": Described(HEADERS, wanted)})
     check_refusal(client, reply, condition="amqp:invalid-field", reason="InvalidBindingKey")
+
+
+@pytest.mark.parametrize("code", [PATTERN, EXACT])
+@pytest.mark.parametrize("exchange", ["topic", "direct", "fanout"])
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        (17, "long"),
+        (b"eu.#", "binary"),
+        ({"eu.#": None}, "map"),
+        (["eu.#", b"us.#"], "binary"),
+        (Array(0x83, (Timestamp(5),)), "timestamp"),
+    ],
+)
+def test_a_binding_key_that_is_no_text_is_refused(
+    connect: Connections, code: ULong, exchange: str, wanted: Value, told: str
+) -> None:
+    """Its link would get what the client does not want."""
+    client = connect("c1")
+    reply = attach(client, exchange, {"k": Described(code, wanted)})
+    error = check_refusal(client, reply, condition="amqp:invalid-field", reason="InvalidBindingKey")
+    assert (error.info or {}).get(Symbol("invalid-field")) == "filter"
+    assert f"holds a key of type {told}; write it as a string" in (error.description or "")
 
 
 def test_a_managed_one_tells_all_it_is_bound_by_and_survives_a_restart(

@@ -111,7 +111,47 @@ def test_after_a_rollback_what_the_window_keeps_comes_once_outside_of_the_transa
     assert (queue.depth, queue.in_flight) == (1, 1)
 
 
-def test_a_commit_accepts_what_the_window_keeps(
+def test_a_commit_returns_what_waits_behind_the_one_message_that_the_window_keeps(
+    client: TransactionClient, other: TransactionClient, queue: Queue
+) -> None:
+    """The client has reduced its credit to 0 before the discharge, as 4.4.3 advises, and does not get more after it."""
+    put(client, "a", "b", "c", "d")
+    txn_id = client.declare()
+    link = with_shut_window(client, txn_id, credit=4)
+    assert told(client, 1) == [("a", 0, in_(txn_id))]
+    client.acquire(link, None, credit=0, delivery_count=1, window=1)
+    client.commit(txn_id)
+    assert (queue.depth, queue.in_flight, queue.totals.acked) == (2, 0, 2)
+    other.receiver("jobs")
+    assert other.bodies(2) == [("c", 0), ("d", 0)]
+    client.acquire(link, None, credit=1, delivery_count=1)
+    assert told(client, 1) == [("b", 0, in_(txn_id))]
+    assert client.nothing_came()
+    assert (queue.depth, queue.in_flight) == (2, 2)
+
+
+@pytest.mark.parametrize("ends", ["link", "session"])
+def test_what_a_commit_returns_is_not_lost_with_the_link(
+    client: TransactionClient, other: TransactionClient, queue: Queue, ends: str
+) -> None:
+    put(client, "a", "b", "c")
+    txn_id = client.declare()
+    raw = client.client
+    raw.begin(channel=1)
+    link = client.settled_receiver("jobs", channel=1)
+    client.acquire(link, txn_id, credit=3, window=1, channel=1)
+    assert told(client, 1) == [("a", 0, in_(txn_id))]
+    client.acquire(link, None, credit=0, delivery_count=1, window=1, channel=1)
+    client.commit(txn_id)
+    raw.send(Detach(handle=link, closed=True) if ends == "link" else End(), channel=1)
+    frames_until(raw, Detach if ends == "link" else End)
+    other.receiver("jobs")
+    assert other.bodies(1) == [("c", 0)]
+    assert other.nothing_came()
+    assert (queue.depth, queue.in_flight) == (1, 1)
+
+
+def test_a_commit_sends_what_the_window_keeps_outside_of_the_transaction_if_there_is_credit(
     client: TransactionClient, other: TransactionClient, queue: Queue
 ) -> None:
     put(client, "a", "b", "c")
@@ -119,9 +159,10 @@ def test_a_commit_accepts_what_the_window_keeps(
     link = with_shut_window(client, txn_id, credit=3)
     assert told(client, 1) == [("a", 0, in_(txn_id))]
     client.commit(txn_id)
-    assert counted(queue) == (0, 0, 0)
+    assert (queue.depth, queue.in_flight) == (1, 0)
     client.acquire(link, None, credit=2, delivery_count=1)
     assert told(client, 2) == [("b", 0, in_(txn_id)), ("c", 0, None)]
+    assert counted(queue) == (0, 0, 0)
     other.receiver("jobs")
     assert other.nothing_came()
 
@@ -168,7 +209,7 @@ def test_what_is_left_of_a_long_message_is_sent_after_a_commit(
     assert begun.more
     client.request(Discharge(txn_id=txn_id, fail=False))
     frames_until(client.client, Disposition)
-    assert counted(queue) == (0, 0, 0)
+    assert (queue.depth, queue.in_flight) == (1, 0)
     client.acquire(link, None, credit=2)
     frames: list[Performative] = []
     while sum(isinstance(each, Transfer) and not each.more for each in frames) < 2:
@@ -178,6 +219,7 @@ def test_what_is_left_of_a_long_message_is_sent_after_a_commit(
     assert ends[-1].settled
     settled = [each for each in frames if isinstance(each, Disposition) and each.settled and not each.role]
     assert [each.first for each in settled] == [begun.delivery_id]
+    assert counted(queue) == (0, 0, 0)
 
 
 def test_what_waits_behind_a_long_message_returns_with_it(

@@ -15,7 +15,7 @@ from penstock_amqp.messages.message_codec import Message
 from penstock_api.management import QueueLimits
 from penstock_broker.management.in_flight import connections_of, in_flight
 from penstock_broker.queue.queue import Queue
-from penstock_broker.transactions import commit
+from penstock_broker.transactions import rollback
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_a_mistake_on_the_connection_brings_back_nothing_that_is_gone(
     def fail(*_: object) -> None:
         raise RuntimeError("a mistake")
 
-    monkeypatch.setattr(commit, "roll_back_connection", fail)  # so that the connection does not end in order
+    monkeypatch.setattr(rollback, "roll_back_connection", fail)  # so that the connection does not end in order
     stepped.broker.fail_connection(failing)
     assert (queue.depth, queue.in_flight) == (1, 0)
 

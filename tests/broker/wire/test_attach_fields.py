@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -24,7 +25,7 @@ from penstock_amqp.frames.performatives import (
 from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_amqp.types.composites import to_value
 from penstock_amqp.types.encoder import encode
-from penstock_amqp.types.values import Described, Symbol, UInt, ULong, UShort, Value
+from penstock_amqp.types.values import Array, Described, Symbol, UInt, ULong, UShort, Value
 
 HELLO = encode_message(Message(body="hello"))
 QUEUE = symbols("queue")
@@ -171,7 +172,6 @@ def raw_attach(position: int, value: Value) -> bytes:
         (SOURCE, Described(ULong(0x99), ["typed"]), "field source: 0x99 describes nothing"),
         (SOURCE, Described(Symbol("x:y:list"), ["typed"]), "field source: 'x:y:list' describes nothing"),
         (SOURCE, Described(ULong(0x28), {}), "field source: amqp:source:list is a list, not map"),
-        (SOURCE, source(ADDRESS, b"typed"), "source: amqp:source:list, field address: string expected, not binary"),
         (SOURCE, source(DURABLE, UShort(2)), "field durable: uint expected, not ushort"),
         (SOURCE, source(EXPIRY, "never"), "field expiry-policy: symbol expected, not string"),
         (SOURCE, source(FILTER, [Symbol("s")]), "field filter: map expected, not list"),
@@ -182,7 +182,7 @@ def raw_attach(position: int, value: Value) -> bytes:
             source(CAPABILITIES, [Symbol("queue")]),
             "capabilities: a symbol or an array of symbols expected, not list",
         ),
-        (TARGET, Described(ULong(0x29), [7]), "target: amqp:target:list, field address: string expected, not long"),
+        (TARGET, Described(ULong(0x29), ["a", 2]), "target: amqp:target:list, field durable: uint expected, not long"),
         (UNSETTLED, [b"t"], "field unsettled: map expected, not list"),
         (INITIAL, "0", "field initial-delivery-count: uint expected, not string"),
         (MAX_SIZE, UInt(9), "field max-message-size: ulong expected, not uint"),
@@ -232,6 +232,73 @@ def test_an_address_may_be_a_symbol(client: RawClient) -> None:
     assert told.address == "by-symbol"
     client.flow(7, credit=1)
     assert client.expect_transfer()[1] == HELLO
+
+
+OTHERS: list[tuple[Value, str]] = [
+    (b"typed", "binary"),
+    (7, "long"),
+    (True, "boolean"),
+    (["typed"], "list"),
+    ({Symbol("name"): "typed"}, "map"),
+    (Described(Symbol("x:address:list"), ["typed"]), "described value"),
+    (Array(0xA1, ("typed",)), "array"),
+    (uuid.UUID(int=1), "uuid"),
+]
+
+
+@pytest.mark.parametrize(("address", "told"), OTHERS)
+@pytest.mark.parametrize("receives", [True, False])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_an_address_of_another_type_refuses_its_link(
+    client: RawClient, address: Value, told: str, receives: bool, dynamic: bool | None
+) -> None:
+    """3.5.3 and 3.5.4: an address may be of any type; that the broker knows strings only concerns one link."""
+    asked = Described(ULong(0x28 if receives else 0x29), [address, None, None, None, dynamic])
+    if receives:
+        client.send_bytes(raw_attach(SOURCE, asked))
+    else:
+        attach: list[Value] = [
+            "typed",
+            UInt(7),
+            False,
+            None,
+            None,
+            Described(ULong(0x28), []),
+            asked,
+            None,
+            None,
+            UInt(0),
+        ]
+        client.send_bytes(frame_of(encode(Described(ULong(0x12), attach)), 0))
+    reply = client.expect(Attach)
+    assert (reply.source if receives else reply.target) is None
+    detach = client.expect(Detach)
+    assert detach.closed
+    assert detach.error is not None
+    assert detach.error.condition == "amqp:invalid-field"
+    assert detach.error.description == f"The address is of type {told}; write it as a string."
+    assert (detach.error.info or {})[Symbol("invalid-field")] == "address"
+    client.send(Detach(handle=7, closed=True))
+    assert client.attach_receiver("again", Source(address="typed", capabilities=QUEUE)).source is not None
+
+
+@pytest.mark.parametrize(("address", "told"), OTHERS)
+@pytest.mark.parametrize("receives", [True, False])
+def test_the_address_of_the_clients_own_end_may_be_of_any_type(
+    client: RawClient, address: Value, told: str, receives: bool
+) -> None:
+    """It names a node of the client's."""
+    own = Described(ULong(0x29 if receives else 0x28), [address])
+    if receives:
+        client.send_bytes(raw_attach(TARGET, own))
+    else:
+        target = to_value(Target(address="typed", capabilities=QUEUE))
+        attach: list[Value] = ["typed", UInt(7), False, None, None, own, target, None, None, UInt(0)]
+        client.send_bytes(frame_of(encode(Described(ULong(0x12), attach)), 0))
+    reply = client.expect(Attach)
+    assert reply.source is not None
+    assert isinstance(reply.target, Target)
+    assert (reply.source.address, reply.target.address) == (("typed", None) if receives else (None, "typed"))
 
 
 @pytest.mark.parametrize(("value", "told"), [(UInt(1), "uint"), (b"a = 1", "binary"), (["a = 1"], "list")])

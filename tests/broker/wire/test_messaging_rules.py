@@ -130,6 +130,34 @@ def test_a_message_goes_on_byte_by_byte(client: RawClient, message: bytes, reque
     assert client.expect_transfer()[1] == message
 
 
+DATA, SEQUENCE = described(0x75, b"\xa0\x01x"), described(0x76, b"\x45")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(HEADER + HEADER + BODY, id="two-headers"),
+        pytest.param(ANNOTATIONS + ANNOTATIONS + BODY, id="message-annotations-twice"),
+        pytest.param(PROPERTIES + PROPERTIES + BODY, id="properties-twice"),
+        pytest.param(APPLICATION + APPLICATION + BODY, id="application-properties-twice"),
+        pytest.param(BODY + BODY, id="two-values"),
+        pytest.param(DATA + SEQUENCE, id="data-and-a-sequence"),
+        pytest.param(SEQUENCE + BODY, id="a-sequence-and-a-value"),
+        pytest.param(BODY + DATA, id="a-value-and-data"),
+        pytest.param(PROPERTIES + HEADER + BODY, id="out-of-order"),
+    ],
+)
+def test_a_message_has_each_section_once_and_one_kind_of_body(client: RawClient, message: bytes) -> None:
+    """3.2: zero or one of each, and a body of data sections, of sequences, or of one value."""
+    client.attach_sender("to", Target(address="sections", capabilities=QUEUE))
+    client.expect(Flow)
+    client.send(Transfer(handle=0, delivery_id=0, delivery_tag=b"t"), payload=message)
+    state = client.expect(Disposition).state
+    assert isinstance(state, Rejected)
+    assert state.error is not None
+    assert state.error.condition == "amqp:decode-error"
+
+
 def test_delivery_annotations_are_for_the_next_hop_alone(client: RawClient) -> None:
     """3.2.2"""
     put(client, "hop", HEADER + described(0x71, mapping(symbol("x-opt-d"), b"\x54\x01")) + BODY)

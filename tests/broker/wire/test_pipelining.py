@@ -13,6 +13,8 @@ from dataclasses import replace
 import pytest
 from support.broker_process import BrokerProcess
 from support.raw_client import RawClient, symbols
+from support.stepped_broker import SteppedBroker, SteppedStream
+from support.transaction_client import TransactionClient
 
 from penstock_amqp.frames.frames import AMQP_HEADER, FrameReader, encode_frame, frame_of, read_body
 from penstock_amqp.frames.performatives import (
@@ -21,20 +23,23 @@ from penstock_amqp.frames.performatives import (
     Begin,
     Close,
     Coordinator,
+    Detach,
     Disposition,
     End,
     Flow,
     Open,
     Performative,
+    Rejected,
     Source,
     Target,
     Transfer,
 )
 from penstock_amqp.messages.message_codec import Message, encode_message
-from penstock_amqp.messages.transaction_types import Declared
+from penstock_amqp.messages.transaction_types import Declared, TransactionalState
 from penstock_amqp.types.composites import Composite, to_value
 from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Described, Symbol, Value
+from penstock_broker.messages import delivery_returns
 
 HELLO = encode_message(Message(body="hello"))
 OPEN = encode_frame(Open(container_id="hasty"))
@@ -213,6 +218,161 @@ def test_a_transaction_is_declared_behind_an_attach_that_has_no_answer(broker: B
         answered = client.expect(Disposition)
         assert answered.settled
         assert isinstance(answered.state, Declared), answered
+
+
+MALFORMED = b"\x00\x53\x77\xa1\x05hell"
+"""A section whose value is cut short."""
+
+
+@pytest.mark.parametrize("second", [None, 1])
+@pytest.mark.parametrize(("payload", "outcome"), [(HELLO, Accepted), (MALFORMED, Rejected)])
+def test_a_message_is_answered_behind_the_attach_of_its_link(
+    broker: BrokerProcess, payload: bytes, outcome: type[Composite], second: int | None
+) -> None:
+    """The attach waits for the log of the queue that it makes, and the message, which is not durable, for nothing. A
+    disposition before it would speak of a link of which the client knows no answer, and of its settle modes.
+    """
+    attach = replace(sender(f"early-{outcome.__name__}-{second}"), rcv_settle_mode=second)
+    with RawClient(broker.port, "early") as client:
+        client.begin()
+        client.send_bytes(encode_frame(attach) + encode_frame(transfer(0), payload=payload))
+        said = [client.receive().performative]
+        while not isinstance(said[-1], Disposition):
+            said.append(client.receive().performative)
+        assert [type(each) for each in said if not isinstance(each, Flow)] == [Attach, Disposition]
+        assert isinstance(said[-1].state, outcome)
+        assert bool(said[-1].settled) is (second is None)
+
+
+@pytest.mark.parametrize(("payload", "outcome"), [(HELLO, Accepted), (MALFORMED, Rejected)])
+def test_a_message_of_a_transaction_is_answered_behind_the_attach_of_its_link(
+    broker: BrokerProcess, payload: bytes, outcome: type[Composite]
+) -> None:
+    with RawClient(broker.port, "early") as raw:
+        client = TransactionClient(raw)
+        state = TransactionalState(txn_id=client.declare())
+        attach = sender(f"early-in-one-{outcome.__name__}", handle=1)
+        posted = replace(transfer(1, handle=1), state=state)
+        raw.send_bytes(encode_frame(attach) + encode_frame(posted, payload=payload))
+        said = [raw.receive().performative]
+        while not isinstance(said[-1], Disposition):
+            said.append(raw.receive().performative)
+        assert [type(each) for each in said if not isinstance(each, Flow)] == [Attach, Disposition]
+        assert isinstance(said[-1].state, TransactionalState)
+        assert isinstance(said[-1].state.outcome, outcome)
+
+
+def test_what_is_no_message_is_refused_however_early_it_comes(broker: BrokerProcess) -> None:
+    """To a queue, settled: its link is closed. To a coordinator, and to $management: it is rejected."""
+    coordinator = Attach(name="c", handle=1, role=False, target=Coordinator(), initial_delivery_count=0)
+    management = Attach(name="m", handle=2, role=False, target=Target(address="$management"), initial_delivery_count=0)
+    with RawClient(broker.port, "malformed") as client:
+        client.begin()
+        client.send_bytes(
+            encode_frame(sender("malformed"))
+            + encode_frame(replace(transfer(0), settled=True), payload=MALFORMED)
+            + encode_frame(coordinator)
+            + encode_frame(transfer(1, handle=1), payload=MALFORMED)
+            + encode_frame(management)
+            + encode_frame(transfer(2, handle=2), payload=MALFORMED)
+        )
+        ended: list[object] = []
+        while len(ended) < 3:
+            said = client.receive().performative
+            assert not isinstance(said, Close), said
+            if isinstance(said, Detach):
+                assert said.error is not None
+                ended.append(said.error.condition)
+            elif isinstance(said, Disposition):
+                assert isinstance(said.state, Rejected)
+                ended += [said.state.error and said.state.error.condition] * (
+                    (said.last or said.first) - said.first + 1
+                )
+        assert ended == ["amqp:decode-error"] * 3
+
+
+@pytest.mark.parametrize("highest", [0, 1, None])
+def test_a_session_follows_another_whatever_channels_the_client_has(broker: BrokerProcess, highest: int | None) -> None:
+    """2.5.5 and 2.7.1: with its End a client gives a channel up, and may use it at once; we use none above its
+    channel-max, and none that we have not given up.
+    """
+    queue = f"follows-{highest}"
+    with RawClient(broker.port, "follows", channel_max=highest) as client:
+        client.begin()
+        client.attach_receiver("first", Source(address=queue, capabilities=symbols("queue")))
+        client.send_bytes(
+            encode_frame(End())
+            + encode_frame(BEGIN)
+            + encode_frame(sender(queue))
+            + encode_frame(transfer(0), payload=HELLO)
+        )
+        in_use, said = {0}, list[type[Performative]]()
+        while Disposition not in said:
+            came = client.receive()
+            said.append(type(came.performative))
+            assert not isinstance(came.performative, Close), came
+            if isinstance(came.performative, End):
+                in_use.remove(came.channel)
+            elif isinstance(came.performative, Begin):
+                assert came.performative.remote_channel == 0
+                assert came.channel not in in_use
+                assert came.channel <= (65_535 if highest is None else highest)
+                in_use.add(came.channel)
+        assert client.close().error is None
+        assert {End, Begin, Attach} <= set(said)
+
+
+def test_a_begin_waits_while_what_a_session_held_goes_back(
+    timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only channel of the client is free once its session has ended, which takes several turns. What comes behind
+    the Begin waits with it, in whatever pieces it comes.
+    """
+    monkeypatch.setattr(delivery_returns, "AT_ONCE", 5)
+    queue = timed.make_queue("held")
+    stream = SteppedStream(timed)
+    with RawClient(0, "one", channel_max=0, stream=stream) as client:
+        client.begin()
+        client.send_bytes(encode_frame(sender("held")) + encode_frame(receiver("held")))
+        client.expect(Attach)
+        client.expect(Attach)
+        for number in range(20):
+            client.send(transfer(number), payload=HELLO)
+            assert client.expect(Disposition).settled
+        client.flow(1, credit=20)
+        for _ in range(20):
+            client.expect_transfer()
+        client.send_bytes(encode_frame(End()) + encode_frame(BEGIN)[:9])
+        timed.turn()
+        assert timed.broker.work.delivery_returns
+        client.send_bytes(
+            encode_frame(BEGIN)[9:] + encode_frame(sender("held")) + encode_frame(transfer(0), payload=HELLO)[:4]
+        )
+        timed.turn()
+        client.send_bytes(encode_frame(transfer(0), payload=HELLO)[4:] + encode_frame(transfer(1), payload=HELLO))
+        assert timed.broker.work.delivery_returns
+        said: list[type[Performative]] = []
+        while Disposition not in said:
+            told = client.receive().performative
+            if not (isinstance(told, Flow) or (isinstance(told, Disposition) and not told.role)):
+                said.append(type(told))
+        assert said == [End, Begin, Attach, Disposition]
+        timed.turn()
+        assert queue.depth == 22
+
+
+@pytest.mark.parametrize("channel", [0, 1])
+def test_a_begin_that_can_not_be_answered_is_an_error(broker: BrokerProcess, channel: int) -> None:
+    """2.7.1: we may not use a channel above the client's channel-max. A Begin in an unusual encoding does not wait."""
+    with RawClient(broker.port, "two", channel_max=0) as client:
+        client.begin()
+        client.send_bytes(encode_frame(End()) + by_symbol(BEGIN) if channel == 0 else encode_frame(BEGIN, channel))
+        said = client.receive().performative
+        while not isinstance(said, Close):
+            said = client.receive().performative
+        assert said.error is not None
+        expected = ("amqp:resource-limit-exceeded", "amqp:connection:framing-error")
+        assert said.error.condition == expected[channel]
 
 
 def by_symbol(body: Composite, payload: bytes = b"") -> bytes:

@@ -95,7 +95,9 @@ FAULTS = [
     pytest.param(attach("x", UShort(1), True), "amqp:decode-error", id="handle-is-a-ushort"),
     pytest.param(attach("x", UInt(1)), "amqp:decode-error", id="no-role"),
     pytest.param(attach("x", UInt(1), True, None, None, "t"), "amqp:decode-error", id="source-is-text"),
-    pytest.param(attach("x", UInt(1), True, None, None, source(b"t")), "amqp:decode-error", id="address-is-binary"),
+    pytest.param(
+        attach("x", UInt(1), True, None, None, source("t", UShort(2))), "amqp:decode-error", id="durable-is-a-ushort"
+    ),
     pytest.param(
         attach("x", UInt(1), True, None, None, source("t", *[None] * 6, [])), "amqp:decode-error", id="filter-is-a-list"
     ),

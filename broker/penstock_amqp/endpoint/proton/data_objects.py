@@ -13,6 +13,7 @@ from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.conditions import AmqpError
 from penstock_amqp.endpoint.proton import ffi
 from penstock_amqp.frames.performatives import Coordinator, Source, Target
+from penstock_amqp.types.composites import OtherAddress
 from penstock_amqp.types.decoder import decode_one
 from penstock_amqp.types.encoder import array_of, encode
 from penstock_amqp.types.values import Symbol, Value
@@ -98,7 +99,7 @@ def write_target(terminus: Ptr, target: Target | Coordinator | None) -> None:
 
 
 def _write_common(terminus: Ptr, record: Source | Target) -> None:
-    if record.address is not None:
+    if record.address is not None and not isinstance(record.address, OtherAddress):
         ffi.terminus_set_address(terminus, ffi.utf8(record.address))
     ffi.terminus_set_durability(terminus, record.durable if record.durable in _DURABILITIES else 0)
     ffi.terminus_set_expiry(terminus, _EXPIRY.get(record.expiry_policy or "", _SESSION_END))
