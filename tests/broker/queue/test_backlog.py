@@ -308,6 +308,23 @@ def test_the_order_is_plain_again_once_all_that_was_undeliverable_somewhere_has_
     assert all_of(made, one) == [3]
 
 
+def test_of_who_called_a_message_undeliverable_here_nothing_is_left_once_it_leaves() -> None:
+    """AMQP 1.0 part 3, 3.4.5: it is undeliverable at that link. Else a message that stays would be remembered for all
+    consumers that ever refused it, and slow down the end of each other one."""
+    excluded: dict[int, set[BacklogConsumer]] = {}
+    made = Backlog(excluded)
+    made.put([entry(1), entry(2)])
+    one, two = Somebody(), Somebody()
+    for who, number in ((one, 1), (two, 1), (one, 2)):
+        assert take(made, who) == number
+        made.exclude(who, number)
+        made.put_back(entry(number))
+    made.left(one)
+    assert excluded == {1: {two}}
+    made.left(two)
+    assert excluded == {}
+
+
 def test_a_group_goes_to_one_consumer_until_it_leaves() -> None:
     made = backlog(*(entry(number, message(group="ab"[number % 2])) for number in range(1, 9)))
     one, two = Somebody(), Somebody()
