@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock_amqp.endpoint.events import DATA, EXPIRES, FLAGS, NUMBER, Entry
-from penstock_broker.queue import paged_tail
+from penstock_broker.queue import paged_tail, tail_pieces
+from penstock_broker.queue import run as run_module
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.tail_pieces import KeptPart, pageable_if
@@ -23,9 +25,11 @@ LOGGED = 1
 
 @pytest.fixture(autouse=True, scope="module")
 def short_pieces() -> Iterator[None]:
-    """Of what stays in memory three messages are a piece."""
+    """Of what stays in memory three messages are a piece. Three numbers of what has left are remembered."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(paged_tail, "MOST_KEPT", 3)
+        for module in (paged_tail, tail_pieces):
+            patched.setattr(module, "MOST_KEPT", 3)
+        patched.setattr(run_module, "MOST_REMOVED", 3)
         yield
 
 
@@ -214,6 +218,46 @@ def test_what_leaves_at_the_front_of_a_run_is_not_read_again() -> None:
     for number in (5, 8):
         assert tail.remove(recorded.entries[number]) is not None
     assert numbers(tail.pull(10, 1000)) == [9]
+    assert (len(tail), tail.bytes, recorded.lost) == (0, 0, [])
+
+
+@pytest.mark.parametrize("flags", [LOGGED, 0])
+def test_of_what_passes_a_message_that_stays_nothing_is_kept(flags: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when one consumer selects all but one message, for weeks: decision 082, a message takes 16 bytes at most."""
+    monkeypatch.setattr(run_module, "MOST_REMOVED", 1000)
+    for module in (paged_tail, tail_pieces):
+        monkeypatch.setattr(module, "MOST_KEPT", 1000)
+    recorded = Recorded()
+    entries = [recorded.put(number, flags=flags) for number in range(1, 100_002)]
+    tail = filled(recorded, entries[0])
+    tracemalloc.start()
+    try:
+        for at in range(1, 100_001, 100):
+            tail.arrivals.extend(entries[at : at + 100])
+            tail.take_in(PAGEABLE, 1_000_000, 1_000_000)
+            for entry in entries[max(at - 50, 1) : at + 50]:  # some are always on their way
+                assert tail.remove(entry) is not None
+        assert tracemalloc.get_traced_memory()[0] < 200_000
+    finally:
+        tracemalloc.stop()
+    for entry in entries[-50:]:
+        assert tail.remove(entry) is not None
+    assert numbers(list(tail.snapshot())) == [1]
+    assert recorded.read <= 1 + 1000
+    assert numbers(tail.pull(10, 1000)) == [1]
+    assert (len(tail), tail.bytes, recorded.lost) == (0, 0, [])
+
+
+def test_a_snapshot_finds_what_is_left_though_gaps_were_made_before_it_came_there() -> None:
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number) for number in range(1, 601)))
+    snapshot = tail.snapshot()
+    assert next(snapshot)[NUMBER] == 1
+    for number in (*range(2, 300), *range(301, 601)):
+        assert tail.remove(recorded.entries[number]) is not None
+    assert numbers(list(snapshot)) == [*range(2, 257), 300]
+    assert numbers(list(tail.snapshot())) == [1, 300]
+    assert numbers(tail.pull(10, 1000)) == [1, 300]
     assert (len(tail), tail.bytes, recorded.lost) == (0, 0, [])
 
 
