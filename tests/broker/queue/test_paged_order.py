@@ -12,7 +12,7 @@ from hypothesis.stateful import precondition, rule
 
 from penstock_amqp.endpoint.events import DATA, NUMBER
 from penstock_broker.queue.backlog import Backlog
-from penstock_broker.queue.flags import priority_of
+from penstock_broker.queue.flags import SCHEDULED, priority_of
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.tail_pieces import pageable_if
@@ -46,6 +46,25 @@ def test_an_owner_gets_what_is_unread_of_its_group_before_what_another_met_behin
     assert take(backlog, owner) is None, "3 is not read yet, and 4 must wait for it"
     backlog.normal.pull(10, 1000)
     assert [take(backlog, owner), take(backlog, owner)] == [3, 4]
+
+
+def test_of_delayed_messages_that_come_below_a_search_only_those_are_found_that_are_selected() -> None:
+    """JMS 2.0, 3.8.1: a consumer gets only what its selector selects."""
+    entries = [entry(number, message(colour="red")) for number in range(10, 14)]
+
+    def source(first: int, last: int, most: int, most_bytes: int) -> Stretch:
+        return Stretch([each for each in entries if first <= each[NUMBER] <= last], last + 1, 0)
+
+    backlog, blue = Backlog({}), Somebody()
+    backlog.put(entries[:2])
+    tail = PagedTail(source, lambda count, size: None)
+    backlog.normal.begin_tail(tail)
+    backlog.put(entries[2:])
+    tail.take_in(ANY, 14, 10)
+    backlog.select(blue, selector("colour = 'blue'"))
+    assert take(backlog, blue) is None
+    backlog.put([entry(each, message(colour=colour), SCHEDULED) for each, colour in ((3, "red"), (4, "blue"))])
+    assert [take(backlog, blue), take(backlog, blue)] == [4, None]
 
 
 class PagedHandingOut(HandingOut):
