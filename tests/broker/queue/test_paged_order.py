@@ -67,6 +67,34 @@ def test_of_delayed_messages_that_come_below_a_search_only_those_are_found_that_
     assert [take(backlog, blue), take(backlog, blue)] == [4, None]
 
 
+def test_a_search_looks_at_no_more_than_a_visit_may_and_finds_what_still_waits() -> None:
+    """The window was copied when it began: 11 is in that copy, and has left the queue since."""
+    colours = {10: "red", 11: "blue", 12: "red", 13: "red", 14: "red", 15: "blue"}
+    entries = [entry(number, message(colour=colour)) for number, colour in colours.items()]
+
+    def source(first: int, last: int, most: int, most_bytes: int) -> Stretch:
+        return Stretch([each for each in entries if first <= each[NUMBER] <= last], last + 1, 0)
+
+    backlog, blue, other = Backlog({}), Somebody("blue"), Somebody("other")
+    backlog.put(entries[:2])
+    tail = PagedTail(source, lambda count, size: None)
+    backlog.normal.begin_tail(tail)
+    backlog.put(entries[2:])
+    tail.take_in(ANY, 16, 10)
+    backlog.select(blue, selector("colour = 'blue'"))
+
+    def visit(budget: int) -> tuple[object, int]:
+        backlog.examination.budget = budget
+        return backlog.take(blue), backlog.examination.total
+
+    assert visit(1) == (None, 1)
+    assert [take(backlog, other), take(backlog, other)] == [10, 11]
+    assert visit(2) == (None, 3)
+    assert visit(2) == (None, 5)
+    assert backlog.has_for(blue), "it is found and left where it is"
+    assert take(backlog, blue) == 15
+
+
 class PagedHandingOut(HandingOut):
     """What came back goes before what is fresh, also if its number is higher: the window can't know that it is not."""
 

@@ -327,6 +327,39 @@ def test_runs_that_are_not_due_are_not_read() -> None:
     assert list(tail.snapshot(4999)) == []
 
 
+def test_a_run_that_was_looked_through_is_due_when_the_first_of_the_rest_expires() -> None:
+    """Decision 082: expired messages are looked for only in runs of which one may have expired."""
+    recorded = Recorded()
+    times = {1: 5000, 2: 9000, 3: 7000, 4: 0, 5: 8000}
+    tail = filled(recorded, *(recorded.put(number, expires=expires) for number, expires in times.items()))
+    assert numbers(list(tail.snapshot(5000))) == [1, 2, 3, 4, 5]
+    assert tail.remove(recorded.entries[1]) is not None
+    read = recorded.read
+    assert (tail.next_expiry(5000), list(tail.snapshot(6999)), recorded.read) == (7000, [], read)
+    assert tail.next_expiry(6999) == 7000
+    look = tail.snapshot(7000)
+    assert next(look)[NUMBER] == 2
+    again = look.copy()
+    tail.arrivals.append(recorded.put(6, expires=7500))
+    tail.take_in(PAGEABLE, 100, 100)
+    assert tail.remove(recorded.entries[3]) is not None
+    assert numbers(list(look)) == numbers(list(again)) == [3, 4, 5]  # 3 was read before it left
+    assert numbers(list(tail.snapshot(7500))) == [2, 4, 5, 6], "6 came while the others were looked at"
+    assert tail.next_expiry(7500) == 8000
+
+
+def test_a_look_that_goes_on_after_a_run_grew_ends_where_it_did_when_it_began() -> None:
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number, expires=9000) for number in range(1, 301)))
+    look = tail.snapshot(9000)
+    assert next(look)[NUMBER] == 1
+    tail.arrivals.append(recorded.put(301, expires=8000))
+    tail.take_in(PAGEABLE, 1000, 100)
+    again = look.copy()
+    assert numbers(list(look)) == numbers(list(again)) == list(range(2, 301))
+    assert 301 in numbers(list(tail.snapshot(8000)))
+
+
 def test_the_next_expiry_is_that_of_whichever_priority_expires_first() -> None:
     recorded = Recorded()
     made = Backlog({})
