@@ -125,7 +125,7 @@ class KeptSweep:
             upto, looked = upto + 1, looked + 1
             if isinstance(piece, Kept):
                 looked += len(piece.numbers)
-                piece.changes()
+                # No snapshot has to be told: it would not find what has left either.
                 piece.numbers = deque(number for number in piece.numbers if number in in_memory)
                 if not piece.numbers:
                     continue

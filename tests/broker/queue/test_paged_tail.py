@@ -230,6 +230,16 @@ def test_what_has_left_the_middle_is_not_handed_out() -> None:
     assert not recorded.lost
 
 
+def test_runs_that_are_taken_away_unread_name_what_has_not_left() -> None:
+    """A PURGE tells the log of each number: of one that has left already the log would say that it left twice."""
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number) for number in (1, 2, 3, 4, 5, 8)), recorded.put(9, flags=0))
+    assert numbers(tail.pull(1, 1)) == [1]
+    assert tail.remove(recorded.entries[3]) is not None
+    assert [list(run.numbers()) for run in tail.take_runs()] == [[2, 4, 5, 8]]
+    assert (tail.runs_count, tail.bytes, numbers(list(tail.snapshot()))) == (0, 0, [9])
+
+
 def test_what_leaves_at_the_front_of_a_run_is_not_read_again() -> None:
     """As when a consumer that selects takes almost everything."""
     recorded = Recorded()
@@ -386,6 +396,38 @@ def test_what_comes_when_the_rest_of_the_tail_was_read_to_drop_the_oldest_is_not
     assert dropped is not None and dropped[NUMBER] == 1
     queue.arrivals.append(recorded.put(3))
     assert (numbers(list(queue)), queue.depth) == ([2, 3], 2)
+
+
+def test_few_messages_that_expire_have_few_read_that_do_not() -> None:
+    """Decision 082: expired messages are looked for only in runs of which one may have expired, and such a run stands
+    for 4096 messages at most."""
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number) for number in range(1, 5001)))
+    for first in (5001, 10_001):
+        tail.arrivals.append(recorded.put(first, expires=5000))
+        tail.take_in(PAGEABLE, 1_000_000, 1_000_000)
+        tail.arrivals.extend(recorded.put(number) for number in range(first + 1, first + 5000))
+        tail.take_in(PAGEABLE, 1_000_000, 1_000_000)
+    found = list(tail.snapshot(5000))
+    assert [entry[NUMBER] for entry in found if entry[EXPIRES]] == [5001, 10_001]
+    assert recorded.read == 2 * 4096
+    assert numbers(list(tail.snapshot())) == list(range(1, 15_001))
+
+
+def test_a_run_that_has_many_stretches_becomes_no_longer() -> None:
+    """Five in these tests: what looks through them, or divides them, takes no longer than a turn may. What lies between
+    two batches, as 13, is not this queue's."""
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number) for number in (1, 3, 5, 7, 9)))
+    for batch in ((10, 11, 12), (14, 15)):
+        tail.arrivals.extend(recorded.put(number) for number in batch)
+        tail.take_in(PAGEABLE, 100, 100)
+    recorded.put(13)
+    assert len(tail._pieces) == 2  # pyright: ignore[reportPrivateUsage]
+    assert not tail.holds(recorded.entries[13])
+    assert numbers(tail.pull(100, 10_000)) == [1, 3, 5, 7, 9, 10, 11, 12, 14, 15]
+    tail = filled(recorded, *(recorded.put(number) for number in range(1, 13, 2)))
+    assert len(tail._pieces) == 2  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_failed_read_loses_nothing() -> None:
