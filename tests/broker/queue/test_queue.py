@@ -13,8 +13,9 @@ from penstock_amqp.endpoint.events import Entry, Held
 from penstock_amqp.endpoint.links import OutLink, Session
 from penstock_broker.queue import priority_level
 from penstock_broker.queue.disposal import Disposal
-from penstock_broker.queue.flags import SCHEDULED
-from penstock_broker.queue.queue import Queue
+from penstock_broker.queue.flags import LOGGED, SCHEDULED, SPILLED
+from penstock_broker.queue.queue import Queue, Stranded
+from penstock_core.dead_letters import DeathReason
 
 
 def entry(number: int) -> Entry:
@@ -88,6 +89,15 @@ def test_the_oldest_may_wait_for_the_owner_of_its_group() -> None:
     queue.backlog.examination.budget = 100
     assert [found[0] for each in (owner, other) if (found := queue.backlog.take(each)) is not None] == [1, 3]
     assert queue.oldest_available_us() == 20
+
+
+def test_whatever_ends_with_the_process_is_counted_wherever_it_waits() -> None:
+    """What a stop loses is told of each subscription (decision 036)."""
+    queue = queue_with(1)
+    queue.put([(2, b"", 0, 0, LOGGED), (3, b"", 0, 0, LOGGED | SPILLED)])
+    queue.hold_back((4, b"", 100, 0, SCHEDULED))
+    queue.stranded[5] = Stranded((5, b"", 0, 0, 0), DeathReason.REJECTED, None)
+    assert queue.volatile == 4
 
 
 def test_a_message_seen_before_tells_one_delivery_without_an_attempt() -> None:
