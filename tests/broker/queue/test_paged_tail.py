@@ -422,8 +422,8 @@ def test_a_run_that_has_many_stretches_becomes_no_longer() -> None:
     for batch in ((10, 11, 12), (14, 15)):
         tail.arrivals.extend(recorded.put(number) for number in batch)
         tail.take_in(PAGEABLE, 100, 100)
+        assert len(tail._pieces) == 2  # pyright: ignore[reportPrivateUsage]
     recorded.put(13)
-    assert len(tail._pieces) == 2  # pyright: ignore[reportPrivateUsage]
     assert not tail.holds(recorded.entries[13])
     assert numbers(tail.pull(100, 10_000)) == [1, 3, 5, 7, 9, 10, 11, 12, 14, 15]
     tail = filled(recorded, *(recorded.put(number) for number in range(1, 13, 2)))
@@ -467,6 +467,12 @@ def test_what_the_log_has_lost_is_told() -> None:
     assert numbers(tail.pull(10, 1000)) == [1, 3, 5]
     assert recorded.lost == [(2, 60)]
     assert (len(tail), tail.bytes) == (0, 0)
+    for batch in ((11, 12), (13, 14)):  # which join one run
+        tail.arrivals.extend(recorded.put(number, 100) for number in batch)
+        tail.take_in(PAGEABLE, 100, 100)
+    recorded.entries.clear()
+    assert tail.pull(10, 1000) == []
+    assert recorded.lost[1:] == [(4, 400)]
 
 
 def test_a_snapshot_of_a_queue_that_has_ended_reads_nothing() -> None:
