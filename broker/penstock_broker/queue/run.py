@@ -153,8 +153,9 @@ class Run:
 
     def _divide(self) -> None:
         """Make gaps between stretches of what has left from the middle: where one message is left behind while others
-        pass it for weeks, a number for each of them would be kept. The last number stays, so that the run ends where it
-        did. Where the gaps are far from each other, too many stretches would have to be looked at for one turn.
+        pass it for weeks, a number for each of them would be kept. The first number is never among them (`remove`), and
+        the last one stays, so that the run begins and ends where it did. Where the gaps are far from each other, too
+        many stretches would have to be looked at for one turn.
         """
         removed = self._removed
         assert removed is not None
@@ -176,7 +177,6 @@ class Run:
                 lasts.append(last)
         self._firsts[low:upto], self._lasts[low:upto] = firsts, lasts
         self._removed = removed[bisect_left(removed, self.last) :] or None
-        self.first = max(self.first, self._firsts[0])
 
     def end_before(self, number: int) -> None:
         """The messages from this number on are the run's no longer; `count` and `bytes` are the caller's."""
