@@ -331,6 +331,21 @@ def test_the_order_is_plain_again_once_all_that_was_undeliverable_somewhere_has_
     assert all_of(made, one) == [3]
 
 
+def test_who_comes_with_the_same_selector_gets_what_another_called_undeliverable_and_leaves_nothing() -> None:
+    made = backlog(entry(1, message(colour="red")))
+    one, two = Somebody(), Somebody()
+    made.select(one, selector("colour = 'red'"))
+    assert take(made, one) == 1
+    made.exclude(one, 1)
+    made.put_back(entry(1, message(colour="red")))
+    made.select(two, selector("colour = 'red'"))
+    assert (take(made, one), take(made, two)) == (None, 1)
+    for who in (one, two):
+        made.left(who)
+    made.calm_down()
+    assert (made.is_plain, made.selections.cursors) == (True, [])
+
+
 def test_of_who_called_a_message_undeliverable_here_nothing_is_left_once_it_leaves() -> None:
     """AMQP 1.0 part 3, 3.4.5: it is undeliverable at that link. Else a message that stays would be remembered for all
     consumers that ever refused it, and slow down the end of each other one."""
