@@ -29,7 +29,7 @@ from penstock_broker.queue.disposal import Pile
 from penstock_broker.queue.flags import GROUPED, ORDERED, SCHEDULED, priority_of
 from penstock_broker.queue.groups import Groups
 from penstock_broker.queue.level_walk import Shelf
-from penstock_broker.queue.priority_level import PriorityLevel
+from penstock_broker.queue.priority_level import PriorityLevel, longest_waiting
 from penstock_broker.queue.reservations import Reservations
 from penstock_broker.queue.selections import Selections
 from penstock_broker.queue.snapshots import LazyCopy, snapshot
@@ -114,10 +114,8 @@ class Backlog:
 
     def oldest(self) -> list[Entry]:
         """The first entries of all parts: one of them waits longest."""
-        heads = [level.first() for level in self._levels]
-        heads += [level.fresh[0] for level in self._levels if level.fresh]
-        heads += [messages.first() for _, messages in self._reserved.all()]
-        return [head for head in heads if head is not None]
+        heads = [head for level in self._levels for head in level.heads()]
+        return heads + [head for _, messages in self._reserved.all() for head in longest_waiting(messages)]
 
     def ends(self) -> tuple[Entry, Entry] | None:
         """The entries that are handed out first and last, left where they are; None if none waits, if the order is not

@@ -15,11 +15,11 @@ from itertools import chain, islice
 from typing import Final
 from weakref import WeakSet
 
-from penstock_amqp.endpoint.events import NUMBER, Entry
+from penstock_amqp.endpoint.events import FLAGS, NUMBER, Entry
+from penstock_broker.queue.flags import SCHEDULED
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.selections import Selections
 from penstock_broker.queue.sorted_messages import SortedMessages
-from penstock_broker.queue.tail_snapshot import behind
 
 __all__ = ["LOOKED_AT", "LevelWalk", "Parts", "Shelf"]
 
@@ -70,11 +70,15 @@ class LevelWalk:
         if found and found[0][NUMBER] < self._below:
             self._pass(found)
         elif level.tail is not None and len(level.fresh) <= WINDOW:
-            self._rest = chain(behind(level.fresh, self._at), level.tail.snapshot(self._due_us, self._at))
+            self._rest = chain(self._unseen(level.fresh), level.tail.snapshot(self._due_us, self._at))
         elif level.fresh and level.fresh[0][NUMBER] < self._below:
             self._pass(self._shelf.shelve(level, LOOKED_AT, self))
         else:
             self._rest = iter(())
+
+    def _unseen(self, fresh: Iterable[Entry]) -> list[Entry]:
+        """A message that was delayed may have a lower number than those before it."""
+        return [entry for entry in fresh if entry[NUMBER] > self._at or entry[FLAGS] & SCHEDULED]
 
     def _pass(self, entries: Iterable[Entry]) -> None:
         self._found.extend(entries)

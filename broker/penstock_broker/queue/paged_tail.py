@@ -22,6 +22,7 @@ from penstock_broker.queue.tail_pieces import (
     MOST_KEPT,
     Kept,
     KeptPart,
+    KeptSweep,
     Pageable,
     Piece,
     ceiling_of,
@@ -48,13 +49,14 @@ _NO_LIMIT: Final = (1 << 64) - 1
 class PagedTail:
     """Runs and messages in memory, in the order of hand-out, and behind them what has just come."""
 
-    __slots__ = ("_in_memory", "_lost", "_pieces", "_source", "arrivals", "bytes", "runs_count", "volatile")
+    __slots__ = ("_in_memory", "_lost", "_pieces", "_source", "_sweep", "arrivals", "bytes", "runs_count", "volatile")
 
     def __init__(self, source: Source, lost: Callable[[int, int], None]) -> None:
         """`lost` is told how many messages, of how many bytes, are gone because the log is damaged."""
         self._source, self._lost = source, lost
         self._pieces: list[Piece] = []
         self._in_memory: dict[int, Entry] = {}
+        self._sweep = KeptSweep()
         self.arrivals: deque[Entry] = deque()
         """What came last; it is taken in once the log has written it."""
         self.runs_count = 0
@@ -127,9 +129,7 @@ class PagedTail:
 
     def _last_of(self, window: deque[Entry], count: int) -> list[Entry]:
         """The last `count` entries of the window, which are taken out of it."""
-        found = [window.pop() for _ in range(count)]
-        found.reverse()
-        return found
+        return [window.pop() for _ in range(count)][::-1]
 
     def _place(
         self,
@@ -181,6 +181,7 @@ class PagedTail:
 
     def _keep(self, entry: Entry, pieces: list[Piece]) -> None:
         """The message comes behind these pieces, and stays in memory."""
+        self._sweep.came(self._pieces, self._in_memory)
         last = pieces[-1] if pieces else None
         if not isinstance(last, Kept) or len(last.numbers) >= MOST_KEPT:
             last = Kept(ceiling_of(pieces))

@@ -7,20 +7,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final
 
-from penstock_amqp.endpoint.events import NUMBER, Entry
+from penstock_amqp.endpoint.events import FLAGS, NUMBER, Entry
 from penstock_broker.queue.disposal import Pile
+from penstock_broker.queue.flags import SCHEDULED
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.sorted_messages import SortedMessages
 from penstock_broker.queue.tail_pieces import Pageable, take_chosen
 
-__all__ = ["PriorityLevel"]
+__all__ = ["PriorityLevel", "longest_waiting"]
 
 PULLED: Final = 64
 """Messages that are read at once where the oldest is dropped and none is in memory."""
 
 PULLED_BYTES: Final = 262_144
+
+LOOKED_AT: Final = 1000
+"""Messages that were delayed, of which the one that waits longest is looked for: a tenth of a millisecond."""
 
 
 class PriorityLevel:
@@ -101,6 +106,10 @@ class PriorityLevel:
             return self.back.blocks[0][0]
         return self.fresh[0] if self.fresh else None
 
+    def heads(self) -> list[Entry]:
+        """Entries of which one has waited longest, of all whose bodies are in memory."""
+        return [*longest_waiting(self.back), *islice(self.fresh, 1)]
+
     def newest(self) -> Entry | None:
         """The entry that came last, left where it is; None also if it is not in memory."""
         if self.tail is not None and len(self.tail):
@@ -146,3 +155,15 @@ class PriorityLevel:
     def pick_window(self, chosen: Mapping[int, Entry]) -> list[Entry]:
         """Take `chosen` out of the fresh messages before a tail, which are few; the others keep their places."""
         return take_chosen(self.fresh, chosen)
+
+
+def longest_waiting(messages: SortedMessages[Entry]) -> list[Entry]:
+    """Entries of which one has waited longest: the first that was not delayed, and those before it. Of very many that
+    were delayed the first ones.
+    """
+    heads: list[Entry] = []
+    for entry in islice(messages, LOOKED_AT):
+        heads.append(entry)
+        if not entry[FLAGS] & SCHEDULED:
+            break
+    return heads

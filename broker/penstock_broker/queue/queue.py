@@ -336,12 +336,6 @@ class Queue:
         """Find out who comes before whom, after consumers or the policy changed."""
         self.links.rank(exclusive=self.policy.exclusive_consumer)
 
-    @property
-    def remembers(self) -> bool:
-        """Something is known of single messages: `forget` has to be called when one leaves."""
-        known = self.redelivery
-        return bool(known.attempts or known.seen or known.excluded or self.backlog.groups is not None)
-
     def fail(self, entry: Entry) -> int:
         """Count one failed delivery; how many they are now."""
         self.note_change()

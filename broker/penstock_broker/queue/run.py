@@ -24,7 +24,10 @@ CLOSE_STRETCHES: Final = 256
 """So many at most."""
 
 MOST_STRETCHES: Final = 4096
-"""A run has no more stretches of consecutive numbers; each takes 16 bytes."""
+"""A run with so many stretches of consecutive numbers becomes no longer; each takes 16 bytes."""
+
+MOST_REMOVED: Final = 4096
+"""So many numbers that have left from the middle are remembered, then the stretches are divided: a millisecond."""
 
 
 class Run:
@@ -64,7 +67,7 @@ class Run:
         """Whether the run may become longer by this message, whose number is higher than all here."""
         if (self.expires or entry[EXPIRES]) and self.count >= EXPIRING_RUN:
             return False
-        return entry[NUMBER] == self._lasts[-1] + 1 or len(self._firsts) < MOST_STRETCHES
+        return len(self._firsts) < MOST_STRETCHES
 
     def add(self, entry: Entry) -> None:
         """The message is the last of the run."""
@@ -81,7 +84,7 @@ class Run:
 
     def follows(self, entry: Entry) -> bool:
         """Whether `extend` may be called with messages that never expire, of which this is the first."""
-        return not self.expires and entry[NUMBER] == self._lasts[-1] + 1
+        return not self.expires and entry[NUMBER] == self._lasts[-1] + 1 and len(self._firsts) < MOST_STRETCHES
 
     def extend(self, last: int, count: int, size: int) -> None:
         """So many messages with consecutive numbers, up to `last`, are the last of the run."""
@@ -145,6 +148,35 @@ class Run:
             self._removed.append(number)
         else:
             insort(self._removed, number)
+        if len(self._removed) % MOST_REMOVED == 0:
+            self._divide()
+
+    def _divide(self) -> None:
+        """Make gaps between stretches of what has left from the middle: where one message is left behind while others
+        pass it for weeks, a number for each of them would be kept. The first number is never among them (`remove`), and
+        the last one stays, so that the run begins and ends where it did. Where the gaps are far from each other, too
+        many stretches would have to be looked at for one turn.
+        """
+        removed = self._removed
+        assert removed is not None
+        low, upto = self._stretch(removed[0]), self._stretch(removed[-1]) + 1
+        if upto - low > MOST_STRETCHES:
+            return
+        gone = iter(removed[: bisect_left(removed, self.last)])
+        left = next(gone, None)
+        firsts, lasts = array("Q"), array("Q")
+        for first, last in zip(self._firsts[low:upto], self._lasts[low:upto], strict=True):
+            begin = first
+            while left is not None and left <= last:
+                if begin < left:
+                    firsts.append(begin)
+                    lasts.append(left - 1)
+                begin, left = left + 1, next(gone, None)
+            if begin <= last:
+                firsts.append(begin)
+                lasts.append(last)
+        self._firsts[low:upto], self._lasts[low:upto] = firsts, lasts
+        self._removed = removed[bisect_left(removed, self.last) :] or None
 
     def end_before(self, number: int) -> None:
         """The messages from this number on are the run's no longer; `count` and `bytes` are the caller's."""

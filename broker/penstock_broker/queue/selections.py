@@ -57,8 +57,10 @@ class Selections:
     def left(self, consumer: BacklogConsumer) -> None:
         """The consumer is gone."""
         self.drop(consumer)
-        for refusers in self._excluded.values():
-            refusers.discard(consumer)
+        for number in [number for number, refusers in self._excluded.items() if consumer in refusers]:
+            self._excluded[number].discard(consumer)
+            if not self._excluded[number]:  # nobody refuses it any more: as if nobody ever had
+                del self._excluded[number]
 
     def drop_needless(self) -> None:
         """Drop the cursors of those who take everything now that nothing is excluded any more."""

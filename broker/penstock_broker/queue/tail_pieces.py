@@ -6,7 +6,7 @@ Part of `paged_tail`. Source: docs/decisions/082-paging.md.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
@@ -19,6 +19,7 @@ __all__ = [
     "MOST_KEPT",
     "Kept",
     "KeptPart",
+    "KeptSweep",
     "Pageable",
     "Piece",
     "ceiling_of",
@@ -98,6 +99,40 @@ class KeptPart:
 
 
 Piece = Run | Kept
+
+
+class KeptSweep:
+    """Forgets the numbers of what has left the middle of such pieces, some pieces at a time: where one message is left
+    behind while others pass it for weeks, a number for each of them would be kept.
+    """
+
+    __slots__ = ("_at", "_came")
+
+    def __init__(self) -> None:
+        self._at = self._came = 0
+
+    def came(self, pieces: list[Piece], in_memory: Container[int]) -> None:
+        """A message comes behind `pieces`. With every `MOST_KEPT`th four times as many numbers or pieces are looked
+        at, in about a millisecond: more than come meanwhile.
+        """
+        self._came += 1
+        if self._came % MOST_KEPT:
+            return
+        first = upto = min(self._at, len(pieces))
+        looked, left = 0, list[Piece]()
+        while upto < len(pieces) and looked < 4 * MOST_KEPT:
+            piece = pieces[upto]
+            upto, looked = upto + 1, looked + 1
+            if isinstance(piece, Kept):
+                looked += len(piece.numbers)
+                # No snapshot has to be told: it would not find what has left either.
+                piece.numbers = deque(number for number in piece.numbers if number in in_memory)
+                if not piece.numbers:
+                    continue
+            left.append(piece)
+        is_through = upto == len(pieces)
+        pieces[first:upto] = left
+        self._at = 0 if is_through else first + len(left)
 
 
 def key_of(piece: Piece) -> int:

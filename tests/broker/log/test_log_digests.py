@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import logging
+import zlib
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from struct import pack
 
 import pytest
 from broker.log.log_steps import settle
@@ -14,11 +17,20 @@ from broker.log.simulated_files import PowerCut, SimulatedFiles
 
 from penstock_broker.log import Log, LogOptions, Recovered, SyncChoice
 from penstock_broker.log.format.blocks import BlockFlag, BlockHeader, seed_of
-from penstock_broker.log.format.record_codec import put_record
+from penstock_broker.log.format.record_codec import Malformed, put_record
+from penstock_broker.log.format.records import Closed, Part
 from penstock_broker.log.recovery.digest_builder import DigestBuilder
 from penstock_broker.log.recovery.recover import recover
 from penstock_broker.log.segments import segment_digest
-from penstock_broker.log.segments.segment_digest import HEAD_BYTES, PutRun, decode_digest, digest_name
+from penstock_broker.log.segments.block_index import BlockIndex
+from penstock_broker.log.segments.segment_digest import (
+    HEAD_BYTES,
+    DigestHead,
+    PlacedRecords,
+    PutRun,
+    decode_digest,
+    digest_name,
+)
 
 LOG_ID = b"\7" * 16
 SEED = seed_of(LOG_ID)
@@ -466,3 +478,69 @@ def test_numbers_that_are_far_from_each_other_stand_in_runs_of_their_own() -> No
         ([7], [8], [9, 9]),
         ([7 + (1 << 32)], [8 + (1 << 32)], [9, 9]),
     ]
+
+
+def test_a_digest_is_what_the_reference_says() -> None:
+    """docs/reference/log-format.md, "Digest", byte by byte."""
+    index = BlockIndex()
+    for first, last, offset in ((100, 102, 4096), (110, 111, 30000)):
+        index.note(first, last, offset)
+    alike = PutRun(3, array("Q", [100, 110]), array("Q", [102, 111]), array("I", [50] * 5), 1000, 2000)
+    other = PutRun(4, array("Q", [120]), array("Q", [121]), array("I", [50, 51]), 3000, 0)
+    closed = b"\x0c\0\0\0\0\0\0\0"
+    items = b"".join(
+        (
+            segment_digest.run_item(alike),
+            segment_digest.run_item(other),
+            segment_digest.part_item(4160, Part(9, 1000, 24, 500)),
+            segment_digest.records_item(4224, closed),
+            *segment_digest.index_items(index, {3: 4096, 4: 30000}),
+        )
+    )
+    typed = (
+        (b"\2\1\0\0" + pack("<I", 52), pack("<IIQQQ", 3, 2, 100, 1000, 2000) + pack("<5I", 0, 10, 3, 2, 50)),
+        (b"\2\0\0\0" + pack("<I", 48), pack("<IIQQQ", 4, 1, 120, 3000, 0) + pack("<4I", 0, 2, 50, 51)),
+        (b"\3\0\0\0" + pack("<I", 28), pack("<QQIII", 9, 1000, 4160, 24, 500)),
+        (b"\1\0\0\0" + pack("<I", 12), pack("<I", 4224) + closed),
+        (b"\5\0\0\0" + pack("<I", 40), pack("<5Q", 100, 110, 4096, 30000, 111)),
+        (b"\4\0\0\0" + pack("<I", 32), pack("<4Q", 3, 4096, 4, 30000)),
+    )
+    assert items == b"".join(head + rest for head, rest in typed)
+    seal = BlockHeader(7, 16320, 0, BlockFlag.SEAL, 2, 99, 98, 1234)
+    head = pack("<8sHHI4QII4Q", b"PENSTDIG", 3, 0, len(items), 7, 100, 2, 40, 16320, 0, 2, 99, 98, 1234)
+    checksum = zlib.crc32(head + bytes(8), zlib.crc32(items, zlib.crc32(LOG_ID)))
+    digest = DigestHead(7, 100, 2, 40, seal)
+    data = segment_digest.encode_head(digest, len(items), zlib.crc32(items, SEED)) + items
+    assert data == head + pack("<II", checksum, 0) + items
+    found = decode_digest(data, SEED)
+    assert found is not None and found.head == digest
+    assert found.items == [alike, other, PlacedRecords(4160, [Part(9, 1000, 24, 500)]), PlacedRecords(4224, [Closed()])]
+    assert found.definitions == {3: 4096, 4: 30000}
+    assert [(list(firsts), list(offsets), last) for firsts, offsets, last in found.blocks.stretches()] == [
+        ([100, 110], [4096, 30000], 111)
+    ]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        pytest.param(b"\6\0\0\0\0\0\0\0", id="unknown type"),
+        pytest.param(b"\5\0\0\0\x10\0\0\0" + bytes(16), id="index without a last message"),
+        pytest.param(b"\3\0\0\0\4\0\0\0" + bytes(4), id="short part"),
+    ],
+)
+def test_items_that_contradict_their_checksum_are_named(item: bytes) -> None:
+    head = DigestHead(7, 100, 2, 40, BlockHeader(7, 16320, 0, BlockFlag.SEAL, 2, 99, 98, 1234))
+    with pytest.raises(Malformed, match="a digest of segment 7"):
+        decode_digest(segment_digest.encode_head(head, len(item), zlib.crc32(item, SEED)) + item, SEED)
+
+
+def test_a_run_reaches_no_further_than_its_distances_can_say() -> None:
+    """They have 4 bytes each."""
+    for reach in (0xFFFF_FFFF, 0x1_0000_0000):
+        run = PutRun(1, array("Q", [7, 7 + reach]), array("Q", [7, 7 + reach]), array("I", [1, 1]), 0, 0)
+        if reach >> 32:
+            with pytest.raises(ValueError, match="too long"):
+                segment_digest.run_item(run)
+        else:
+            assert segment_digest.run_item(run)

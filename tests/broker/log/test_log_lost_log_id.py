@@ -25,8 +25,13 @@ def test_an_id_for_a_seed_has_that_crc(seed: int) -> None:
 
 def segment(log_id: bytes, *synced: int) -> bytearray:
     """Blocks of one 64-byte record area each, from 4096 on; each says in its header what was synced before it."""
+    return segment_of(*((log_id, before) for before in synced))
+
+
+def segment_of(*blocks: tuple[bytes, int]) -> bytearray:
+    """The same, of more than one log."""
     content = bytearray(4096)
-    for number, before in enumerate(synced):
+    for number, (log_id, before) in enumerate(blocks):
         block = bytearray(64) + bytes([number]) * 64
         seal_block(
             block,
@@ -61,3 +66,20 @@ def test_blocks_that_do_not_agree_have_no_id() -> None:
     content[4096 + 12] ^= 1
     with pytest.raises(NoAgreement):
         find_lost_id([(7, bytes(content))])
+
+
+def test_one_block_says_that_something_was_promised_for_all() -> None:
+    """Else a log whose messages were promised would be taken for a new one."""
+    assert find_lost_id([(7, bytes(segment(b"\x99" * 16, 5, 0)))]) is not None
+
+
+@pytest.mark.parametrize(("others", "is_found"), [(62, True), (63, False)])
+def test_no_more_than_64_blocks_are_computed_backwards(others: int, is_found: bool) -> None:
+    blocks = [(bytes([each]) * 16, 1) for each in range(others)] + [(b"\x99" * 16, 1)] * 2
+    segments = [(7, bytes(segment_of(*blocks)))]
+    if is_found:
+        found = find_lost_id(segments)
+        assert found is not None and seed_of(found) == seed_of(b"\x99" * 16)
+    else:
+        with pytest.raises(NoAgreement):
+            find_lost_id(segments)

@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from penstock_broker.log.segments.segment import Segment
+from penstock_broker.log.segments.segment import Segment, Tally
 from penstock_broker.log.segments.segment_usage import SegmentUsage
 
 QUEUE, OTHER = 11, 12
@@ -78,12 +78,13 @@ def test_a_segment_is_dead_when_its_last_message_is_gone() -> None:
     assert state.ack(QUEUE, [1, 3], 5) == {1}
     assert recyclable(state) is None
     state.ack(QUEUE, [2], 6)
-    assert recyclable(state) == 1
+    assert (recyclable(state), state.died) == (1, 3)
 
 
 def test_every_queue_must_have_let_go() -> None:
     state = usage_of(1, 10)
     put(state, 1, [1, 2], QUEUE, OTHER)
+    assert (state.by_number[1].put_places, state.by_number[1].last_message) == (4, 2)
     state.ack(QUEUE, [1, 2], 5)
     assert recyclable(state) is None
     state.end_queue(OTHER, 6)
@@ -97,9 +98,10 @@ def test_the_segment_being_written_is_never_dead() -> None:
 def test_a_segment_stays_until_the_block_that_emptied_it_is_synced() -> None:
     state = usage_of(1, 10)
     put(state, 1, [1])
+    assert not state.awaits_sync(ALL, 4)
     state.ack(QUEUE, [1], 5)
-    assert recyclable(state, synced=4) is None
-    assert recyclable(state, synced=5) == 1
+    assert (recyclable(state, synced=4), state.awaits_sync(ALL, 4)) == (None, True)
+    assert (recyclable(state, synced=5), state.awaits_sync(ALL, 5)) == (1, False)
 
 
 def test_the_same_for_a_queue_that_ended() -> None:
@@ -147,6 +149,29 @@ def test_a_copy_out_of_order_is_counted_where_it_lies() -> None:
     assert state.ack(QUEUE, [5], 9) == {2}
     assert state.ack(OTHER, [5], 9) == {2}
     assert [segment.live for segment in state.segments] == [0, 0]
+
+
+def test_stretches_of_recovered_messages_count_as_each_of_them_would(caplog: pytest.LogCaptureFixture) -> None:
+    """So acks that come later find nothing wrong, and the segment is free in this run already."""
+    state = usage_of(1, 10)
+    state.restore_run(QUEUE, [2, 6], [4, 6], 1)
+    restored = state.by_number[1]
+    assert (state.queues[QUEUE], restored.live, restored.put_places) == ({1: Tally(4, 2 + 3 + 4 + 6)}, 4, 4)
+    assert (restored.last_message, restored.largest_put) == (6, restored.size)
+    state.ack(QUEUE, [2, 3], 5)
+    state.ack(QUEUE, [4, 6], 6)
+    assert (recyclable(state), caplog.text) == (1, "")
+
+
+def test_where_copies_came_from_is_forgotten_with_that_segment() -> None:
+    """A message that stays is copied again and again for years: its segment must not name all that it has lain in."""
+    state = usage_of(1, 10, 20)
+    put(state, 1, [1])
+    state.move(state.by_number[1], state.by_number[2], (1, 1), {QUEUE: Tally(1, 1)}, 5)
+    assert state.by_number[2].copied_from == {1}
+    state.remove_segment(state.by_number[1])
+    assert state.by_number[2].copied_from == set()
+    assert state.ack(QUEUE, [1], 6) == {2}
 
 
 def test_acks_of_a_queue_that_ended_change_nothing() -> None:
@@ -216,6 +241,7 @@ def whole(usage: SegmentUsage) -> tuple[object, ...]:
         pytest.param([(QUEUE, [10]), (OTHER, [1, 2, 3, 9]), (QUEUE, [1, 2, 3, 9])], id="a segment becomes empty"),
         pytest.param([(QUEUE, [2]), (OTHER, [3]), (99, [1]), (OTHER, [1])], id="a queue that is not there"),
         pytest.param([(QUEUE, [5]), (OTHER, [1])], id="a copy that lies elsewhere"),
+        pytest.param([(QUEUE, [10]), (OTHER, [10])], id="a segment that has copies, and no other"),
         pytest.param([(QUEUE, [1, 2, 3, 9]), (QUEUE, [2])], id="one message twice"),
         pytest.param([(QUEUE, [1, 2]), (QUEUE, [1, 2]), (OTHER, [10])], id="the same messages of a queue twice"),
     ],
@@ -237,6 +263,39 @@ def test_acks_of_several_queues_count_as_one_by_one(acks: list[tuple[int, list[i
     assert whole(together) == whole(single)
 
 
+def test_a_body_counts_once_in_each_segment_that_has_parts_of_it_and_leaves_with_the_last_one() -> None:
+    state = usage_of(1, 10, 20)
+    one, two, newest = state.segments
+    emptied = state.emptied
+    segments: dict[Segment, int] = {}
+
+    def counts(segment: Segment) -> tuple[int, int, float]:
+        assert segment.alive_bytes == segment.body_bytes, "there is nothing else in it"
+        return segment.live, segment.bodies, segment.alive_bytes
+
+    for length in (100, 50):
+        state.place_part(segments, one, length)
+    assert counts(one) == (1, 1, 150)
+    state.move_part(segments, one, two, 100)
+    assert (counts(one), counts(two)) == ((1, 1, 50), (1, 1, 100))
+    state.move_part(segments, one, two, 50)
+    assert (counts(one), counts(two), segments) == ((0, 0, 0), (1, 1, 150), {two: 150})
+    state.release_body(segments)
+    assert (counts(two), segments, state.emptied - emptied) == ((0, 0, 0), {}, 2)
+    state.place_part(segments, newest, 10)
+    state.release_body(segments)
+    assert (counts(newest), state.emptied - emptied) == ((0, 0, 0), 2), "more may come into the newest one"
+
+
+def test_a_compaction_hears_of_acks_of_several_queues_too() -> None:
+    state = usage_of(1, 10)
+    put(state, 1, [1, 2], QUEUE, OTHER)
+    heard: list[tuple[int, list[int]]] = []
+    state.watch = lambda queue, messages: heard.append((queue, list(messages)))
+    state.ack_all([(QUEUE, [1, 2]), (OTHER, [2])], 5)
+    assert heard == [(QUEUE, [1, 2]), (OTHER, [2])]
+
+
 def test_a_compaction_that_has_a_tally_finds_nothing_in_it_when_all_has_left() -> None:
     state = usage_of(1, 10)
     put(state, 1, [1, 2])
@@ -252,5 +311,8 @@ def test_that_the_newest_segment_is_empty_counts_when_the_next_begins() -> None:
     assert (state.emptied, recyclable(state)) == (0, None)
     state.add_segment(Segment(2, Path("2"), 2, 16384, 4096, 3))
     assert (state.emptied, state.emptied_by) == (1, 5)
+    put(state, 2, [3])
+    state.add_segment(Segment(3, Path("3"), 3, 16384, 4096, 4))
+    assert state.emptied == 1, "3 is still in the second"
     assert recyclable(state, synced=4) is None
     assert recyclable(state, synced=5) == 1

@@ -46,6 +46,18 @@ def test_messages_for_the_same_queues_are_counted_together_unless_that_has_begun
     assert sorted(pending.of_queue(13)) == [Share(13, 1, 1, 7), Share(13, 1, 2, 11)]
 
 
+def test_messages_for_other_queues_are_counted_in_these() -> None:
+    """Else acks would find counts that say something else, and the segments would be kept until the next start."""
+    pending = PendingTallies()
+    pending.add(1, QUEUES[:2], dict.fromkeys(QUEUES).keys(), 1, 5)
+    assert pending.add(1, QUEUES[2:], dict.fromkeys(QUEUES).keys(), 2, 13) == 3
+    found = [share for _ in range(5) for share in pending.take(1)]
+    assert sorted(found) == [
+        *(Share(each, 1, 1, 5) for each in (11, 12)),
+        *(Share(each, 1, 2, 13) for each in (13, 14, 15)),
+    ]
+
+
 def test_shares_of_a_segment_leave_those_of_others() -> None:
     pending = PendingTallies()
     pending.add(1, QUEUES, dict.fromkeys(QUEUES).keys(), 1, 5)
@@ -93,7 +105,7 @@ def test_a_turn_counts_in_so_many_queues(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(segment_usage, "MOST_AT_ONCE", 2)
     made = usage()
     made.put(made.by_number[1], QUEUES, [1, 2])
-    assert made.by_number[1].live == 10
+    assert (made.by_number[1].live, made.by_number[1].put_places) == (10, 10)
     counted: list[int] = []
     for _ in range(3):
         made.count_pending(2)

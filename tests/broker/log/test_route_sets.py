@@ -83,7 +83,7 @@ def test_a_set_is_known_until_the_end_of_the_turn_in_which_it_is_given_back() ->
     assert sets.incarnations[7] == (1, 2)
     sets.release(7)
     sets.forget_released()
-    assert sets.incarnations == {8: (3,)}
+    assert (sets.incarnations, sets.released) == ({8: (3,)}, [])
 
 
 def test_numbers_begin_anew_behind_the_highest() -> None:
@@ -193,6 +193,18 @@ def test_what_is_read_is_what_was_written(steps: list[tuple[frozenset[int], bool
         if len(queues) % 2:
             sets.release(number)
             sets.forget_released()
+
+
+def test_what_is_defined_again_stands_for_other_queues_and_the_highest_number_is_known() -> None:
+    """The next run begins to number behind the highest; a segment may define a number otherwise than one before it."""
+    known = KnownRouteSets()
+    known.define(RouteSet(7, (10,)), 1)
+    known.define(RouteSet(3, (11,)), 1)
+    assert (known.highest, known.incarnations(7), known.incarnations(3)) == (7, (10,), (11,))
+    known.define(RouteSet(7, (10, 12)), 2)
+    assert known.incarnations(7) == (10, 12)
+    known.define(RouteSet(7, (10, 12)), 3)
+    assert (known.incarnations(7), known.knows(7), known.knows(8)) == ((10, 12), True, False)
 
 
 def test_a_difference_from_a_set_whose_definition_is_lost_stands_for_nothing() -> None:

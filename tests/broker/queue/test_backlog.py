@@ -263,13 +263,36 @@ def test_a_visit_examines_no_more_than_its_budget_and_goes_on_where_it_was() -> 
     assert (taken[0], visits) == (31, 4)
 
 
+def test_a_visit_examines_no_more_than_its_budget_of_what_others_looked_at_before() -> None:
+    made = backlog(*(entry(number, message(colour="blue" if number < 11 else "green")) for number in range(1, 12)))
+    red, green = Somebody(), Somebody()
+    made.select(red, selector("colour = 'red'"))
+    assert take(made, red) is None
+    made.select(green, selector("colour = 'green'"))
+    found: list[int | None] = []
+    for _ in range(3):
+        made.examination.budget = 4
+        taken = made.take(green)
+        found.append(taken[0] if taken is not None else None)
+    assert found == [None, None, 11]
+
+
 def test_a_message_that_cannot_be_read_is_not_selected() -> None:
-    broken = (*entry(1)[:1], b"\x00\x53\x74\xc1\x05\x02\xa1\x01\xff\xff\xff", *entry(1)[2:])
-    made = backlog(broken, entry(2, message(colour="red")))
+    broken = (*entry(2)[:1], b"\x00\x53\x74\xc1\x05\x02\xa1\x01\xff\xff\xff", *entry(2)[2:])
+    made = backlog(entry(1, message(colour="red")), broken, entry(3, message(colour="red")))
     red = Somebody()
     made.select(red, selector("colour = 'red' OR colour IS NULL"))
-    assert all_of(made, red) == [2]
-    assert all_of(made, Somebody()) == [1]
+    assert all_of(made, red) == [1, 3]
+    assert all_of(made, Somebody()) == [2]
+
+
+def test_another_selector_may_ask_the_message_that_was_read_last_for_something_else() -> None:
+    made = backlog(entry(1, message(priority=9, colour="red")))
+    one, two = Somebody(), Somebody()
+    made.select(one, selector("colour = 'blue'"))
+    assert take(made, one) is None
+    made.select(two, selector("JMSPriority = 9"))
+    assert take(made, two) == 1
 
 
 def test_a_message_that_everybody_calls_undeliverable_here_stays() -> None:
@@ -308,6 +331,38 @@ def test_the_order_is_plain_again_once_all_that_was_undeliverable_somewhere_has_
     assert all_of(made, one) == [3]
 
 
+def test_who_comes_with_the_same_selector_gets_what_another_called_undeliverable_and_leaves_nothing() -> None:
+    made = backlog(entry(1, message(colour="red")))
+    one, two = Somebody(), Somebody()
+    made.select(one, selector("colour = 'red'"))
+    assert take(made, one) == 1
+    made.exclude(one, 1)
+    made.put_back(entry(1, message(colour="red")))
+    made.select(two, selector("colour = 'red'"))
+    assert (take(made, one), take(made, two)) == (None, 1)
+    for who in (one, two):
+        made.left(who)
+    made.calm_down()
+    assert (made.is_plain, made.selections.cursors) == (True, [])
+
+
+def test_of_who_called_a_message_undeliverable_here_nothing_is_left_once_it_leaves() -> None:
+    """AMQP 1.0 part 3, 3.4.5: it is undeliverable at that link. Else a message that stays would be remembered for all
+    consumers that ever refused it, and slow down the end of each other one."""
+    excluded: dict[int, set[BacklogConsumer]] = {}
+    made = Backlog(excluded)
+    made.put([entry(1), entry(2)])
+    one, two = Somebody(), Somebody()
+    for who, number in ((one, 1), (two, 1), (one, 2)):
+        assert take(made, who) == number
+        made.exclude(who, number)
+        made.put_back(entry(number))
+    made.left(one)
+    assert excluded == {1: {two}}
+    made.left(two)
+    assert excluded == {}
+
+
 def test_a_group_goes_to_one_consumer_until_it_leaves() -> None:
     made = backlog(*(entry(number, message(group="ab"[number % 2])) for number in range(1, 9)))
     one, two = Somebody(), Somebody()
@@ -318,6 +373,20 @@ def test_a_group_goes_to_one_consumer_until_it_leaves() -> None:
     for number in (7, 5, 3, 1):
         made.put_back(entry(number, message(group="b")))
     assert all_of(made, two) == [1, 3, 5, 6, 7, 8]
+
+
+def test_what_is_reserved_is_first_before_what_came_back_behind_it_and_goes_first_when_it_has_to() -> None:
+    """Within one priority messages are in publishing order, wherever they wait (decision 031)."""
+    made = backlog(entry(1, message(group="g")), entry(2, message(group="g")), entry(3), entry(4))
+    owner, other = Somebody("owner"), Somebody("other")
+    assert [take(made, owner), take(made, other)] == [1, 3]  # 2 is put by for the owner
+    made.put_back(entry(3))
+    first = made.first()
+    assert first is not None and (first[0][0], first[1]) == (2, owner)
+    dropped = made.drop_oldest()
+    assert dropped is not None and dropped[0] == 2
+    first = made.first()
+    assert first is not None and (first[0][0], first[1]) == (3, None)
 
 
 def test_a_group_that_is_closed_is_anybodys() -> None:

@@ -16,7 +16,11 @@ from penstock_broker.queue import level_walk, snapshots
 from penstock_broker.queue.backlog import Backlog
 from penstock_broker.queue.delayed import DelayedMessages
 from penstock_broker.queue.flags import SCHEDULED
+from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.queue import Queue
+from penstock_broker.queue.tail_pieces import pageable_if
+from penstock_broker.queue.tail_snapshot import Stretch
+from penstock_core.selector import Selector, compile_selector
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +103,47 @@ def test_two_walks_see_everything_once_also_what_became_available_out_of_order()
     assert sorted(numbers(behind)) == [5, *range(10, 41)]
     seen = numbers(ahead)
     assert sorted(seen) == [5, *range(12, 41)]
+
+
+def test_two_walks_see_everything_once_in_whichever_priority_each_of_them_is() -> None:
+    made = Backlog({})
+    made.put([entry(number, message(4 if number <= 20 else 9)) for number in range(1, 41)])
+    ahead, behind = made.snapshot(below=41), made.snapshot(below=41)
+    assert numbers(behind, 2) == [21, 22]
+    assert numbers(ahead) == [*range(21, 41), *range(1, 21)]
+    assert numbers(behind) == [*range(23, 41), *range(1, 21)]
+
+
+def test_who_selects_finds_what_a_walk_has_set_aside_below_its_cursor() -> None:
+    """A message that was delayed has a low number, and comes when the consumer has looked at all others."""
+    made, red = backlog(*range(10, 40)), Somebody()
+    selector = compile_selector("colour = 'red'")
+    assert isinstance(selector, Selector)
+    made.select(red, selector)
+    made.examination.budget = 1000
+    assert made.take(red) is None
+    late = entry(5, message(colour="red"), flags=SCHEDULED)
+    made.put([late])
+    assert numbers(made.snapshot(below=40)) == [*range(10, 40), 5]
+    assert made.take(red) == late
+
+
+def test_a_walk_goes_on_into_what_is_in_no_memory_and_misses_nothing_before_it() -> None:
+    """5 was delayed, so its number is lower than those which the walk has passed when it comes there."""
+    made = backlog(*range(10, 30))
+    made.put([entry(5, flags=SCHEDULED)])
+    made.pick({}, set(range(10, 22)))  # somebody has looked at these
+    in_log = [entry(number) for number in range(30, 34)]
+
+    def source(first: int, last: int, most: int, most_bytes: int) -> Stretch:
+        return Stretch([each for each in in_log if first <= each[0] <= last], last + 1, 0)
+
+    tail = PagedTail(source, lambda count, size: None)
+    made.normal.begin_tail(tail)
+    made.put([*in_log, entry(34)])
+    tail.take_in(pageable_if(lambda _: True), 34, 100)
+    assert tail.runs_count == 4
+    assert numbers(made.snapshot(below=34)) == [*range(10, 30), 5, *range(30, 34)]
 
 
 def test_reserved_messages_are_seen_in_their_place() -> None:

@@ -12,7 +12,7 @@ from hypothesis.stateful import precondition, rule
 
 from penstock_amqp.endpoint.events import DATA, NUMBER
 from penstock_broker.queue.backlog import Backlog
-from penstock_broker.queue.flags import priority_of
+from penstock_broker.queue.flags import SCHEDULED, priority_of
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.tail_pieces import pageable_if
@@ -46,6 +46,53 @@ def test_an_owner_gets_what_is_unread_of_its_group_before_what_another_met_behin
     assert take(backlog, owner) is None, "3 is not read yet, and 4 must wait for it"
     backlog.normal.pull(10, 1000)
     assert [take(backlog, owner), take(backlog, owner)] == [3, 4]
+
+
+def test_of_delayed_messages_that_come_below_a_search_only_those_are_found_that_are_selected() -> None:
+    """JMS 2.0, 3.8.1: a consumer gets only what its selector selects."""
+    entries = [entry(number, message(colour="red")) for number in range(10, 14)]
+
+    def source(first: int, last: int, most: int, most_bytes: int) -> Stretch:
+        return Stretch([each for each in entries if first <= each[NUMBER] <= last], last + 1, 0)
+
+    backlog, blue = Backlog({}), Somebody()
+    backlog.put(entries[:2])
+    tail = PagedTail(source, lambda count, size: None)
+    backlog.normal.begin_tail(tail)
+    backlog.put(entries[2:])
+    tail.take_in(ANY, 14, 10)
+    backlog.select(blue, selector("colour = 'blue'"))
+    assert take(backlog, blue) is None
+    backlog.put([entry(each, message(colour=colour), SCHEDULED) for each, colour in ((3, "red"), (4, "blue"))])
+    assert [take(backlog, blue), take(backlog, blue)] == [4, None]
+
+
+def test_a_search_looks_at_no_more_than_a_visit_may_and_finds_what_still_waits() -> None:
+    """The window was copied when it began: 11 is in that copy, and has left the queue since."""
+    colours = {10: "red", 11: "blue", 12: "red", 13: "red", 14: "red", 15: "blue"}
+    entries = [entry(number, message(colour=colour)) for number, colour in colours.items()]
+
+    def source(first: int, last: int, most: int, most_bytes: int) -> Stretch:
+        return Stretch([each for each in entries if first <= each[NUMBER] <= last], last + 1, 0)
+
+    backlog, blue, other = Backlog({}), Somebody("blue"), Somebody("other")
+    backlog.put(entries[:2])
+    tail = PagedTail(source, lambda count, size: None)
+    backlog.normal.begin_tail(tail)
+    backlog.put(entries[2:])
+    tail.take_in(ANY, 16, 10)
+    backlog.select(blue, selector("colour = 'blue'"))
+
+    def visit(budget: int) -> tuple[object, int]:
+        backlog.examination.budget = budget
+        return backlog.take(blue), backlog.examination.total
+
+    assert visit(1) == (None, 1)
+    assert [take(backlog, other), take(backlog, other)] == [10, 11]
+    assert visit(2) == (None, 3)
+    assert visit(2) == (None, 5)
+    assert backlog.has_for(blue), "it is found and left where it is"
+    assert take(backlog, blue) == 15
 
 
 class PagedHandingOut(HandingOut):

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import weakref
+from array import array
 from collections import deque
 from collections.abc import Iterator
 
 import pytest
+from broker.queue.ordered_messages import entry, message
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock_amqp.endpoint.events import DATA, EXPIRES, FLAGS, NUMBER, Entry
-from penstock_broker.queue import paged_tail
+from penstock_broker.queue import paged_tail, tail_pieces
+from penstock_broker.queue import run as run_module
+from penstock_broker.queue.backlog import Backlog
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
+from penstock_broker.queue.queue import Queue
 from penstock_broker.queue.tail_pieces import KeptPart, pageable_if
 from penstock_broker.queue.tail_snapshot import Stretch
 
@@ -23,9 +29,13 @@ LOGGED = 1
 
 @pytest.fixture(autouse=True, scope="module")
 def short_pieces() -> Iterator[None]:
-    """Of what stays in memory three messages are a piece."""
+    """Of what stays in memory three messages are a piece, and a run has five stretches. Three numbers of what has left
+    are remembered."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(paged_tail, "MOST_KEPT", 3)
+        for module in (paged_tail, tail_pieces):
+            patched.setattr(module, "MOST_KEPT", 3)
+        patched.setattr(run_module, "MOST_REMOVED", 3)
+        patched.setattr(run_module, "MOST_STRETCHES", 5)
         yield
 
 
@@ -188,6 +198,25 @@ def test_the_window_gives_back_what_is_too_much_in_order() -> None:
     assert numbers(list(level.fresh)) == list(range(11, 102))
 
 
+def test_of_what_came_back_no_more_than_two_windows_stay_in_memory() -> None:
+    """Decision 082. What is fresh goes first, so that the order stays; only what came back has to be searched again."""
+    recorded = Recorded()
+    level = PriorityLevel(4)
+    for number in range(1, 11):
+        level.back.add(recorded.put(number))
+    level.fresh.extend(recorded.put(number) for number in range(11, 16))
+    level.begin_tail(recorded.tail())
+    assert level.newest() == recorded.entries[15]
+    assert level.forget_bodies(5, PAGEABLE, 100) is False, "two windows are not too many"
+    assert (len(level.back), len(level.fresh)) == (10, 5)
+    steps = [(level.forget_bodies(3, PAGEABLE, 100), len(level.back), len(level.fresh)) for _ in range(3)]
+    assert steps == [(False, 10, 0), (True, 3, 0), (False, 3, 0)]
+    assert numbers([*level.back, *level.all_fresh()]) == list(range(1, 16))
+    assert level.newest() is None, "it is not in memory"
+    level.arrivals.append(recorded.put(16))
+    assert level.newest() == recorded.entries[16]
+
+
 def test_what_has_left_the_middle_is_not_handed_out() -> None:
     recorded = Recorded()
     tail = filled(recorded, *(recorded.put(number) for number in range(1, 11)), recorded.put(11, flags=0))
@@ -199,6 +228,16 @@ def test_what_has_left_the_middle_is_not_handed_out() -> None:
     assert numbers(list(tail.snapshot())) == [1, 2, 4, 6, 7, 8, 9]
     assert numbers(tail.pull(100, 10_000)) == [1, 2, 4, 6, 7, 8, 9]
     assert not recorded.lost
+
+
+def test_runs_that_are_taken_away_unread_name_what_has_not_left() -> None:
+    """A PURGE tells the log of each number: of one that has left already the log would say that it left twice."""
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number) for number in (1, 2, 3, 4, 5, 8)), recorded.put(9, flags=0))
+    assert numbers(tail.pull(1, 1)) == [1]
+    assert tail.remove(recorded.entries[3]) is not None
+    assert [list(run.numbers()) for run in tail.take_runs()] == [[2, 4, 5, 8]]
+    assert (tail.runs_count, tail.bytes, numbers(list(tail.snapshot()))) == (0, 0, [9])
 
 
 def test_what_leaves_at_the_front_of_a_run_is_not_read_again() -> None:
@@ -214,6 +253,46 @@ def test_what_leaves_at_the_front_of_a_run_is_not_read_again() -> None:
     for number in (5, 8):
         assert tail.remove(recorded.entries[number]) is not None
     assert numbers(tail.pull(10, 1000)) == [9]
+    assert (len(tail), tail.bytes, recorded.lost) == (0, 0, [])
+
+
+@pytest.mark.parametrize("flags", [LOGGED, 0])
+def test_of_what_passes_a_message_that_stays_nothing_is_kept(flags: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when one consumer selects all but one message, for weeks: decision 082, a message takes 16 bytes at most."""
+    monkeypatch.setattr(run_module, "MOST_REMOVED", 1000)
+    for module in (paged_tail, tail_pieces):
+        monkeypatch.setattr(module, "MOST_KEPT", 1000)
+    recorded = Recorded()
+    entries = [recorded.put(number, flags=flags) for number in range(1, 30_002)]
+    tail = filled(recorded, entries[0])
+    tracemalloc.start()
+    try:
+        for at in range(1, 30_001, 100):
+            tail.arrivals.extend(entries[at : at + 100])
+            tail.take_in(PAGEABLE, 1_000_000, 1_000_000)
+            for entry in entries[max(at - 50, 1) : at + 50]:  # some are always on their way
+                assert tail.remove(entry) is not None
+        assert tracemalloc.get_traced_memory()[0] < 60_000
+    finally:
+        tracemalloc.stop()
+    for entry in entries[-50:]:
+        assert tail.remove(entry) is not None
+    assert numbers(list(tail.snapshot())) == [1]
+    assert recorded.read <= 1 + 1000
+    assert numbers(tail.pull(10, 1000)) == [1]
+    assert (len(tail), tail.bytes, recorded.lost) == (0, 0, [])
+
+
+def test_a_snapshot_finds_what_is_left_though_gaps_were_made_before_it_came_there() -> None:
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number) for number in range(1, 601)))
+    snapshot = tail.snapshot()
+    assert next(snapshot)[NUMBER] == 1
+    for number in (*range(2, 300), *range(301, 601)):
+        assert tail.remove(recorded.entries[number]) is not None
+    assert numbers(list(snapshot)) == [*range(2, 257), 300]
+    assert numbers(list(tail.snapshot())) == [1, 300]
+    assert numbers(tail.pull(10, 1000)) == [1, 300]
     assert (len(tail), tail.bytes, recorded.lost) == (0, 0, [])
 
 
@@ -258,6 +337,99 @@ def test_runs_that_are_not_due_are_not_read() -> None:
     assert list(tail.snapshot(4999)) == []
 
 
+def test_a_run_that_was_looked_through_is_due_when_the_first_of_the_rest_expires() -> None:
+    """Decision 082: expired messages are looked for only in runs of which one may have expired."""
+    recorded = Recorded()
+    times = {1: 5000, 2: 9000, 3: 7000, 4: 0, 5: 8000}
+    tail = filled(recorded, *(recorded.put(number, expires=expires) for number, expires in times.items()))
+    assert numbers(list(tail.snapshot(5000))) == [1, 2, 3, 4, 5]
+    assert tail.remove(recorded.entries[1]) is not None
+    read = recorded.read
+    assert (tail.next_expiry(5000), list(tail.snapshot(6999)), recorded.read) == (7000, [], read)
+    assert tail.next_expiry(6999) == 7000
+    look = tail.snapshot(7000)
+    assert next(look)[NUMBER] == 2
+    again = look.copy()
+    tail.arrivals.append(recorded.put(6, expires=7500))
+    tail.take_in(PAGEABLE, 100, 100)
+    assert tail.remove(recorded.entries[3]) is not None
+    assert numbers(list(look)) == numbers(list(again)) == [3, 4, 5]  # 3 was read before it left
+    assert numbers(list(tail.snapshot(7500))) == [2, 4, 5, 6], "6 came while the others were looked at"
+    assert tail.next_expiry(7500) == 8000
+
+
+def test_a_look_that_goes_on_after_a_run_grew_ends_where_it_did_when_it_began() -> None:
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number, expires=9000) for number in range(1, 301)))
+    look = tail.snapshot(9000)
+    assert next(look)[NUMBER] == 1
+    tail.arrivals.append(recorded.put(301, expires=8000))
+    tail.take_in(PAGEABLE, 1000, 100)
+    again = look.copy()
+    assert numbers(list(look)) == numbers(list(again)) == list(range(2, 301))
+    assert 301 in numbers(list(tail.snapshot(8000)))
+
+
+def test_the_next_expiry_is_that_of_whichever_priority_expires_first() -> None:
+    recorded = Recorded()
+    made = Backlog({})
+    made.put([entry(1), entry(2, message(priority=9))])
+    for level, expires in zip(made.levels, (7000, 6000), strict=True):
+        level.begin_tail(recorded.tail())
+        assert level.tail is not None
+        level.arrivals.append(recorded.put(10 + level.priority, expires=expires))
+        level.tail.take_in(PAGEABLE, 100, 100)
+    assert [level.priority for level in made.levels] == [9, 4]
+    assert [made.next_expiry(due) for due in (5999, 6000, 7000)] == [6000, 7000, 0]
+
+
+def test_what_comes_when_the_rest_of_the_tail_was_read_to_drop_the_oldest_is_not_lost() -> None:
+    """The forwarding path appends to `Queue.arrivals`, which must be where the queue looks."""
+    recorded = Recorded()
+    queue = Queue("q", 1, is_logged=True, now_us=0)
+    level = queue.backlog.normal
+    queue.begin_tail(level, recorded.tail())
+    queue.arrivals.extend(recorded.put(number) for number in (1, 2))
+    assert level.tail is not None
+    level.tail.take_in(PAGEABLE, 100, 100)
+    dropped = queue.drop_oldest()
+    assert dropped is not None and dropped[NUMBER] == 1
+    queue.arrivals.append(recorded.put(3))
+    assert (numbers(list(queue)), queue.depth) == ([2, 3], 2)
+
+
+def test_few_messages_that_expire_have_few_read_that_do_not() -> None:
+    """Decision 082: expired messages are looked for only in runs of which one may have expired, and such a run stands
+    for 4096 messages at most."""
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number) for number in range(1, 5001)))
+    for first in (5001, 10_001):
+        tail.arrivals.append(recorded.put(first, expires=5000))
+        tail.take_in(PAGEABLE, 1_000_000, 1_000_000)
+        tail.arrivals.extend(recorded.put(number) for number in range(first + 1, first + 5000))
+        tail.take_in(PAGEABLE, 1_000_000, 1_000_000)
+    found = list(tail.snapshot(5000))
+    assert [entry[NUMBER] for entry in found if entry[EXPIRES]] == [5001, 10_001]
+    assert recorded.read == 2 * 4096
+    assert numbers(list(tail.snapshot())) == list(range(1, 15_001))
+
+
+def test_a_run_that_has_many_stretches_becomes_no_longer() -> None:
+    """Five in these tests: what looks through them, or divides them, takes no longer than a turn may. What lies between
+    two batches, as 13, is not this queue's."""
+    recorded = Recorded()
+    tail = filled(recorded, *(recorded.put(number) for number in (1, 3, 5, 7, 9)))
+    for batch in ((10, 11, 12), (14, 15)):
+        tail.arrivals.extend(recorded.put(number) for number in batch)
+        tail.take_in(PAGEABLE, 100, 100)
+        assert len(tail._pieces) == 2  # pyright: ignore[reportPrivateUsage]
+    recorded.put(13)
+    assert not tail.holds(recorded.entries[13])
+    assert numbers(tail.pull(100, 10_000)) == [1, 3, 5, 7, 9, 10, 11, 12, 14, 15]
+    tail = filled(recorded, *(recorded.put(number) for number in range(1, 13, 2)))
+    assert len(tail._pieces) == 2  # pyright: ignore[reportPrivateUsage]
+
+
 def test_a_failed_read_loses_nothing() -> None:
     recorded = Recorded()
     tail = filled(recorded, recorded.put(1, flags=0), recorded.put(2), recorded.put(3))
@@ -269,6 +441,25 @@ def test_a_failed_read_loses_nothing() -> None:
     assert numbers(tail.pull(10, 1000)) == [2, 3]
 
 
+def test_what_came_before_the_tail_takes_its_place_among_what_the_log_holds() -> None:
+    """As at a start: 5 needs memory, 11 was delayed until 8 came, and 12 comes last. What the log has lost is told of
+    each part of a run by its share of the bytes."""
+    recorded = Recorded()
+    for number in (1, 2, 3, 4, 6, 7, 8, 9, 10):
+        recorded.put(number)
+    tail = recorded.tail()
+    places = {5: 5, 11: 8, 12: 12}
+    tail.arrivals.extend(recorded.put(number, flags=0) for number in (12, 11, 5))
+    run = run_module.Run.of(array("Q", [1, 6]), array("Q", [4, 10]), 9, 90, 0)
+    tail.adopt([run], lambda entry: places[entry[NUMBER]])
+    assert (len(tail), tail.runs_count, tail.bytes, numbers(list(tail.arrivals))) == (12, 9, 90, [12])
+    assert numbers(list(tail.snapshot())) == [1, 2, 3, 4, 5, 6, 7, 11, 8, 9, 10, 12]
+    del recorded.entries[2], recorded.entries[9]
+    assert numbers(tail.pull(100, 10_000)) == [1, 3, 4, 5, 6, 7, 11, 8, 10]
+    assert recorded.lost == [(1, 10), (1, 10)]
+    assert (tail.held, tail.bytes) == (0, 0)
+
+
 def test_what_the_log_has_lost_is_told() -> None:
     recorded = Recorded()
     tail = filled(recorded, *(recorded.put(number, 10 * number) for number in range(1, 6)))
@@ -276,6 +467,12 @@ def test_what_the_log_has_lost_is_told() -> None:
     assert numbers(tail.pull(10, 1000)) == [1, 3, 5]
     assert recorded.lost == [(2, 60)]
     assert (len(tail), tail.bytes) == (0, 0)
+    for batch in ((11, 12), (13, 14)):  # which join one run
+        tail.arrivals.extend(recorded.put(number, 100) for number in batch)
+        tail.take_in(PAGEABLE, 100, 100)
+    recorded.entries.clear()
+    assert tail.pull(10, 1000) == []
+    assert recorded.lost[1:] == [(4, 400)]
 
 
 def test_a_snapshot_of_a_queue_that_has_ended_reads_nothing() -> None:
