@@ -64,13 +64,46 @@ def test_it_can_be_drained_and_filled_again(tmp_path: Path, documents: int, is_s
         count = len(disk.messages)
         assert count > 150, "much of the space holds messages"
         if is_started_again:
+            kept = disk.log._spares.reserve
             disk.start_again()
+            assert disk.log._spares.reserve == kept, "it is kept back from the start"
+            disk.fill()
         disk.drain()
         assert disk.log.failed is None
         assert disk.log.accepts_publishing()
         disk.fill()
         assert disk.log.failed is None
     disk.log.close()
+
+
+def test_a_checkpoint_that_finds_no_room_is_left_out(tmp_path: Path) -> None:
+    """Other files have filled the volume before the segments that it takes could be made."""
+    files, clock = SimulatedFiles(), itertools.count(1, 500)
+    log, _ = Log.open(tmp_path, files=files, options=OPTIONS, clock=lambda: next(clock))
+    incarnation, route = a_queue(log)
+    settle(log)
+    for number in range(100):
+        log.topology("subscription", f"s{number}", bytes(400))
+        log.write()
+        log.sync()
+    messages: list[int] = []
+    for _ in range(160):
+        messages.append(log.put(route, bytes(500), 0))
+        log.write()
+        log.sync()
+    endless, files.space = files.space, 0
+    spares = len(log._spares)
+    while len(log._spares) == spares:
+        log.ack(incarnation, messages.pop(0))
+        settle(log)
+    assert log.full and log.failed is None
+    assert len(log._spares) == spares - 1 > 0, "acks began one segment"
+    files.space = endless
+    for _ in range(4):
+        next(clock)  # it looks again after a second
+    settle(log)
+    assert log.accepts_publishing() and log.failed is None
+    log.close()
 
 
 def test_topology_does_not_take_the_room_of_acks(tmp_path: Path) -> None:
