@@ -20,6 +20,7 @@ from penstock_amqp.frames.performatives import (
 from penstock_amqp.messages.message_codec import Message, decode_message, encode_message
 from penstock_amqp.messages.transaction_types import Declare, Declared, Discharge, TransactionalState
 from penstock_amqp.types.composites import Composite, to_value
+from penstock_amqp.types.values import Symbol
 
 __all__ = ["Got", "MixedClient"]
 
@@ -40,13 +41,19 @@ class Got:
 class _Receiver:
     queue: str
     handle: int
+    inbox: deque[Got]
+    """Where its messages go."""
     came: int = 0
+    """Its delivery-count."""
     parts: bytes = b""
     delivery_id: int = -1
 
 
 class MixedClient:
-    """One session with a coordinator, a sender to each queue, and receivers from some."""
+    """One session with a coordinator, a sender to each queue, and receivers from some.
+
+    Each of these has a second one beside it, without credit, that acquires in transactions.
+    """
 
     def __init__(self, raw: RawClient, targets: tuple[str, ...], sources: list[str]) -> None:
         self._raw = raw
@@ -62,12 +69,12 @@ class MixedClient:
             raw.attach_sender(f"to {queue}", Target(address=queue))
             self._senders[queue] = raw.last_handle
         self._receivers: dict[int, _Receiver] = {}
+        """By the broker's handle."""
         for queue in sources:
-            reply: Attach = raw.attach_receiver(f"from {queue}", Source(address=queue))
-            assert reply.handle is not None
-            self._receivers[reply.handle] = _Receiver(queue, raw.last_handle)
-        for receiver in self._receivers.values():
-            self._grant(receiver)
+            self._attach(f"from {queue}", queue, self._came)
+        self._granted = list(self._receivers.values())
+        self._acquiring = {queue: self._attach(f"acquire from {queue}", queue, deque()) for queue in sources}
+        self.grant_again()
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
@@ -90,18 +97,35 @@ class MixedClient:
         state = outcome if txn_id is None else TransactionalState(txn_id=txn_id, outcome=outcome)
         self._raw.send(Disposition(role=True, first=got.delivery_id, settled=settled, state=state))
 
+    def acquire(self, queue: str, txn_id: bytes, most: int) -> list[Got]:
+        """Up to `most` of the messages that a queue has for us now, acquired in a transaction."""
+        receiver = self._acquiring.get(queue)
+        if receiver is None:
+            return []
+        drained = receiver.came + most
+        self._grant(receiver, most, txn_id)
+        while receiver.came < drained:
+            self._read()
+        got = list(receiver.inbox)
+        receiver.inbox.clear()
+        return got
+
     def leave(self, queue: str) -> None:
-        """Close a receiver, if there is one."""
+        """Close the receivers from a queue, if there are some."""
         for handle, receiver in list(self._receivers.items()):
             if receiver.queue == queue:
                 del self._receivers[handle]
-                self._came = deque(got for got in self._came if got.queue != queue)
                 self._raw.send(Detach(handle=receiver.handle, closed=True))
+        self._granted = [receiver for receiver in self._granted if receiver.queue != queue]
+        self._acquiring.pop(queue, None)
+        left = [got for got in self._came if got.queue != queue]
+        self._came.clear()
+        self._came.extend(left)
 
     def grant_again(self) -> None:
         """Credit for the next few messages from each queue."""
-        for receiver in self._receivers.values():
-            self._grant(receiver)
+        for receiver in self._granted:
+            self._grant(receiver, CREDIT)
 
     @property
     def is_receiving(self) -> bool:
@@ -126,7 +150,14 @@ class MixedClient:
             self._raw.send(transfer, payload=data[at : at + FRAME])
         return number
 
-    def _grant(self, receiver: _Receiver) -> None:
+    def _attach(self, name: str, queue: str, inbox: deque[Got]) -> _Receiver:
+        reply: Attach = self._raw.attach_receiver(name, Source(address=queue))
+        assert reply.handle is not None
+        receiver = self._receivers[reply.handle] = _Receiver(queue, self._raw.last_handle, inbox)
+        return receiver
+
+    def _grant(self, receiver: _Receiver, credit: int, txn_id: bytes | None = None) -> None:
+        """Grant credit; in a transaction only for what there is."""
         self._raw.send(
             Flow(
                 next_incoming_id=self._frames,
@@ -135,7 +166,9 @@ class MixedClient:
                 outgoing_window=10_000,
                 handle=receiver.handle,
                 delivery_count=receiver.came,
-                link_credit=CREDIT,
+                link_credit=credit,
+                drain=txn_id is not None,
+                properties=None if txn_id is None else {Symbol("txn-id"): txn_id},
             )
         )
 
@@ -156,7 +189,8 @@ class MixedClient:
     def take_all(self) -> list[Got]:
         """What came by the time the broker has answered one more declaration."""
         self.discharge(self.declare(), fail=True)
-        came, self._came = list(self._came), deque()
+        came = list(self._came)
+        self._came.clear()
         return came
 
     def _read(self) -> None:
@@ -173,7 +207,9 @@ class MixedClient:
             case Detach():
                 assert performative.error is None, performative.error
             case Flow():
-                pass
+                receiver = self._receivers.get(-1 if performative.handle is None else performative.handle)
+                if receiver is not None and performative.drain:
+                    receiver.came = performative.delivery_count or 0
             case _:
                 raise AssertionError(performative)
 
@@ -187,5 +223,5 @@ class MixedClient:
         if transfer.more or transfer.aborted:
             return
         receiver.came += 1
-        self._came.append(Got(receiver.delivery_id, receiver.queue, decode_message(receiver.parts)))
+        receiver.inbox.append(Got(receiver.delivery_id, receiver.queue, decode_message(receiver.parts)))
         receiver.parts = b""

@@ -121,6 +121,10 @@ class Wanderer:
                     self._step(client, sources)
 
     def _step(self, client: MixedClient, sources: list[str]) -> None:
+        if self._chance.random() < 0.2:
+            self._acquire(client, self._chance.choice(sources))
+            client.grant_again()
+            return
         got = client.get(self._chance.randint(1, 5))
         match self._chance.choices(("move", "mixed", "release", "fail", "reject", "leave"), (10, 3, 2, 2, 1, 1)):
             case ["move"]:
@@ -143,11 +147,23 @@ class Wanderer:
             client.settle(each, outcome)
         self._books.did[word] += len(got)
 
+    def _acquire(self, client: MixedClient, queue: str) -> None:
+        """One transaction that acquires some messages, and leaves some of them without an outcome."""
+        txn_id = client.declare()
+        got = client.acquire(queue, txn_id, self._chance.randint(1, 5))
+        held = [each for each in got if self._chance.random() < 0.3]
+        self._books.did["acquired"] += len(got)
+        if self._conclude(client, txn_id, [each for each in got if each not in held], mixed=True):
+            self._settle(client, held, "released", Released())
+
     def _move(self, client: MixedClient, got: list[Got], *, mixed: bool) -> None:
         """One transaction that moves these; a `mixed` one also ends some of them in other ways."""
+        self._conclude(client, client.declare(), got, mixed=mixed)
+
+    def _conclude(self, client: MixedClient, txn_id: bytes, got: list[Got], *, mixed: bool) -> bool:
+        """Settle these in a transaction, send most of them elsewhere, and end it; whether it was committed."""
         self._number += 1
         name = f"{self._name}.{self._number}"
-        txn_id = client.declare()
         sent: list[int] = []
         for each in got:
             if mixed and self._chance.random() < 0.4:
@@ -166,12 +182,14 @@ class Wanderer:
         for delivery in sent:
             client.state_of(delivery)
         self._books.unheard.discard(name)
-        if isinstance(state, Accepted) and not fail:
+        is_committed = isinstance(state, Accepted) and not fail
+        if is_committed:
             self._books.committed.add(name)
         self._books.did["rolled back" if fail else type(state).__name__] += 1
         if isinstance(state, Rejected):
             assert state.error is not None and state.error.condition == "amqp:transaction:rollback", state.error
             assert (state.error.info or {})[Symbol("penstock:cause")] == "LimitExceeded", state.error  # of `narrow`
+        return is_committed
 
     def _message(self, token: int, target: str) -> Message:
         ttl = self._chance.choice((None, self._chance.randint(1, 200))) if target == "mortal" else None

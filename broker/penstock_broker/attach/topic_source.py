@@ -92,7 +92,9 @@ def decide_subscription(
         refused = broker.permissions.check(connection, Action.CONSUME, TargetKind.EXCHANGE, exchange.name)
         if refused is not None:
             return refused
-    if broker.log.failed is not None and _writes(decision):
+    if _writes(decision) and not (
+        broker.log.takes_topology() if isinstance(decision, Create) else broker.log.failed is None
+    ):
         return broker.storage_refuse()
     return SubscribePlan(
         request=request,

@@ -65,7 +65,7 @@ class Log:
         replay, usage, recovered = restored.replay, restored.usage, restored.recovered
         self._lock, self._files, self._usage = lock, files, usage
         self._first_records = FirstRecords([], [])
-        self._spares = SpareSegments(files, folder, options.segment_bytes, options.reserve + options.spare)
+        self._spares = SpareSegments(files, folder, options.segment_bytes, options.reserve, options.spare)
         kept_from = replay.checkpoint
         since_checkpoint = sum(each.end for each in usage.segments if each.number >= kept_from)
         self._writer = SegmentWriter(
@@ -77,7 +77,6 @@ class Log:
             RouteSets(replay.highest_route + 1, usage.defined_route_sets),
             log_id=restored.log_id or entropy(16),
             segment_bytes=options.segment_bytes,
-            reserve=options.reserve,
             epoch=recovered.epoch + 1,
             sequence=recovered.sequence,
             clock=clock,
@@ -94,12 +93,13 @@ class Log:
         most = most_entries(self._writer.capacity)
         acks = AckCompaction(files, usage, self._writer.seed, most)
         digests = DigestWriter(files, self._writer, restored.pageable, options.digest_after_ms, clock)
-        self._space = Space(files, self._writer, self._spares, acks, self._sync, digests, options.reserve, clock, timer)
+        self._space = Space(files, self._writer, self._spares, acks, self._sync, digests, clock, timer)
         self._messages = MessageReader(files, usage, self._writer.seed, self._writer.routes, clock, self.epoch)
         self._bodies = BodyWriter(files, usage, self._writer, self._numbers, self._space, options.inline_bytes)
         checkpoint = Checkpoint(replay, recovered.documents, usage.queues.keys(), most)
         self._appender = Appender(self._numbers, checkpoint, usage, self._writer, self._bodies, options.inline_bytes)
         self._turns = TurnWriter(self._appender, self._writer, usage, self._numbers, checkpoint, self._spares)
+        self._turns.keep_room()
         self._commits = Commits(self._appender, self._bodies, usage, self._writer, self._space)
         # What runs once per message is called on its part at once, without a method of this class between them.
         self.put, self.put_volatile = self._appender.put, self._appender.put_volatile
@@ -111,6 +111,7 @@ class Log:
         self.ack, self.ack_many = self._appender.ack, self._appender.ack_many
         self.delivered_up_to = self._appender.delivered_up_to
         self.accepts_publishing, self.makes_room = self._space.accepts_publishing, self._space.makes_room
+        self.takes_topology = self._space.takes_topology
         self.maintenance_ms = self._space.share_ms  # of a turn that has taken so many milliseconds
         self.next_message, self.next_messages = self._numbers.next_message, self._numbers.next_messages
         self.numbers = self._numbers  # `numbers.message` is the next one, without the call of a property

@@ -32,6 +32,8 @@ def declare_exchange(
     refused = decide_exchange_declaration(name, kind, existing.type if existing is not None else None)
     if refused is None and existing is not None:
         refused = other_owner(existing.owner, wanted, f"exchange {name!r}")
+    if refused is None and existing is None and not broker.log.takes_topology():
+        refused = broker.storage_refuse()
     if refused is not None:
         return refusal(refused)
     exchange = existing if existing is not None else Exchange(name=name, type=kind, router=new_router(kind))

@@ -35,6 +35,8 @@ def declare_queue(broker: Broker, name: str | None, wanted: QueueDeclaration, *,
         refused = other_owner(existing.owner, wanted, f"queue {name!r}")
     if refused is None and name in (wanted.delivery.dead_letter, wanted.delivery.expiry):
         refused = Refuse(Reason.INVALID_REQUEST, f"The queue {name!r} can't be its own destination; name another.")
+    if refused is None and existing is None and wanted.durable and not broker.log.takes_topology():
+        refused = broker.storage_refuse()
     refused = refused or make_destinations(broker.topology, wanted.delivery, broker.clock.now_us)
     if refused is not None:
         return refusal(refused)

@@ -60,6 +60,9 @@ def declare_subscription(
         return refusal(Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no {declared.identity}; create it."))
     existing = subscription.existing() if subscription is not None else None
     decision = decide_declaration(declared, existing, subscription.queue.depth if subscription is not None else 0)
+    lasts = outlives_process(declared.identity.durable, declared.lifetime)
+    if isinstance(decision, Make) and lasts and not broker.log.takes_topology():
+        decision = broker.storage_refuse()
     refused = (
         None
         if isinstance(decision, Refuse)

@@ -60,7 +60,7 @@ def target_named(
 
 def _create(broker: Broker, connection: Connection, action: Action, wanted: address.CreateNode) -> Refuse | None:
     """Make a node by its name. None, or why the connection may not, in which case nothing is made."""
-    if broker.log.failed is not None:
+    if not broker.log.takes_topology():
         return broker.storage_refuse()
     topology = broker.topology
     refused = broker.permissions.check_creation(connection, action, wanted) or check_limit(

@@ -1,8 +1,8 @@
 """How much memory this process may have, how much it has, how large blocks of it grow, and giving back what is free.
 
-The limit is the least of those of its control groups (version 2: `memory.max`, version 1: `memory.limit_in_bytes`), or
-the machine's memory. Source: cgroup(7); the kernel's Documentation/admin-guide/cgroup-v2.rst; proc(5), statm;
-mallopt(3).
+The limit is the least of those of its control groups (version 2: `memory.max`, version 1: `memory.limit_in_bytes`), of
+its address space (`ulimit -v`), and of the machine's memory. Source: cgroup(7); the kernel's
+Documentation/admin-guide/cgroup-v2.rst; getrlimit(2); proc(5), statm; mallopt(3).
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ def memory_limit(root: Path = _ROOT, own: Path = _OWN) -> int:
     """Bytes of memory that this process may have."""
     pages: int = os.sysconf("SC_PHYS_PAGES")
     physical = pages * resource.getpagesize()
-    found = (_number(path) for path in _limit_files(root, own))
+    address_space = resource.getrlimit(resource.RLIMIT_AS)[0]
+    found = [_number(path) for path in _limit_files(root, own)]
+    if address_space != resource.RLIM_INFINITY:
+        found.append(address_space)
     return min((physical, *(limit for limit in found if limit)))
 
 

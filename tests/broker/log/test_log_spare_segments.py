@@ -10,8 +10,8 @@ FOLDER = Path("/log")
 SIZE = 16384
 
 
-def spares(files: SimulatedFiles, wanted: int = 2) -> SpareSegments:
-    return SpareSegments(files, FOLDER, SIZE, wanted)
+def spares(files: SimulatedFiles, wanted: int = 2, reserve: int = 0) -> SpareSegments:
+    return SpareSegments(files, FOLDER, SIZE, reserve, wanted - reserve)
 
 
 def test_a_spare_is_written_full_of_zeros() -> None:
@@ -84,9 +84,9 @@ def test_the_next_run_takes_over_whole_spares_and_finishes_a_half_filled_one() -
 
 
 def test_what_lacks_of_the_next_spare_grows_with_what_is_written_of_the_newest_segment() -> None:
-    pool = spares(SimulatedFiles(), wanted=2)
+    pool = spares(SimulatedFiles(), wanted=2, reserve=1)
     assert pool.fill_one()
-    assert [pool.lag(used, kept=1) for used in (0, SIZE // 4, SIZE // 2, SIZE * 3 // 4, SIZE)] == [
+    assert [pool.lag(used) for used in (0, SIZE // 4, SIZE // 2, SIZE * 3 // 4, SIZE)] == [
         0,
         SIZE // 3,
         SIZE * 2 // 3,
@@ -99,15 +99,25 @@ def test_nothing_lacks_when_enough_spares_are_there_or_can_not_be_made() -> None
     files = SimulatedFiles()
     pool = spares(files, wanted=1)
     path = FOLDER / segment_name(1)
-    assert [pool.lag(used, kept=0) for used in (0, SIZE)] == [0, SIZE]
+    assert [pool.lag(used) for used in (0, SIZE)] == [0, SIZE]
     assert pool.recycle(path, files.open(path, create=True), SIZE) is False
-    assert pool.lag(SIZE, kept=0) == 0, "a recycled one is as good as there"
-    pool.names_are_synced()
-    assert pool.lag(SIZE, kept=1) == 0, "no more than this are wanted"
-    full = spares(files, wanted=2)
+    assert pool.lag(SIZE) == 0, "a recycled one is as good as there"
+    all_wanted = spares(SimulatedFiles(), wanted=1, reserve=1)
+    assert all_wanted.fill_one()
+    assert all_wanted.lag(SIZE) == 0, "no more than this are wanted"
+    full = spares(files, wanted=2, reserve=1)
     files.space = 0
     assert not full.fill_one()
-    assert full.lag(SIZE, kept=1) == 0
+    assert full.lag(SIZE) == 0
+
+
+def test_a_checkpoint_of_half_a_segment_or_more_finds_its_segments_in_the_reserve() -> None:
+    pool = spares(SimulatedFiles(), wanted=3, reserve=2)
+    kept: list[int] = []
+    for checkpoint in (0, 4999, 5000, 9999, 10_000, 25_000, 0):
+        pool.reserve_for(checkpoint, capacity=10_000)
+        kept.append(pool.reserve)
+    assert kept == [2, 2, 3, 3, 4, 5, 2]
 
 
 def test_a_full_disk_is_noted_and_forgotten_when_there_is_room() -> None:

@@ -47,6 +47,12 @@ def test_without_control_groups_the_machine_is_the_limit(tmp_path: Path) -> None
     assert memory_limit(tmp_path / "nothing", tmp_path / "nothing either") == PHYSICAL
 
 
+def test_a_limit_of_the_address_space_counts() -> None:
+    program = "from penstock_broker.settings.process_memory import memory_limit; print(memory_limit())"
+    command = ["sh", "-c", f"ulimit -v 300000; exec {sys.executable} -c '{program}'"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == f"{300_000 * 1024}\n"
+
+
 def test_what_the_process_has_and_gives_back() -> None:
     process = ProcessMemory()
     block = bytearray(b"x") * (64 * 1024 * 1024)

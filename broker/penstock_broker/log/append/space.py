@@ -33,18 +33,15 @@ class Space:
         acks: AckCompaction,
         sync: Sync,
         digests: DigestWriter,
-        reserve: int,
         clock: Callable[[], int],
         timer: Callable[[], float],
     ) -> None:
-        """`reserve`: number of spare segments that publishers may not use. `clock`: milliseconds since 1970. `timer`:
-        seconds of any beginning, which are never put back.
-        """
+        """`clock`: milliseconds since 1970. `timer`: seconds of any beginning, which are never put back."""
         self._writer, self._spares, self._acks, self._sync = writer, spares, acks, sync
         self._messages = Compaction(files, writer.usage, writer, self._may_copy, clock)
         self._digests = digests
         self._recycler = Recycler(files, writer, spares, sync, digests.forget)
-        self._reserve, self._clock, self._timer = reserve, clock, timer
+        self._clock, self._timer = clock, timer
         self._gathered: CompactedAcks | None = None
         """Acks that are to be written once more, and wait for room."""
         self._fill_again_ms = 0
@@ -60,16 +57,22 @@ class Space:
         """False when the disk is full but for the reserve, which is kept for draining, and after a failure."""
         if self._writer.failed is not None:
             return False
-        if not self._spares.full or len(self._spares) > self._reserve:
+        if not self._spares.full or len(self._spares) > self._spares.reserve:
             return True
         current = self._writer.usage.segments[-1]
-        return len(self._spares) == self._reserve and current.end < current.size - current.size // 8
+        return len(self._spares) == self._spares.reserve and current.end < current.size - current.size // 8
+
+    def takes_topology(self) -> bool:
+        """Whether more may be declared: also when the disk is full, but not in the last spare segment, which is for
+        acks, nor after a failure.
+        """
+        return self._writer.failed is None and not (self._spares.full and len(self._spares) <= 1)
 
     def makes_room(self) -> bool:
         """Whether publishers should wait: no more space is left than the reserve, but some will be given back though
         nobody consumes. It is known ahead of a refusal, so that what was read before can still be taken.
         """
-        if not self._spares.full or self._writer.failed is not None or len(self._spares) > self._reserve:
+        if not self._spares.full or self._writer.failed is not None or len(self._spares) > self._spares.reserve:
             return False
         if self._has_deleted or self._spares.is_renaming or self._compaction_wants_work():
             return True
@@ -79,7 +82,7 @@ class Space:
     def prepared_bytes(self) -> int:
         """Bytes that publishers may still fill without more space from the disk, from which they are taken already."""
         spares, writer = self._spares, self._writer
-        ready = max(len(spares) - self._reserve, 0) * spares.size
+        ready = max(len(spares) - spares.reserve, 0) * spares.size
         return ready + spares.filled_bytes + max(writer.usage.segments[-1].room, 0)
 
     def has_room(self, size: int) -> bool:
@@ -88,7 +91,7 @@ class Space:
         usable = writer.usage.segments[-1].room
         each = writer.capacity - writer.capacity // 4  # some of a segment's end may stay empty
         try:
-            while usable + max(len(self._spares) - self._reserve, 0) * each < size:
+            while usable + max(len(self._spares) - self._spares.reserve, 0) * each < size:
                 if not self._spares.fill_one():
                     return False
         except OSError as error:
@@ -120,7 +123,7 @@ class Space:
 
     def _is_late(self) -> bool:
         """Whether a turn may have to fill a whole segment soon, because much is written."""
-        return self._spares.lag(self._writer.usage.segments[-1].end, self._reserve) > 0
+        return self._spares.lag(self._writer.usage.segments[-1].end) > 0
 
     def _is_time_to_fill(self) -> bool:
         # More than the whole wait to go: the clock was put back, and the time noted before says nothing.
@@ -173,7 +176,7 @@ class Space:
                 self._has_deleted, self._fill_again_ms = True, 0
             return True
         compacts = self._compaction_wants_work()
-        is_short = len(self._spares) <= self._reserve  # a turn might have to fill one
+        is_short = len(self._spares) <= self._spares.reserve  # a turn might have to fill one
         if not self._may_fill() or (compacts and not is_short):
             return False
         share = half if compacts else more
@@ -211,7 +214,7 @@ class Space:
         spares, is_full = len(self._spares), self._spares.full
         if 2 * size < self._writer.usage.segments[-1].room:
             return spares > 0 or not is_full  # else the rest is for acks and topology
-        return spares > (1 if is_full else self._reserve)
+        return spares > (1 if is_full else self._spares.reserve)
 
     def _may_restate(self, size: int) -> bool:
         """Whether `size` bytes of acks may be written once more: they leave room for those that consumers send before

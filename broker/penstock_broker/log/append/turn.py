@@ -73,13 +73,28 @@ class TurnWriter:
     def _write_checkpoint(self) -> None:
         """A segment was begun: write a checkpoint, if it takes little beside what was written since the last one.
 
-        Little is an eighth, or half when the disk is full, because then it is urgent to free segments.
+        Little is an eighth, or half when the disk is full, because then it is urgent to free segments; but there it has
+        to leave room for acks.
         """
         schedule = self._writer.schedule
         schedule.segment_begun = False
         records = self._checkpoint.records()
-        if sum(map(len, records)) * (2 if self._spares.full else 8) <= schedule.written:
-            self._write_as_checkpoint(records, self._kept_segments())
+        size = sum(map(len, records))
+        self._spares.reserve_for(size, self._writer.capacity)
+        if size * (2 if self._spares.full else 8) <= schedule.written:
+            kept = self._kept_segments()
+            if not self._spares.full or self._leaves_room([*records, *kept]):
+                self._write_as_checkpoint(records, kept)
+
+    def _leaves_room(self, records: list[bytes]) -> bool:
+        """Whether a checkpoint leaves a spare segment, or half of the last one."""
+        begun, spares = self._writer.segments_for(records), len(self._spares)
+        is_small = sum(map(len, records)) < self._writer.capacity // 2
+        return not begun or begun < spares or (is_small and begun == spares)
+
+    def keep_room(self) -> None:
+        """Keep room for the checkpoint that there would be now."""
+        self._spares.reserve_for(sum(map(len, self._checkpoint.records())), self._writer.capacity)
 
     def write_checkpoint_if(self, has_room: Callable[[int], bool]) -> None:
         """Write a checkpoint whatever was written since the last one, if there is room for so many bytes."""

@@ -49,12 +49,14 @@ class SpareSegments:
     descriptor for it.
     """
 
-    def __init__(self, files: FileLayer, folder: Path, size: int, wanted: int) -> None:
-        """`size`: bytes of each; `wanted`: how many are to be ready."""
+    def __init__(self, files: FileLayer, folder: Path, size: int, reserve: int, ready: int) -> None:
+        """`size`: bytes of each; `reserve`: how many messages may not use; `ready`: how many more are to be ready."""
         self._files = files
         self._folder = folder
         self._size = size
-        self._wanted = wanted
+        self._least_reserve, self._ready_ahead = reserve, ready
+        self.reserve = reserve
+        """How many are kept back for acks, topology and compaction, while more can be made."""
         self._ready: list[SpareSegment] = []
         self._renamed: list[SpareSegment] = []
         """Recycled segments whose new names are not synced yet."""
@@ -67,6 +69,19 @@ class SpareSegments:
 
     def __len__(self) -> int:
         return len(self._ready)
+
+    @property
+    def _wanted(self) -> int:
+        return self.reserve + self._ready_ahead
+
+    def reserve_for(self, checkpoint: int, capacity: int) -> None:
+        """Keep back so many that also a checkpoint of this size fits, whose bytes begin a segment of their own.
+
+        `capacity`: bytes of records in a segment. Without it a full disk could not be drained: what a checkpoint does
+        not say once more keeps its segment.
+        """
+        more = 0 if checkpoint < capacity // 2 else checkpoint // capacity + 1
+        self.reserve = self._least_reserve + more
 
     @property
     def size(self) -> int:
@@ -85,11 +100,11 @@ class SpareSegments:
         """
         return self.full or len(self._ready) < self._wanted
 
-    def lag(self, used: int, kept: int) -> int:
+    def lag(self, used: int) -> int:
         """How many bytes of spares are lacking, now that `used` bytes of the newest segment are written: more than
-        `kept` spares have to be there when it ends, or who begins the next one has to fill a whole one at once.
+        the reserve has to be there when it ends, or who begins the next one has to fill a whole one at once.
         """
-        ready, size = len(self._ready), self._size
+        ready, size, kept = len(self._ready), self._size, self.reserve
         there = ready + len(self._renamed)
         if there > kept or self.full or ready >= self._wanted:
             return 0

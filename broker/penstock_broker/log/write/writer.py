@@ -63,22 +63,20 @@ class SegmentWriter:
         *,
         log_id: bytes,
         segment_bytes: int,
-        reserve: int,
         epoch: int,
         sequence: int,
         clock: Callable[[], int],
     ) -> None:
         """Go on behind block `sequence`, the last one recovered. Everything up to it is synced.
 
-        `reserve`: number of spare segments that are not used up while more can be made. `clock`: milliseconds since
-        1970.
+        `clock`: milliseconds since 1970.
         """
         self._files, self.folder, self._spares = files, folder, spares
         self.usage, self.schedule, self.routes = usage, schedule, routes
         self._defined = SegmentRoutes()
         self._definitions: dict[int, bytes] = {}  # of route sets, in the block that was put together last
         self._log_id, self.seed, self._clock = log_id, seed_of(log_id), clock
-        self.segment_bytes, self._reserve = segment_bytes, reserve
+        self.segment_bytes = segment_bytes
         self.epoch = epoch
         """How often the log has been opened."""
         self.sequence = self.synced = self.usage.written = sequence
@@ -194,7 +192,7 @@ class SegmentWriter:
 
     def begin_segment(self, number: int, first_message: int) -> None:
         """Make a spare the newest segment. Its name and its header are durable with its first block: see `Sync`."""
-        if not self._spares.full and len(self._spares) <= self._reserve:
+        if not self._spares.full and len(self._spares) <= self._spares.reserve:
             self._spares.fill_one()
         spare = self._spares.take()
         if spare is None:
@@ -209,6 +207,20 @@ class SegmentWriter:
         self.has_new_name = True
         self._defined.clear()
         self.usage.add_segment(Segment(number, path, spare.handle, self.segment_bytes, SEGMENT_START, first_message))
+
+    def segments_for(self, records: Sequence[bytes]) -> int:
+        """How many segments `write_checkpoint` would begin for these records."""
+        segment, size = self.usage.segments[-1], sum(map(len, records)) + 2 * BLOCK_HEADER.size
+        if size <= segment.room:
+            return 0
+        if size <= self.capacity:
+            return 1
+        room = count = 0
+        for piece in split_records(list(checkpoint_records(self.sequence + 1, records)), self.capacity // 2):
+            if piece.size > room:
+                room, count = self.capacity, count + 1
+            room -= piece.size + BLOCK_HEADER.size
+        return count
 
     def write_checkpoint(self, records: Sequence[bytes], first_message: int) -> None:
         """Write a checkpoint of these records.
