@@ -241,18 +241,18 @@ def _acks_forgotten(ack: Any) -> Any:
 
 
 def _acks_unnoted(patch: pytest.MonkeyPatch) -> None:
-    def noted(found: live_contents.Survivors, incarnation: int, messages: Sequence[int]) -> None:
+    def noted(found: live_contents.LiveContents, incarnation: int, messages: Sequence[int]) -> None:
         pass
 
-    patch.setattr(live_contents.Survivors, "note", noted)
+    patch.setattr(live_contents.LiveContents, "note", noted)
 
 
 def _acks_unnoted_and_unseen(patch: pytest.MonkeyPatch) -> None:
-    def disagreement(found: live_contents.Survivors) -> Iterator[None]:
+    def disagreement(found: live_contents.LiveContents) -> Iterator[None]:
         yield None
 
     _acks_unnoted(patch)
-    patch.setattr(live_contents.Survivors, "disagreement", disagreement)
+    patch.setattr(live_contents.LiveContents, "disagreement", disagreement)
 
 
 def _one_boot(patch: pytest.MonkeyPatch) -> None:
