@@ -24,7 +24,7 @@ from penstock_broker.attach import close, temporary_nodes
 from penstock_broker.errors import amqp_error
 from penstock_broker.management import queue_messages, requests
 from penstock_broker.management.responses import ManagementResponse, encode_response, refusal
-from penstock_broker.messages import internal_publish
+from penstock_broker.messages.internal_publish import publish_internally
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
@@ -179,11 +179,11 @@ class ManagementNode:
                 )
                 slot.data = encode_response(refusal(Refuse(Reason.LIMIT_EXCEEDED, description)), request.properties)
         if isinstance(receiver, ResponseQueue):
-            self._deposit(receiver)
+            self._publish(receiver)
         else:
             self._send(receiver)
 
-    def _deposit(self, queue: ResponseQueue) -> None:
+    def _publish(self, queue: ResponseQueue) -> None:
         """Put the responses that are ready into the queue, in order. If the queue was deleted meanwhile, they are
         dropped."""
         while queue.slots and (data := queue.slots[0].data) is not None:
@@ -191,7 +191,7 @@ class ManagementNode:
             node = temporary_nodes.node_named(self._broker, queue.address)
             if node is not None:
                 target = QueueTarget(node) if isinstance(node, PointToPointQueue) else ExchangeTarget(node, "")
-                internal_publish.deposit(self._broker, target, data)
+                publish_internally(self._broker, target, data)
         if not queue.slots:
             self._queues.pop((queue.connection.number, queue.address), None)
 
