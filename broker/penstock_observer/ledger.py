@@ -1,8 +1,8 @@
 """The ledger folder: takes polls, seals segments, lists them, deletes old ones, and survives restarts and full disks.
 
 Synchronous; the caller keeps it off the event loop. One thread appends, and another may merge old segments meanwhile
-(`compact`). Time is an argument. It knows nothing of brokers or HTTP. Source: docs/reference/lag-job.md, "The ledger";
-docs/decisions/063-ledger.md, docs/decisions/048-observer.md.
+(`merge_old`). Time is an argument. It knows nothing of brokers or HTTP. Source: docs/reference/lag-job.md, "The
+ledger"; docs/decisions/063-ledger.md, docs/decisions/048-observer.md.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any, Final
 from penstock_api.failure import Failure
 from penstock_api.ledger_format import HOUR_MS, SegmentName
 from penstock_api.observer_api import SegmentInfo
-from penstock_observer.compaction import Mergeable, contained, plan_merge
 from penstock_observer.ledger_folder import is_gone, open_folder
 from penstock_observer.merge_failures import MergeFailures, blamed, told
+from penstock_observer.merge_plan import Mergeable, contained, plan_merge
 from penstock_observer.observed_time import longest_gap_ms
 from penstock_observer.open_segment import Life, OpenSegment, Told
 from penstock_observer.parquet import write_segment
@@ -191,7 +191,7 @@ class Ledger:
             finally:
                 self._publish()
 
-    def compact(self) -> bool:
+    def merge_old(self) -> bool:
         """Merge some old segments into one; False if nothing is due or it failed, which is logged.
 
         The merged segment has its name before the others lose theirs, and is listed instead of them from then on. After
