@@ -82,7 +82,7 @@ class Log:
             sequence=recovered.sequence,
             clock=clock,
         )
-        self.failure_mark = self._writer.failure_mark
+        self.failure_file = self._writer.failure_file
         """Whether the next start will know that the log failed. While it `is_missing`, deliver nothing of the log."""
         self._numbers = Numbers(replay, files.boot_id())
         self._spares.adopt(names_of("spare", files.names(folder)))
@@ -169,7 +169,7 @@ class Log:
             self._turns.write_checkpoint_if(self._space.has_room)
         self.sync()
         if self.failed is None:
-            self.failure_mark.remove()
+            self.failure_file.remove()
 
     # State ------------------------------------------------------------------------------------------------------------
 

@@ -346,7 +346,7 @@ class Loop:
             log.delivered_up_to({queue.incarnation: queue.delivered_up_to for queue in work.delivered})
             work.delivered.clear()
         sync.write()
-        if delivers and log.failure_mark.is_missing:
+        if delivers and log.failure_file.is_missing:
             self.connections.drop_unsent()
         if self._tells_blocks:
             self._tell_block()

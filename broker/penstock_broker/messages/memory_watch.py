@@ -118,7 +118,7 @@ class MemoryWatch:
             self._process.trim()
 
     def _tell(self) -> None:
-        """Say that another mark was passed, upwards or downwards."""
+        """Say that another threshold was passed, upwards or downwards."""
         memory, told = self._broker.memory, self._told
         if memory.level is told:
             return

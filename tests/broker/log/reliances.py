@@ -281,7 +281,7 @@ OFF: Final[dict[str, Off]] = {
     "a failed sync is not repeated": _instead(syncers, "_sync", _tried_again),
     "the name of a new segment is synced": _names_unsynced(sync._NEW_NAME),
     "the new name of a recycled segment is synced": _names_unsynced(sync._SPARE_NAME),
-    "the name of the file that says that the log failed is synced": _names_unsynced(sync._MARK),
+    "the name of the file that says that the log failed is synced": _names_unsynced(sync._FAILURE_FILE),
     "the zeros of a spare segment are synced": _under(
         "choose", lambda call, file, data: call == "fdatasync" and file.startswith("spare-")
     ),

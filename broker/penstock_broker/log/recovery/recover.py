@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock_broker.log.disk.damage import DAMAGED, Damage, copy_name, save_copy, set_aside
-from penstock_broker.log.disk.failure_mark import was_left
+from penstock_broker.log.disk.failure_file import was_left
 from penstock_broker.log.disk.files import FileLayer, write_all
 from penstock_broker.log.format.blocks import (
     SEGMENT_START,
