@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock_api.ledger_format import COLUMNS, TOLD_COLUMNS, RowKind, SegmentName
+from penstock_api.ledger_format import COLUMNS, SPARSE_COLUMNS, RowKind, SegmentName
 from penstock_observer.merge_plan import LoggedPoll, kept_polls
 from penstock_observer.parquet import SCHEMA, SegmentFile
 from penstock_page.parquet_damage import PARQUET_DAMAGED
@@ -175,7 +175,7 @@ def _thinned(rows: Any, kept: Any) -> Any:
     stays = pc.or_(pc.or_(in_kept_poll, pc.or_(begins, ends)), told)
     places = pc.if_else(told, pa.array(range(rows.num_rows), pa.int64()), None).filter(stays)
     thinned = rows.filter(stays)
-    for name in TOLD_COLUMNS:
+    for name in SPARSE_COLUMNS:
         field = SCHEMA.field(name)
         thinned = thinned.set_column(thinned.schema.get_field_index(name), field, rows[name].take(places))
     return thinned
