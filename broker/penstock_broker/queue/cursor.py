@@ -165,7 +165,7 @@ class SelectorCursor:
             self._examined(priority, entry[NUMBER])
             for other in cursors:
                 if other is not self:
-                    other._shelved(level, entry)
+                    other._moved_back(level, entry)
         return None
 
     def _search(self, level: PriorityLevel, tail: PagedTail) -> Entry | None:
@@ -216,7 +216,7 @@ class SelectorCursor:
         if number >= self._positions.get(priority, 0):
             self._positions[priority] = number + 1
 
-    def _shelved(self, level: PriorityLevel, entry: Entry) -> None:
+    def _moved_back(self, level: PriorityLevel, entry: Entry) -> None:
         """Another selection left a fresh message; while its properties are decoded, see whether it is one for us."""
         priority, number = level.priority, entry[NUMBER]
         if level.back.at_or_behind(self._positions.get(priority, 0)) is entry:  # all that was before it is examined

@@ -20,8 +20,8 @@ from penstock_amqp.endpoint.events import NUMBER, Entry
 from penstock_broker.queue.run import Run
 from penstock_broker.queue.tail_pieces import (
     MOST_KEPT,
-    Kept,
-    KeptPart,
+    MemoryPart,
+    MemoryPiece,
     Pageable,
     Piece,
     ceiling_of,
@@ -182,8 +182,8 @@ class PagedTail:
     def _keep(self, entry: Entry, pieces: list[Piece]) -> None:
         """The message comes behind these pieces, and stays in memory."""
         last = pieces[-1] if pieces else None
-        if not isinstance(last, Kept) or len(last.numbers) >= MOST_KEPT:
-            last = Kept(ceiling_of(pieces))
+        if not isinstance(last, MemoryPiece) or len(last.numbers) >= MOST_KEPT:
+            last = MemoryPiece(ceiling_of(pieces))
             pieces.append(last)
         last.add(entry[NUMBER])
         self._in_memory[entry[NUMBER]] = entry
@@ -299,7 +299,7 @@ class PagedTail:
         pieces = self._pieces
         while pieces:
             piece = pieces[-1]
-            if isinstance(piece, Kept):
+            if isinstance(piece, MemoryPiece):
                 piece.changes()
                 while piece.numbers:
                     entry = self._in_memory.pop(piece.numbers.pop(), None)
@@ -319,7 +319,7 @@ class PagedTail:
             if entries or first == run.first:
                 break
             span *= 4
-        kept = Kept(first)
+        kept = MemoryPiece(first)
         for entry in entries:
             kept.add(entry[NUMBER])
         self._in_memory |= {entry[NUMBER]: entry for entry in entries}
@@ -335,7 +335,7 @@ class PagedTail:
     def take_runs(self) -> list[Run]:
         """Hand over all that is in no memory, to somebody who needs only the numbers."""
         runs = [piece for piece in self._pieces if isinstance(piece, Run)]
-        self._pieces = [piece for piece in self._pieces if isinstance(piece, Kept)]
+        self._pieces = [piece for piece in self._pieces if isinstance(piece, MemoryPiece)]
         self.runs_count = self.bytes = self.volatile = 0
         return runs
 
@@ -356,10 +356,10 @@ class PagedTail:
         `due_us`: leave out runs of which no message expires up to then, the others are taken out on the way; 0: leave
         out none. `after`: leave out messages whose numbers are not higher.
         """
-        parts: list[RunPart | KeptPart | list[Entry]] = []
+        parts: list[RunPart | MemoryPart | list[Entry]] = []
         for piece in self._pieces[self._at(after) or 0 :]:
-            if isinstance(piece, Kept):
-                parts.append(KeptPart(piece, self._in_memory, after))
+            if isinstance(piece, MemoryPiece):
+                parts.append(MemoryPart(piece, self._in_memory, after))
             elif piece.last > after and (not due_us or 0 < piece.expires <= due_us):
                 parts.append(RunPart(piece, max(piece.first, after + 1)))
         parts.append(behind(self.arrivals, after))

@@ -17,8 +17,8 @@ from penstock_broker.queue.run import Run
 
 __all__ = [
     "MOST_KEPT",
-    "Kept",
-    "KeptPart",
+    "MemoryPart",
+    "MemoryPiece",
     "Pageable",
     "Piece",
     "ceiling_of",
@@ -35,7 +35,7 @@ MOST_KEPT: Final = 4096
 """Messages of a piece that stays in memory: what is copied of it in one turn, in some tenths of a millisecond."""
 
 
-class Kept:
+class MemoryPiece:
     """Messages that stay in memory, by number. `key`: no run before them has so high a number."""
 
     __slots__ = ("_parts", "highest", "key", "numbers")
@@ -46,7 +46,7 @@ class Kept:
         """Whoever adds or takes one calls `changes` before."""
         self.highest = -1
         """No number here is higher."""
-        self._parts: WeakSet[KeptPart] | None = None
+        self._parts: WeakSet[MemoryPart] | None = None
         """Those of snapshots that have not looked at it yet; a snapshot that nobody goes on with leaves nothing."""
 
     def add(self, number: int) -> None:
@@ -55,7 +55,7 @@ class Kept:
         self.numbers.append(number)
         self.highest = max(self.highest, number)
 
-    def is_read_by(self, part: KeptPart) -> None:
+    def is_read_by(self, part: MemoryPart) -> None:
         """A snapshot is going to look at it."""
         if self._parts is None:
             self._parts = WeakSet()
@@ -68,13 +68,13 @@ class Kept:
             part.take()
 
 
-class KeptPart:
+class MemoryPart:
     """What such a piece holds now and has in memory when it is looked at, or before it changes; behind one number."""
 
     __slots__ = ("__weakref__", "_after", "_entries", "_in_memory", "_kept")
 
-    def __init__(self, kept: Kept, in_memory: Mapping[int, Entry], after: int) -> None:
-        self._kept: Kept | None = kept
+    def __init__(self, kept: MemoryPiece, in_memory: Mapping[int, Entry], after: int) -> None:
+        self._kept: MemoryPiece | None = kept
         self._in_memory, self._after = in_memory, after
         self._entries: list[Entry] = []
         kept.is_read_by(self)
@@ -87,9 +87,9 @@ class KeptPart:
             self._entries = [found[number] for number in kept.numbers if number > after and number in found]
         return self._entries
 
-    def copy(self) -> KeptPart:
+    def copy(self) -> MemoryPart:
         """Another one of the same messages."""
-        made = KeptPart.__new__(KeptPart)
+        made = MemoryPart.__new__(MemoryPart)
         made._kept, made._in_memory, made._after = self._kept, self._in_memory, self._after
         made._entries = self._entries
         if made._kept is not None:
@@ -97,7 +97,7 @@ class KeptPart:
         return made
 
 
-Piece = Run | Kept
+Piece = Run | MemoryPiece
 
 
 def key_of(piece: Piece) -> int:
