@@ -30,7 +30,7 @@ from penstock_broker.log.format.route_sets import RouteSets
 from penstock_broker.log.options import LogOptions
 from penstock_broker.log.recovery.bodies import StagedBody
 from penstock_broker.log.recovery.live_puts import Pageable
-from penstock_broker.log.recovery.record_reader import Progress, unheard
+from penstock_broker.log.recovery.record_reader import Progress, no_progress
 from penstock_broker.log.recovery.recover import FirstRecords, Recovered, Restored, first_records, recover
 from penstock_broker.log.scan.segment_files import names_of
 from penstock_broker.log.segments.message_reader import MessageReader
@@ -128,7 +128,7 @@ class Log:
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         entropy: Callable[[int], bytes] = os.urandom,
         syncer: Callable[[FileLayer], Syncer] | None = None,
-        progress: Progress = unheard,
+        progress: Progress = no_progress,
         pageable: Pageable | None = None,
         begins: bool = True,
         timer: Callable[[], float] = time.perf_counter,
