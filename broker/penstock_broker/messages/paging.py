@@ -22,7 +22,7 @@ from penstock_broker.messages.recorded_entries import RecordedEntries
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.queue import ANNOTATED, LOGGED, Queue
-from penstock_broker.queue.tail_pieces import Pageable, pageable_if
+from penstock_broker.queue.tail_pieces import PageableCount, pageable_if
 from penstock_broker.queue.tail_snapshot import Stretch
 from penstock_broker.state.broker import Broker
 from penstock_core.memory_level import MemoryLevel
@@ -122,7 +122,7 @@ def tail_of(log: Log, queue: Queue) -> PagedTail:
     return PagedTail(read, lost)
 
 
-def _pageable(log: Log) -> Pageable:
+def _pageable(log: Log) -> PageableCount:
     """Says which messages the log gives back as their entries say."""
     if _native:
         return partial(_native.pageable, _SAYS, LOGGED, log.in_parts)

@@ -22,7 +22,7 @@ from penstock_broker.queue.tail_pieces import (
     MOST_KEPT,
     MemoryPart,
     MemoryPiece,
-    Pageable,
+    PageableCount,
     Piece,
     ceiling_of,
     key_of,
@@ -98,7 +98,7 @@ class PagedTail:
         self.arrivals.clear()
         self.arrivals.extend(entries)
 
-    def take_in(self, pageable: Pageable, written_below: int, most: int) -> None:
+    def take_in(self, pageable: PageableCount, written_below: int, most: int) -> None:
         """Forget the bodies of what came last, as far as the log has written it: of `most` messages at most.
 
         `pageable`: which messages the log gives back.
@@ -112,7 +112,7 @@ class PagedTail:
             for _ in range(count):
                 arrivals.popleft()
 
-    def take_back(self, window: deque[Entry], keep: int, pageable: Pageable, most: int) -> None:
+    def take_back(self, window: deque[Entry], keep: int, pageable: PageableCount, most: int) -> None:
         """Take messages, `most` at most, over from the end of the window, until `keep` are left there."""
         pieces = self._pieces
         floor = key_of(pieces[0]) if pieces else _NO_LIMIT
@@ -135,7 +135,7 @@ class PagedTail:
         self,
         entries: list[Entry],
         pieces: list[Piece],
-        pageable: Pageable,
+        pageable: PageableCount,
         *,
         unwritten: int = _NO_LIMIT,
         floor: int = _NO_LIMIT,

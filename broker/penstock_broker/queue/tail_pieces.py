@@ -19,7 +19,7 @@ __all__ = [
     "MOST_KEPT",
     "MemoryPart",
     "MemoryPiece",
-    "Pageable",
+    "PageableCount",
     "Piece",
     "ceiling_of",
     "key_of",
@@ -127,7 +127,7 @@ def tally(entries: list[Entry]) -> tuple[int, int, int]:
     return _count(entries, SPILLED)
 
 
-class Pageable(Protocol):
+class PageableCount(Protocol):
     """Says which messages the log can give back as they are."""
 
     def __call__(self, entries: list[Entry], at: int, ceiling: int, limit: int, /) -> int:
@@ -137,7 +137,7 @@ class Pageable(Protocol):
         ...
 
 
-def pageable_if(can_page: Callable[[Entry], bool]) -> Pageable:
+def pageable_if(can_page: Callable[[Entry], bool]) -> PageableCount:
     """The same from an answer for each message."""
 
     def count(entries: list[Entry], at: int, ceiling: int, limit: int, /) -> int:
