@@ -8,7 +8,7 @@ import penstock_native
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.messages.message_head import read_head
 from penstock_broker.log import VOLATILE, Put, PutBlock, Reading, put_at
-from penstock_broker.messages.due_times import wishes_of
+from penstock_broker.messages.due_times import requested_times_of
 from penstock_broker.queue.flags import LOGGED, SCHEDULED, SPILLED
 from penstock_broker.queue.message_prefix import NO_TIMES, UNKNOWN, MessagePrefix
 from penstock_core.message_times import available_at, expires_at
@@ -46,7 +46,7 @@ class RecordedEntries:
         available = arrival_us
         if flags & SCHEDULED:
             entry_flags |= SCHEDULED
-            available = available_at(arrival_us, wishes_of(data, beginning.head))
+            available = available_at(arrival_us, requested_times_of(data, beginning.head))
         return number, data, available, expires, entry_flags | LOGGED
 
     def all_of(self, reading: Reading) -> list[Entry]:

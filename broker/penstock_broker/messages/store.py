@@ -18,7 +18,7 @@ from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.log import bytes_in_log
 from penstock_broker.messages import due_times, queue_limits, spill
-from penstock_broker.messages.due_times import wishes_of
+from penstock_broker.messages.due_times import requested_times_of
 from penstock_broker.queue.flags import ORDERED, outlives
 from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
 from penstock_broker.queue.queue import LARGE_BYTES, LOGGED, SCHEDULED, Queue
@@ -62,7 +62,7 @@ def put(broker: Broker, route: Route, messages: Iterable[bytes], *, keep: bool =
         if not data.startswith(beginning.prefix):
             beginning = MessagePrefix(data, message_head.read_head(data))
         absolute, flags = beginning.look_safely(data)
-        available = available_at(now, wishes_of(data, beginning.head)) if beginning.delays else now
+        available = available_at(now, requested_times_of(data, beginning.head)) if beginning.delays else now
         expires = expires_at(now, beginning.ttl_us // 1000, absolute)
         if available > now:
             flags |= SCHEDULED
