@@ -67,7 +67,7 @@ def assemble(
         instance = uuid.uuid4().hex
         log.topology(documents.BROKER, "instance", instance.encode())
     broker = Broker(given, log, topology, instance, process_limit)
-    paging.adopt(broker)
+    paging.take_over_tails(broker)
     broker.keep_time = partial(expiry.keep_time, broker)
     for each in topology.by_incarnation.values():
         if each.queue.delayed or each.queue.expiry.next_due:

@@ -216,7 +216,7 @@ class Loop:
         if broker.paging.queues:
             # Its exceptions end the broker, as those of the log do: a message might be neither in memory nor where it
             # is read from the log again. A start recovers everything.
-            paging.keep_up(broker)
+            paging.serve_tails(broker)
         if broker.topology.disposal.piles:
             self._free_slice()
         # In short turns that follow each other at once it is looked once in a millisecond whether the log has idle
@@ -309,7 +309,7 @@ class Loop:
             is_behind = self._visits.serve(deadline)
             self.connections.ahead.read_bytes = BUSY_READ_BYTES if is_behind or self._ready.count else READ_BYTES
         else:
-            self._visits.paces = pacing.look(self.broker, ())
+            self._visits.paces = pacing.give_credit(self.broker, ())
 
     def _look_at_memory(self) -> None:
         memory = self.broker.memory

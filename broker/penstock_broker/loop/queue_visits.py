@@ -101,5 +101,7 @@ class QueueVisits:
         if again:
             ready.extend(again)
         if unfinished or self.paces:
-            self.paces = pacing.look(broker, [queue for queue, could_be_sent in unfinished.items() if could_be_sent])
+            self.paces = pacing.give_credit(
+                broker, [queue for queue, could_be_sent in unfinished.items() if could_be_sent]
+            )
         return bool(unfinished) or lines.are_moving
