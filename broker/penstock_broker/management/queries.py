@@ -189,8 +189,8 @@ def _query(
     removed = pages.removed_after(broker, kind, since)
     is_whole = removed is None
     only_declared = _DECLARED.get(kind, frozenset[str]()).issuperset(attributes)
-    asked = pages.Asked(broker, connection, kind, attributes, 0 if is_whole else since, page, only_declared)
-    rows, total, queues = yield from pages.rows(asked)
+    wanted = pages.Query(broker, connection, kind, attributes, 0 if is_whole else since, page, only_declared)
+    rows, total, queues = yield from pages.rows(wanted)
     held: InFlight = {}
     if not only_declared:
         held = yield from pages.held_by(broker, queues)
