@@ -20,7 +20,7 @@ from penstock_api.failure import Failure
 from penstock_api.ledger_format import HOUR_MS, SegmentName
 from penstock_api.observer_api import SegmentInfo
 from penstock_observer.ledger_folder import is_gone, open_folder
-from penstock_observer.merge_failures import MergeFailures, blamed, told
+from penstock_observer.merge_failures import MergeFailures, causes_of, named
 from penstock_observer.merge_plan import Mergeable, contained, plan_merge
 from penstock_observer.observed_time import longest_gap_ms
 from penstock_observer.open_segment import LastHistograms, Life, OpenSegment
@@ -215,16 +215,16 @@ class Ledger:
     def _not_merged(self, names: Sequence[SegmentName], error: MergeRefused | OSError) -> None:
         """The one that is to blame is left alone, so that the others are merged without it, before it and after it."""
         if isinstance(error, MergeRefused):
-            guilty = blamed(names, error.segment)
-            self._merge_failures.refused(guilty)
+            causes = causes_of(names, error.segment)
+            self._merge_failures.refused(causes)
             if isinstance(error, SegmentDamaged):
-                self._merge_failures.damage(guilty)
+                self._merge_failures.damage(causes)
                 self._publish()
-            log.error("%s can't be merged: %s", told(guilty), error)
+            log.error("%s can't be merged: %s", named(causes), error)
             return
-        guilty = blamed(names, None if error.filename is None else Path(error.filename).name)
-        if self._merge_failures.failed(guilty):
-            log.error("%s can't be merged: %s; the observer tries again", told(guilty), error)
+        causes = causes_of(names, None if error.filename is None else Path(error.filename).name)
+        if self._merge_failures.failed(causes):
+            log.error("%s can't be merged: %s; the observer tries again", named(causes), error)
 
     def _due_merge(self) -> list[SegmentName]:
         """The segments to merge, once there is room for the merged one."""
