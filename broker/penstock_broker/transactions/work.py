@@ -73,7 +73,7 @@ def refuse_unstored(producer: Producer, event: Unstored) -> None:
     assert event.txn_id is not None
     commit.set_rollback_only(producer.connection, event.txn_id, commit.refuse_of(event.error))
     if not event.is_settled and producer.can_reject:
-        producer.connection.endpoint.reject_in(event.txn_id, event.delivery, event.error)
+        producer.connection.endpoint.transactions.reject(event.txn_id, event.delivery, event.error)
         producer.owed_credit += 1
         top_up(producer)
     else:
@@ -101,7 +101,7 @@ def _add_run(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arriva
         elif producer.can_reject:
             if isinstance(producer.destination, RelayTarget):
                 refused = tagged(producer, delivery, refused)
-            producer.connection.endpoint.reject_in(txn_id, delivery, refused)
+            producer.connection.endpoint.transactions.reject(txn_id, delivery, refused)
         else:
             break_link(producer, delivery, refused)
             discard(producer, run[at + 1 :], refused)
@@ -111,7 +111,7 @@ def _add_run(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arriva
 def _accept(producer: Producer, txn_id: bytes, run: list[Arrival]) -> None:
     """Accept messages in their transaction. Those that their sender has settled get no answer."""
     endpoint = producer.connection.endpoint
-    endpoint.accept_in(txn_id, (delivery for delivery, _, is_settled in run if not is_settled))
+    endpoint.transactions.accept(txn_id, (delivery for delivery, _, is_settled in run if not is_settled))
     endpoint.settle(delivery for delivery, _, is_settled in run if is_settled)
 
 
