@@ -43,9 +43,7 @@ def subscription(selector: str | None = None, persistence: Persistence | None = 
         pytest.param(QueueLimits(), (5_000, 0, Overflow.DROP_NEWEST), id="nothing"),
         pytest.param(QueueLimits(max_bytes=70), (70, 0, Overflow.DROP_OLDEST), id="bytes"),
         pytest.param(QueueLimits(max_messages=9, overflow="Reject"), (5_000, 9, Overflow.REJECT), id="messages"),
-        pytest.param(
-            QueueLimits(overflow="Reject"), (5_000, 0, Overflow.DROP_NEWEST), id="an overflow without a limit"
-        ),
+        pytest.param(QueueLimits(overflow="Reject"), (5_000, 0, Overflow.DROP_NEWEST), id="overflow without limit"),
     ],
 )
 def test_an_overflow_is_that_of_the_limit_that_was_declared(
