@@ -100,11 +100,6 @@ def test_histograms_of_an_empty_queue_that_do_not_change_are_left_out() -> None:
     after = segment_of(polls_of(busy(5), busy(6)), again.last_histograms(), 19)
     found = [histograms_in(segment) for segment in (idle, still, again, after)]
     assert found == [[], [], [(13, 2), (17, 4)], [(21, 6)]]
-        [],
-        [],
-        [(13, 2), (17, 4)],
-        [(21, 6)],
-    ]
 
 
 def test_a_queue_with_messages_has_them_also_if_they_do_not_change() -> None:

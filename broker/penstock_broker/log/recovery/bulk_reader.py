@@ -87,7 +87,7 @@ def bulk_items(
 def _alike(
     view: memoryview, at: int, size: int, route_set: int, highest: int, common: CommonStart | None
 ) -> Sequence[int]:
-    """The numbers of puts that follow each other from `at` on: all of `size` bytes, for one route set, and with payloads
+    """The numbers of puts that follow each other from `at` on: of `size` bytes each, for one route set, with payloads
     that begin as `common` says.
 
     They are read with few steps for each. None, if one of them has a lower number than another before it.
