@@ -117,7 +117,7 @@ def ends_of_parts(messages: int, shares: Sequence[float]) -> list[int]:
     """How many messages are sent by the end of each part: one part for each disruption, which comes while it is sent,
     and one behind the last. `shares`: how much is sent before each disruption.
     """
-    following = [*shares[1:], 1.0]
+    following = [*shares, 1.0][1:]
     return [int(messages * (share + after) / 2) for share, after in zip(shares, following, strict=True)] + [messages]
 
 

@@ -32,6 +32,7 @@ class LogTurn:
 
     def __init__(self, broker: Broker, connections: Connections, stop: Stop, seconds: Callable[[], float]) -> None:
         self._broker, self._connections, self._stop, self._seconds = broker, connections, stop, seconds
+        self._log, self._clock = broker.log, broker.clock
         self.maintained = False
         """The last turn had idle work of the log to do, and there may be more."""
         self._lazy_sync_ms = 0
@@ -46,13 +47,13 @@ class LogTurn:
 
     def longest_wait_ms(self) -> int:
         """How long the loop may wait for a descriptor, as far as the log is concerned."""
-        return LOOK_MS if self._looks_late else LAZY_SYNC_MS if self._broker.log.wants_sync else IDLE_MS
+        return LOOK_MS if self._looks_late else LAZY_SYNC_MS if self._log.wants_sync else IDLE_MS
 
     def finish(self) -> None:
         """Delivered-up-to numbers, the log's block, the sync, sockets: in this order. The disk works while sockets are
         flushed; where a sync holds the turn, it comes last."""
-        broker = self._broker
-        log, sync, work = broker.log, broker.sync, broker.work
+        broker, log = self._broker, self._log
+        sync, work = broker.sync, broker.work
         if delivers := bool(work.delivered):
             log.delivered_up_to({queue.incarnation: queue.delivered_up_to for queue in work.delivered})
             work.delivered.clear()
@@ -70,11 +71,11 @@ class LogTurn:
                 self._abandon()
         # Acks alone may wait a little: what a crash loses of them is delivered once more. Producers that wait for
         # compaction wait for whatever was written: with its sync segments become free.
-        is_wanted = (log.wants_sync and (sync.is_awaited or broker.clock.now_ms >= self._lazy_sync_ms)) or (
+        is_wanted = (log.wants_sync and (sync.is_awaited or self._clock.now_ms >= self._lazy_sync_ms)) or (
             work.held and log.sequence != log.synced
         )
         if is_wanted:
-            self._lazy_sync_ms = broker.clock.now_ms + LAZY_SYNC_MS
+            self._lazy_sync_ms = self._clock.now_ms + LAZY_SYNC_MS
             if not self._waits_for_syncs:
                 log.request_sync()
         if work.dirty:
@@ -89,7 +90,7 @@ class LogTurn:
         In short turns that follow each other at once it is looked once in a millisecond whether the log has idle work:
         to look takes as long as a tenth of such a turn.
         """
-        clock = self._broker.clock
+        clock = self._clock
         now_ms = clock.now_ms
         self._looks_late = now_ms == self._looked_ms and not (
             self.maintained or was_idle or clock.turns % LOOK_TURNS == 0
@@ -97,18 +98,18 @@ class LogTurn:
         if self._looks_late:
             return
         self._looked_ms = now_ms
-        log = self._broker.log
+        log = self._log
         self.maintained = log.wants_maintenance
         if self.maintained:
             log.maintain(log.maintenance_ms(1000 * (self._seconds() - began)))
 
     def _tell_block(self) -> None:
         """A turn's block, for `--log-level debug`."""
-        log = self._broker.log
+        log = self._log
         if log.sequence != self._told_block:
             self._told_block = log.sequence
-            logger.debug("Block %d of the log is written, %d is synced; turn %d", log.sequence, log.synced,
-                         self._broker.clock.turns)  # fmt: skip
+            turns = self._clock.turns
+            logger.debug("Block %d of the log is written, %d is synced; turn %d", log.sequence, log.synced, turns)
 
     def _abandon(self) -> None:
         """The log has failed: close the connections that wait for a sync, since none will come."""
