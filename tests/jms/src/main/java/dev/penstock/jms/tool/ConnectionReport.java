@@ -7,7 +7,7 @@ import java.net.URI;
 import org.apache.qpid.jms.JmsConnectionListener;
 import org.apache.qpid.jms.message.JmsInboundMessageDispatch;
 
-/** Reports when failover loses its connection, and when it has another one with all links attached again: {@code interrupted}, {@code restored}. */
+/** Reports when failover loses its connection, {@code interrupted}, and when it has another one with all links attached, {@code restored}. */
 final class ConnectionReport implements JmsConnectionListener {
     @Override
     public void onConnectionInterrupted(URI broker) {
