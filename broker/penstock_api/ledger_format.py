@@ -21,7 +21,7 @@ __all__ = [
     "COLUMNS",
     "HISTOGRAMS",
     "HISTOGRAM_COLUMNS",
-    "TOLD_COLUMNS",
+    "SPARSE_COLUMNS",
     "ColumnType",
     "LedgerColumn",
     "RowKind",
@@ -167,7 +167,7 @@ they are others then has them in its first row, too.
 HISTOGRAM_COLUMNS: Final = tuple(f"{name}_{part}" for name in HISTOGRAMS for part in ("indexes", "counts", "sum_ms"))
 """All columns of histograms."""
 
-TOLD_COLUMNS: Final = (*HISTOGRAM_COLUMNS, "consumer_totals")
+SPARSE_COLUMNS: Final = (*HISTOGRAM_COLUMNS, "consumer_totals")
 """All columns that are null in a row that does not repeat the histograms."""
 
 

@@ -27,6 +27,7 @@ from penstock_broker.queue.queue import UNLIMITED_BYTES
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology import auto_creation, documents
+from penstock_broker.topology.queue_policies import QueueDefaults
 from penstock_broker.topology.store import Topology
 from penstock_core.reason import Reason
 
@@ -54,7 +55,8 @@ def assemble(
     how many in all, and of how many messages, they are in place. Raises `Misuse` if the settings' `delivery` names a
     destination that can't be made.
     """
-    topology = Topology(log, given.queue_max_bytes or UNLIMITED_BYTES, given.delivery, given.queue_overflow)
+    defaults = QueueDefaults(given.queue_max_bytes or UNLIMITED_BYTES, given.delivery, given.queue_overflow)
+    topology = Topology(log, defaults)
     restore.restore(topology, recovered, clock.now_us(), restored, partial(paging.tail_of, log))
     refused = auto_creation.make_destinations(topology, given.delivery, clock.now_us())
     if refused is not None and refused.reason is Reason.OTHER_KIND_OF_NODE:
@@ -67,7 +69,7 @@ def assemble(
         instance = uuid.uuid4().hex
         log.topology(documents.BROKER, "instance", instance.encode())
     broker = Broker(given, log, topology, instance, process_limit)
-    paging.adopt(broker)
+    paging.take_over_tails(broker)
     broker.keep_time = partial(expiry.keep_time, broker)
     for each in topology.by_incarnation.values():
         if each.queue.delayed or each.queue.expiry.next_due:

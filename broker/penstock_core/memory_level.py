@@ -45,7 +45,7 @@ class MemoryLevel(Enum):
 
 
 _ORDER: Final = tuple(MemoryLevel)
-_MARKS: Final = ((0.95, MemoryLevel.FULL), (0.80, MemoryLevel.SPILLING), (0.70, MemoryLevel.HELD_BACK))
+_THRESHOLDS: Final = ((0.95, MemoryLevel.FULL), (0.80, MemoryLevel.SPILLING), (0.70, MemoryLevel.HELD_BACK))
 
 
 def default_budget(limit: int) -> int:
@@ -67,8 +67,8 @@ def used_share(used: int, budget: int, resident: int, limit: int) -> float:
 
 def level_of(used: float, before: MemoryLevel) -> MemoryLevel:
     """The level at which the share `used` is in use (0 to 1, or more), if it was `before` at the last look."""
-    for mark, level in _MARKS:
-        if used >= mark - (HYSTERESIS if before.rank >= level.rank else 0.0):
+    for threshold, level in _THRESHOLDS:
+        if used >= threshold - (HYSTERESIS if before.rank >= level.rank else 0.0):
             return level
     return MemoryLevel.OK
 

@@ -49,14 +49,14 @@ def bounded(expires_us: int, arrived_us: int, max_ttl_us: int) -> int:
     return min(expires_us, latest) if expires_us else latest
 
 
-def available_at(arrived_us: int, wishes: RequestedTimes) -> int:
+def available_at(arrived_us: int, requested: RequestedTimes) -> int:
     """When the message may be delivered: on arrival or later. With both, the delivery time holds, not the delay."""
-    wished = 0
-    if wishes.delivery_time_ms is not None:
-        wished = min(wishes.delivery_time_ms, FOREVER_MS) * 1000
-    elif wishes.delivery_delay_ms is not None:
-        wished = arrived_us + delay_us(wishes.delivery_delay_ms)
-    return max(wished, arrived_us)
+    wanted_us = 0
+    if requested.delivery_time_ms is not None:
+        wanted_us = min(requested.delivery_time_ms, FOREVER_MS) * 1000
+    elif requested.delivery_delay_ms is not None:
+        wanted_us = arrived_us + delay_us(requested.delivery_delay_ms)
+    return max(wanted_us, arrived_us)
 
 
 def delay_us(delivery_delay_ms: int) -> int:

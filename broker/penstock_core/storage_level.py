@@ -1,9 +1,9 @@
 """How full the broker's volume is, in words, and what follows from it for producers.
 
-Three marks divide the volume below its end. From the first two on, people are told; from the third on, producers get
-little credit, and less the fuller the volume is. A level is left only some way below the point at which it was entered,
-so that a volume which stands at a mark does not change its level with each reading. Pure: shares and the level before
-come in as arguments. Source: docs/decisions/076-nothing-lost-by-default.md.
+Three thresholds divide the volume below its end. From the first two on, people are told; from the third on, producers
+get little credit, and less the fuller the volume is. A level is left only some way below the point at which it was
+entered, so that a volume which stands at a threshold does not change its level with each reading. Pure: shares and the
+level before come in as arguments. Source: docs/decisions/076-nothing-lost-by-default.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HELD_BACK_HYSTERESIS: Final = 0.3
 """They are let go when so much more is left, as a share of the room in which they are held back."""
 
 MOST_CREDITS: Final = 100
-"""Messages that all producers which are held back together may send per tick, at the mark where that begins."""
+"""Messages that all producers which are held back together may send per tick, at the threshold where that begins."""
 
 
 class StorageLevel(Enum):
@@ -52,7 +52,7 @@ class StorageLevel(Enum):
 
 
 _ORDER: Final = tuple(StorageLevel)
-_MARKS: Final = ((0.85, StorageLevel.CRITICAL), (0.70, StorageLevel.HIGH))
+_THRESHOLDS: Final = ((0.85, StorageLevel.CRITICAL), (0.70, StorageLevel.HIGH))
 
 
 def held_back_from(total_bytes: int) -> float:
@@ -70,15 +70,15 @@ def level_of(used: float, before: StorageLevel, held_from: float, *, refuses: bo
         return StorageLevel.FULL
     if used >= held_from - (HELD_BACK_HYSTERESIS * (1.0 - held_from) if before.holds_back else 0.0):
         return StorageLevel.HELD_BACK
-    for mark, level in _MARKS:
-        if used >= mark - (HYSTERESIS if before.rank >= level.rank else 0.0):
+    for threshold, level in _THRESHOLDS:
+        if used >= threshold - (HYSTERESIS if before.rank >= level.rank else 0.0):
             return level
     return StorageLevel.OK
 
 
 def credits_per_tick(used: float, held_from: float) -> int:
     """Messages that all producers which are held back together may send until the next tick: from `MOST_CREDITS` at the
-    mark down to 1 at the end of the volume.
+    threshold down to 1 at the end of the volume.
 
     Never 0: an application that has to publish before it can settle what it consumes would wait for itself otherwise,
     and a producer that waits for ever is not told why.

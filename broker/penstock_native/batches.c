@@ -9,12 +9,11 @@
 
 #include "attributes.h"
 #include "batches.h"
+#include "entries.h"
 #include "proton_functions.h"
 
 /* What `drain` found, where it is no event of proton's: see proton.pyi. */
 enum { ARRIVAL = -1, OUTCOME = -2, STATE = -3, ASIDE = -4, ASTRAY = -5 };
-
-enum { HELD_LINK = 0 };
 
 PyObject *messages_kind;
 static PyObject *accepted_kind;
@@ -127,30 +126,13 @@ begin_run(struct runs *runs, PyObject *kind, PyObject *link)
     PyObject *batch = PyList_New(0);
     PyObject *event = batch == NULL ? NULL : PyTuple_Pack(3, kind, link, batch);
     Py_XDECREF(batch);
-    if (event == NULL) {
-        return NULL;
-    }
-    int failed = PyList_Append(runs->out, event);
-    Py_DECREF(event);
-    if (failed) {
+    if (!append(runs->out, event)) {
         return NULL;
     }
     runs->link = link;
     runs->messages = kind == messages_kind ? batch : NULL;
     runs->accepted = kind == accepted_kind ? batch : NULL;
     return batch;
-}
-
-/* Append what is new to a run, and give up the reference to it. */
-static int
-append(PyObject *run, PyObject *added)
-{
-    if (added == NULL) {
-        return -1;
-    }
-    int failed = PyList_Append(run, added);
-    Py_DECREF(added);
-    return failed;
 }
 
 /* What became of an event: `told` says more for SHOWN, and is NULL with an exception for FAILED. */
@@ -190,7 +172,7 @@ settle_sent(void *delivery, sent_t *unsettled, struct runs *runs, PyObject **tol
         return show(told, OUTCOME, delivery, held);
     }
     proton.pn_delivery_settle(delivery);
-    return append(runs->accepted, held) < 0 ? FAILED : PLAIN;
+    return append(runs->accepted, held) ? PLAIN : FAILED;
 }
 
 /* A link on which messages come, as long as messages of no other link come. */
@@ -257,15 +239,15 @@ take_message(void *delivery, struct incoming *incoming, struct runs *runs, PyObj
     }
     PyObject *data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
     PyObject *key = data == NULL ? NULL : key_of(delivery);
-    PyObject *arrival = key == NULL ? NULL : PyTuple_New(3);
+    PyObject *arrival = key == NULL ? NULL : PyTuple_New(ARRIVAL_FIELDS);
     if (arrival == NULL) {
         Py_XDECREF(key);
         Py_XDECREF(data);
         return FAILED;
     }
     ssize_t read = proton.pn_link_recv(incoming->pointer, PyBytes_AS_STRING(data), size);
-    PyTuple_SET_ITEM(arrival, 0, key);
-    PyTuple_SET_ITEM(arrival, 1, data);
+    PyTuple_SET_ITEM(arrival, ARRIVAL_DELIVERY, key);
+    PyTuple_SET_ITEM(arrival, ARRIVAL_DATA, data);
     if (read < 0 || (size_t)read != size) {
         PyErr_Format(PyExc_RuntimeError, "the engine gave %zd bytes of a message of %zu", read, size);
         Py_DECREF(arrival);
@@ -273,8 +255,8 @@ take_message(void *delivery, struct incoming *incoming, struct runs *runs, PyObj
     }
     proton.pn_link_advance(incoming->pointer);
     incoming->credit--;
-    PyTuple_SET_ITEM(arrival, 2, PyBool_FromLong(proton.pn_delivery_settled(delivery)));
-    return append(runs->messages, arrival) < 0 ? FAILED : PLAIN;
+    PyTuple_SET_ITEM(arrival, ARRIVAL_SETTLED, PyBool_FromLong(proton.pn_delivery_settled(delivery)));
+    return append(runs->messages, arrival) ? PLAIN : FAILED;
 }
 
 /* A state of a delivery that is in none of the batches. */

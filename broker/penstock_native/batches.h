@@ -33,6 +33,13 @@ enum { LINE_READING_AT = 4, LINE_FIELDS = 9 };
 /* The fields of an event that is a run. */
 enum { EVENT_KIND = 0, EVENT_LINK = 1, EVENT_BATCH = 2 };
 
+/* Four bytes of a frame as a number. */
+static inline uint32_t
+big_endian(const unsigned char *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
 /* batches.c */
 extern PyObject *messages_kind; /* EventKind.MESSAGES */
 extern bool reading_of(PyObject *const *, struct reading *);

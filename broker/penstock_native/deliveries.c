@@ -3,10 +3,8 @@
  */
 
 #include "batches.h"
-
+#include "entries.h"
 #include "proton_functions.h"
-
-enum { ENTRY_DATA = 1 };
 
 /* The message of an entry and its length; NULL with an exception if there is none. The length of a streamed message is
  * that of the whole, which Python code tells; only if it fits one frame, all of it has to be in memory. */
@@ -88,8 +86,7 @@ deliveries_send(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t 
     uint32_t last = (uint32_t)tag;
     for (Py_ssize_t at = 0; at < PyList_GET_SIZE(entries); at++) {
         PyObject *entry = Py_NewRef(PyList_GET_ITEM(entries, at));
-        PyObject *left = send_entry(pointer, link, entry, now, unsettled, ++last, (Py_ssize_t)frame_bytes,
-                                    bodies);
+        PyObject *left = send_entry(pointer, link, entry, now, unsettled, ++last, (Py_ssize_t)frame_bytes, bodies);
         Py_DECREF(entry);
         if (left == NULL) {
             return NULL;
@@ -153,7 +150,7 @@ first_state(PyObject *event, uint64_t *state)
         PyErr_Format(PyExc_TypeError, "no run of messages: %R", event);
         return false;
     }
-    void *delivery = pointer_of(PyTuple_GET_ITEM(arrival, 0));
+    void *delivery = pointer_of(PyTuple_GET_ITEM(arrival, ARRIVAL_DELIVERY));
     if (delivery == NULL) {
         return false;
     }

@@ -1,4 +1,4 @@
-/* The tuples and the records of messages, and how a message begins that is plain: what messages.c and backlog.c share.
+/* The tuples and the records of messages, and how a message begins that is plain: what the functions over them share.
  *
  * An entry is (number, message, available, expires, flags), an arrival (delivery, message, settled), a held delivery
  * (link, entry, sent at): see `penstock_amqp.endpoint.events`. Records: docs/reference/log-format.md.

@@ -23,12 +23,6 @@ struct input {
 enum { FRAME_SIZE_BYTES = 4, FRAME_HEAD_BYTES = 8, FRAME_CODE_AT = 10, SMALL_ULONG = 0x53 };
 enum { OPEN = 0x10, ATTACH = 0x12, FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15 }; /* BEGIN is between OPEN and ATTACH */
 
-static uint32_t
-big_endian(const unsigned char *at)
-{
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
-
 /* Bytes of a number of up to 32 bits behind its format code; -1: it is none. */
 static int
 number_bytes(unsigned char code)
@@ -142,7 +136,7 @@ advance(struct input *input, ssize_t taken, long long partial)
     }
     else if (partial <= input->at - input->start) {
         const unsigned char *head = input->data + input->at - partial;
-        missing = ((long long)head[0] << 24 | head[1] << 16 | head[2] << 8 | head[3]) - partial;
+        missing = (long long)big_endian(head) - partial;
     }
     input->missing = Py_MAX(missing, 0);
 }
@@ -273,8 +267,9 @@ push_read(ssize_t size, void *transport, const Py_buffer *view, long long capaci
 }
 
 /* read_plain(descriptor, most bytes, transport, input, capacity of the empty transport, most events, and what `drain`
- * takes), while proton holds nothing; without a descriptor (None) so many bytes are in the input already: how many bytes came, if all of them were plain and whole; 0: the peer has ended;
- * below 0: -errno. Otherwise (bytes, what `told_of` says). */
+ * takes), while proton holds nothing; without a descriptor (None) so many bytes are in the input already: how many bytes
+ * came, if all of them were plain and whole; 0: the peer has ended; below 0: -errno. Otherwise (bytes, what `told_of`
+ * says). */
 PyObject *
 input_read_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
 {

@@ -54,18 +54,30 @@ struct taking {
     Py_ssize_t bytes; /* of those that were taken */
 };
 
-/* (prefix, count_at, is narrow, longest, number, now, expires, flags, entries); false with an exception. */
-static bool
-taking_of(PyObject *const *given, PyObject *payloads, struct taking *taking)
+enum { TAKING_ARGUMENTS = 14 };
+
+/* The arguments of `take_plain` and `take_batches`: (list, at, prefix, count_at, is narrow, longest, number, now,
+ * expires, flags, entries, list of deliveries, the same for settled ones, payloads); where to begin, -1 with an
+ * exception. */
+static long long
+taking_of(PyObject *const *given, Py_ssize_t count, const char *name, struct taking *taking)
 {
-    *taking = (struct taking){
-        .now = given[5], .expires = given[6], .flags = given[7], .entries = given[8], .payloads = payloads};
-    if (!PyList_Check(taking->entries) || (payloads != Py_None && !PyList_Check(payloads))) {
-        PyErr_SetString(PyExc_TypeError, "entries and payloads are lists");
-        return false;
+    if (!takes(count, TAKING_ARGUMENTS, name)) {
+        return -1;
     }
-    return beginning_of(given[0], given[1], given[2], &taking->beginning) &&
-           (taking->longest = number_of(given[3], PY_SSIZE_T_MAX)) >= 0 && message_number_of(given[4], &taking->number);
+    PyObject *list = given[0], *payloads = given[13];
+    *taking = (struct taking){
+        .now = given[7], .expires = given[8], .flags = given[9], .entries = given[10], .payloads = payloads};
+    if (!PyList_Check(list) || !PyList_Check(taking->entries) || !PyList_Check(given[11]) || !PyList_Check(given[12]) ||
+        (payloads != Py_None && !PyList_Check(payloads)) || list == given[11] || list == given[12]) {
+        PyErr_Format(PyExc_TypeError, "%s takes lists", name);
+        return -1;
+    }
+    return beginning_of(given[2], given[3], given[4], &taking->beginning) &&
+                   (taking->longest = number_of(given[5], PY_SSIZE_T_MAX)) >= 0 &&
+                   message_number_of(given[6], &taking->number)
+               ? number_of(given[1], PY_SSIZE_T_MAX)
+               : -1;
 }
 
 /* Take the messages of a batch from `at` on; where the first is that is not plain; -1 with an exception. */
@@ -105,26 +117,17 @@ static PyObject *
 take_plain(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
 {
     struct taking taking;
-    if (!takes(count, 14, "take_plain") || !taking_of(given + 2, given[13], &taking)) {
-        return NULL;
-    }
-    PyObject *batch = given[0], *deliveries = given[11], *presettled = given[12];
-    if (!PyList_Check(batch) || !PyList_Check(deliveries) || !PyList_Check(presettled) || batch == deliveries ||
-        batch == presettled) {
-        PyErr_SetString(PyExc_TypeError, "take_plain takes lists");
-        return NULL;
-    }
-    long long first = number_of(given[1], PY_SSIZE_T_MAX);
-    Py_ssize_t at = first < 0 ? -1 : take_batch(&taking, batch, (Py_ssize_t)first, deliveries, presettled);
+    long long first = taking_of(given, count, "take_plain", &taking);
+    Py_ssize_t at = first < 0 ? -1 : take_batch(&taking, given[0], (Py_ssize_t)first, given[11], given[12]);
     return at < 0 ? NULL : Py_BuildValue("nn", at - (Py_ssize_t)first, taking.bytes);
 }
 
-/* A producer with its deliveries. */
+/* Two objects as a tuple in a list; the reference to the second, which may be NULL, is given up. */
 static bool
-append_answer(PyObject *answers, PyObject *producer, PyObject *deliveries)
+append_pair(PyObject *list, PyObject *first, PyObject *second)
 {
-    PyObject *fields[] = {Py_NewRef(producer), Py_NewRef(deliveries)};
-    return append(answers, make_tuple(&PyTuple_Type, 2, fields));
+    PyObject *fields[] = {Py_NewRef(first), second};
+    return append(list, make_tuple(&PyTuple_Type, 2, fields));
 }
 
 /* Take the whole batch of a source, which the caller owns: 1; 0: nothing of it, since not all of it is plain; -1 with an
@@ -147,8 +150,8 @@ take_source(struct taking *taking, PyObject *source, PyObject *answered, PyObjec
         at = take_batch(taking, fields[1], 0, deliveries, settled);
     }
     if (at == size) {
-        done = append_answer(answered, fields[0], deliveries) &&
-                       (!PyList_GET_SIZE(settled) || append_answer(presettled, fields[0], settled))
+        done = append_pair(answered, fields[0], Py_NewRef(deliveries)) &&
+                       (!PyList_GET_SIZE(settled) || append_pair(presettled, fields[0], Py_NewRef(settled)))
                    ? 1
                    : -1;
     }
@@ -171,24 +174,15 @@ static PyObject *
 take_batches(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
 {
     struct taking taking;
-    if (!takes(count, 14, "take_batches") || !taking_of(given + 2, given[13], &taking)) {
-        return NULL;
-    }
-    PyObject *sources = given[0], *answered = given[11], *presettled = given[12];
-    if (!PyList_Check(sources) || !PyList_Check(answered) || !PyList_Check(presettled) || sources == answered ||
-        sources == presettled) {
-        PyErr_SetString(PyExc_TypeError, "take_batches takes lists");
-        return NULL;
-    }
-    long long first = number_of(given[1], PY_SSIZE_T_MAX);
+    long long first = taking_of(given, count, "take_batches", &taking);
     if (first < 0) {
         return NULL;
     }
     Py_ssize_t at = (Py_ssize_t)first;
     int taken = 1;
-    while (taken == 1 && at < PyList_GET_SIZE(sources)) {
-        PyObject *source = Py_NewRef(PyList_GET_ITEM(sources, at));
-        taken = take_source(&taking, source, answered, presettled);
+    while (taken == 1 && at < PyList_GET_SIZE(given[0])) {
+        PyObject *source = Py_NewRef(PyList_GET_ITEM(given[0], at));
+        taken = take_source(&taking, source, given[11], given[12]);
         Py_DECREF(source);
         at += taken == 1;
     }
@@ -231,14 +225,6 @@ put_records(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t coun
     Py_RETURN_NONE;
 }
 
-/* Two integers as a tuple in a list. */
-static bool
-append_pair(PyObject *list, PyObject *first, Py_ssize_t second)
-{
-    PyObject *fields[] = {Py_NewRef(first), PyLong_FromSsize_t(second)};
-    return append(list, make_tuple(&PyTuple_Type, 2, fields));
-}
-
 /* A run of equal times. */
 struct run {
     PyObject *runs, *time; /* `time` is owned, because comparing may run Python code */
@@ -248,7 +234,7 @@ struct run {
 static bool
 end_run(struct run *run)
 {
-    bool done = run->length == 0 || append_pair(run->runs, run->time, run->length);
+    bool done = run->length == 0 || append_pair(run->runs, run->time, PyLong_FromSsize_t(run->length));
     Py_CLEAR(run->time);
     return done;
 }

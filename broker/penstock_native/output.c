@@ -1,9 +1,9 @@
 /* What proton has to send, and the bodies of messages that it does not get.
  *
  * Proton would copy each body four times, through buffers of each connection that no processor's cache holds. It gets
- * no byte of it, and `output` writes the body behind the transfer. The bodies are in a list: the tag of the first, how many bytes
- * of a frame are still to be copied as they are, and from `FIRST_BODY` on the bodies by their tags, or None. The list is
- * empty while there are none. Source: docs/decisions/092-compiled-engine.md.
+ * no byte of it, and `output` writes the body behind the transfer. The bodies are in a list: the tag of the first, how
+ * many bytes of a frame are still to be copied as they are, and from `FIRST_BODY` on the bodies by their tags, or None.
+ * The list is empty while there are none. Source: docs/decisions/092-compiled-engine.md.
  */
 
 #include "batches.h"
@@ -55,12 +55,6 @@ static size_t
 number_bytes(unsigned char code)
 {
     return code == 0x43 ? 1 : code == 0x52 ? 2 : code == 0x70 ? 5 : 0;
-}
-
-static uint32_t
-big_endian(const unsigned char *at)
-{
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
 /* The place in `bodies` of the body that belongs behind a whole frame of proton's; 0: it has none. */

@@ -48,33 +48,30 @@ load(PyObject *Py_UNUSED(module), PyObject *path)
     }
 PROTON_MAKERS(MAKER)
 
-#define PART(result, name, arguments) \
-    static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *object) \
-    { \
-        void *pointer = pointer_of(object); \
-        return pointer == NULL ? NULL : PyLong_FromVoidPtr(proton.name(pointer)); \
-    }
-PROTON_PARTS(PART)
-
-#define ACT(result, name, arguments) \
+/* A function of one object. */
+#define OF_OBJECT(name) \
     static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *object) \
     { \
         void *pointer = pointer_of(object); \
         if (pointer == NULL) { \
             return NULL; \
-        } \
+        }
+
+#define PART(result, name, arguments) \
+    OF_OBJECT(name) \
+        return PyLong_FromVoidPtr(proton.name(pointer)); \
+    }
+PROTON_PARTS(PART)
+
+#define ACT(result, name, arguments) \
+    OF_OBJECT(name) \
         proton.name(pointer); \
         Py_RETURN_NONE; \
     }
 PROTON_ACTS(ACT)
 
 #define RELEASE(result, name, arguments) \
-    static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *object) \
-    { \
-        void *pointer = pointer_of(object); \
-        if (pointer == NULL) { \
-            return NULL; \
-        } \
+    OF_OBJECT(name) \
         Py_BEGIN_ALLOW_THREADS \
         proton.name(pointer); \
         Py_END_ALLOW_THREADS \
@@ -83,12 +80,7 @@ PROTON_ACTS(ACT)
 PROTON_RELEASES(RELEASE)
 
 #define NUMBER(result, name, arguments) \
-    static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *object) \
-    { \
-        void *pointer = pointer_of(object); \
-        if (pointer == NULL) { \
-            return NULL; \
-        } \
+    OF_OBJECT(name) \
         result number = proton.name(pointer); \
         return (result)-1 > 0 ? PyLong_FromUnsignedLongLong((unsigned long long)number) \
                               : PyLong_FromLongLong((long long)number); \
@@ -96,20 +88,13 @@ PROTON_RELEASES(RELEASE)
 PROTON_NUMBERS(NUMBER)
 
 #define TRUTH(result, name, arguments) \
-    static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *object) \
-    { \
-        void *pointer = pointer_of(object); \
-        return pointer == NULL ? NULL : PyBool_FromLong(proton.name(pointer)); \
+    OF_OBJECT(name) \
+        return PyBool_FromLong(proton.name(pointer)); \
     }
 PROTON_TRUTHS(TRUTH)
 
 #define TEXT(result, name, arguments) \
-    static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *object) \
-    { \
-        void *pointer = pointer_of(object); \
-        if (pointer == NULL) { \
-            return NULL; \
-        } \
+    OF_OBJECT(name) \
         const char *text = proton.name(pointer); \
         return PyBytes_FromString(text == NULL ? "" : text); \
     }
@@ -205,27 +190,23 @@ PROTON_READERS(READER)
 #define WRITER(result, name, arguments) BUFFERED(name, PyBUF_WRITABLE)
 PROTON_WRITERS(WRITER)
 
-static PyObject *
-call_pn_connection_collect(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
-{
-    void *connection, *collector;
-    if (!takes(count, 2, "pn_connection_collect") || (connection = pointer_of(given[0])) == NULL ||
-        (collector = pointer_of(given[1])) == NULL) {
-        return NULL;
-    }
-    proton.pn_connection_collect(connection, collector);
+/* A function of two objects. */
+#define OF_TWO(name) \
+    static PyObject *call_##name(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count) \
+    { \
+        void *first, *second; \
+        if (!takes(count, 2, #name) || (first = pointer_of(given[0])) == NULL || \
+            (second = pointer_of(given[1])) == NULL) { \
+            return NULL; \
+        }
+
+OF_TWO(pn_connection_collect)
+    proton.pn_connection_collect(first, second);
     Py_RETURN_NONE;
 }
 
-static PyObject *
-call_pn_transport_bind(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
-{
-    void *transport, *connection;
-    if (!takes(count, 2, "pn_transport_bind") || (transport = pointer_of(given[0])) == NULL ||
-        (connection = pointer_of(given[1])) == NULL) {
-        return NULL;
-    }
-    return PyLong_FromLong(proton.pn_transport_bind(transport, connection));
+OF_TWO(pn_transport_bind)
+    return PyLong_FromLong(proton.pn_transport_bind(first, second));
 }
 
 /* pn_delivery(link, tag): the tag is bytes. */
@@ -243,14 +224,8 @@ call_pn_delivery(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t
     return PyLong_FromVoidPtr(delivery);
 }
 
-static PyObject *
-call_pn_delivery_tag(PyObject *Py_UNUSED(module), PyObject *object)
-{
-    void *delivery = pointer_of(object);
-    if (delivery == NULL) {
-        return NULL;
-    }
-    proton_bytes tag = proton.pn_delivery_tag(delivery);
+OF_OBJECT(pn_delivery_tag)
+    proton_bytes tag = proton.pn_delivery_tag(pointer);
     return PyBytes_FromStringAndSize(tag.size ? tag.start : "", (Py_ssize_t)tag.size);
 }
 

@@ -8,13 +8,12 @@
 
 #include "sent.h"
 
-#include <string.h>
-
+#include "entries.h"
+#include "modules.h"
 #include "pointers.h"
 
 enum { FEWEST_SLOTS = 64, MOST_SLOTS = 4096 }; /* powers of two; proton's deliveries take ten times their memory */
 enum { FREE = 0, GONE = 0xffff };              /* no places of slots, which count from 1 */
-enum { HELD_FIELDS = 3 };
 
 struct slot {
     void *delivery;
@@ -335,8 +334,8 @@ add(PyObject *self, PyObject *const *given, Py_ssize_t count)
 }
 
 static PyMethodDef methods[] = {
-    {"add", (PyCFunction)(void (*)(void))add, METH_FASTCALL, NULL},
-    {NULL, NULL, 0, NULL},
+    {"add", FAST(add), METH_FASTCALL, NULL},
+    END_OF_METHODS,
 };
 
 static PyGetSetDef attributes[] = {

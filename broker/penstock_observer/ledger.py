@@ -1,8 +1,8 @@
 """The ledger folder: takes polls, seals segments, lists them, deletes old ones, and survives restarts and full disks.
 
 Synchronous; the caller keeps it off the event loop. One thread appends, and another may merge old segments meanwhile
-(`compact`). Time is an argument. It knows nothing of brokers or HTTP. Source: docs/reference/lag-job.md, "The ledger";
-docs/decisions/063-ledger.md, docs/decisions/048-observer.md.
+(`merge_old`). Time is an argument. It knows nothing of brokers or HTTP. Source: docs/reference/lag-job.md, "The
+ledger"; docs/decisions/063-ledger.md, docs/decisions/048-observer.md.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any, Final
 from penstock_api.failure import Failure
 from penstock_api.ledger_format import HOUR_MS, SegmentName
 from penstock_api.observer_api import SegmentInfo
-from penstock_observer.compaction import Mergeable, contained, plan_merge
 from penstock_observer.ledger_folder import is_gone, open_folder
-from penstock_observer.merge_failures import MergeFailures, blamed, told
+from penstock_observer.merge_failures import MergeFailures, causes_of, named
+from penstock_observer.merge_plan import Mergeable, contained, plan_merge
 from penstock_observer.observed_time import longest_gap_ms
-from penstock_observer.open_segment import Life, OpenSegment, Told
+from penstock_observer.open_segment import LastHistograms, Life, OpenSegment
 from penstock_observer.parquet import write_segment
 from penstock_observer.retention import KeptSegment, RetentionLimits, allowed_bytes, next_bytes, surplus
 from penstock_observer.rows import BrokerRun, Poll, RowOrigin
@@ -106,7 +106,7 @@ class Ledger:
         self._damaged: dict[SegmentName, KeptSegment] = {}
         self._open: OpenSegment | None = None  # rows in memory, not sealed yet
         self._next_seq = 1
-        self._told: Mapping[Life, Told] = {}  # what the segment sealed last says of histograms
+        self._last_histograms: Mapping[Life, LastHistograms] = {}  # what the segment sealed last says of histograms
         self._life: _Life | None = None  # of the rows in memory
         try:
             self._find()
@@ -191,7 +191,7 @@ class Ledger:
             finally:
                 self._publish()
 
-    def compact(self) -> bool:
+    def merge_old(self) -> bool:
         """Merge some old segments into one; False if nothing is due or it failed, which is logged.
 
         The merged segment has its name before the others lose theirs, and is listed instead of them from then on. After
@@ -215,16 +215,16 @@ class Ledger:
     def _not_merged(self, names: Sequence[SegmentName], error: MergeRefused | OSError) -> None:
         """The one that is to blame is left alone, so that the others are merged without it, before it and after it."""
         if isinstance(error, MergeRefused):
-            guilty = blamed(names, error.segment)
-            self._merge_failures.refused(guilty)
+            causes = causes_of(names, error.segment)
+            self._merge_failures.refused(causes)
             if isinstance(error, SegmentDamaged):
-                self._merge_failures.damage(guilty)
+                self._merge_failures.damage(causes)
                 self._publish()
-            log.error("%s can't be merged: %s", told(guilty), error)
+            log.error("%s can't be merged: %s", named(causes), error)
             return
-        guilty = blamed(names, None if error.filename is None else Path(error.filename).name)
-        if self._merge_failures.failed(guilty):
-            log.error("%s can't be merged: %s; the observer tries again", told(guilty), error)
+        causes = causes_of(names, None if error.filename is None else Path(error.filename).name)
+        if self._merge_failures.failed(causes):
+            log.error("%s can't be merged: %s; the observer tries again", named(causes), error)
 
     def _due_merge(self) -> list[SegmentName]:
         """The segments to merge, once there is room for the merged one."""
@@ -268,8 +268,8 @@ class Ledger:
     def _opened(self, poll: Poll, life: _Life) -> OpenSegment:
         """A segment in progress, which knows what the one before said, if that was of the same run of the broker."""
         goes_on = self._life is not None and self._life[0] == life[0]
-        told: Mapping[Life, Told] = self._told if goes_on else {}
-        return OpenSegment(self._writer, poll.broker.epoch, self._next_seq, poll.broker.now_ms, told)
+        before: Mapping[Life, LastHistograms] = self._last_histograms if goes_on else {}
+        return OpenSegment(self._writer, poll.broker.epoch, self._next_seq, poll.broker.now_ms, before)
 
     def _is_due(self, rows: OpenSegment, now_ms: int) -> bool:
         return (
@@ -297,7 +297,7 @@ class Ledger:
         self._sealed[name] = SegmentInfo(
             name=str(name), bytes=size, rows=rows.rows, first_ms=rows.first_ms, last_ms=rows.last_ms
         )
-        self._open, self._told = None, rows.told_by_now()
+        self._open, self._last_histograms = None, rows.last_histograms()
 
     def _write_making_room(self, name: SegmentName, rows: Any) -> int:
         """Size of the written segment. If the volume is full in spite of the room that was kept, the oldest segments
@@ -317,7 +317,7 @@ class Ledger:
             "the ledger can't be written: %d rows are dropped, and the lag figures have a gap there", self.waiting_rows
         )
         self.dropped_rows += self.waiting_rows
-        self._open, self._told = None, {}  # what only the dropped rows said has to be said again
+        self._open, self._last_histograms = None, {}  # what only the dropped rows said has to be said again
 
     def _there(self) -> list[KeptSegment]:
         return [

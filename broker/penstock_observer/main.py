@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 Announce = Callable[[str], None]
 
 CERTIFICATE_SECONDS = 60.0
-COMPACTION_SECONDS = 30.0
+MERGE_SECONDS = 30.0
 SHUTDOWN_SECONDS = 5.0
 
 
@@ -105,7 +105,7 @@ async def serve(
                 announce(url)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(Poller(source, live, lag, ledger, settings.interval_seconds).run(stop))
-                tasks.create_task(_compact(ledger, stop))
+                tasks.create_task(_merge_old(ledger, stop))
                 tasks.create_task(
                     AuditFetcher(live, details_over(settings.broker_socket), audits, settings.interval_seconds).run(
                         stop
@@ -214,13 +214,13 @@ async def _listen(runner: web.AppRunner, settings: ObserverSettings, certificate
     return f"{'http' if certificate is None else 'https'}://{host}:{port}"
 
 
-async def _compact(ledger: Ledger, stop: asyncio.Event) -> None:
+async def _merge_old(ledger: Ledger, stop: asyncio.Event) -> None:
     """Merge old segments, beside the polls, on a thread of its own."""
     while not stop.is_set():
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(COMPACTION_SECONDS):
+            async with asyncio.timeout(MERGE_SECONDS):
                 await stop.wait()
-        while not stop.is_set() and await asyncio.to_thread(ledger.compact):
+        while not stop.is_set() and await asyncio.to_thread(ledger.merge_old):
             pass
 
 

@@ -12,18 +12,18 @@ from typing import Final
 
 from penstock_api.ledger_format import SegmentName
 
-__all__ = ["REST_ROUNDS", "MergeFailures", "blamed", "told"]
+__all__ = ["REST_ROUNDS", "MergeFailures", "causes_of", "named"]
 
 REST_ROUNDS: Final = 30
 """After a failure of the disk, segments are left alone for so many rounds: a quarter of an hour."""
 
 
-def blamed(names: Sequence[SegmentName], file: str | None) -> Sequence[SegmentName]:
+def causes_of(names: Sequence[SegmentName], file: str | None) -> Sequence[SegmentName]:
     """Which of the segments a merge has failed of: the one of this file, or all if it is none of them."""
     return [name for name in names if str(name) == file] or names
 
 
-def told(names: Sequence[SegmentName]) -> str:
+def named(names: Sequence[SegmentName]) -> str:
     """How a sentence begins that is about these."""
     return f"segment {names[0]}" if len(names) == 1 else f"segments {names[0]} to {names[-1]}"
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock_api.ledger_format import TOLD_COLUMNS, SegmentName
+from penstock_api.ledger_format import SPARSE_COLUMNS, SegmentName
 from penstock_api.state_documents import ConsumerTotal
 from penstock_observer.parquet import SCHEMA
 from penstock_observer.rows import (
@@ -31,7 +31,7 @@ from penstock_observer.rows import (
     histograms_of,
 )
 
-__all__ = ["Life", "OpenSegment", "Told"]
+__all__ = ["LastHistograms", "Life", "OpenSegment"]
 
 BUCKET_BYTES: Final = 16
 """Of a bucket in memory."""
@@ -41,8 +41,8 @@ Life = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the segments before this one say of a life."""
+class LastHistograms:
+    """The newest histograms of a life that the segments before this one have."""
 
     histograms: Histograms
     repeated: bool
@@ -50,8 +50,8 @@ class Told:
 
 
 @dataclass(slots=True)
-class Seen:
-    """One life in this segment: rows by their number."""
+class LifeEnds:
+    """The first and the last row of a life in this segment."""
 
     first_row: int
     first: Histograms
@@ -71,7 +71,7 @@ class OpenSegment:
     epoch: int
     first_seq: int
     opened_ms: int
-    told: Mapping[Life, Told] = field(default_factory=dict[Life, Told])
+    before: Mapping[Life, LastHistograms] = field(default_factory=dict[Life, LastHistograms])
     """Of the segment before, if it is of the same run of the broker."""
     rows: int = 0
     bytes: int = 0
@@ -79,7 +79,7 @@ class OpenSegment:
     first_ms: int = 0
     last_ms: int = 0
     _tables: list[Any] = field(default_factory=list[Any])
-    _seen: dict[Life, Seen] = field(default_factory=dict[Life, Seen])
+    _lives: dict[Life, LifeEnds] = field(default_factory=dict[Life, LifeEnds])
 
     @property
     def name(self) -> SegmentName:
@@ -96,28 +96,28 @@ class OpenSegment:
         self.last_ms = max(self.last_ms, now_ms)
         for row, state in enumerate(poll.subscriptions, self.rows):
             life, found = (state.queue_name, state.incarnation), histograms_of(state)
-            seen = self._seen.get(life)
-            if seen is None:
+            ends = self._lives.get(life)
+            if ends is None:
                 consumers = state.consumer_totals
-                self._seen[life] = Seen(row, found, row, found, state.depth == 0, consumers, consumers)
+                self._lives[life] = LifeEnds(row, found, row, found, state.depth == 0, consumers, consumers)
                 self.bytes += BUCKET_BYTES * sum(len(each.counts) for each in found)
             else:
-                seen.last_row, seen.last, seen.is_empty = row, found, state.depth == 0
-                seen.last_consumers = state.consumer_totals
+                ends.last_row, ends.last, ends.is_empty = row, found, state.depth == 0
+                ends.last_consumers = state.consumer_totals
         self.rows += len(poll.subscriptions) + 1
 
     def table(self) -> Any:
         """The rows in the order of the file: by queue and seq, the broker's at the end."""
-        told: dict[int, Histograms] = {}
+        repeated: dict[int, Histograms] = {}
         consumers: dict[int, tuple[ConsumerTotal, ...]] = {}
-        for life, seen in self._seen.items():
-            found = self._told_rows(life, seen)
-            told |= found
-            both = {seen.first_row: seen.first_consumers, seen.last_row: seen.last_consumers}
+        for life, ends in self._lives.items():
+            found = self._rows_with_histograms(life, ends)
+            repeated |= found
+            both = {ends.first_row: ends.first_consumers, ends.last_row: ends.last_consumers}
             consumers |= {row: both[row] for row in found}
-        columns = histogram_columns(told, self.rows) | consumer_column(consumers, self.rows)
+        columns = histogram_columns(repeated, self.rows) | consumer_column(consumers, self.rows)
         rows, wide = pa.concat_tables(self._tables), _table(columns, self.rows)
-        for name in TOLD_COLUMNS:
+        for name in SPARSE_COLUMNS:
             rows = rows.set_column(rows.schema.get_field_index(name), name, wide.column(name))
         return rows.combine_chunks().sort_by([("queue_name", "ascending"), ("seq", "ascending")])
 
@@ -126,19 +126,22 @@ class OpenSegment:
         tables = tuple(self._tables)
         return [row for table in tables for row in _rows_of(table, queue_name)]
 
-    def told_by_now(self) -> dict[Life, Told]:
+    def last_histograms(self) -> dict[Life, LastHistograms]:
         """What this segment and those before it say, for the next one."""
-        return {life: Told(seen.last, bool(self._told_rows(life, seen))) for life, seen in self._seen.items()}
+        return {
+            life: LastHistograms(ends.last, bool(self._rows_with_histograms(life, ends)))
+            for life, ends in self._lives.items()
+        }
 
-    def _told_rows(self, life: Life, seen: Seen) -> dict[int, Histograms]:
-        before = self.told.get(life)
+    def _rows_with_histograms(self, life: Life, ends: LifeEnds) -> dict[int, Histograms]:
+        before = self.before.get(life)
         if before is None:
-            return {seen.first_row: seen.first, seen.last_row: seen.last}
-        if seen.is_empty and before.histograms == seen.last:
+            return {ends.first_row: ends.first, ends.last_row: ends.last}
+        if ends.is_empty and before.histograms == ends.last:
             return {}
         if before.repeated:
-            return {seen.last_row: seen.last}
-        return {seen.first_row: seen.first, seen.last_row: seen.last}
+            return {ends.last_row: ends.last}
+        return {ends.first_row: ends.first, ends.last_row: ends.last}
 
 
 def _rows_of(table: Any, queue_name: str) -> list[dict[str, Any]]:

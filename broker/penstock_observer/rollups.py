@@ -40,7 +40,7 @@ from penstock_observer.volume import at_start
 from penstock_page.parquet_damage import PARQUET_DAMAGED
 from penstock_page.parquet_footer import check_footer
 
-__all__ = ["KEPT", "RollupStore", "inspected", "outlived", "surplus"]
+__all__ = ["KEPT", "RollupStore", "check_rollup", "past_retention", "surplus"]
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class _Kept:
     bytes: int
 
 
-def outlived(names: Iterable[RollupName], now_ms: int) -> list[RollupName]:
+def past_retention(names: Iterable[RollupName], now_ms: int) -> list[RollupName]:
     """The rollups that are not among the newest that are kept, the oldest first. Those that are yet to come by the
     clock, because it was set, are counted on their own: they do not drive out the others, nor the others them.
     """
@@ -83,13 +83,13 @@ def _is_future(name: RollupName, now_ms: int) -> bool:
 
 
 def surplus(sizes: Mapping[RollupName, int], limit_bytes: int, now_ms: int) -> list[RollupName]:
-    """The rollups to delete, in order: first those that are outlived, then, until the rest is within the limit, the
+    """The rollups to delete, in order: first those past their retention, then, until the rest is within the limit, the
     oldest hours, then the oldest days, and only then hours of the newest day and a bit, of which the next day is to be
     made. The newest rollup stays.
     """
     present = {name for name in sizes if not _is_future(name, now_ms)} or set(sizes)
     newest = max(present, default=None)
-    old = outlived(sizes, now_ms)
+    old = past_retention(sizes, now_ms)
     recent_ms = max((name.end_ms for name in present if name.period is Period.HOUR), default=0) - NEEDED_MS
 
     def rank(name: RollupName) -> tuple[int, RollupName]:
@@ -109,7 +109,7 @@ def surplus(sizes: Mapping[RollupName, int], limit_bytes: int, now_ms: int) -> l
     return old + gone
 
 
-def inspected(content: bytes) -> tuple[RollupAbout, int]:
+def check_rollup(content: bytes) -> tuple[RollupAbout, int]:
     """What a file says about itself, and its number of rows, without reading them. Raises RejectedResult."""
     try:
         check_footer(content)
@@ -197,13 +197,13 @@ class RollupStore:
             raise RejectedResult(
                 "TooLarge", f"the rollup has {len(content)} bytes, and all have {self._limit_bytes} here", conflict=True
             )
-        about, rows = inspected(content)
+        about, rows = check_rollup(content)
         if about.name != text:
             raise RejectedResult("BadRollupName", f"the file is {about.name!r}, but the URL names {text!r}")
         self._place.check_owns("rollup", about.broker, about.namespace)
         if _is_future(name, now_ms):
             raise RejectedResult("FutureRollup", f"{text} ends in the future")
-        if name in outlived({*self._kept, name}, now_ms):
+        if name in past_retention({*self._kept, name}, now_ms):
             raise RejectedResult(
                 "OlderThanKept",
                 f"{text} is older than the {KEPT[name.period]} newest {name.period}s, which are kept",
@@ -223,7 +223,7 @@ class RollupStore:
         sizes = {name: path.stat().st_size for name, path in self._aside.items() if path.exists()}
         total = sum(kept.bytes for kept in self._kept.values()) + sum(sizes.values())
         for name in sorted(self._aside):
-            if total > self._limit_bytes or name not in sizes or name in outlived({*self._kept, name}, now_ms):
+            if total > self._limit_bytes or name not in sizes or name in past_retention({*self._kept, name}, now_ms):
                 self._aside.pop(name).unlink(missing_ok=True)
                 total -= sizes.get(name, 0)
 
@@ -239,7 +239,7 @@ class RollupStore:
             return
         try:
             content = path.read_bytes()
-            about, rows = inspected(content)
+            about, rows = check_rollup(content)
         except OSError as error:  # it may be readable later, and the other files are
             log.error("rollup %s is left out, because it can't be read: %s", path.name, error)
             self._aside[name] = path

@@ -1,6 +1,6 @@
 """Makes one thinned segment of several that follow each other.
 
-What stays of a segment: all broker rows, the snapshots of the polls that `compaction` keeps, the first and the last
+What stays of a segment: all broker rows, the snapshots of the polls that `merge_plan` keeps, the first and the last
 snapshot of each life, and the histograms at the ends of a life. A broker row whose snapshots went says that it is not
 complete, so that the absence of a subscription proves nothing there. Readers need no other rule.
 Source: docs/reference/lag-job.md, "Merged segments".
@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock_api.ledger_format import COLUMNS, TOLD_COLUMNS, RowKind, SegmentName
-from penstock_observer.compaction import LoggedPoll, kept_polls
+from penstock_api.ledger_format import COLUMNS, SPARSE_COLUMNS, RowKind, SegmentName
+from penstock_observer.merge_plan import LoggedPoll, kept_polls
 from penstock_observer.parquet import SCHEMA, SegmentFile
 from penstock_page.parquet_damage import PARQUET_DAMAGED
 from penstock_page.parquet_footer import check_footer
@@ -175,7 +175,7 @@ def _thinned(rows: Any, kept: Any) -> Any:
     stays = pc.or_(pc.or_(in_kept_poll, pc.or_(begins, ends)), told)
     places = pc.if_else(told, pa.array(range(rows.num_rows), pa.int64()), None).filter(stays)
     thinned = rows.filter(stays)
-    for name in TOLD_COLUMNS:
+    for name in SPARSE_COLUMNS:
         field = SCHEMA.field(name)
         thinned = thinned.set_column(thinned.schema.get_field_index(name), field, rows[name].take(places))
     return thinned

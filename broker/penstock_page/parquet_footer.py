@@ -19,7 +19,7 @@ __all__ = ["CHECKSUM_BYTES", "FooterDamaged", "add_checksum", "check_footer", "f
 CHECKSUM_BYTES: Final = 8
 """Four that are the same in all files, and the CRC-32, little-endian as all of Parquet."""
 
-_MARK: Final = b"PSFC"
+_CHECKSUM_MAGIC: Final = b"PSFC"
 _MAGIC: Final = b"PAR1"
 _LENGTH_AND_MAGIC: Final = 8
 """The last bytes of a Parquet file: four with the length of its footer, and four that are the same in all of them."""
@@ -59,13 +59,13 @@ def _check(file: IO[bytes]) -> None:
         needed = footer_bytes(tail)
         end = _end(file, needed + CHECKSUM_BYTES)
         footer, before = end[-needed:-_LENGTH_AND_MAGIC], end[:-needed]
-        if before.startswith(_MARK) and before != _checksum(footer):
+        if before.startswith(_CHECKSUM_MAGIC) and before != _checksum(footer):
             raise FooterDamaged("its footer does not agree with its checksum")
     file.seek(0)
 
 
 def _checksum(footer: bytes) -> bytes:
-    return _MARK + zlib.crc32(footer).to_bytes(4, "little")
+    return _CHECKSUM_MAGIC + zlib.crc32(footer).to_bytes(4, "little")
 
 
 def _end(file: IO[bytes], wanted: int) -> bytes:

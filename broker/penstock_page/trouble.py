@@ -21,7 +21,7 @@ class Shown:
 
     severity: str
     """bad, wary, unknown or good: the class of the style sheet, and the word for it."""
-    mark: str
+    symbol: str
     """One character beside the name of the state, so that colour is not the only difference."""
 
 

@@ -73,7 +73,7 @@ def _measure(subscriptions: int, busy: bool, count: int) -> Cost:
         made.append(_much_later())
         made.seal(last_ms + MUCH_LATER_MS)
         began = time.process_time()
-        while made.compact():
+        while made.merge_old():
             pass
         merging = time.process_time() - began
         merged = made.bytes

@@ -11,7 +11,7 @@ from pathlib import Path
 from e2e.local_site import LocalSite
 from support.waiting import until
 
-from penstock_cli.up.manifest_watch import Look, changes, look_at
+from penstock_cli.up.manifest_watch import FolderState, changes, folder_state
 
 BROKER = """
 apiVersion: penstock.dev/v1alpha1
@@ -32,7 +32,7 @@ spec: {brokerRef: {name: main}, exchangeRef: {name: orders}, bindingKeys: [KEY]}
 """
 
 
-def named(*names: str) -> Look:
+def named(*names: str) -> FolderState:
     return frozenset((Path(name), 1, 1) for name in names)
 
 
@@ -42,7 +42,7 @@ async def test_a_change_counts_once_it_has_settled() -> None:
     looks = [named("a"), named("a", "b"), named("a", "b", "c"), named("a", "b", "c"), named("a", "b", "c")]
     looks += [named("a"), named("a"), named("a")]
 
-    def look() -> Look:
+    def look() -> FolderState:
         found = looks.pop(0)
         if not looks:
             stop.set()
@@ -55,11 +55,11 @@ async def test_a_change_counts_once_it_has_settled() -> None:
 def test_other_files_are_not_looked_at(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "a.yaml").write_text("a")
-    before = look_at(tmp_path)
+    before = folder_state(tmp_path)
     (tmp_path / "notes.txt").write_text("x")
-    assert look_at(tmp_path) == before
+    assert folder_state(tmp_path) == before
     (tmp_path / "deep" / "a.yaml").write_text("ab")
-    assert look_at(tmp_path) != before
+    assert folder_state(tmp_path) != before
 
 
 def test_a_change_reaches_the_broker_and_a_mistake_does_not(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_a_queue_bounds_it(expires_us: int, max_ttl_us: int, answer: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("wishes", "available_us"),
+    ("requested", "available_us"),
     [
         (RequestedTimes(), 5_000_000),
         (RequestedTimes(delivery_time_ms=9_000), 9_000_000),
@@ -60,8 +60,8 @@ def test_a_queue_bounds_it(expires_us: int, max_ttl_us: int, answer: int) -> Non
         (RequestedTimes(delivery_delay_ms=2**64 - 1), AT + FOREVER_MS * 1000),
     ],
 )
-def test_a_delivery_time_goes_over_a_delay_and_the_past_means_now(wishes: RequestedTimes, available_us: int) -> None:
-    assert available_at(AT, wishes) == available_us
+def test_a_delivery_time_goes_over_a_delay_and_the_past_means_now(requested: RequestedTimes, available_us: int) -> None:
+    assert available_at(AT, requested) == available_us
 
 
 def test_every_time_has_64_bits_as_microseconds() -> None:

@@ -1,4 +1,4 @@
-"""How full the volume is, in words: marks, the way back, and the credit of producers that are held back.
+"""How full the volume is, in words: thresholds, the way back, and the credit of producers that are held back.
 
 Source: docs/decisions/076-nothing-lost-by-default.md.
 """
@@ -20,18 +20,18 @@ HELD_FROM = st.sampled_from([0.9, 0.99, 0.999])
 @pytest.mark.parametrize(
     ("used", "before", "expected"),
     [
-        pytest.param(0.69, OK, OK, id="below the first mark"),
+        pytest.param(0.69, OK, OK, id="below the first threshold"),
         pytest.param(0.70, OK, HIGH, id="at it"),
         pytest.param(0.68, HIGH, HIGH, id="a little below, on the way back"),
         pytest.param(0.66, HIGH, OK, id="well below"),
-        pytest.param(0.84, HIGH, HIGH, id="below the second mark"),
-        pytest.param(0.85, HIGH, CRITICAL, id="at the second mark"),
-        pytest.param(0.83, CRITICAL, CRITICAL, id="a little below the second mark, on the way back"),
-        pytest.param(0.81, CRITICAL, HIGH, id="well below the second mark"),
-        pytest.param(0.89, CRITICAL, CRITICAL, id="below the third mark"),
-        pytest.param(0.90, CRITICAL, HELD_BACK, id="at the third mark"),
-        pytest.param(0.88, HELD_BACK, HELD_BACK, id="a little below the third mark, on the way back"),
-        pytest.param(0.86, HELD_BACK, CRITICAL, id="well below the third mark"),
+        pytest.param(0.84, HIGH, HIGH, id="below the second threshold"),
+        pytest.param(0.85, HIGH, CRITICAL, id="at the second threshold"),
+        pytest.param(0.83, CRITICAL, CRITICAL, id="a little below the second threshold, on the way back"),
+        pytest.param(0.81, CRITICAL, HIGH, id="well below the second threshold"),
+        pytest.param(0.89, CRITICAL, CRITICAL, id="below the third threshold"),
+        pytest.param(0.90, CRITICAL, HELD_BACK, id="at the third threshold"),
+        pytest.param(0.88, HELD_BACK, HELD_BACK, id="a little below the third threshold, on the way back"),
+        pytest.param(0.86, HELD_BACK, CRITICAL, id="well below the third threshold"),
         pytest.param(0.99, OK, HELD_BACK, id="several marks at once"),
         pytest.param(0.10, FULL, OK, id="emptied at once"),
         pytest.param(0.88, FULL, HELD_BACK, id="no longer full"),

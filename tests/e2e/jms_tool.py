@@ -89,6 +89,8 @@ class Client:
     def __init__(self, board: Board, name: str, main: str, arguments: Sequence[str], log: Path) -> None:
         self.name = name
         self.ready = False
+        self.interruptions = self.restorations = 0
+        """How often failover has lost its connection, and how often it had one with all links again."""
         self.failures: list[str] = []
         self._board = board
         self._log = log.open("ab")
@@ -121,6 +123,10 @@ class Client:
                 tally.settled.add(id_)
             case ["ready"]:
                 self.ready = True
+            case ["interrupted"]:
+                self.interruptions += 1
+            case ["restored"]:
+                self.restorations += 1
             case ["failed", *reason]:
                 self.failures.append(" ".join(reason))
             case _:
@@ -144,6 +150,17 @@ class Client:
         if self.process.poll() is not None:
             self._reader.join()  # what it said last
         if not self.ready:
+            raise RuntimeError(self._end())
+
+    def wait_restored(self, times: int, seconds: float = PATIENCE_SECONDS) -> None:
+        """Return when a consumer with failover has its link, after its connection was lost so many times at least."""
+
+        def has_link() -> bool:
+            return self.restorations >= times and self.restorations == self.interruptions
+
+        what = f"{self.name} to attach again"
+        self._board.wait_for(what, lambda _: has_link() or self.process.poll() is not None, seconds)
+        if not has_link():
             raise RuntimeError(self._end())
 
     def stop(self, seconds: float = PATIENCE_SECONDS) -> None:

@@ -18,7 +18,7 @@ from e2e.jms_tool import Board, Client
 from e2e.tally import Tally
 from support.waiting import until
 
-__all__ = ["Backlog", "Disruption", "Site", "StoryError", "grow_backlog", "share_through_disruptions"]
+__all__ = ["Backlog", "Disruption", "Site", "StoryError", "ends_of_parts", "grow_backlog", "share_through_disruptions"]
 
 CONSUMERS: Final = ("one", "two")
 TOPIC: Final = "orders"
@@ -77,8 +77,11 @@ def share_through_disruptions(
 ) -> None:
     """Two consumers on two connections, without ClientID, share `messages` persistent messages.
 
+    Their shares are counted behind the last disruption, when both have their links: after each, the one that attaches
+    first may get all that waits.
+
     Raises:
-        StoryError: a message was lost or repeated unmarked, or a consumer got less than a quarter.
+        StoryError: a message was lost or repeated unmarked, or a consumer got less than a quarter of those.
     """
     with ExitStack() as clients:
         consumers = [clients.enter_context(_consumer(site, board, name, logs)) for name in CONSUMERS]
@@ -87,28 +90,54 @@ def share_through_disruptions(
         say(f"two consumers share the durable subscription {BILLING!r}; a producer sends {messages:,} messages")
         started = time.monotonic()
         access = site.access(failover=False)
-        log = logs / "producer.log"
-        producer = clients.enter_context(
-            jms_tool.publish(board, "m", access, TOPIC, messages, log, connections=8, size=200)
-        )
-        for disruption in disruptions:
-            wanted = int(messages * disruption.share)
-            _wait(board, producer, f"{wanted} accepted messages", _accepted(wanted))
-            with board.lock:
-                so_far = len(board.tally.accepted)
-            say(f"{so_far:,} accepted: {disruption.name}: {disruption.act()}")
-        producer.finish(seconds=600)
-        _wait_until_received(site, board, consumers)
+        sent = 0
+        for number, end in enumerate(ends_of_parts(messages, [each.share for each in disruptions])):
+            part, log = f"m{number}", logs / "producer.log"
+            count = end - sent
+            with jms_tool.publish(board, part, access, TOPIC, count, log, connections=8, size=200) as producer:
+                if number < len(disruptions):
+                    _disrupt(board, producer, consumers, messages, disruptions[number], say)
+                producer.finish(seconds=600)
+            _wait_until_received(site, board, consumers)
+            sent = end
         seconds = time.monotonic() - started
         for consumer in consumers:
             consumer.stop()
     tally = board.tally
-    findings = tally.findings(CONSUMERS)
+    last_part = f"m{len(disruptions)}-"
+    findings = tally.findings(CONSUMERS, shared={each for each in tally.accepted if each.startswith(last_part)})
     if len(tally.accepted) != messages:
         findings.append(f"{len(tally.accepted)} messages were accepted, not {messages}")
     if findings:
         raise StoryError("\n".join(findings))
     say(_account(tally, seconds))
+
+
+def ends_of_parts(messages: int, shares: Sequence[float]) -> list[int]:
+    """How many messages are sent by the end of each part: one part for each disruption, which comes while it is sent,
+    and one behind the last. `shares`: how much is sent before each disruption.
+    """
+    following = [*shares, 1.0][1:]
+    return [int(messages * (share + after) / 2) for share, after in zip(shares, following, strict=True)] + [messages]
+
+
+def _disrupt(
+    board: Board,
+    producer: Client,
+    consumers: Sequence[Client],
+    messages: int,
+    disruption: Disruption,
+    say: Callable[[str], None],
+) -> None:
+    """Have it happen when enough was accepted, and wait until every consumer has its link again."""
+    wanted = int(messages * disruption.share)
+    _wait(board, producer, f"{wanted} accepted messages", _accepted(wanted))
+    with board.lock:
+        so_far = len(board.tally.accepted)
+        before = [consumer.interruptions for consumer in consumers]
+    say(f"{so_far:,} accepted: {disruption.name}: {disruption.act()}")
+    for consumer, interruptions in zip(consumers, before, strict=True):
+        consumer.wait_restored(interruptions + 1)
 
 
 def _accepted(count: int) -> Callable[[Tally], bool]:

@@ -7,7 +7,7 @@ id. So a second receipt of one id is the broker's second delivery, never the pro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 __all__ = ["Receipt", "Tally"]
@@ -53,9 +53,9 @@ class Tally:
         """Receipts beyond the first of their id."""
         return len(self.receipts) - len(self.received)
 
-    def share(self) -> Counter[str]:
-        """Receipts by consumer."""
-        return Counter(receipt.consumer for receipt in self.receipts)
+    def share(self, ids: Set[str] | None = None) -> Counter[str]:
+        """Receipts by consumer; `ids`: of these messages alone."""
+        return Counter(receipt.consumer for receipt in self.receipts if ids is None or receipt.id in ids)
 
     def unmarked_repeats(self) -> set[str]:
         """Ids that came more than once and claimed more than once to be new."""
@@ -66,10 +66,12 @@ class Tally:
         """Received although nobody sent it."""
         return self.received - self.accepted - self.doubtful
 
-    def findings(self, consumers: Iterable[str], at_least: float = 0.25) -> list[str]:
-        """What is wrong, in sentences; empty if nothing is. `at_least`: each consumer's share of what was accepted."""
-        share = self.share()
-        wanted = int(len(self.accepted) * at_least)
+    def findings(self, consumers: Iterable[str], at_least: float = 0.25, shared: Set[str] | None = None) -> list[str]:
+        """What is wrong, in sentences; empty if nothing is. `at_least`: each consumer's share of the messages that were
+        accepted, or of `shared`: those that came while all consumers had their links.
+        """
+        share = self.share(shared)
+        wanted = int(len(self.accepted if shared is None else shared) * at_least)
         found = [
             (self.lost, "accepted messages were never received"),
             (self.unmarked_repeats(), "messages came twice without a delivery-count that says so"),

@@ -58,3 +58,15 @@ def test_an_unfair_share_is_found() -> None:
         "consumer a got 2 messages; 3 were to be expected at least",
     ]
     assert good().findings(["c"]) == ["consumer c got 0 messages; 1 were to be expected at least"]
+
+
+def test_a_share_is_that_of_the_messages_that_all_could_get() -> None:
+    tally = good()
+    assert tally.share({"m-2.2", "m-3.1"}) == {"a": 1, "b": 2}
+    assert tally.findings(["a", "b"], shared={"m-2.2", "m-3.1"}) == []
+    assert tally.findings(["a", "b"], shared={"m-1.1", "m-2.2", "m-3.1", "m-0.1"}, at_least=0.75) == [
+        "consumer a got 2 messages; 3 were to be expected at least",
+    ]
+    assert tally.findings(["a"], shared={"m-1.1", "m-2.1", "m-2.2", "x"}) == [
+        "consumer a got 0 messages; 1 were to be expected at least",
+    ]

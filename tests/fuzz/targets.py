@@ -104,7 +104,7 @@ def forwarded(data: bytes) -> None:
     with contextlib.suppress(DecodeError):
         fields.annotation(data, head.start, "x-opt-delivery-time")
     with contextlib.suppress(DecodeError):
-        times.wishes(data, head)
+        times.requested_times(data, head)
     with contextlib.suppress(DecodeError):
         lasting = times.without_expiry(data, head)
         kept = message_head.read_head(lasting)

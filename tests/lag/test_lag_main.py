@@ -248,7 +248,7 @@ def test_segments_that_are_merged_after_they_were_listed_are_listed_again(
     with serving(tmp_path, growing(200), rows_per_segment=60) as observer:
 
         def merging(needs: Needs) -> AbstractContextManager[SparkSession]:
-            assert observer.api.ledger.compact()
+            assert observer.api.ledger.merge_old()
             return session(needs)
 
         run(settings(tmp_path, observer.url, window_seconds=3600, publish=False), merging)

@@ -18,7 +18,7 @@ from penstock_lag.rollups.files import BadRollup, read_about, read_rollup, write
 from penstock_lag_rules.figures import TOTALS, Growth
 from penstock_lag_rules.rollups import BrokerRow, LifeRow, Rollup, grown, growth, merged
 from penstock_observer.results import RejectedResult
-from penstock_observer.rollups import inspected
+from penstock_observer.rollups import check_rollup
 
 pq: Any = importlib.import_module("pyarrow.parquet")  # it ships no type information
 
@@ -355,7 +355,7 @@ def test_a_flipped_bit_in_the_name_of_a_column_is_not_a_rollup_of_an_earlier_rel
     with pytest.raises(BadRollup, match="its footer does not agree with its checksum"):
         read_about(content)
     with pytest.raises(RejectedResult, match="its footer does not agree with its checksum"):
-        inspected(content)
+        check_rollup(content)
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"no parquet at all"])

@@ -30,7 +30,7 @@ from penstock_lag.rollups.run import RollupPlace, keep_days, keep_hour
 from penstock_lag_rules.figures import TOTALS, Figures, Growth, Percentiles
 from penstock_lag_rules.rollups import BrokerRow, LifeRow, Rollup, merged
 from penstock_lag_rules.thresholds import Thresholds
-from penstock_observer.rollups import outlived
+from penstock_observer.rollups import past_retention
 
 HOUR_MS: Final = 60 * MINUTE_MS
 WINDOW_MS: Final = 15 * MINUTE_MS
@@ -68,7 +68,7 @@ class CountedRollups:
         )
 
     def outlive(self, now_ms: int) -> None:
-        for name in outlived(self.files, now_ms):
+        for name in past_retention(self.files, now_ms):
             del self.files[name], self.infos[name]
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from penstock_api.ledger_format import SegmentName
 from penstock_api.observer_api import SegmentInfo, SegmentList
 from penstock_lag_rules.figures import TOTALS
-from penstock_observer.compaction import LoggedPoll, Mergeable, kept_polls, plan_merge
+from penstock_observer.merge_plan import LoggedPoll, Mergeable, kept_polls, plan_merge
 from penstock_observer.observed_time import longest_gap_ms
 from penstock_observer.retention import KeptSegment, RetentionLimits, surplus
 

@@ -9,7 +9,7 @@ from observer.samples import START_MS, a_poll, a_subscription, table_of
 
 from penstock_api.ledger_format import HISTOGRAM_COLUMNS
 from penstock_api.state_documents import ConsumerTotal, DurationHistogram, SubscriptionState
-from penstock_observer.open_segment import Life, OpenSegment, Told
+from penstock_observer.open_segment import LastHistograms, Life, OpenSegment
 from penstock_observer.rows import Poll, RowOrigin, rows_of
 
 WRITER = RowOrigin(broker="main", ordinal=0, interval_ms=10_000)
@@ -21,15 +21,17 @@ def busy(count: int, name: str = "a", **changes: Any) -> SubscriptionState:
     return a_subscription(name, acked=count, sojourn=histogram, wait=histogram, hold=histogram, **changes)
 
 
-def segment_of(polls: Sequence[Poll], told: Mapping[Life, Told] | None = None, first_seq: int = 1) -> OpenSegment:
+def segment_of(
+    polls: Sequence[Poll], before: Mapping[Life, LastHistograms] | None = None, first_seq: int = 1
+) -> OpenSegment:
     """Polls of one segment."""
-    segment = OpenSegment(WRITER, 3, first_seq, START_MS, told or {})
+    segment = OpenSegment(WRITER, 3, first_seq, START_MS, before or {})
     for poll in polls:
         segment.add(poll)
     return segment
 
 
-def told_in(segment: OpenSegment) -> list[tuple[int, int]]:
+def histograms_in(segment: OpenSegment) -> list[tuple[int, int]]:
     """The seq of each row with histograms, and how many messages they count."""
     rows: list[dict[str, Any]] = segment.table().to_pylist()
     for row in rows:
@@ -56,7 +58,7 @@ def test_all_other_columns_are_those_of_the_rows_sorted_by_queue() -> None:
 
 def test_a_new_life_has_its_histograms_in_its_first_and_its_last_row() -> None:
     """Of five rows, two."""
-    assert told_in(segment_of(polls_of(*[busy(n) for n in range(5)]))) == [(1, 0), (9, 4)]
+    assert histograms_in(segment_of(polls_of(*[busy(n) for n in range(5)]))) == [(1, 0), (9, 4)]
 
 
 def test_consumers_are_told_where_the_histograms_are() -> None:
@@ -70,7 +72,7 @@ def test_consumers_are_told_where_the_histograms_are() -> None:
     said = [row["consumer_totals"] for row in rows if row["queue_name"] is not None]
     assert said == [f'[{{"container":"c-1","delivered":0,"sinceMs":{START_MS - 5}}}]', None, None, None, None]
     first = segment_of(polls_of(served(1), served(2)))
-    rows = segment_of(polls_of(served(3), served(4)), first.told_by_now(), 5).table().to_pylist()
+    rows = segment_of(polls_of(served(3), served(4)), first.last_histograms(), 5).table().to_pylist()
     said = [row["consumer_totals"] for row in rows if row["queue_name"] is not None]
     assert said == [None, f'[{{"container":"c-1","delivered":4,"sinceMs":{START_MS - 5}}}]']
 
@@ -78,29 +80,30 @@ def test_consumers_are_told_where_the_histograms_are() -> None:
 def test_a_life_that_goes_on_has_them_once_per_segment() -> None:
     """In its last row; the segment before ends with the first."""
     first = segment_of(polls_of(busy(1), busy(2)))
-    second = segment_of(polls_of(busy(3), busy(4), busy(5)), first.told_by_now(), 5)
-    assert told_in(second) == [(9, 5)]
+    second = segment_of(polls_of(busy(3), busy(4), busy(5)), first.last_histograms(), 5)
+    assert histograms_in(second) == [(9, 5)]
 
 
 def test_a_life_that_ends_and_the_one_that_follows_both_have_their_ends() -> None:
     """The queue gets another incarnation within the segment."""
     before = segment_of(polls_of(busy(1)))
     polls = polls_of(busy(2), busy(3), busy(0, incarnation=12), busy(1, incarnation=12), busy(2, incarnation=12))
-    assert told_in(segment_of(polls, before.told_by_now(), 3)) == [(5, 3), (7, 0), (11, 2)]
+    assert histograms_in(segment_of(polls, before.last_histograms(), 3)) == [(5, 3), (7, 0), (11, 2)]
 
 
 def test_histograms_of_an_empty_queue_that_do_not_change_are_left_out() -> None:
     """And where they change again, the first row has them, too: else the growth since then would not be known."""
     first = segment_of(polls_of(busy(1), busy(2)))
-    idle = segment_of(polls_of(busy(2), busy(2)), first.told_by_now(), 5)
-    still = segment_of(polls_of(busy(2), busy(2)), idle.told_by_now(), 9)
-    again = segment_of(polls_of(busy(2), busy(3), busy(4)), still.told_by_now(), 13)
-    after = segment_of(polls_of(busy(5), busy(6)), again.told_by_now(), 19)
-    assert [told_in(segment) for segment in (idle, still, again, after)] == [[], [], [(13, 2), (17, 4)], [(21, 6)]]
+    idle = segment_of(polls_of(busy(2), busy(2)), first.last_histograms(), 5)
+    still = segment_of(polls_of(busy(2), busy(2)), idle.last_histograms(), 9)
+    again = segment_of(polls_of(busy(2), busy(3), busy(4)), still.last_histograms(), 13)
+    after = segment_of(polls_of(busy(5), busy(6)), again.last_histograms(), 19)
+    found = [histograms_in(segment) for segment in (idle, still, again, after)]
+    assert found == [[], [], [(13, 2), (17, 4)], [(21, 6)]]
 
 
 def test_a_queue_with_messages_has_them_also_if_they_do_not_change() -> None:
     """Whether it is Stalled depends on how long its messages are usually held."""
     first = segment_of(polls_of(busy(1), busy(2)))
-    stalled = segment_of(polls_of(busy(2, depth=4, ready=4), busy(2, depth=4, ready=4)), first.told_by_now(), 5)
-    assert told_in(stalled) == [(7, 2)]
+    stalled = segment_of(polls_of(busy(2, depth=4, ready=4), busy(2, depth=4, ready=4)), first.last_histograms(), 5)
+    assert histograms_in(stalled) == [(7, 2)]

@@ -19,7 +19,7 @@ from penstock_lag.rollups.files import write_rollup
 from penstock_lag_rules.rollups import BrokerRow, Rollup
 from penstock_observer import rollups
 from penstock_observer.results import BrokerPod, RejectedResult
-from penstock_observer.rollups import RollupStore, inspected, outlived, surplus
+from penstock_observer.rollups import RollupStore, check_rollup, past_retention, surplus
 from penstock_observer.scopes import PATH_SCOPES
 
 pa: Any = importlib.import_module("pyarrow")  # it ships no type information
@@ -101,7 +101,7 @@ def test_the_rollup_of_a_moment_contains_it(moment_ms: int, period: Period) -> N
 def test_both_sides_have_the_columns_of_the_contract() -> None:
     """In their order."""
     assert tuple(JOB_SCHEMA.names) == tuple(column.name for column in COLUMNS)
-    assert inspected(a_rollup())[1] == 1
+    assert check_rollup(a_rollup())[1] == 1
 
 
 def test_rollups_of_an_earlier_release_are_kept_and_taken(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_only_the_first_observer_keeps_rollups(tmp_path: Path) -> None:
 def test_the_newest_168_hours_and_400_days_are_kept() -> None:
     """Of 170 hours and 401 days the oldest go."""
     names = [*(hour(-number) for number in range(1, 171)), *(day(-number) for number in range(1, 402))]
-    assert outlived(names, NOON_MS) == [day(-401), hour(-170), hour(-169)]
+    assert past_retention(names, NOON_MS) == [day(-401), hour(-170), hour(-169)]
     assert surplus(dict.fromkeys(names, 1), 1000, NOON_MS) == [day(-401), hour(-170), hour(-169)]
 
 
@@ -288,7 +288,7 @@ def test_a_rollup_that_is_yet_to_come_drives_out_no_other() -> None:
 
 def test_only_rollups_that_are_yet_to_come_are_limited_too() -> None:
     """A clock that was set back by years."""
-    assert outlived([hour(1000 + number) for number in range(170)], NOON_MS) == [hour(1000), hour(1001)]
+    assert past_retention([hour(1000 + number) for number in range(170)], NOON_MS) == [hour(1000), hour(1001)]
 
 
 def test_an_hour_older_than_those_that_are_kept_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,9 +59,9 @@ def rows_in(ledger: Ledger) -> list[Row]:
     return sorted((row for table in tables for row in table.to_pylist()), key=lambda row: int(row["seq"]))
 
 
-def compacted(ledger: Ledger) -> list[Row]:
+def merged_rows(ledger: Ledger) -> list[Row]:
     """The rows once nothing is left to merge."""
-    while ledger.compact():
+    while ledger.merge_old():
         pass
     return rows_in(ledger)
 
@@ -142,7 +142,7 @@ def test_the_figures_of_merged_segments_are_those_of_what_was_sealed(
     with tempfile.TemporaryDirectory() as folder:
         polls = polls_of(turns)
         ledger = ledger_of(Path(folder), polls)
-        before, after = rows_in(ledger), compacted(ledger)
+        before, after = rows_in(ledger), merged_rows(ledger)
         names = [SegmentName.parse(info.name) for info in ledger.segments]
         ledger.close()
     raw = [dict(row) for row in rows_by_hand(polls)]
@@ -180,10 +180,10 @@ def steady(minutes: int) -> list[Poll]:
 def test_after_a_merge_there_is_a_snapshot_a_minute_and_the_listing_says_how_many_rows(tmp_path: Path) -> None:
     """Half an hour of 180 polls: 540 rows are covered. Of each queue stay 30 snapshots, and the first."""
     ledger = ledger_of(tmp_path, steady(30))
-    assert ledger.compact()
-    assert ledger.compact()
-    assert ledger.compact()
-    rows = compacted(ledger)
+    assert ledger.merge_old()
+    assert ledger.merge_old()
+    assert ledger.merge_old()
+    rows = merged_rows(ledger)
     (whole, _) = ledger.segments
     assert (whole.name, whole.rows) == ("0000000003-000000000001-000000000540.parquet", 180 + 2 * 31)
     assert (whole.first_ms, whole.last_ms) == (NOON_MS, NOON_MS + 1_790_000)
@@ -195,7 +195,7 @@ def test_after_a_merge_there_is_a_snapshot_a_minute_and_the_listing_says_how_man
     ledger.close()
     again = Ledger(tmp_path, WRITER, SEGMENTS, KEEP)
     assert [info.name for info in again.segments] == [whole.name, "0000000099-000000000541-000000000541.parquet"]
-    assert not again.compact()
+    assert not again.merge_old()
     again.close()
 
 
@@ -211,7 +211,7 @@ def test_the_last_snapshot_of_a_life_stays_whenever_it_was(tmp_path: Path) -> No
     ledger = ledger_of(tmp_path, polls)
     found = [
         (row["time_ms"] - NOON_MS, row["incarnation"], row["dropped"])
-        for row in compacted(ledger)
+        for row in merged_rows(ledger)
         if row["kind"] == "subscription"
     ]
     ledger.close()
@@ -226,7 +226,7 @@ def test_a_segment_of_an_earlier_release_is_merged_with_all_its_figures(tmp_path
     ledger = Ledger(tmp_path, WRITER, SEGMENTS, KEEP)
     ledger.append(a_poll(LATER_MS))
     ledger.seal(LATER_MS)
-    found = [row for row in compacted(ledger) if row["queue_name"] == "psub:durable:global:b"]
+    found = [row for row in merged_rows(ledger) if row["queue_name"] == "psub:durable:global:b"]
     assert [row["enqueued"] for row in found] == [0, 15, 33]
     assert [row["hold_counts"] for row in found] == [[1, 1], None, [34, 12]]
     assert [row["moved"] for row in found] == [None, None, None]
@@ -246,8 +246,8 @@ def test_a_segment_of_a_later_release_stays_as_it_is(tmp_path: Path, caplog: pyt
     for poll in (*(replace_epoch(poll) for poll in steady(3)), a_poll(LATER_MS)):
         ledger.append(poll)
     ledger.seal(LATER_MS)
-    compacted(ledger)
-    compacted(ledger)
+    merged_rows(ledger)
+    merged_rows(ledger)
     assert [info.rows for info in ledger.segments] == [36, 18 + 2 * 4, 1]
     assert caplog.text.count("is of a later release: it has the column later") == 1
     ledger.close()
@@ -282,11 +282,11 @@ def test_what_a_merge_finds_damaged_is_counted_until_its_file_is_gone(tmp_path: 
     spoilt.write_bytes(whole[:4] + b"\xff" * 200 + whole[204:])
     ledger = Ledger(tmp_path, WRITER, SEGMENTS, KEEP)
     assert (len(ledger.segments), [*ledger.damaged]) == (4, [])
-    assert not ledger.compact()
+    assert not ledger.merge_old()
     assert (len(ledger.segments), [*ledger.damaged]) == (4, [spoilt.name])
     ledger.close()
     again = Ledger(tmp_path, WRITER, SEGMENTS, KEEP)
-    again.compact()
+    again.merge_old()
     assert [*again.damaged] == [spoilt.name]
     spoilt.unlink()
     again.seal(LATER_MS)
@@ -304,8 +304,8 @@ def test_the_others_are_merged_without_a_segment_that_cannot_be(
     ledger = ledger_of(tmp_path, steady(10))
     names = [info.name for info in ledger.segments]
     spoil(tmp_path / names[3], fault)
-    ledger.compact()
-    assert [ledger.compact() for _ in range(4)] == [True, True, False, False]
+    ledger.merge_old()
+    assert [ledger.merge_old() for _ in range(4)] == [True, True, False, False]
     listed = [info.name for info in ledger.segments]
     before, after = f"{names[0][:24]}{names[2][24:]}", f"{names[4][:24]}{names[8][24:]}"
     assert listed == [before, *([] if fault == "removed" else [names[3]]), after, names[9]]
@@ -363,7 +363,7 @@ def test_a_merge_that_the_disk_refused_is_tried_again(
 ) -> None:
     """Not in every round, because each attempt reads all of them; and it is told once."""
     ledger = ledger_of(tmp_path, steady(3))
-    before, wanted = [*ledger.segments], compacted_copy(ledger, tmp_path.parent / f"{tmp_path.name}-copy")
+    before, wanted = [*ledger.segments], merged_copy(ledger, tmp_path.parent / f"{tmp_path.name}-copy")
     attempts = 0
 
     def full(_: SegmentFile) -> int:
@@ -374,7 +374,7 @@ def test_a_merge_that_the_disk_refused_is_tried_again(
     with monkeypatch.context() as patch:
         patch.setattr(SegmentFile, "finish", full)
         for _ in range(3 * REST_ROUNDS):
-            assert not ledger.compact()
+            assert not ledger.merge_old()
     assert attempts == 3
     assert [*ledger.segments] == before
     assert [record.getMessage() for record in caplog.records] == [
@@ -382,17 +382,17 @@ def test_a_merge_that_the_disk_refused_is_tried_again(
         "the observer tries again"
     ]
     for _ in range(REST_ROUNDS):
-        ledger.compact()
-    assert compacted(ledger) == wanted
+        ledger.merge_old()
+    assert merged_rows(ledger) == wanted
     assert len(ledger.segments) == 2
     ledger.close()
 
 
-def compacted_copy(ledger: Ledger, folder: Path) -> list[Row]:
+def merged_copy(ledger: Ledger, folder: Path) -> list[Row]:
     """The rows that a ledger has once it is merged; that ledger stays as it is."""
     shutil.copytree(ledger.folder, folder)
     copy = Ledger(folder, WRITER, SEGMENTS, KEEP)
-    rows = compacted(copy)
+    rows = merged_rows(copy)
     copy.close()
     return rows
 
@@ -407,7 +407,7 @@ def test_a_reader_of_an_old_name_is_told_that_it_is_gone(tmp_path: Path) -> None
     ledger = ledger_of(tmp_path, steady(5))
     names = [info.name for info in ledger.segments[:-1]]
     assert all(ledger.path_of(name) for name in names)
-    compacted(ledger)
+    merged_rows(ledger)
     assert not any(ledger.path_of(name) for name in names)
     assert sorted(path.name for path in tmp_path.glob("*.parquet")) == [info.name for info in ledger.segments]
     ledger.close()
@@ -433,7 +433,7 @@ def deadly(act):
     return step
 
 os.fsync, pathlib.Path.rename, pathlib.Path.unlink = map(deadly, (os.fsync, pathlib.Path.rename, pathlib.Path.unlink))
-ledger.compact()
+ledger.merge_old()
 """
 
 
@@ -451,7 +451,7 @@ def test_a_kill_at_any_step_of_a_merge_loses_no_row_and_doubles_none(tmp_path: P
         ended = subprocess.run([sys.executable, "-c", MERGE_AND_DIE, str(folder), str(steps)], timeout=100)
         again = Ledger(folder, WRITER, SEGMENTS, KEEP)
         found = rows_in(again)
-        merged = compacted(again)
+        merged = merged_rows(again)
         names = [info.name for info in again.segments]
         assert sorted(path.name for path in folder.glob("*.parquet")) == names
         assert not again.damaged

@@ -305,4 +305,4 @@ def test_the_lag_of_what_is_gone_is_forgotten() -> None:
 
     run_in_virtual_time(look())
     assert sizes(reader) == {"findings": 0, "_readings": 0, "_logged": 0}
-    assert sizes(reader.writer) == {"_verdicts": 0, "_writes": 0, "_writing": 0}
+    assert sizes(reader.writer) == {"_updates": 0, "_writes": 0, "_writing": 0}

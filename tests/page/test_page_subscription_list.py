@@ -10,9 +10,9 @@ from penstock_page.subscription_list import ROWS, Wanted, listing, wanted
 from penstock_page.trouble import SHOWN, sorted_by_trouble
 
 
-def test_every_state_has_a_place_and_a_mark() -> None:
+def test_every_state_has_a_place_and_a_symbol() -> None:
     assert set(SHOWN) == set(LagState)
-    assert all(len(shown.mark) == 1 for shown in SHOWN.values())
+    assert all(len(shown.symbol) == 1 for shown in SHOWN.values())
 
 
 def test_trouble_comes_first() -> None:

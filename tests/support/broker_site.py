@@ -145,7 +145,7 @@ class BrokerSite:
     def image(self) -> Image:
         """What a restarted broker found, read from the log where that left it there."""
         while any(len(each.backlog.normal.tail or ()) for each in self.broker.paging.queues):
-            paging.keep_up(self.broker)
+            paging.serve_tails(self.broker)
         return {
             identity_of(each): SubscriptionImage(
                 shared=each.exclusivity is Exclusivity.SHARED,

@@ -16,4 +16,4 @@ def tighten(broker: Broker, window: int = 2) -> None:
     limits.least_window_messages = window
     limits.rate(1, 1)
     limits.unasked = []
-    paging.look(broker)
+    paging.page_deep_queues(broker)

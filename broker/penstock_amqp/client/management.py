@@ -138,11 +138,11 @@ class ManagementClient:
         Raises `TransportError` (a `ConnectionError`), `NotAuthenticated`, `TimeoutError`.
         """
         where = Address.parse(address) if isinstance(address, str) else address
-        mark = uuid.uuid4().hex
+        suffix = uuid.uuid4().hex
         settings = SessionSettings(
-            container_id=f"{container_id}-{mark}",
+            container_id=f"{container_id}-{suffix}",
             node=management.NODE,
-            reply_to=f"answers-{mark}",
+            reply_to=f"answers-{suffix}",
             hostname=where.server_name or where.host or None,
         )
         client = await Client.connect(where, settings, login=login, timeout_seconds=timeout_seconds)

@@ -10,7 +10,8 @@ SASL and TLS are in front of it: the first bytes it sees are the bare AMQP heade
 - `ConnectionLifecycle` opens and closes the connection;
 - `Attachments` knows the sessions and links, `AttachReplies` answers attaches;
 - `IncomingMessages` reads messages that come in parts or over new links, `OutgoingStreams` sends long ones in pieces;
-- `DeliverySettlement` settles what is not simply accepted, `FlowAnswers` answers what flows ask for;
+- `DeliverySettlement` settles what is not simply accepted, `TransactionAnswers` answers what came in a transaction;
+- `FlowAnswers` answers what flows ask for;
 - `UnsettledDeliveries` are those that were sent, as far as a look at them or their end goes past the engine;
 - `PendingChanges` holds what the next output has to say and the engine can't: it is written into the engine's frames.
 
@@ -23,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from penstock_amqp.endpoint import conditions, transactional_states
+from penstock_amqp.endpoint import conditions
 from penstock_amqp.endpoint.attach_replies import AttachReplies
 from penstock_amqp.endpoint.attachments import Attachments
 from penstock_amqp.endpoint.buffers import FREED, OUTPUT_VIEW, Ptr
@@ -42,6 +43,7 @@ from penstock_amqp.endpoint.proton.compiled_engine import engine_of
 from penstock_amqp.endpoint.proton.connection import ProtonConnection
 from penstock_amqp.endpoint.session_window import kept_back, note_lost
 from penstock_amqp.endpoint.settlement import DeliverySettlement
+from penstock_amqp.endpoint.transaction_answers import TransactionAnswers
 from penstock_amqp.endpoint.unsettled_deliveries import UnsettledDeliveries
 from penstock_amqp.frames import performatives
 from penstock_amqp.frames.input_gate import InputGate
@@ -76,6 +78,7 @@ class Endpoint:
         "receive",
         "sockets",
         "streams",
+        "transactions",
         "unsettled",
     )
 
@@ -116,6 +119,8 @@ class Endpoint:
             connection, engine, tap, attachments=attachments, changes=changes, max_frame=max_frame
         )
         self._settlement = DeliverySettlement(engine)
+        self.transactions = TransactionAnswers(engine, self._settlement)
+        """Answers to what the peer sends in a transaction."""
         self._replies = AttachReplies(engine, changes, self._settlement)
         self._outgoing = OutgoingStreams(engine)
         self.acquiring = self._outgoing
@@ -225,7 +230,7 @@ class Endpoint:
         takes_long = self.engine.has_sent_many or len(links) > MANY_LINKS
         self.engine.free()
         self.engine = self._settlement = self._replies = self._outgoing = self.flows = self.input = NO_PART
-        self.unsettled = self.sockets = self.changes = self.acquiring = NO_PART
+        self.unsettled = self.sockets = self.changes = self.acquiring = self.transactions = NO_PART
         self.receive = self.accept = self.output = self.posted_in_part = NO_CALL
         release = self._connection.let_go()
         if later is not None and (takes_long or always):
@@ -363,7 +368,7 @@ class Endpoint:
         """
         return self.flows.drained(link)
 
-    # Messages from the peer: and `accept`, only for deliveries of links that are open (`InLink.is_open`)
+    # Messages from the peer: and `accept` and `transactions`, only for deliveries of open links (`InLink.is_open`)
 
     def settle(self, received: Iterable[Ptr]) -> None:
         """Settle what the sender settled already."""
@@ -372,20 +377,6 @@ class Endpoint:
     def reject(self, received: Iterable[Ptr], error: AmqpError) -> None:
         """Reject and settle."""
         self._settlement.reject(received, error)
-
-    def declare(self, received: Ptr, txn_id: bytes) -> None:
-        """Answer a declare with the name of the new transaction, and settle."""
-        self._settlement.answer_as((received,), transactional_states.DECLARED, transactional_states.declared(txn_id))
-
-    def accept_in(self, txn_id: bytes, received: Iterable[Ptr]) -> None:
-        """Accept for the case that the transaction commits, and settle, as `accept` does."""
-        fields = transactional_states.accepted_in(txn_id)
-        self._settlement.answer_as(received, transactional_states.TRANSACTIONAL, fields)
-
-    def reject_in(self, txn_id: bytes, received: Ptr, error: AmqpError) -> None:
-        """Reject within a transaction, and settle, as `reject` does."""
-        fields = transactional_states.rejected_in(txn_id, self.fitting(error))
-        self._settlement.answer_as((received,), transactional_states.TRANSACTIONAL, fields)
 
     def credit(self, link: InLink, count: int) -> None:
         """Let the peer send `count` messages more. Credit for deliveries that the peer has still to settle is given

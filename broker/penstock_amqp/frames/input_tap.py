@@ -54,8 +54,8 @@ _STATE_FIELD = 7
 _TRANSFER_BYTES = 32
 """About what is decoded of a transfer; its payload is not."""
 
-_FLOW_MARK = bytes((0x00, 0x53, Flow.CODE))
-_DISPOSITION_MARK: Final = bytes((0x00, 0x53, Disposition.CODE))
+_FLOW_START = bytes((0x00, 0x53, Flow.CODE))
+_DISPOSITION_START: Final = bytes((0x00, 0x53, Disposition.CODE))
 
 _CODE_BYTES: Final = 64
 """Within so many bytes of its beginning a frame has its descriptor, however that is written."""
@@ -179,13 +179,13 @@ class InputTap:
     def may_have_begun_with_flow(self) -> bool:
         """Whether the frame that began before the chunk may be a flow."""
         begun = _beginning(self._held_before, _CODE_BYTES)
-        return len(begun) < _CODE_BYTES or _FLOW_MARK in begun
+        return len(begun) < _CODE_BYTES or _FLOW_START in begun
 
     def completed_disposition(self, more: memoryview) -> memoryview | None:
         """The body of the disposition that the engine holds in part, if `more`, which comes next, completes it."""
         begun = _beginning(self._held, _CODE_BYTES)
         begun += more[: _CODE_BYTES - len(begun)]
-        if len(begun) < HEAD_BYTES or not begun.startswith(_DISPOSITION_MARK, body := 4 * begun[4]):
+        if len(begun) < HEAD_BYTES or not begun.startswith(_DISPOSITION_START, body := 4 * begun[4]):
             return None
         missing = int.from_bytes(begun[:_SIZE_BYTES]) - self.held
         return memoryview(b"".join([*self._held, more[:missing]]))[body:] if 0 < missing <= len(more) else None
@@ -235,7 +235,7 @@ class InputTap:
     def echoes_of_sessions(self) -> tuple[TappedFlow, ...]:
         """The same for any chunk, whether the engine raised a flow or not."""
         if not self._walked:
-            if _FLOW_MARK not in _beginning(self._held_before, _CODE_BYTES) + bytes(self._chunk):
+            if _FLOW_START not in _beginning(self._held_before, _CODE_BYTES) + bytes(self._chunk):
                 return ()
             self._walk(every_flow=True)
         return self.echoes()

@@ -22,7 +22,15 @@ from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Described, Symbol, ULong, Value
 from penstock_core.message_times import NO_REQUESTED_TIMES, RequestedTimes
 
-__all__ = ["DELAYS", "absolute_expiry", "expiry_and_group", "may_expire", "may_wait", "wishes", "without_expiry"]
+__all__ = [
+    "DELAYS",
+    "absolute_expiry",
+    "expiry_and_group",
+    "may_expire",
+    "may_wait",
+    "requested_times",
+    "without_expiry",
+]
 
 _TIME: Final = "x-opt-delivery-time"
 _DELAY: Final = "x-opt-delivery-delay"
@@ -32,7 +40,7 @@ _COMMON: Final = b"x-opt-delivery-"
 _KEYS: Final = {encode(Symbol(key)): key for key in (_TIME, _DELAY)}
 
 
-def wishes(data: bytes, head: Head) -> RequestedTimes:
+def requested_times(data: bytes, head: Head) -> RequestedTimes:
     """Return the times in the message. Raises `DecodeError` if a section on the way is malformed."""
     delivery_time = delivery_delay = absolute = None
     section, at = section_at(data, head.start)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.access.listeners import Listener
 from penstock_broker.access.login_thread import LoginThread
-from penstock_broker.access.users import Proof, Signed
+from penstock_broker.access.users import Proof, SignedToken
 from penstock_broker.clock import TurnClock
 from penstock_broker.warning_throttle import WarningThrottle
 from penstock_core.login_end import LoginEnd, refusal
@@ -77,7 +77,7 @@ class LoginRevalidation:
     def logged_in(self, connection: Connection) -> None:
         """Remember when the login of a connection expires."""
         proof = connection.login.proof
-        if isinstance(proof, Signed):
+        if isinstance(proof, SignedToken):
             if len(self._expiries) > 2 * len(self._connections) + SPARE:
                 self._expiries = [each for each in self._expiries if each[1] in self._connections]
                 heapq.heapify(self._expiries)
@@ -170,7 +170,7 @@ def _look_at_files(logins: list[_Login]) -> Ends:
     ends: Ends = {}
     for number, listener, user, proof in logins:
         # A record can't be hashed; that of a user is one object for all who log in by it.
-        key = (id(listener), (proof.issuer, proof.key) if isinstance(proof, Signed) else (user, id(proof)))
+        key = (id(listener), (proof.issuer, proof.key) if isinstance(proof, SignedToken) else (user, id(proof)))
         if key not in seen:
             seen[key] = _end_of(listener, user, proof)
         ends[number] = seen[key]
@@ -178,7 +178,7 @@ def _look_at_files(logins: list[_Login]) -> Ends:
 
 
 def _end_of(listener: Listener, user: str, proof: Proof) -> LoginEnd | None:
-    if isinstance(proof, Signed):
+    if isinstance(proof, SignedToken):
         is_held = listener.issuers is not None and listener.issuers.holds(proof.issuer, proof.key)
         return None if is_held else LoginEnd.KEY_REMOVED
     return listener.users.end_of(user, proof) if listener.users is not None else None

@@ -32,7 +32,7 @@ from penstock_broker.access.listeners import Listener
 from penstock_broker.access.login_thread import Finish, LoginThread
 from penstock_broker.access.login_throttle import LoginThrottle
 from penstock_broker.access.rejections import Rejections, reason_of_code, reason_of_error
-from penstock_broker.access.users import Absent, Proof, Signed
+from penstock_broker.access.users import NoRecord, Proof, SignedToken
 from penstock_broker.clock import TurnClock
 from penstock_broker.warning_throttle import WarningThrottle
 
@@ -139,7 +139,7 @@ class Logins:
         if isinstance(record, CredentialRecord):
             connection.login.proof = record
         if isinstance(question, LookUpKeys):
-            if record is Absent.NOT_LOADED:
+            if record is NoRecord.NOT_LOADED:
                 return None
             return listener.keys_of(question, record if isinstance(record, CredentialRecord) else None)
         if isinstance(record, CredentialRecord) and self._secrets.knows(question.user, question.secret, record):
@@ -232,5 +232,5 @@ def _check_token(listener: Listener, token: bytes, now_us: int) -> _Result:
         bearer, issuer = listener.issuers.check(token, now_us / 1_000_000)
     except TokenError as error:
         return _Result(WrongCredentials(f"the token is not valid here: {error}"), None)
-    proof = Signed(issuer, bearer.key, int(bearer.ends * 1_000_000))
+    proof = SignedToken(issuer, bearer.key, int(bearer.ends * 1_000_000))
     return _Result(Identified(bearer.user, bearer.groups), proof)

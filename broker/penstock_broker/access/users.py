@@ -30,7 +30,7 @@ from penstock_amqp.sasl.credentials import (
 )
 from penstock_core.login_end import LoginEnd
 
-__all__ = ["Absent", "Proof", "Signed", "Source", "Users", "in_folder", "one_user"]
+__all__ = ["NoRecord", "Proof", "SignedToken", "Source", "Users", "in_folder", "one_user"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ Stamp: TypeAlias = tuple[int, int, int]
 MAX_FILE_BYTES = 4096
 
 
-class Absent(Enum):
+class NoRecord(Enum):
     """Why `Users.ready` has no record."""
 
     NO_USER = auto()
@@ -88,7 +88,7 @@ class Users:
         """A record to show for a user that does not exist."""
         return fake_record(self._key, user, self._rounds)
 
-    def ready(self, user: str) -> CredentialRecord | Absent:
+    def ready(self, user: str) -> CredentialRecord | NoRecord:
         """The record of a user if it is known already. Fast."""
         record = self._given.get(user)
         if record is not None:
@@ -98,10 +98,10 @@ class Users:
         if stamp is None:
             if known is not None:
                 self._known.pop(user, None)
-            return Absent.NO_USER
+            return NoRecord.NO_USER
         if known is None or known.stamp != stamp:
-            return Absent.NOT_LOADED
-        return known.record if known.record is not None else Absent.NO_USER
+            return NoRecord.NOT_LOADED
+        return known.record if known.record is not None else NoRecord.NO_USER
 
     def load(self, user: str) -> CredentialRecord | None:
         """The record of a user, read and hashed if necessary; None if there is none. Slow: on the login thread.
@@ -196,7 +196,7 @@ def _stamp(path: Path | None) -> Stamp | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class SignedToken:
     """The token by which a user logged in: who signed it with which key, and when it expires, leeway included."""
 
     issuer: str
@@ -204,5 +204,5 @@ class Signed:
     ends_us: int
 
 
-Proof: TypeAlias = CredentialRecord | Signed
+Proof: TypeAlias = CredentialRecord | SignedToken
 """What a login depends on. A login without proof (ANONYMOUS, EXTERNAL) can't be taken back."""

@@ -61,7 +61,7 @@ def attach_source(broker: Broker, connection: Connection, link: OutLink, frame: 
             lookup = apply.add_lookup(connection, link, plan)
             broker.sync.when_durable(connection, partial(reply.reply_to_lookup, broker, lookup, plan))
         case ManagementAddress():
-            broker.management.attach_responses(connection, link, frame)
+            broker.management.attach_reply_link(connection, link, frame)
         case _:
             assert_never(plan)
 

@@ -30,7 +30,7 @@ from penstock_broker.log.log import Log
 from penstock_broker.log.options import LogOptions
 from penstock_broker.log.recovery.bodies import LargePayload, StagedBody, bytes_in_log
 from penstock_broker.log.recovery.live_messages import LiveMessage, PagedQueue
-from penstock_broker.log.recovery.live_puts import KEEP, Pageable, Usual
+from penstock_broker.log.recovery.live_puts import KEEP, CommonStart, Pageable
 from penstock_broker.log.recovery.paged_puts import LiveRun
 from penstock_broker.log.recovery.record_reader import Progress
 from penstock_broker.log.recovery.recover import Recovered
@@ -42,6 +42,7 @@ __all__ = [
     "VOLATILE",
     "CommitAck",
     "CommitPut",
+    "CommonStart",
     "Damage",
     "Document",
     "EndReason",
@@ -76,7 +77,6 @@ __all__ = [
     "UnknownQueue",
     "UnknownSegment",
     "Unreadable",
-    "Usual",
     "Value",
     "Wanted",
     "bytes_in_log",

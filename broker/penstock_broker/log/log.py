@@ -30,7 +30,7 @@ from penstock_broker.log.format.route_sets import RouteSets
 from penstock_broker.log.options import LogOptions
 from penstock_broker.log.recovery.bodies import StagedBody
 from penstock_broker.log.recovery.live_puts import Pageable
-from penstock_broker.log.recovery.record_reader import Progress, unheard
+from penstock_broker.log.recovery.record_reader import Progress, no_progress
 from penstock_broker.log.recovery.recover import FirstRecords, Recovered, Restored, first_records, recover
 from penstock_broker.log.scan.segment_files import names_of
 from penstock_broker.log.segments.message_reader import MessageReader
@@ -81,7 +81,7 @@ class Log:
             sequence=recovered.sequence,
             clock=clock,
         )
-        self.failure_mark = self._writer.failure_mark
+        self.failure_file = self._writer.failure_file
         """Whether the next start will know that the log failed. While it `is_missing`, deliver nothing of the log."""
         self._numbers = Numbers(replay, files.boot_id())
         self._spares.adopt(names_of("spare", files.names(folder)))
@@ -129,7 +129,7 @@ class Log:
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         entropy: Callable[[int], bytes] = os.urandom,
         syncer: Callable[[FileLayer], Syncer] | None = None,
-        progress: Progress = unheard,
+        progress: Progress = no_progress,
         pageable: Pageable | None = None,
         begins: bool = True,
         timer: Callable[[], float] = time.perf_counter,
@@ -170,7 +170,7 @@ class Log:
             self._turns.write_checkpoint_if(self._space.has_room)
         self.sync()
         if self.failed is None:
-            self.failure_mark.remove()
+            self.failure_file.remove()
 
     # State ------------------------------------------------------------------------------------------------------------
 

@@ -32,8 +32,9 @@ from penstock_broker.attach import connection_end, permission_review
 from penstock_broker.clock import SYSTEM_CLOCK, Clock
 from penstock_broker.errors import amqp_error
 from penstock_broker.loop.acceptor import Acceptor
-from penstock_broker.loop.connections import IDLE_MS, Connections
+from penstock_broker.loop.connections import Connections
 from penstock_broker.loop.garbage import YoungCollection
+from penstock_broker.loop.log_turn import LogTurn
 from penstock_broker.loop.plain_sockets import FEW
 from penstock_broker.loop.queue_visits import DISPATCH_SECONDS, QueueVisits
 from penstock_broker.loop.read_ahead import READ
@@ -57,11 +58,6 @@ MAX_EVENTS: Final = 64
 LATE_TOGETHER: Final = 32
 """Of connections that waited for this turn, so many are handled together at most: what they brought takes time of the
 turn only when it is handled."""
-LAZY_SYNC_MS: Final = 5
-LOOK_MS: Final = 2
-"""A turn that did not look whether the log has idle work is followed by one that does after so long, or before."""
-LOOK_TURNS: Final = 16
-"""So many turns without a look are possible at most, however short they are."""
 
 
 class Loop:
@@ -95,6 +91,7 @@ class Loop:
         )
         self._acceptor = Acceptor(broker, epoll, self._unauthenticated, self.connections, self._logins, clock.seconds)
         self._stop = Stop(broker, listeners, self._unauthenticated, self.connections)
+        self._log_turn = LogTurn(broker, self.connections, self._stop, clock.seconds)
         self._ready = ReadyConnections()
         self._visits = QueueVisits(broker, clock.seconds)
         self._left_over: tuple[Sized, ...] = (
@@ -109,17 +106,6 @@ class Loop:
             self.connections.behind,
         )
         """What earlier turns may have left for the next one: lists that stay the same objects."""
-        self._lazy_sync_ms = 0
-        self._waits_for_syncs = broker.log.waits_for_syncs
-        self._maintained = False
-        """The last turn had idle work of the log to do, and there may be more."""
-        self._looked_ms = 0
-        """When it was looked last whether the log has idle work."""
-        self._looks_late = False
-        """The last turn did not look."""
-        self._tells_blocks = logger.isEnabledFor(logging.DEBUG)
-        """Looked at once: a turn must not pay for lines that nobody reads."""
-        self._told_block = broker.log.sequence
         self.watch(self._unauthenticated.descriptor, self._acceptor.serve_unauthenticated)
         self.watch(self._login_thread.descriptor, self._login_thread.collect)
         if any(listener.has_revocable_logins for listener in listeners):
@@ -180,7 +166,7 @@ class Loop:
             any(self._left_over)
             or self._visits.paces
             or self._ready.count
-            or self._maintained  # idle time is used, and publishers may be waiting
+            or self._log_turn.maintained  # idle time is used, and publishers may be waiting
             or broker.sync.has_synced_waiting
             or (work.held and not broker.must_wait)  # not all of those who waited are released yet
         )
@@ -210,36 +196,21 @@ class Loop:
             drains.finish_drains(broker)
         if work.streaming:
             connections.advance_streams(max(deadline, clock() + DISPATCH_SECONDS))
-        self._finish()
+        self._log_turn.finish()
         if broker.memory.came > broker.memory.look_after:
             self._look_at_memory()
         if broker.paging.queues:
             # Its exceptions end the broker, as those of the log do: a message might be neither in memory nor where it
             # is read from the log again. A start recovers everything.
-            paging.keep_up(broker)
+            paging.serve_tails(broker)
         if broker.topology.disposal.piles:
             self._free_slice()
-        # In short turns that follow each other at once it is looked once in a millisecond whether the log has idle
-        # work: to look takes as long as a tenth of such a turn.
-        self._looks_late = now_ms == self._looked_ms and not (
-            self._maintained or not ready or turn_clock.turns % LOOK_TURNS == 0
-        )
-        if not self._looks_late:
-            self._maintain(began)
+        self._log_turn.maintain(began, was_idle=not ready)
 
     def _wait_seconds(self) -> float:
         """How long nothing has to be done unless a descriptor is ready."""
-        broker = self.broker
-        most_ms = LOOK_MS if self._looks_late else LAZY_SYNC_MS if broker.log.wants_sync else IDLE_MS
-        return broker.clock.timers.wait_ms(self._clock.now_ms(), most_ms) / 1000
-
-    def _maintain(self, began: float) -> None:
-        """Do idle work of the log, if it has some. `began`: when the turn did, in seconds of the clock."""
-        self._looked_ms = self.broker.clock.now_ms
-        log = self.broker.log
-        self._maintained = log.wants_maintenance
-        if self._maintained:
-            log.maintain(log.maintenance_ms(1000 * (self._clock.seconds() - began)))
+        timers = self.broker.clock.timers
+        return timers.wait_ms(self._clock.now_ms(), self._log_turn.longest_wait_ms()) / 1000
 
     def _serve(self, ready: list[tuple[int, int]], deadline: float, has_work: bool) -> None:
         """Serve the descriptors that are ready; connections that are left at the deadline are the first next time.
@@ -309,7 +280,7 @@ class Loop:
             is_behind = self._visits.serve(deadline)
             self.connections.ahead.read_bytes = BUSY_READ_BYTES if is_behind or self._ready.count else READ_BYTES
         else:
-            self._visits.paces = pacing.look(self.broker, ())
+            self._visits.paces = pacing.give_credit(self.broker, ())
 
     def _look_at_memory(self) -> None:
         memory = self.broker.memory
@@ -336,55 +307,6 @@ class Loop:
                 serve_browser(self.broker, browser)
             except Exception:
                 self.connections.fail(browser.connection)
-
-    def _finish(self) -> None:
-        """Delivered-up-to numbers, the log's block, the sync, sockets: in this order. The disk works while sockets are
-        flushed; where a sync holds the turn, it comes last."""
-        broker = self.broker
-        log, sync, work = broker.log, broker.sync, broker.work
-        if delivers := bool(work.delivered):
-            log.delivered_up_to({queue.incarnation: queue.delivered_up_to for queue in work.delivered})
-            work.delivered.clear()
-        sync.write()
-        if delivers and log.failure_mark.is_missing:
-            self.connections.drop_unsent()
-        if self._tells_blocks:
-            self._tell_block()
-        if sync.is_awaited:
-            if log.sync_may_have_ended:
-                log.collect()  # while this turn was at work: another turn would only cost time
-            if sync.has_synced_waiting:
-                sync.release(broker.fail_connection, broker.clock)
-            if log.failed is not None and sync.is_awaited:
-                self._abandon()
-        # Acks alone may wait a little: what a crash loses of them is delivered once more. Producers that wait for
-        # compaction wait for whatever was written: with its sync segments become free.
-        is_wanted = (log.wants_sync and (sync.is_awaited or broker.clock.now_ms >= self._lazy_sync_ms)) or (
-            work.held and log.sequence != log.synced
-        )
-        if is_wanted:
-            self._lazy_sync_ms = broker.clock.now_ms + LAZY_SYNC_MS
-            if not self._waits_for_syncs:
-                log.request_sync()
-        if work.dirty:
-            self.connections.flush()
-        if is_wanted and self._waits_for_syncs:
-            log.request_sync()
-
-    def _tell_block(self) -> None:
-        """A turn's block, for `--log-level debug`."""
-        log = self.broker.log
-        if log.sequence != self._told_block:
-            self._told_block = log.sequence
-            logger.debug("Block %d of the log is written, %d is synced; turn %d", log.sequence, log.synced,
-                         self.broker.clock.turns)  # fmt: skip
-
-    def _abandon(self) -> None:
-        """The log has failed: close the connections that wait for a sync, since none will come."""
-        for connection in self.broker.sync.abandon():
-            if connection.phase in (Phase.OPENING, Phase.OPEN):
-                connection_end.close_connection(self.broker, connection, self.broker.storage_refusal())
-        self._stop.log_failed()
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

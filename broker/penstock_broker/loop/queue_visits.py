@@ -55,7 +55,7 @@ class QueueVisits:
         broker, clock = self._broker, self._seconds
         ready, lines = broker.work.ready, broker.work.output_lines
         now_us = broker.clock.now_us
-        withholds = broker.log.failure_mark.is_missing
+        withholds = broker.log.failure_file.is_missing
         again: list[Queue] = []
         unfinished: dict[Queue, bool] = {}
         deadline = max(deadline, clock() + DISPATCH_SECONDS)
@@ -101,5 +101,7 @@ class QueueVisits:
         if again:
             ready.extend(again)
         if unfinished or self.paces:
-            self.paces = pacing.look(broker, [queue for queue, could_be_sent in unfinished.items() if could_be_sent])
+            self.paces = pacing.give_credit(
+                broker, [queue for queue, could_be_sent in unfinished.items() if could_be_sent]
+            )
         return bool(unfinished) or lines.are_moving

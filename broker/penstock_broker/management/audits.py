@@ -21,7 +21,7 @@ from penstock_api.management import EntityType, Operation, StatusCode
 from penstock_api.message_audit import AuditRead, AuditStart, AuditState, AuditTotals, EndedBy, EventKind
 from penstock_api.validation_messages import validation_messages
 from penstock_broker.management.repeated_messages import shown_id
-from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal, to_value
+from penstock_broker.management.replies import ManagementReply, invalid_request, refusal, to_value
 from penstock_broker.messages.read_retries import retry_after_ms
 from penstock_broker.queue.audit import QueueAudit
 from penstock_broker.queue.queue import Queue
@@ -55,12 +55,12 @@ class AuditTask:
 
     __slots__ = ("_change", "_is_next_turn")
 
-    def __init__(self, change: Callable[[], ManagementResponse]) -> None:
+    def __init__(self, change: Callable[[], ManagementReply]) -> None:
         self._change = change
         self._is_next_turn = False
 
-    def step(self, _count: int) -> ManagementResponse | None:
-        """None in this turn, the response in the next one."""
+    def step(self, _count: int) -> ManagementReply | None:
+        """None in this turn, the reply in the next one."""
         if not self._is_next_turn:
             self._is_next_turn = True
             return None
@@ -69,7 +69,7 @@ class AuditTask:
 
 def handle(
     broker: Broker, operation: Operation, kind: EntityType, name: str | None, body: Value
-) -> ManagementResponse | AuditTask:
+) -> ManagementReply | AuditTask:
     """Serve one of the three operations, or begin to."""
     if kind is not EntityType.SUBSCRIPTION:
         return refusal(Refuse(Reason.NOT_IMPLEMENTED, f"A {kind.value} can't be audited; a subscription can."))
@@ -90,7 +90,7 @@ def handle(
         )
 
 
-def _start(broker: Broker, name: str, wanted: AuditStart) -> ManagementResponse:
+def _start(broker: Broker, name: str, wanted: AuditStart) -> ManagementReply:
     subscription = broker.topology.subscription_of_queue(name)
     if subscription is None:
         return refusal(Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no subscription whose queue is {name!r}."))
@@ -180,7 +180,7 @@ def _forget(broker: Broker, audit: Audit) -> None:
         del broker.audits[audit.queue.name]
 
 
-def _stop(broker: Broker, name: str) -> ManagementResponse:
+def _stop(broker: Broker, name: str) -> ManagementReply:
     audit = broker.audits.get(name)
     if audit is None:
         return refusal(_no_audit(name))
@@ -188,7 +188,7 @@ def _stop(broker: Broker, name: str) -> ManagementResponse:
     return _told(audit)
 
 
-def _read(broker: Broker, name: str, wanted: AuditRead) -> ManagementResponse:
+def _read(broker: Broker, name: str, wanted: AuditRead) -> ManagementReply:
     audit = broker.audits.get(name)
     if audit is None or wanted.audit not in (None, audit.state.audit):
         return refusal(_no_audit(name))
@@ -197,15 +197,15 @@ def _read(broker: Broker, name: str, wanted: AuditRead) -> ManagementResponse:
     first, count, records = (chunk.first, chunk.count, bytes(chunk.records)) if chunk else (state.records, 0, b"")
     audit.is_fetched = state.is_written and first >= state.records
     body: Value = {"state": to_value(state), "first": first, "count": count, "records": records}
-    return ManagementResponse(status=int(StatusCode.OK), description="OK", body=body)
+    return ManagementReply(status=int(StatusCode.OK), description="OK", body=body)
 
 
 def _no_audit(name: str) -> Refuse:
     return Refuse(Reason.ADDRESS_NOT_FOUND, f"There is no audit of {name!r} now.")
 
 
-def _told(audit: Audit) -> ManagementResponse:
-    return ManagementResponse(status=int(StatusCode.OK), description="OK", body=to_value(audit.state_now()))
+def _told(audit: Audit) -> ManagementReply:
+    return ManagementReply(status=int(StatusCode.OK), description="OK", body=to_value(audit.state_now()))
 
 
 # -- what is in the queue -------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from penstock_broker.management import entity_states
 from penstock_broker.management.encoded_states import ATTRIBUTES, encoded_state
 from penstock_broker.management.entity_states import queue_state_as_of_a_subscription, subscription_state
 from penstock_broker.management.in_flight import InFlight, InFlightSearch, add_waiting, connections_of
-from penstock_broker.management.responses import ManagementResponse, query_body
+from penstock_broker.management.replies import ManagementReply, query_body
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import PointToPointQueue, Subscription
@@ -48,14 +48,14 @@ NAMED_PER_STEP: Final = 200
 
 @dataclass(slots=True)
 class ChangedStatesTask:
-    """Such a QUERY in progress: each `step` encodes some states, until one returns the response."""
+    """Such a QUERY in progress: each `step` encodes some states, until one returns the reply."""
 
     broker: Broker
     named: tuple[int, int] | None
     """The versions that the token names; None: it is none of this life."""
     attributes: list[str]
     most: int
-    """States in one response."""
+    """States in one reply."""
     generation: int
     """Of what changed before the request: it gets its versions in the first steps."""
     changes: Changes | None = None
@@ -72,14 +72,14 @@ class ChangedStatesTask:
     subscriptions: Iterator[Subscription | PointToPointQueue] = field(default_factory=lambda: iter(()))
     encoded: list[bytes] = field(default_factory=list[bytes])
 
-    def step(self, count: int) -> ManagementResponse | None:
-        """Prepare, or encode up to `count` states more; the response once all are encoded."""
+    def step(self, count: int) -> ManagementReply | None:
+        """Prepare, or encode up to `count` states more; the reply once all are encoded."""
         if not self.prepare():
             return None
         for _ in range(count):
             row = self.next_row()
             if row is None:
-                return self._response()
+                return self._reply()
             self.encoded.append(row)
         return None
 
@@ -149,11 +149,11 @@ class ChangedStatesTask:
             return subscription
         return None
 
-    def _response(self) -> ManagementResponse:
+    def _reply(self) -> ManagementReply:
         changes, topology = self.changes, self.broker.topology
         assert changes is not None, "the last step has come"
         removed: list[Value] = [] if self.is_whole else list(changes.removed)
-        return ManagementResponse(
+        return ManagementReply(
             status=int(StatusCode.OK),
             description="OK",
             properties={
@@ -169,7 +169,7 @@ class ChangedStatesTask:
 
 
 def begin(broker: Broker, token: str, attributes: list[str], most: int) -> ChangedStatesTask:
-    """Tell what changed since the reply that had this token; `most`: states in one response."""
+    """Tell what changed since the reply that had this token; `most`: states in one reply."""
     generation = broker.topology.state_changes.generation
     return ChangedStatesTask(broker, _versions(broker, token), attributes, max(most, 1), generation)
 

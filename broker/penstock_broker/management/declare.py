@@ -1,6 +1,6 @@
 """CREATE and UPDATE: reads the document, and lets the module of its kind do what it says.
 
-Idempotent. The response is returned; the node sends it once the change is synced. Source: docs/reference/management.md,
+Idempotent. The reply is returned; the node sends it once the change is synced. Source: docs/reference/management.md,
 docs/decisions/014-managed-subscriptions.md, docs/decisions/047-management-node.md.
 """
 
@@ -14,11 +14,11 @@ from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.management import EntityType
 from penstock_api.validation_messages import validation_messages
-from penstock_broker.management.declaration_answers import shortened
+from penstock_broker.management.declaration_replies import shortened
 from penstock_broker.management.declare_exchange import declare_exchange
 from penstock_broker.management.declare_queue import declare_queue
 from penstock_broker.management.declare_subscription import declare_subscription
-from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal
+from penstock_broker.management.replies import ManagementReply, invalid_request, refusal
 from penstock_broker.state.broker import Broker
 from penstock_core.reason import Reason, Refuse
 
@@ -33,15 +33,15 @@ def declare(
     *,
     update: bool,
     attributes: frozenset[str] | None = None,
-) -> ManagementResponse:
-    """CREATE or UPDATE one entity. `attributes`: the only keys of its state that the response is to have; None: all."""
-    response = _declare(broker, kind, name, body, update, attributes)
-    return response if attributes is None or response.refuse is not None else shortened(response, attributes)
+) -> ManagementReply:
+    """CREATE or UPDATE one entity. `attributes`: the only keys of its state that the reply is to have; None: all."""
+    reply = _declare(broker, kind, name, body, update, attributes)
+    return reply if attributes is None or reply.refuse is not None else shortened(reply, attributes)
 
 
 def _declare(
     broker: Broker, kind: EntityType, name: str | None, body: Value, update: bool, attributes: frozenset[str] | None
-) -> ManagementResponse:
+) -> ManagementReply:
     try:
         match kind:
             case EntityType.EXCHANGE:

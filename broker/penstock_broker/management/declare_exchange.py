@@ -5,10 +5,10 @@ from __future__ import annotations
 from penstock_api.management import DeclarationOutcome, ExchangeDeclaration, Owner
 from penstock_broker.attach import permission_review
 from penstock_broker.management import entity_states
-from penstock_broker.management.declaration_answers import answer
+from penstock_broker.management.declaration_replies import declaration_reply
 from penstock_broker.management.declared_persistence import declared_persistence
 from penstock_broker.management.owner_marks import other_owner, outcome_of_change
-from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal
+from penstock_broker.management.replies import ManagementReply, invalid_request, refusal
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import Exchange, new_router
 from penstock_core.declaration_rules import decide_exchange_declaration
@@ -18,9 +18,7 @@ from penstock_core.terms import ExchangeType, Persistence, Unroutable
 __all__ = ["declare_exchange"]
 
 
-def declare_exchange(
-    broker: Broker, name: str | None, wanted: ExchangeDeclaration, *, update: bool
-) -> ManagementResponse:
+def declare_exchange(broker: Broker, name: str | None, wanted: ExchangeDeclaration, *, update: bool) -> ManagementReply:
     """CREATE or UPDATE an exchange; with ``update`` it has to be there."""
     if not name:
         return invalid_request("The request names no exchange.")
@@ -48,10 +46,10 @@ def declare_exchange(
     exchange.publishers = wanted.publishers
     exchange.made_by_name = False
     if before == _exchange_policies(exchange):
-        return answer(DeclarationOutcome.UNCHANGED, entity_states.exchange_state(exchange))
+        return declaration_reply(DeclarationOutcome.UNCHANGED, entity_states.exchange_state(exchange))
     topology.put_exchange(exchange)
     broker.routes.forget()
-    return answer(outcome, entity_states.exchange_state(exchange))
+    return declaration_reply(outcome, entity_states.exchange_state(exchange))
 
 
 def _exchange_policies(exchange: Exchange) -> tuple[object, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from penstock_api.management import DeclarationOutcome, QueueDeclaration
 from penstock_broker.management import entity_states
-from penstock_broker.management.declaration_answers import answer, without_ages
+from penstock_broker.management.declaration_replies import declaration_reply, without_ages
 from penstock_broker.management.declared_persistence import declared_persistence
 from penstock_broker.management.owner_marks import other_owner, outcome_of_change
-from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal
+from penstock_broker.management.replies import ManagementReply, invalid_request, refusal
 from penstock_broker.messages import due_times
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
@@ -19,7 +19,7 @@ from penstock_core.reason import Reason, Refuse
 __all__ = ["declare_queue"]
 
 
-def declare_queue(broker: Broker, name: str | None, wanted: QueueDeclaration, *, update: bool) -> ManagementResponse:
+def declare_queue(broker: Broker, name: str | None, wanted: QueueDeclaration, *, update: bool) -> ManagementReply:
     """CREATE or UPDATE a point-to-point queue; with ``update`` it has to be there."""
     if not name:
         return invalid_request("The request names no queue.")
@@ -43,7 +43,7 @@ def declare_queue(broker: Broker, name: str | None, wanted: QueueDeclaration, *,
     persistence = declared_persistence(wanted.persistence)
     policies = (persistence, wanted.limits, wanted.delivery, wanted.owner, False)
     if existing is not None and _queue_policies(existing) == policies:
-        return answer(
+        return declaration_reply(
             DeclarationOutcome.UNCHANGED, without_ages(entity_states.queue_state(existing, {}), existing.queue)
         )
     outcome = DeclarationOutcome.CREATED if existing is None else outcome_of_change(existing.owner, wanted.owner)
@@ -57,7 +57,7 @@ def declare_queue(broker: Broker, name: str | None, wanted: QueueDeclaration, *,
     broker.routes.forget()
     due_times.recheck_expiry(broker, node.queue)
     broker.work.schedule(node.queue)  # others may get what waits now
-    return answer(outcome, without_ages(entity_states.queue_state(node, {}), node.queue))
+    return declaration_reply(outcome, without_ages(entity_states.queue_state(node, {}), node.queue))
 
 
 def _queue_policies(node: PointToPointQueue) -> tuple[object, ...]:

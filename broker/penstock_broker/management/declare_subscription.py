@@ -10,10 +10,10 @@ from typing import assert_never
 from penstock_api.management import DeclarationOutcome, SubscriptionDeclaration
 from penstock_broker.attach import permission_review
 from penstock_broker.management import entity_states
-from penstock_broker.management.declaration_answers import answer, without_ages
+from penstock_broker.management.declaration_replies import declaration_reply, without_ages
 from penstock_broker.management.declared_persistence import declared_persistence
 from penstock_broker.management.owner_marks import adoption_asked
-from penstock_broker.management.responses import ManagementResponse, refusal
+from penstock_broker.management.replies import ManagementReply, refusal
 from penstock_broker.messages import due_times
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
@@ -48,9 +48,9 @@ def declare_subscription(
     *,
     update: bool,
     attributes: frozenset[str] | None = None,
-) -> ManagementResponse:
+) -> ManagementReply:
     """CREATE or UPDATE a subscription; with ``update`` it has to be there. `attributes`: the only keys of its state
-    that the response is to have; None: all.
+    that the reply is to have; None: all.
     """
     declared = _declared(broker, name, wanted)
     if isinstance(declared, Refuse):
@@ -75,7 +75,7 @@ def declare_subscription(
             return refusal(decision)
         case Make():
             made = _make(broker, declared, wanted)
-            return answer(DeclarationOutcome.CREATED, _state(made, attributes))
+            return declaration_reply(DeclarationOutcome.CREATED, _state(made, attributes))
         case Keep():
             assert subscription is not None
             return _keep(broker, subscription, declared, wanted, decision, attributes)
@@ -143,7 +143,7 @@ def _keep(
     wanted: SubscriptionDeclaration,
     decision: Keep,
     attributes: frozenset[str] | None,
-) -> ManagementResponse:
+) -> ManagementReply:
     before = _policies(subscription)
     if not set(subscription.declared_consumers) <= set(wanted.consumers):
         permission_review.check_links_soon(broker)
@@ -174,7 +174,7 @@ def _keep(
         broker.routes.forget()
         due_times.recheck_expiry(broker, subscription.queue)
         broker.work.schedule(subscription.queue)  # others may get what waits now
-    return answer(outcome, _state(subscription, attributes), blocked_by)
+    return declaration_reply(outcome, _state(subscription, attributes), blocked_by)
 
 
 def _put_policies(subscription: Subscription, declared: DeclaredSubscription, wanted: SubscriptionDeclaration) -> None:
@@ -204,7 +204,7 @@ def _policies(subscription: Subscription) -> tuple[object, ...]:
 
 
 def _state(subscription: Subscription, attributes: frozenset[str] | None) -> entity_states.StateDocument:
-    """The state for a response; without the figures if none of them was asked for."""
+    """The state for a reply; without the figures if none of them was asked for."""
     if attributes is not None and attributes <= entity_states.DECLARED:
         return entity_states.declared(subscription)
     return without_ages(entity_states.subscription_state(subscription, {}), subscription.queue)

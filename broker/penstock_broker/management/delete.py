@@ -1,6 +1,6 @@
 """DELETE: reads the request, lets the rules decide, and ends the entity. If there is no such entity, that is success.
 
-The response is returned; the node sends it once the deletion is synced. Source: docs/reference/management.md,
+The reply is returned; the node sends it once the deletion is synced. Source: docs/reference/management.md,
 docs/decisions/047-management-node.md.
 """
 
@@ -19,7 +19,7 @@ from penstock_broker.attach import close, connection_end, permission_review, tem
 from penstock_broker.errors import amqp_error
 from penstock_broker.management import entity_states, logged_operations
 from penstock_broker.management.logged_operations import Caller
-from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal
+from penstock_broker.management.replies import ManagementReply, invalid_request, refusal
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import Exchange, Subscription
@@ -30,7 +30,7 @@ from penstock_core.reason import Reason, Refuse
 __all__ = ["delete"]
 
 
-def delete(broker: Broker, caller: Caller, kind: EntityType, name: str | None, body: Value) -> ManagementResponse:
+def delete(broker: Broker, caller: Caller, kind: EntityType, name: str | None, body: Value) -> ManagementReply:
     """DELETE one entity; to delete one that is not there succeeds. What `caller` deletes is told in the log."""
     try:
         wanted = management.Deletion.model_validate(body if body is not None else {})
@@ -53,10 +53,10 @@ def delete(broker: Broker, caller: Caller, kind: EntityType, name: str | None, b
             assert_never(kind)
 
 
-_DELETED = ManagementResponse(status=int(StatusCode.DELETED), description="Gone")
+_DELETED = ManagementReply(status=int(StatusCode.DELETED), description="Gone")
 
 
-def _delete_exchange(broker: Broker, caller: Caller, name: str, wanted: management.Deletion) -> ManagementResponse:
+def _delete_exchange(broker: Broker, caller: Caller, name: str, wanted: management.Deletion) -> ManagementReply:
     exchange = broker.topology.exchanges.get(name)
     if exchange is None:
         return _DELETED
@@ -79,7 +79,7 @@ def _delete_exchange(broker: Broker, caller: Caller, name: str, wanted: manageme
     return _DELETED
 
 
-def _delete_subscription(broker: Broker, caller: Caller, name: str, wanted: management.Deletion) -> ManagementResponse:
+def _delete_subscription(broker: Broker, caller: Caller, name: str, wanted: management.Deletion) -> ManagementReply:
     identity = parse_queue_name(name)
     if identity is None:
         return invalid_request(f"{name!r} is not the queue name of a subscription.")
@@ -108,7 +108,7 @@ def _delete_subscription(broker: Broker, caller: Caller, name: str, wanted: mana
             assert_never(decision)
 
 
-def _end_rights(broker: Broker, record: Exchange | Subscription) -> ManagementResponse:
+def _end_rights(broker: Broker, record: Exchange | Subscription) -> ManagementReply:
     """The resource that gave rights may not, or is gone; what it declared stays, and so do the messages."""
     if isinstance(record, Exchange) and record.publishers:
         record.publishers = ()
@@ -128,7 +128,7 @@ def _users_of(queue: Queue) -> Value:
     return {"containers": containers[: entity_states.MAX_CONTAINERS], "depth": queue.depth}
 
 
-def _delete_queue(broker: Broker, caller: Caller, name: str, wanted: management.Deletion) -> ManagementResponse:
+def _delete_queue(broker: Broker, caller: Caller, name: str, wanted: management.Deletion) -> ManagementReply:
     node = broker.topology.queues.get(name)
     if node is None:
         return _DELETED
@@ -150,7 +150,7 @@ def _delete_queue(broker: Broker, caller: Caller, name: str, wanted: management.
     return _DELETED
 
 
-def _close_connection(broker: Broker, caller: Caller, name: str) -> ManagementResponse:
+def _close_connection(broker: Broker, caller: Caller, name: str) -> ManagementReply:
     connection = broker.clients.connections.get(int(name)) if name.isdigit() else None
     if connection is not None:
         logged_operations.tell_deleted(caller, "connection", f"{name} of {connection.transport.peer}")

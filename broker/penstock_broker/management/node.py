@@ -1,8 +1,8 @@
-"""The management node: takes requests from links, and sends responses to the connection that asked.
+"""The management node: takes requests from links, and sends replies to the connection that asked.
 
-Responses are sent on a link whose source is the node, or put into a temporary queue of that connection, because a JMS
-client can name nothing else. Those for one reply-to keep the order of their requests. The response to a change waits
-until the change is synced, the response to a task until all slices of the task are done, one slice per turn. Source:
+Replies are sent on a link whose source is the node, or put into a temporary queue of that connection, because a JMS
+client can name nothing else. Those for one reply-to keep the order of their requests. The reply to a change waits
+until the change is synced, the reply to a task until all slices of the task are done, one slice per turn. Source:
 docs/reference/management.md, docs/decisions/047-management-node.md.
 """
 
@@ -24,8 +24,8 @@ from penstock_broker.access.connection import Connection
 from penstock_broker.attach import close, temporary_nodes
 from penstock_broker.errors import amqp_error
 from penstock_broker.management import queue_messages, requests
-from penstock_broker.management.responses import ManagementResponse, encode_response, refusal
-from penstock_broker.messages import internal_publish
+from penstock_broker.management.replies import ManagementReply, encode_reply, refusal
+from penstock_broker.messages.internal_publish import publish_internally
 from penstock_broker.messages.refuse import when_answered
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
@@ -33,7 +33,7 @@ from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import PointToPointQueue
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ["ManagementNode", "ResponseLink"]
+__all__ = ["ManagementNode", "ReplyLink"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,21 +42,21 @@ PER_SLICE: Final = 10
 LONGEST_LIST: Final = 16_384
 """Bytes of a list of changes that is decoded at once, in about a millisecond."""
 MAX_UNSENT: Final = 1000
-"""Responses that may wait for one reply-to."""
+"""Replies that may wait for one reply-to."""
 
 
 class _Slot:
-    """The place of one response in the order of its reply-to."""
+    """The place of one reply in the order of its reply-to."""
 
     __slots__ = ("data",)
 
     def __init__(self) -> None:
         self.data: bytes | None = None
-        """The encoded response; None until it is ready."""
+        """The encoded reply; None until it is ready."""
 
 
-class ResponseLink:
-    """A link on which responses are sent; requests name it by the address of its target."""
+class ReplyLink:
+    """A link on which replies are sent; requests name it by the address of its target."""
 
     __slots__ = ("address", "connection", "link", "slots")
 
@@ -67,8 +67,8 @@ class ResponseLink:
         self.slots: deque[_Slot] = deque()
 
 
-class ResponseQueue:
-    """A temporary queue (or topic) into which responses are put; kept while a response for it is missing."""
+class ReplyQueue:
+    """A temporary queue (or topic) into which replies are put; kept while a reply for it is missing."""
 
     __slots__ = ("address", "connection", "slots")
 
@@ -83,21 +83,21 @@ class ManagementNode:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._links: dict[tuple[int, str], ResponseLink] = {}
-        self._queues: dict[tuple[int, str], ResponseQueue] = {}
+        self._links: dict[tuple[int, str], ReplyLink] = {}
+        self._queues: dict[tuple[int, str], ReplyQueue] = {}
 
-    def attach_responses(self, connection: Connection, link: OutLink, attach: Attach) -> None:
+    def attach_reply_link(self, connection: Connection, link: OutLink, attach: Attach) -> None:
         """Answer the attach of a link whose source is the node."""
         target = attach.target
         named = target.address if isinstance(target, Target) else None
-        responses = ResponseLink(connection, link, named or link.name)
-        link.context = responses
-        self._links[connection.number, responses.address] = responses
+        replies = ReplyLink(connection, link, named or link.name)
+        link.context = replies
+        self._links[connection.number, replies.address] = replies
         source = Source(address=NODE, outcomes=(Symbol("amqp:accepted:list"),))
-        connection.endpoint.attach_reply(link, source=source, target=Target(address=responses.address))
+        connection.endpoint.attach_reply(link, source=source, target=Target(address=replies.address))
 
     def receive(self, producer: Producer, batch: list[Arrival]) -> None:
-        """Take requests; each is accepted once it is read, and gets its response later."""
+        """Take requests; each is accepted once it is read, and gets its reply later."""
         connection = producer.connection
         for delivery, data, settled in batch:
             try:
@@ -115,41 +115,41 @@ class ManagementNode:
             self._take(connection, receiver, request)
         connection.endpoint.credit(producer.link, len(batch))
 
-    def _receiver_of(self, connection: Connection, request: Message) -> ResponseLink | ResponseQueue:
+    def _receiver_of(self, connection: Connection, request: Message) -> ReplyLink | ReplyQueue:
         reply_to = request.properties.reply_to
         if reply_to is None:
             raise LookupError("it has no reply-to")
         name = reply_to.removeprefix("queue://").removeprefix("topic://")
         receiver = self._links.get((connection.number, reply_to)) or self._queues.get((connection.number, name))
         if receiver is None and name in connection.temporary:
-            receiver = self._queues[connection.number, name] = ResponseQueue(connection, name)
+            receiver = self._queues[connection.number, name] = ReplyQueue(connection, name)
         if receiver is None:
             raise LookupError(f"no link and no temporary queue of this connection takes answers for {reply_to!r}")
         if len(receiver.slots) >= MAX_UNSENT:
             raise LookupError(f"{MAX_UNSENT} answers wait to be read")
         return receiver
 
-    def _take(self, connection: Connection, receiver: ResponseLink | ResponseQueue, request: Message) -> None:
+    def _take(self, connection: Connection, receiver: ReplyLink | ReplyQueue, request: Message) -> None:
         slot = _Slot()
         receiver.slots.append(slot)
         try:
-            result = requests.respond(self._broker, connection, request)
+            result = requests.answer(self._broker, connection, request)
         except Exception:
             logger.exception("A management request failed: %r", dict(request.application_properties))
             result = refusal(Refuse(Reason.INTERNAL_ERROR, "The request failed; see the broker's log."))
-        if isinstance(result, ManagementResponse):
+        if isinstance(result, ManagementReply):
             self._broker.sync.when_durable(connection, lambda: self._fill(receiver, slot, request, result))
         else:
             self._slice(receiver, slot, request, result)
 
     def _slice(
         self,
-        receiver: ResponseLink | ResponseQueue,
+        receiver: ReplyLink | ReplyQueue,
         slot: _Slot,
         request: Message,
         task: requests.Task,
     ) -> None:
-        """Do a slice of a task per turn. A task is finished even if its client no longer waits for the response."""
+        """Do a slice of a task per turn. A task is finished even if its client no longer waits for the reply."""
         try:
             done = task.step(PER_SLICE)
         except Exception:
@@ -169,36 +169,34 @@ class ManagementNode:
         else:
             self._broker.sync.when_durable(receiver.connection, lambda: self._fill(receiver, slot, request, done))
 
-    def _fill(
-        self, receiver: ResponseLink | ResponseQueue, slot: _Slot, request: Message, response: ManagementResponse
-    ) -> None:
-        if isinstance(receiver, ResponseQueue) or receiver.link.is_open:
-            slot.data = encode_response(response, request.properties)
-            most = 0 if isinstance(receiver, ResponseQueue) else receiver.link.max_bytes
+    def _fill(self, receiver: ReplyLink | ReplyQueue, slot: _Slot, request: Message, reply: ManagementReply) -> None:
+        if isinstance(receiver, ReplyQueue) or receiver.link.is_open:
+            slot.data = encode_reply(reply, request.properties)
+            most = 0 if isinstance(receiver, ReplyQueue) else receiver.link.max_bytes
             if 0 < most < len(slot.data):
                 description = (
                     f"The answer has {len(slot.data)} bytes, the link takes {most}; ask for less, or allow more."
                 )
-                slot.data = encode_response(refusal(Refuse(Reason.LIMIT_EXCEEDED, description)), request.properties)
-        if isinstance(receiver, ResponseQueue):
-            self._deposit(receiver)
+                slot.data = encode_reply(refusal(Refuse(Reason.LIMIT_EXCEEDED, description)), request.properties)
+        if isinstance(receiver, ReplyQueue):
+            self._publish(receiver)
         else:
             self._send(receiver)
 
-    def _deposit(self, queue: ResponseQueue) -> None:
-        """Put the responses that are ready into the queue, in order. If the queue was deleted meanwhile, they are
+    def _publish(self, queue: ReplyQueue) -> None:
+        """Put the replies that are ready into the queue, in order. If the queue was deleted meanwhile, they are
         dropped."""
         while queue.slots and (data := queue.slots[0].data) is not None:
             queue.slots.popleft()
             node = temporary_nodes.node_named(self._broker, queue.address)
             if node is not None:
                 target = QueueTarget(node) if isinstance(node, PointToPointQueue) else ExchangeTarget(node, "")
-                internal_publish.deposit(self._broker, target, data)
+                publish_internally(self._broker, target, data)
         if not queue.slots:
             self._queues.pop((queue.connection.number, queue.address), None)
 
-    def _send(self, receiver: ResponseLink) -> None:
-        """Send the responses that are ready, in order, as long as there is credit."""
+    def _send(self, receiver: ReplyLink) -> None:
+        """Send the replies that are ready, in order, as long as there is credit."""
         link, connection = receiver.link, receiver.connection
         if not link.is_open:
             return
@@ -218,15 +216,15 @@ class ManagementNode:
     def flowed(self, link: OutLink) -> None:
         """Credit came."""
         receiver = link.context
-        if isinstance(receiver, ResponseLink):
+        if isinstance(receiver, ReplyLink):
             self._send(receiver)
             if link.is_open and link.drain:
                 self.finish_drain(link)
 
     def finish_drain(self, link: OutLink) -> None:
-        """Give the credit back of a link that drains, behind the responses that are ready."""
+        """Give the credit back of a link that drains, behind the replies that are ready."""
         receiver = link.context
-        if isinstance(receiver, ResponseLink):
+        if isinstance(receiver, ReplyLink):
             if receiver.connection.endpoint.drained(link):
                 self._broker.work.touch(receiver.connection)
             else:
@@ -234,7 +232,7 @@ class ManagementNode:
 
     def link_removed(self, context: object) -> None:
         """A link has ended."""
-        if isinstance(context, ResponseLink):
+        if isinstance(context, ReplyLink):
             key = context.connection.number, context.address
             if self._links.get(key) is context:  # another link may have come for the same address
                 del self._links[key]

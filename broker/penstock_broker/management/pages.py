@@ -28,8 +28,8 @@ from penstock_core.permissions import TargetKind
 __all__ = [
     "NAMED_PER_STEP",
     "WAITING_PER_STEP",
-    "Asked",
     "ListedRow",
+    "Query",
     "Row",
     "Rows",
     "Steps",
@@ -58,7 +58,7 @@ R = TypeVar("R", bound=Revised)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Query:
     """A QUERY."""
 
     broker: Broker
@@ -78,58 +78,58 @@ Rows: TypeAlias = tuple[list[ListedRow], int, list[Queue]]
 """Those of a page, how many entities there are in all, and the queues of which the rows tell figures."""
 
 
-def rows(asked: Asked) -> Steps[Rows]:
+def rows(query: Query) -> Steps[Rows]:
     """Find what is on the page."""
-    broker, topology = asked.broker, asked.broker.topology
-    match asked.kind:
+    broker, topology = query.broker, query.broker.topology
+    match query.kind:
         case EntityType.SUBSCRIPTION:
-            subscriptions = yield from _listed(topology.subscription_list, asked)
+            subscriptions = yield from _listed(topology.subscription_list, query)
             queues = [each.queue for each in subscriptions]
-            return list(map(_subscription_row(asked), subscriptions)), len(topology.subscription_list), queues
+            return list(map(_subscription_row(query), subscriptions)), len(topology.subscription_list), queues
         case EntityType.QUEUE:
-            nodes = yield from _listed(topology.queue_list, asked)
-            row = _declared_queue_row if asked.only_declared else _queue_row
+            nodes = yield from _listed(topology.queue_list, query)
+            row = _declared_queue_row if query.only_declared else _queue_row
             return list(map(row, nodes)), len(topology.queue_list), [each.queue for each in nodes]
         case EntityType.EXCHANGE:
-            exchanges = yield from _listed(topology.exchange_list, asked)
+            exchanges = yield from _listed(topology.exchange_list, query)
             return list(map(_exchange_row, exchanges)), len(topology.exchange_list), []
         case EntityType.BROKER:
             made: list[ListedRow] = [alone(partial(entity_states.broker_state, broker))]
         case EntityType.CONNECTION:
-            made = yield from _connection_rows(visible(broker, asked.connection))
+            made = yield from _connection_rows(visible(broker, query.connection))
         case EntityType.LINK:
-            made = yield from _link_rows(visible(broker, asked.connection))
-    return made[asked.page], len(made), []
+            made = yield from _link_rows(visible(broker, query.connection))
+    return made[query.page], len(made), []
 
 
-def _listed(entities: EntityList[R], asked: Asked) -> Steps[list[R]]:
+def _listed(entities: EntityList[R], query: Query) -> Steps[list[R]]:
     """The entities of a page. It is short only at the end of the list, because readers take a short one for the last:
     what ends while the answer is made stays on it.
     """
-    if not asked.since:
-        return entities.page(asked.page.start, asked.page.stop, asked.after)
-    changed = entities.changed_after(asked.since, asked.after)
+    if not query.since:
+        return entities.page(query.page.start, query.page.stop, query.after)
+    changed = entities.changed_after(query.since, query.after)
     if changed is None:
-        changed = yield from _changed_of_many(entities, asked)
-    return changed[asked.page]
+        changed = yield from _changed_of_many(entities, query)
+    return changed[query.page]
 
 
-def _changed_of_many(entities: EntityList[R], asked: Asked) -> Steps[list[R]]:
+def _changed_of_many(entities: EntityList[R], query: Query) -> Steps[list[R]]:
     """The entities that changed, which are a good part of all: these are in order already."""
-    names, changed = entities.names(asked.after), list[R]()
+    names, changed = entities.names(query.after), list[R]()
     for begin in range(0, len(names), NAMED_PER_STEP):
         found = map(entities.get, names[begin : begin + NAMED_PER_STEP])
-        changed += [each for each in found if each is not None and each.revision > asked.since]
+        changed += [each for each in found if each is not None and each.revision > query.since]
         yield
     return changed
 
 
-def _subscription_row(asked: Asked) -> Callable[[Subscription], ListedRow]:
+def _subscription_row(query: Query) -> Callable[[Subscription], ListedRow]:
     """What makes the row of a subscription: of what is kept encoded, as far as that is asked for."""
-    if asked.attributes == encoded_states.ATTRIBUTES:
+    if query.attributes == encoded_states.ATTRIBUTES:
         return lambda subscription: partial(encoded_states.encoded_state, subscription)
-    if asked.only_declared:
-        places = encoded_states.places_of(asked.attributes)
+    if query.only_declared:
+        places = encoded_states.places_of(query.attributes)
         return lambda subscription: lambda _: encoded_states.encoded_declaration(subscription, places)
     return lambda subscription: partial(entity_states.subscription_state, subscription)
 

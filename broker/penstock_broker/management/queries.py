@@ -23,7 +23,7 @@ from penstock_broker.management import changed_states, declared_as, entity_state
 from penstock_broker.management.entity_states import StateDocument
 from penstock_broker.management.in_flight import InFlight, InFlightSearch, connections_of
 from penstock_broker.management.pages import Row, Steps
-from penstock_broker.management.responses import ManagementResponse, invalid_request, query_body, refusal
+from penstock_broker.management.replies import ManagementReply, invalid_request, query_body, refusal
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.rollbacks import Rollback
@@ -58,16 +58,16 @@ _NOT_FOUND: Final = {
 
 @dataclass(slots=True)
 class QueryTask:
-    """A READ or QUERY in progress: each `step` does a slice of it, until one returns the response."""
+    """A READ or QUERY in progress: each `step` does a slice of it, until one returns the reply."""
 
-    steps: Steps[ManagementResponse]
+    steps: Steps[ManagementReply]
 
-    def step(self, _count: int) -> ManagementResponse | None:
+    def step(self, _count: int) -> ManagementReply | None:
         """Do the next slice."""
         try:
             next(self.steps)
         except StopIteration as done:
-            return cast(ManagementResponse, done.value)
+            return cast(ManagementReply, done.value)
         return None
 
 
@@ -79,7 +79,7 @@ def read(broker: Broker, connection: Connection, kind: EntityType, name: str | N
     return QueryTask(_read(broker, connection, kind, name))
 
 
-def _read(broker: Broker, connection: Connection, kind: EntityType, name: str | None) -> Steps[ManagementResponse]:
+def _read(broker: Broker, connection: Connection, kind: EntityType, name: str | None) -> Steps[ManagementReply]:
     row = yield from _named(broker, connection, kind, name)
     state: StateDocument | None = None
     if row is not None:
@@ -95,7 +95,7 @@ def _read(broker: Broker, connection: Connection, kind: EntityType, name: str | 
     declaration = _declaration(broker, kind, name or "")
     if declaration is not None:
         body[management.DECLARATION] = cast(Value, declaration)
-    return ManagementResponse(status=int(StatusCode.OK), description="OK", body=body)
+    return ManagementReply(status=int(StatusCode.OK), description="OK", body=body)
 
 
 def _declaration(broker: Broker, kind: EntityType, name: str) -> StateDocument | None:
@@ -166,7 +166,7 @@ def _queue_of(broker: Broker, kind: EntityType, name: str) -> Queue | None:
 
 def query(
     broker: Broker, connection: Connection, kind: EntityType, request: Message
-) -> ManagementResponse | QueryTask | changed_states.ChangedStatesTask:
+) -> ManagementReply | QueryTask | changed_states.ChangedStatesTask:
     """A page of the states of all entities of one kind, or of those that changed since a revision."""
     asked = request.application_properties
     offset, count = _number(asked.get(management.OFFSET), 0), _number(asked.get(management.COUNT), management.MAX_COUNT)
@@ -195,13 +195,13 @@ def _query(
     since: int,
     page: slice,
     after: str,
-) -> Steps[ManagementResponse]:
+) -> Steps[ManagementReply]:
     revision = broker.topology.revision  # a change that comes meanwhile is told to who asks for what changed since
     removed = pages.removed_after(broker, kind, since)
     is_whole = removed is None
     only_declared = _DECLARED.get(kind, frozenset[str]()).issuperset(attributes)
-    asked = pages.Asked(broker, connection, kind, attributes, 0 if is_whole else since, page, after, only_declared)
-    rows, total, queues = yield from pages.rows(asked)
+    wanted = pages.Query(broker, connection, kind, attributes, 0 if is_whole else since, page, after, only_declared)
+    rows, total, queues = yield from pages.rows(wanted)
     held: InFlight = {}
     if not only_declared:
         held = yield from pages.held_by(broker, queues)
@@ -217,7 +217,7 @@ def _query(
             yield
     told: dict[str, Value] = {} if since < 0 else {management.IS_WHOLE: is_whole}
     gone: dict[str, Value] = {} if since < 0 else {management.REMOVED: list[Value](removed or ())}
-    return ManagementResponse(
+    return ManagementReply(
         status=int(StatusCode.OK),
         description="OK",
         properties={management.REVISION: revision, management.TOTAL: total, **told},

@@ -26,7 +26,7 @@ from penstock_api.message_operations import HandledMessages, MessageSelection, P
 from penstock_api.validation_messages import validation_messages
 from penstock_broker.management import message_view
 from penstock_broker.management.logged_operations import Caller, tell_handled
-from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal, to_value
+from penstock_broker.management.replies import ManagementReply, invalid_request, refusal, to_value
 from penstock_broker.messages import due_times, move
 from penstock_broker.messages.internal_publish import destination_of
 from penstock_broker.messages.read_retries import retry_after_ms
@@ -52,7 +52,7 @@ Matches = Callable[[Entry], bool]
 
 def handle(
     broker: Broker, caller: Caller, operation: Operation, kind: EntityType, name: str | None, body: Value
-) -> ManagementResponse | PeekTask | MessagesTask:
+) -> ManagementReply | PeekTask | MessagesTask:
     """Begin a PEEK, PURGE, MOVE or REDRIVE; or refuse it. What `caller` does to messages is told in the log."""
     queue = _queue(broker, kind, name or "")
     if isinstance(queue, Refuse):
@@ -72,7 +72,7 @@ def handle(
 
 def _selected(
     broker: Broker, caller: Caller, operation: Operation, queue: Queue, selection: MessageSelection
-) -> ManagementResponse | MessagesTask:
+) -> ManagementReply | MessagesTask:
     matches = _matcher(selection.selector)
     if isinstance(matches, Refuse):
         return refusal(matches)
@@ -123,7 +123,7 @@ def _matcher(text: str | None) -> Matches | Refuse:
 
 
 class PeekTask:
-    """A PEEK in progress: each `step` examines some messages, until one returns the response."""
+    """A PEEK in progress: each `step` examines some messages, until one returns the reply."""
 
     def __init__(self, broker: Broker, queue: Queue, peek: PeekRequest, matches: Matches) -> None:
         self._broker, self._queue, self._peek, self._matches = broker, queue, peek, matches
@@ -132,17 +132,17 @@ class PeekTask:
         self._found: list[Value] = []
         self._entries = queue.everything(broker.log.next_number)
 
-    def step(self, _count: int) -> ManagementResponse | None:
-        """Examine more; the response once the page is full, or all messages are examined."""
+    def step(self, _count: int) -> ManagementReply | None:
+        """Examine more; the reply once the page is full, or all messages are examined."""
         is_over = self._broker.clock.stint()
         self.pause_ms = 0
         for _ in range(PARTS_PER_STEP):
-            response = self._some()
-            if response is not None or self.pause_ms or is_over():
-                return response
+            reply = self._some()
+            if reply is not None or self.pause_ms or is_over():
+                return reply
         return None
 
-    def _some(self) -> ManagementResponse | None:
+    def _some(self) -> ManagementReply | None:
         peek = self._peek
         for _ in range(EXAMINED_PER_STEP // PARTS_PER_STEP):
             try:
@@ -152,7 +152,7 @@ class PeekTask:
                 return None
             if found is None or len(self._found) == peek.count:
                 body: Value = {"messages": self._found, "depth": self._queue.depth}
-                return ManagementResponse(status=int(StatusCode.OK), description="OK", body=body)
+                return ManagementReply(status=int(StatusCode.OK), description="OK", body=body)
             state, entry = found
             if not self._matches(entry):
                 continue
@@ -165,7 +165,7 @@ class PeekTask:
 
 @dataclass(slots=True)
 class MessagesTask:
-    """A PURGE, MOVE or REDRIVE in progress: each `step` handles some messages, until one returns the response."""
+    """A PURGE, MOVE or REDRIVE in progress: each `step` handles some messages, until one returns the reply."""
 
     broker: Broker
     caller: Caller
@@ -188,8 +188,8 @@ class MessagesTask:
     pause_ms: int = 0
     """Before the next step: what it needs can't be read now."""
 
-    def step(self, _count: int) -> ManagementResponse | None:
-        """Handle more; the response once all messages are handled."""
+    def step(self, _count: int) -> ManagementReply | None:
+        """Handle more; the reply once all messages are handled."""
         if self.entries is None:
             if self._takes_all():
                 self.done, self.forgotten = move.purge_unread(self.broker, self.queue)
@@ -206,7 +206,7 @@ class MessagesTask:
             return None
         tell_handled(self.caller, self.operation, self.queue.name, self.done, self.left, self.why, self.destination)
         handled = HandledMessages(messages=self.done, left=self.left, why=self.why)
-        return ManagementResponse(status=int(StatusCode.OK), description="OK", body=to_value(handled))
+        return ManagementReply(status=int(StatusCode.OK), description="OK", body=to_value(handled))
 
     def _forget(self, is_over: Callable[[], bool]) -> bool:
         """Tell the log of more messages that were dropped unread; True if these were all."""

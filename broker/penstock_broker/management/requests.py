@@ -20,13 +20,13 @@ from penstock_api.management import EntityType, Operation, StatusCode
 from penstock_broker.access.connection import Connection
 from penstock_broker.management import audits, changed_states, declare, delete, queries, queue_messages
 from penstock_broker.management.logged_operations import Caller, caller_of
-from penstock_broker.management.responses import ManagementResponse, encoded_list, invalid_request, refusal
+from penstock_broker.management.replies import ManagementReply, encoded_list, invalid_request, refusal
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
 from penstock_core.permissions import TargetKind
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ["CHANGES_PER_STEP", "ChangesTask", "Task", "respond"]
+__all__ = ["CHANGES_PER_STEP", "ChangesTask", "Task", "answer"]
 
 CHANGES_PER_STEP: Final = 4
 """Entries of a list of CREATEs or DELETEs that are done in one turn: about a millisecond."""
@@ -39,22 +39,22 @@ _OWN: Final = frozenset((EntityType.CONNECTION, EntityType.LINK))
 
 @dataclass(slots=True)
 class ChangesTask:
-    """A list of CREATEs or DELETEs in progress: each `step` makes some changes, until one returns the response."""
+    """A list of CREATEs or DELETEs in progress: each `step` makes some changes, until one returns the reply."""
 
     broker: Broker
     caller: Caller
     operation: Operation
     attributes: frozenset[str] | None
-    """The only keys of a state that a response is to have; None: all."""
+    """The only keys of a state that a reply is to have; None: all."""
     entries: deque[Value]
     """Those that are to be done. Each is freed when it is done: all together would take milliseconds at the end."""
     unread: EncodedList | None
     """Entries that are not decoded yet: the first steps do that, so that nothing is changed if it is not possible."""
     items: list[bytes]
-    """The entries of the response so far, encoded."""
+    """The entries of the reply so far, encoded."""
 
-    def step(self, _count: int) -> ManagementResponse | None:
-        """Make some changes more; the response once all are made."""
+    def step(self, _count: int) -> ManagementReply | None:
+        """Make some changes more; the reply once all are made."""
         if self.unread is not None:
             return self._decode(self.unread)
         for _ in range(min(CHANGES_PER_STEP, len(self.entries))):
@@ -63,9 +63,9 @@ class ChangesTask:
             self.items.append(encode(done.as_item()))
         if self.entries:
             return None
-        return ManagementResponse(status=int(StatusCode.OK), description="OK", encoded_body=encoded_list(self.items))
+        return ManagementReply(status=int(StatusCode.OK), description="OK", encoded_body=encoded_list(self.items))
 
-    def _decode(self, unread: EncodedList) -> ManagementResponse | None:
+    def _decode(self, unread: EncodedList) -> ManagementReply | None:
         try:
             self.entries += unread.take(DECODED_PER_STEP)
         except DecodeError as error:
@@ -83,10 +83,10 @@ Task: TypeAlias = (
     | queue_messages.MessagesTask
     | audits.AuditTask
 )
-"""A request that is worked through in slices: `step` returns its response, or None if there is more to do."""
+"""A request that is worked through in slices: `step` returns its reply, or None if there is more to do."""
 
 
-def respond(broker: Broker, connection: Connection, request: Message) -> ManagementResponse | Task:
+def answer(broker: Broker, connection: Connection, request: Message) -> ManagementReply | Task:
     """Serve one request, or begin to."""
     asked = request.application_properties
     try:
@@ -148,7 +148,7 @@ def _check_role(broker: Broker, connection: Connection, operation: Operation, ki
 
 def _change(
     broker: Broker, caller: Caller, operation: Operation, kind: EntityType, name: str | None, request: Message
-) -> ManagementResponse | ChangesTask:
+) -> ManagementReply | ChangesTask:
     entries = request.body if isinstance(request.body, list) else []
     asked = request.application_properties.get(management.ATTRIBUTES)
     attributes = frozenset(asked.split()) if isinstance(asked, str) else None
@@ -162,7 +162,7 @@ def _change(
 
 def _change_item(
     broker: Broker, caller: Caller, operation: Operation, entry: Value, attributes: frozenset[str] | None
-) -> ManagementResponse:
+) -> ManagementReply:
     if not isinstance(entry, dict):
         return invalid_request("An entry of the list is not a map.")
     name = entry.get("name")
@@ -182,7 +182,7 @@ def _change_one(
     name: str | None,
     body: Value,
     attributes: frozenset[str] | None,
-) -> ManagementResponse:
+) -> ManagementReply:
     if operation is Operation.DELETE:
         return delete.delete(broker, caller, kind, name, body)
     update = operation is Operation.UPDATE

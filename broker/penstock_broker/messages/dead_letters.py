@@ -25,7 +25,7 @@ from penstock_broker.log import EndReason
 from penstock_broker.messages import due_times
 from penstock_broker.messages.dead_letter_origin import ORIGIN
 from penstock_broker.messages.due_times import deadline
-from penstock_broker.messages.internal_publish import deposit, destination_of
+from penstock_broker.messages.internal_publish import destination_of, publish_internally
 from penstock_broker.messages.queue_limits import remove
 from penstock_broker.queue.flags import outlives
 from penstock_broker.queue.queue import LOGGED, Queue, Stranded
@@ -51,8 +51,8 @@ ANNOTATIONS: Final = (
 )
 """All annotations that are added to a message which is sent on."""
 
-_TOLD_BYTES: Final = 4096
-"""More than the annotations of `TOLD` take together, without what the consumer said."""
+_ANNOTATIONS_BYTES: Final = 4096
+"""More than `ANNOTATIONS` take together, without what the consumer said."""
 
 RETRY_MS: Final = 1000
 RETRIED_AT_ONCE: Final = 200
@@ -127,36 +127,36 @@ def makes_dead_letter(queue: Queue, end: Settled) -> bool:
 def added_bytes(error: AmqpError | None) -> int:
     """By how many bytes at most a message becomes longer when it is sent on; `error`: what its consumer said."""
     said = 4 * (len(error.condition) + len(error.description)) if error is not None else 0
-    return _TOLD_BYTES + said
+    return _ANNOTATIONS_BYTES + said
 
 
-def _send_on(broker: Broker, queue: Queue, condemned: Stranded, address: str) -> None:
-    refused = _try(broker, queue, condemned, address)
+def _send_on(broker: Broker, queue: Queue, letter: Stranded, address: str) -> None:
+    refused = _try(broker, queue, letter, address)
     if refused is None:
         return
     if not broker.stranded:
         broker.clock.after(RETRY_MS, lambda: _retry(broker))
     broker.stranded[queue] = None
-    queue.stranded[condemned.entry[NUMBER]] = condemned
+    queue.stranded[letter.entry[NUMBER]] = letter
     queue.note_change()
-    queue.redelivery.repeated.came_back(condemned.entry[NUMBER])
+    queue.redelivery.repeated.came_back(letter.entry[NUMBER])
     if broker.warnings.may_warn(f"stranded {queue.name}"):
         logger.warning(
             "Messages of %r (%s) can't go to %r and are kept: %s",
             queue.name,
-            condemned.cause.value,
+            letter.cause.value,
             address,
             refused.description,
         )
 
 
-def _try(broker: Broker, queue: Queue, condemned: Stranded, address: str) -> AmqpError | None:
+def _try(broker: Broker, queue: Queue, letter: Stranded, address: str) -> AmqpError | None:
     """Put the message where it goes, and take it off the queue; or say why it isn't taken there."""
     target = destination_of(broker, address)
     if isinstance(target, Refuse):
         return amqp_error(target)
-    entry, cause = condemned.entry, condemned.cause
-    refused = deposit(broker, target, _told(broker, queue, condemned), keep=outlives(entry[FLAGS]))
+    entry, cause = letter.entry, letter.cause
+    refused = publish_internally(broker, target, _annotated(broker, queue, letter), keep=outlives(entry[FLAGS]))
     if refused is not None:
         return refused
     try:
@@ -200,51 +200,51 @@ def _try_again(broker: Broker, queue: Queue, numbers: list[int], most: int) -> b
     """Try these messages, until an address has refused `most` of them. True if one was refused."""
     refused: dict[str, int] = {}
     for number in numbers:
-        condemned = queue.stranded[number]
-        address = queue.policy.expiry_address if condemned.cause is DeathReason.EXPIRED else queue.policy.dead_letter
+        letter = queue.stranded[number]
+        address = queue.policy.expiry_address if letter.cause is DeathReason.EXPIRED else queue.policy.dead_letter
         if address is None:
             del queue.stranded[number]
-            _without_destination(broker, queue, condemned)
+            _without_destination(broker, queue, letter)
         elif refused.get(address, 0) < most:
-            if _try(broker, queue, condemned, address) is None:
+            if _try(broker, queue, letter, address) is None:
                 del queue.stranded[number]
             else:
                 refused[address] = refused.get(address, 0) + 1
     return bool(refused)
 
 
-def _without_destination(broker: Broker, queue: Queue, condemned: Stranded) -> None:
+def _without_destination(broker: Broker, queue: Queue, letter: Stranded) -> None:
     """The policy names no destination any more."""
-    match condemned.cause:
+    match letter.cause:
         case DeathReason.REJECTED:
-            rejected(broker, queue, condemned.entry, condemned.error)
+            rejected(broker, queue, letter.entry, letter.error)
         case DeathReason.EXPIRED:
-            expired(broker, queue, condemned.entry)
+            expired(broker, queue, letter.entry)
         case DeathReason.DELIVERY_LIMIT:
-            due_times.put_in_place(broker, queue, condemned.entry)
+            due_times.put_in_place(broker, queue, letter.entry)
         case _:
-            assert_never(condemned.cause)
+            assert_never(letter.cause)
 
 
-def _told(broker: Broker, queue: Queue, condemned: Stranded) -> bytes:
+def _annotated(broker: Broker, queue: Queue, letter: Stranded) -> bytes:
     """The message as it goes to its destination: without an expiry or delay, with what happened to it."""
-    data, cause = condemned.entry[DATA], condemned.cause
+    data, cause = letter.entry[DATA], letter.cause
     subscription = broker.topology.by_incarnation.get(queue.incarnation)
     annotations: dict[Symbol, Value] = {
         Symbol(ORIGIN): queue.name,
         Symbol("x-opt-ORIG-ADDRESS"): queue.name,
         Symbol("x-opt-death-reason"): cause.value,
         Symbol("x-opt-death-time"): Timestamp(broker.clock.now_us // 1000),
-        Symbol("x-opt-death-delivery-count"): UInt(queue.redelivery.attempts.get(condemned.entry[NUMBER], 0)),
+        Symbol("x-opt-death-delivery-count"): UInt(queue.redelivery.attempts.get(letter.entry[NUMBER], 0)),
     }
     if isinstance(subscription, Subscription):
         annotations[Symbol("x-opt-ORIG-ADDRESS")] = subscription.binding.exchange
         annotations[Symbol("x-opt-ORIG-SUBSCRIPTION")] = subscription.identity.name
     if cause is DeathReason.EXPIRED:
-        annotations[Symbol("x-opt-ACTUAL-EXPIRY")] = deadline(queue, condemned.entry) // 1000
-    if condemned.error is not None:
-        annotations[Symbol("x-opt-death-condition")] = condemned.error.condition
-        annotations[Symbol("x-opt-death-description")] = condemned.error.description
+        annotations[Symbol("x-opt-ACTUAL-EXPIRY")] = deadline(queue, letter.entry) // 1000
+    if letter.error is not None:
+        annotations[Symbol("x-opt-death-condition")] = letter.error.condition
+        annotations[Symbol("x-opt-death-description")] = letter.error.description
     head = message_head.read_head(data)
     try:
         data = without_expiry(data, head)

@@ -288,12 +288,12 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
     now = broker.clock.now_us
     link, connection = consumer.link, consumer.connection
     endpoint = connection.endpoint if link.acquisition is None else connection.endpoint.acquiring
-    mark, has_expiry, some_returned = queue.delivered_up_to, queue.expiry.may_expire, queue.totals.returned > 0
+    upto, has_expiry, some_returned = queue.delivered_up_to, queue.expiry.may_expire, queue.totals.returned > 0
     is_counted = bool(queue.redelivery.seen or queue.redelivery.attempts)
     gone: list[Entry] = []
     as_they_are: list[Entry] = []
     size = since = run = redelivered = 0
-    highest = mark
+    highest = upto
     for entry in entries:
         number, data = entry[NUMBER], entry[DATA]
         expires = deadline(queue, entry) if has_expiry else 0
@@ -302,7 +302,7 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
             gone.append(entry)
             continue
         delivery_count = queue.redelivery.delivery_count(number) if is_counted else 0
-        is_first = not some_returned or number > mark  # false if a link may have had it before (3.2.1)
+        is_first = not some_returned or number > upto  # false if a link may have had it before (3.2.1)
         if delivery_count or expires or (not is_first and read_head(data).first_acquirer):
             if delivery_count:
                 queue.redelivery.repeated.sent(number)
@@ -314,7 +314,7 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
         else:
             as_they_are.append(entry)
         size += len(data)
-        if delivery_count or (number <= mark and not entry[FLAGS] & SCHEDULED):
+        if delivery_count or (number <= upto and not entry[FLAGS] & SCHEDULED):
             redelivered += 1
         elif entry[AVAILABLE] == since:
             run += 1
@@ -345,7 +345,7 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
         _sent_settled(broker, queue, entries)
     else:
         queue.in_flight += sent
-    if highest > mark:
+    if highest > upto:
         queue.delivered_up_to = highest
         if queue.is_logged:
             broker.work.delivered.add(queue)

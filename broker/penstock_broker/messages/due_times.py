@@ -31,8 +31,8 @@ __all__ = [
     "note_expiry",
     "put_in_place",
     "recheck_expiry",
+    "requested_times_of",
     "set_timer",
-    "wishes_of",
 ]
 
 
@@ -52,19 +52,19 @@ def expiry_of_ends(queue: Queue) -> tuple[int, int]:
 def _asked(queue: Queue, entry: Entry) -> int:
     data = entry[DATA]
     head = message_head.read_head(data)
-    wished = wishes_of(data, head)
+    requested = requested_times_of(data, head)
     arrived = entry[AVAILABLE]
     if entry[FLAGS] & SCHEDULED:
-        if wished.delivery_delay_ms is None or wished.delivery_time_ms is not None:
+        if requested.delivery_delay_ms is None or requested.delivery_time_ms is not None:
             return entry[EXPIRES]  # when it came is only in the log, which is read at the next start
-        arrived -= delay_us(wished.delivery_delay_ms)
-    return bounded(expires_at(arrived, head.ttl, wished.absolute_expiry_ms), arrived, queue.policy.max_ttl_us)
+        arrived -= delay_us(requested.delivery_delay_ms)
+    return bounded(expires_at(arrived, head.ttl, requested.absolute_expiry_ms), arrived, queue.policy.max_ttl_us)
 
 
-def wishes_of(data: bytes, head: message_head.Head) -> RequestedTimes:
+def requested_times_of(data: bytes, head: message_head.Head) -> RequestedTimes:
     """What the message says of its times; sections that can't be read say nothing."""
     try:
-        return times.wishes(data, head)
+        return times.requested_times(data, head)
     except DecodeError:
         return NO_REQUESTED_TIMES
 

@@ -2,8 +2,8 @@
 
 They take the same way through routing, limits and log as what a producer sends, with one difference: a message that
 reaches no queue is refused, because the caller still holds it. Nothing waits for the disk here. A caller that promises
-something waits for the sync (`SyncQueue.after_sync`), and acknowledges the message in its old queue after depositing
-it, in the same turn, so that a crash duplicates at worst. Source: docs/decisions/033-dead-letters.md.
+something waits for the sync (`SyncQueue.after_sync`). It publishes first and acknowledges the message in its old queue
+second, in the same turn, so that a crash duplicates at worst. Source: docs/decisions/033-dead-letters.md.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from penstock_core.destinations import FoundDestination, MakeQueue, MissingDesti
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import Overflow
 
-__all__ = ["deposit", "destination_of", "put_into"]
+__all__ = ["destination_of", "publish_internally", "put_into"]
 
 
-def deposit(
+def publish_internally(
     broker: Broker,
     destination: ExchangeTarget | QueueTarget,
     data: bytes,

@@ -1,8 +1,8 @@
 """Watches how much memory messages take: says it in the log, has producers held back, and messages refused.
 
-Five times a second, and as soon as much has come, the totals of all queues are summed up (`paging.look`, some thousand
-queues at a time), with what transactions, messages that are still coming, and waiting output take. What the sum means
-stands in `penstock_core.memory_level`. As the sum may be wrong, the size of the process counts too.
+Five times a second, and as soon as much has come, the totals of all queues are summed up (`paging.page_deep_queues`,
+some thousand queues at a time), with what transactions, messages that are still coming, and waiting output take. What
+the sum means stands in `penstock_core.memory_level`. As the sum may be wrong, the size of the process counts too.
 
 Source: docs/decisions/084-memory.md.
 """
@@ -73,7 +73,7 @@ class MemoryWatch:
     def look(self) -> None:
         """Sum up, and do what follows from it."""
         broker, memory = self._broker, self._broker.memory
-        paging.look(broker)
+        paging.page_deep_queues(broker)
         self._ask_connections()
         if broker.paging.rounds != self._rounds:
             self._rounds = broker.paging.rounds
@@ -118,7 +118,7 @@ class MemoryWatch:
             self._process.trim()
 
     def _tell(self) -> None:
-        """Say that another mark was passed, upwards or downwards."""
+        """Say that another threshold was passed, upwards or downwards."""
         memory, told = self._broker.memory, self._told
         if memory.level is told:
             return

@@ -20,7 +20,7 @@ from penstock_broker.log import EndReason
 from penstock_broker.messages.dead_letter_origin import ORIGIN
 from penstock_broker.messages.dead_letters import ANNOTATIONS
 from penstock_broker.messages.due_times import deadline
-from penstock_broker.messages.internal_publish import deposit, put_into
+from penstock_broker.messages.internal_publish import publish_internally, put_into
 from penstock_broker.messages.queue_limits import remove
 from penstock_broker.queue.delayed import is_early
 from penstock_broker.queue.flags import outlives
@@ -67,7 +67,9 @@ def move(broker: Broker, queue: Queue, entry: Entry, target: ExchangeTarget | Qu
     """Put a message that was taken out of the queue elsewhere; or say why that does not take it: then it is the
     caller's to put back.
     """
-    refused = deposit(broker, target, _renewed(broker, entry, deadline(queue, entry), ()), keep=outlives(entry[FLAGS]))
+    refused = publish_internally(
+        broker, target, _renewed(broker, entry, deadline(queue, entry), ()), keep=outlives(entry[FLAGS])
+    )
     if refused is None:
         _gone(broker, queue, entry)
     return refused

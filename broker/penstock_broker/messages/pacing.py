@@ -5,7 +5,7 @@ more. A producer whose messages reach one of them waits with its next credit, an
 gives out (`penstock_core.intake_pace`). Once nobody would take more, they get all of it. Nothing has to tell this
 module of a queue that was deleted, purged or lost its consumers: the queue is asked in every turn.
 
-Written for speed: `look` runs in every turn in overload, and not at all otherwise. Source:
+Written for speed: `give_credit` runs in every turn in overload, and not at all otherwise. Source:
 docs/decisions/090-intake-pace.md.
 """
 
@@ -25,7 +25,7 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import CreditHold, Producer, QueuePace
 from penstock_core.intake_pace import BEHIND_US, FEW, LEAST_GRANT, QueueProgress, credit_for, progress
 
-__all__ = ["is_kept_waiting", "look"]
+__all__ = ["give_credit", "is_kept_waiting"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ CONSUMERS_ASKED: Final = 64
 """Of a queue with very many, one that would take more is found among these, or is assumed."""
 
 
-def look(broker: Broker, unfinished: Iterable[Queue]) -> bool:
+def give_credit(broker: Broker, unfinished: Iterable[Queue]) -> bool:
     """Find out which queues are behind, and give those who wait what they may send. True if it has to be looked again
     in the next turn.
 

@@ -8,7 +8,7 @@ digests keep the answers (docs/decisions/085-digests.md). Source: docs/decisions
 from __future__ import annotations
 
 from penstock_amqp.messages.message_head import read_head
-from penstock_broker.log import KEEP, Usual
+from penstock_broker.log import KEEP, CommonStart
 from penstock_broker.queue.message_prefix import NO_TIMES, UNKNOWN, MessagePrefix
 from penstock_core.message_times import expires_at
 
@@ -24,12 +24,12 @@ class PageableMessages:
         self._beginning = UNKNOWN
 
     @property
-    def usual(self) -> Usual | None:
+    def common_start(self) -> CommonStart | None:
         """How messages begin that are like the one before: these may be left in the log, and never expire."""
         beginning = self._beginning
         if beginning.flags or beginning.ttl_us:
             return None
-        return Usual(beginning.prefix, beginning.count_at, NO_TIMES)
+        return CommonStart(beginning.prefix, beginning.count_at, NO_TIMES)
 
     def expiry(self, data: bytes, start: int, end: int, arrival: int) -> int:
         """When the message expires that lies from `start` to `end`, microseconds since the epoch; 0: never. `KEEP` if

@@ -22,13 +22,13 @@ from penstock_broker.messages.recorded_entries import RecordedEntries
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.queue import ANNOTATED, LOGGED, Queue
-from penstock_broker.queue.tail_pieces import Pageable, pageable_if
+from penstock_broker.queue.tail_pieces import PageableCount, pageable_if
 from penstock_broker.queue.tail_snapshot import Stretch
 from penstock_broker.state.broker import Broker
 from penstock_core.memory_level import MemoryLevel
 from penstock_core.message_times import bounded
 
-__all__ = ["LOOK_MS", "adopt", "keep_up", "look", "tail_of"]
+__all__ = ["LOOK_MS", "page_deep_queues", "serve_tails", "tail_of", "take_over_tails"]
 
 logger = logging.getLogger(__name__)
 
@@ -64,13 +64,13 @@ READ_MESSAGES: Final = 512
 READ_BYTES: Final = 512 * 1024
 
 
-def adopt(broker: Broker) -> None:
+def take_over_tails(broker: Broker) -> None:
     """Look after the tails with which queues were recovered."""
     queues = (each.queue for each in broker.topology.by_incarnation.values())
     broker.paging.queues.extend(queue for queue in queues if queue.backlog.normal.tail is not None)
 
 
-def look(broker: Broker) -> None:
+def page_deep_queues(broker: Broker) -> None:
     """Ask some queues how much they hold in memory, and page those that hold too much."""
     paging = broker.paging
     if not paging.unasked:
@@ -122,7 +122,7 @@ def tail_of(log: Log, queue: Queue) -> PagedTail:
     return PagedTail(read, lost)
 
 
-def _pageable(log: Log) -> Pageable:
+def _pageable(log: Log) -> PageableCount:
     """Says which messages the log gives back as their entries say."""
     if _native:
         return partial(_native.pageable, _SAYS, LOGGED, log.in_parts)
@@ -136,7 +136,7 @@ def _can_page(in_parts: Container[int], entry: Entry) -> bool:
     )
 
 
-def keep_up(broker: Broker) -> None:
+def serve_tails(broker: Broker) -> None:
     """At the end of a turn, look after some queues that have a tail: forget bodies behind it, read what is next."""
     paging = broker.paging
     for _ in range(min(SERVED_PER_TURN, len(paging.queues))):
@@ -151,10 +151,10 @@ def keep_up(broker: Broker) -> None:
             _failed(broker, queue, error)
         window = paging.window_messages(queue)
         for level in levels:
-            _keep_up_level(broker, queue, level, window)
+            _serve_tail(broker, queue, level, window)
 
 
-def _keep_up_level(broker: Broker, queue: Queue, level: PriorityLevel, window: int) -> None:
+def _serve_tail(broker: Broker, queue: Queue, level: PriorityLevel, window: int) -> None:
     tail, fresh = level.tail, level.fresh
     if tail is None:
         return

@@ -20,7 +20,7 @@ from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.messages import accepts, dead_letter_origin, store
 from penstock_broker.messages.accepts import Unanswered
-from penstock_broker.messages.due_times import wishes_of
+from penstock_broker.messages.due_times import requested_times_of
 from penstock_broker.messages.refuse import refuse, refuse_unreadable, unreadable
 from penstock_broker.queue.message_prefix import NO_TIMES, MessagePrefix
 from penstock_broker.queue.queue import LOGGED, SCHEDULED
@@ -304,7 +304,7 @@ def _take(
         if absolute:
             expires = expires_at(now, beginning.ttl_us // 1000, absolute)
         size += len(data)
-        if beginning.delays and (available := available_at(now, wishes_of(data, beginning.head))) > now:
+        if beginning.delays and (available := available_at(now, requested_times_of(data, beginning.head))) > now:
             route_set = logged_set if beginning.durable else kept_set
             flags |= SCHEDULED
             if route_set:

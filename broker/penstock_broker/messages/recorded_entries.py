@@ -8,7 +8,7 @@ import penstock_native
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.messages.message_head import read_head
 from penstock_broker.log import VOLATILE, Put, PutBlock, Reading, put_at
-from penstock_broker.messages.due_times import wishes_of
+from penstock_broker.messages.due_times import requested_times_of
 from penstock_broker.queue.flags import LOGGED, SCHEDULED, SPILLED
 from penstock_broker.queue.message_prefix import NO_TIMES, UNKNOWN, MessagePrefix
 from penstock_core.message_times import available_at, expires_at
@@ -39,15 +39,15 @@ class RecordedEntries:
         beginning = self._beginning
         if not data.startswith(beginning.prefix):
             beginning = self._beginning = MessagePrefix(data, read_head(data))
-        absolute, marks = beginning.look_safely(data)
+        absolute, entry_flags = beginning.look_safely(data)
         if flags & VOLATILE:
-            marks |= SPILLED
+            entry_flags |= SPILLED
         expires = expires_at(arrival_us, beginning.ttl_us // 1000, absolute)
         available = arrival_us
         if flags & SCHEDULED:
-            marks |= SCHEDULED
-            available = available_at(arrival_us, wishes_of(data, beginning.head))
-        return number, data, available, expires, marks | LOGGED
+            entry_flags |= SCHEDULED
+            available = available_at(arrival_us, requested_times_of(data, beginning.head))
+        return number, data, available, expires, entry_flags | LOGGED
 
     def all_of(self, reading: Reading) -> list[Entry]:
         """The same for all that was read of a deep backlog: most cost no further call."""
@@ -70,8 +70,8 @@ class RecordedEntries:
         made: list[Entry] = []
         while at < end:
             one = self._beginning
-            marks = one.flags | LOGGED
-            at = _stretch_entries(data, at, end, one.prefix, one.count_at, one.is_narrow, one.ttl_us, marks, made)
+            entry_flags = one.flags | LOGGED
+            at = _stretch_entries(data, at, end, one.prefix, one.count_at, one.is_narrow, one.ttl_us, entry_flags, made)
             if at < end:
                 put, at = put_at(data, at)
                 made.append(self.of(put.message, put.payload, put.arrival, put.flags))
@@ -83,24 +83,24 @@ class RecordedEntries:
             self._add_runs(puts, found)
             return
         beginning = self._beginning
-        prefix, count_at, marks, ttl_us = beginning.prefix, beginning.count_at, beginning.flags, beginning.ttl_us
+        prefix, count_at, ttl_us = beginning.prefix, beginning.count_at, beginning.ttl_us
         for _, number, arrival_us, data, flags in puts:
             if not flags & _SPECIAL and len(data) > count_at and data[count_at] <= NO_TIMES and data.startswith(prefix):
                 expires = arrival_us + ttl_us if ttl_us else 0
-                found.append((number, data, arrival_us, expires, marks | LOGGED))
+                found.append((number, data, arrival_us, expires, beginning.flags | LOGGED))
                 continue
             found.append(self.of(number, data, arrival_us, flags))
             beginning = self._beginning
-            prefix, count_at, marks, ttl_us = beginning.prefix, beginning.count_at, beginning.flags, beginning.ttl_us
+            prefix, count_at, ttl_us = beginning.prefix, beginning.count_at, beginning.ttl_us
 
     def _add_runs(self, puts: list[Put], found: list[Entry]) -> None:
         """The same, run by run in compiled code."""
         at = 0
         while at < len(puts):
             one = self._beginning
-            marks = one.flags | LOGGED
+            entry_flags = one.flags | LOGGED
             taken: int = _plain_entries(
-                puts, at, one.prefix, one.count_at, one.is_narrow, _SPECIAL, one.ttl_us, marks, found
+                puts, at, one.prefix, one.count_at, one.is_narrow, _SPECIAL, one.ttl_us, entry_flags, found
             )
             at += taken
             if at < len(puts):

@@ -75,7 +75,7 @@ class StorageWatch:
         clock = self._broker.clock
         clock.after(CHECK_MS, self._check)
         if self._broker.log.failed is not None:
-            self._make_mark()
+            self._make_failure_file()
             return
         storage = self._broker.storage
         self._read_space()
@@ -95,13 +95,13 @@ class StorageWatch:
         elif self._scan is None:
             self._tell_level()
 
-    def _make_mark(self) -> None:
+    def _make_failure_file(self) -> None:
         """The volume may take a file again, so that what is in the log can be delivered."""
-        mark = self._broker.log.failure_mark
-        if not mark.is_missing:
+        file = self._broker.log.failure_file
+        if not file.is_missing:
             return
-        mark.leave()
-        if not mark.is_missing:
+        file.leave()
+        if not file.is_missing:
             self._schedule_some(deque(self._broker.topology.by_incarnation.values()))
 
     def _schedule_some(self, nodes: deque[Subscription | PointToPointQueue]) -> None:
@@ -157,7 +157,7 @@ class StorageWatch:
         self._refused_before = storage.refused
 
     def _tell_level(self) -> None:
-        """Say that another mark was passed, upwards or downwards. That it is full is said at once, and apart."""
+        """Say that another threshold was passed, upwards or downwards. That it is full is said at once, and apart."""
         storage, told = self._broker.storage, self._told
         if storage.level is told or storage.level is StorageLevel.FULL:
             return

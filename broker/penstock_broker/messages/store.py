@@ -18,7 +18,7 @@ from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.log import bytes_in_log
 from penstock_broker.messages import due_times, queue_limits, spill
-from penstock_broker.messages.due_times import wishes_of
+from penstock_broker.messages.due_times import requested_times_of
 from penstock_broker.queue.flags import ORDERED, outlives
 from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
 from penstock_broker.queue.queue import LARGE_BYTES, LOGGED, SCHEDULED, Queue
@@ -61,23 +61,23 @@ def put(broker: Broker, route: Route, messages: Iterable[bytes], *, keep: bool =
     for data in messages:
         if not data.startswith(beginning.prefix):
             beginning = MessagePrefix(data, message_head.read_head(data))
-        absolute, marks = beginning.look_safely(data)
-        available = available_at(now, wishes_of(data, beginning.head)) if beginning.delays else now
+        absolute, flags = beginning.look_safely(data)
+        available = available_at(now, requested_times_of(data, beginning.head)) if beginning.delays else now
         expires = expires_at(now, beginning.ttl_us // 1000, absolute)
         if available > now:
-            marks |= SCHEDULED
+            flags |= SCHEDULED
         route_set = route.logged_set if beginning.durable or keep else route.kept_set
         if route_set:
-            number = log.put(route_set, data, now, marks & SCHEDULED)
-            marks |= LOGGED
+            number = log.put(route_set, data, now, flags & SCHEDULED)
+            flags |= LOGGED
             is_logged = True
         else:
             number = log.next_message()
         size += len(data)
-        (delayed if available > now else entries).append((number, data, available, expires, marks))
+        (delayed if available > now else entries).append((number, data, available, expires, flags))
         if expires and available == now and (not first_expiry or expires < first_expiry):
             first_expiry = expires
-        ordered = ordered or bool(marks & ORDERED)
+        ordered = ordered or bool(flags & ORDERED)
     broker.memory.came += size
     put_numbered(broker, route, entries, delayed, size, first_expiry, ordered=ordered, keep=keep)
     return is_logged

@@ -28,7 +28,7 @@ from penstock_broker.queue.cursor import BacklogConsumer
 from penstock_broker.queue.disposal import Pile
 from penstock_broker.queue.flags import GROUPED, ORDERED, SCHEDULED, priority_of
 from penstock_broker.queue.groups import Groups
-from penstock_broker.queue.level_walk import Shelf
+from penstock_broker.queue.level_walk import LevelWalks
 from penstock_broker.queue.priority_level import PriorityLevel, longest_waiting
 from penstock_broker.queue.reservations import Reservations
 from penstock_broker.queue.selections import Selections
@@ -50,7 +50,7 @@ class Backlog:
     """The waiting messages of one queue."""
 
     __slots__ = (
-        "_closed", "_levels", "_reserved", "_shelf", "examination", "groups", "is_plain", "normal", "selections",
+        "_closed", "_levels", "_reserved", "_walks", "examination", "groups", "is_plain", "normal", "selections",
     )  # fmt: skip
 
     def __init__(self, excluded: dict[int, set[BacklogConsumer]]) -> None:
@@ -63,7 +63,7 @@ class Backlog:
         self._levels = [self.normal]
         """Highest priority first."""
         self._reserved = Reservations()
-        self._shelf = Shelf(self.selections)
+        self._walks = LevelWalks(self.selections)
         self._closed = ClosedGroups()
         """Of them messages are still reserved. Meanwhile nobody gets anything, so that the order stays."""
 
@@ -94,7 +94,7 @@ class Backlog:
         `below`: the number of the next message. If it is given, of what takes too long to be copied in one turn only
         that is found which has not left before it is looked at (`snapshots`).
         """
-        return snapshot(self._levels, self._shelf, self._not_fresh, due_us, below)
+        return snapshot(self._levels, self._walks, self._not_fresh, due_us, below)
 
     def _not_fresh(self, level: PriorityLevel) -> list[SortedMessages[Entry]]:
         return [level.back, *self._reserved.at(level.priority)]

@@ -13,10 +13,10 @@ from penstock_broker.queue.cursor import BacklogConsumer
 from penstock_broker.queue.groups import Group, Groups
 from penstock_broker.queue.sorted_messages import SortedMessages
 
-__all__ = ["ClosedGroups", "Search"]
+__all__ = ["ClosedGroups", "GroupSearch"]
 
 
-class Search:
+class GroupSearch:
     """How far the look through what is reserved for a group's owner has come. Others of its groups are among that."""
 
     __slots__ = ("behind", "group", "groups", "rest")
@@ -49,11 +49,11 @@ class ClosedGroups:
     __slots__ = ("searches",)
 
     def __init__(self) -> None:
-        self.searches: deque[Search] = deque()
+        self.searches: deque[GroupSearch] = deque()
 
     def add(self, group: Group, groups: Groups, reserved: Iterable[SortedMessages[Entry]]) -> None:
         """The group was closed; its messages are among what is reserved for its owner."""
-        self.searches.append(Search(group, groups, reserved))
+        self.searches.append(GroupSearch(group, groups, reserved))
 
     def take(self, most: int) -> list[Entry]:
         """Take out what is of closed groups among the next reserved messages, of which `most` are looked at."""

@@ -25,7 +25,7 @@ from penstock_amqp.messages.message_head import read_head
 from penstock_amqp.messages.selected_fields import Selectable, SelectedFields
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
-from penstock_broker.queue.search import Search
+from penstock_broker.queue.selection_search import SelectionSearch
 from penstock_core.selector import Selector
 
 __all__ = ["BacklogConsumer", "Examination", "SelectorCursor"]
@@ -109,7 +109,7 @@ class SelectorCursor:
         """By priority, a heap: numbers below the cursor that are worth a look, and whether the selector is known to
         select them.
         """
-        self._searches: dict[int, Search] = {}
+        self._searches: dict[int, SelectionSearch] = {}
         """By priority, for levels of which only the first messages are in memory: nothing of them moves back."""
 
     def alone(self, consumer: BacklogConsumer) -> SelectorCursor:
@@ -165,13 +165,13 @@ class SelectorCursor:
             self._examined(priority, entry[NUMBER])
             for other in cursors:
                 if other is not self:
-                    other._shelved(level, entry)
+                    other._moved_back(level, entry)
         return None
 
     def _search(self, level: PriorityLevel, tail: PagedTail) -> Entry | None:
         search = self._searches.get(level.priority)
         if search is None or not search.is_of(tail):
-            search = self._searches[level.priority] = Search(level, tail)
+            search = self._searches[level.priority] = SelectionSearch(level, tail)
         if self.examination.budget <= 0:
             return None
         entry, looked = search.next(level, self.wants, self.examination.budget)
@@ -216,7 +216,7 @@ class SelectorCursor:
         if number >= self._positions.get(priority, 0):
             self._positions[priority] = number + 1
 
-    def _shelved(self, level: PriorityLevel, entry: Entry) -> None:
+    def _moved_back(self, level: PriorityLevel, entry: Entry) -> None:
         """Another selection left a fresh message; while its properties are decoded, see whether it is one for us."""
         priority, number = level.priority, entry[NUMBER]
         if level.back.at_or_behind(self._positions.get(priority, 0)) is entry:  # all that was before it is examined

@@ -1,8 +1,8 @@
 """What waits at one level, looked through a little at a time where it is too much to be copied in one turn.
 
 Nothing is copied: what has left meanwhile is not seen. The walk goes by number through what came back, was looked at or
-is reserved; the fresh messages join these as it reaches them (`Shelf`), as they do where a selector passes them over.
-So it finds its place again whatever others take or put. Must not know queues or the log. Source:
+is reserved; the fresh messages join these as it reaches them (`LevelWalks.move_back`), as they do where a selector
+passes them over. So it finds its place again whatever others take or put. Must not know queues or the log. Source:
 docs/decisions/023-bounded-turns.md.
 """
 
@@ -21,7 +21,7 @@ from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.selections import Selections
 from penstock_broker.queue.sorted_messages import SortedMessages
 
-__all__ = ["LOOKED_AT", "LevelWalk", "Parts", "Shelf"]
+__all__ = ["LOOKED_AT", "LevelWalk", "LevelWalks", "Parts"]
 
 LOOKED_AT: Final = 256
 """Messages that a step of a walk looks at: less than half a millisecond."""
@@ -38,11 +38,11 @@ class LevelWalk:
     again.
     """
 
-    __slots__ = ("__weakref__", "_at", "_below", "_due_us", "_found", "_level", "_parts", "_rest", "_shelf")
+    __slots__ = ("__weakref__", "_at", "_below", "_due_us", "_found", "_level", "_parts", "_rest", "_walks")
 
-    def __init__(self, level: PriorityLevel, parts: Parts, shelf: Shelf, below: int, due_us: int) -> None:
+    def __init__(self, level: PriorityLevel, parts: Parts, walks: LevelWalks, below: int, due_us: int) -> None:
         """`below`: what has this number or a higher one came later. `due_us`: see `PagedTail.snapshot`."""
-        self._level, self._parts, self._shelf = level, parts, shelf
+        self._level, self._parts, self._walks = level, parts, walks
         self._below, self._due_us = below, due_us
         self._at = -1
         """Up to this number all was seen that is not fresh."""
@@ -72,7 +72,7 @@ class LevelWalk:
         elif level.tail is not None and len(level.fresh) <= WINDOW:
             self._rest = chain(self._unseen(level.fresh), level.tail.snapshot(self._due_us, self._at))
         elif level.fresh and level.fresh[0][NUMBER] < self._below:
-            self._pass(self._shelf.shelve(level, LOOKED_AT, self))
+            self._pass(self._walks.move_back(level, LOOKED_AT, self))
         else:
             self._rest = iter(())
 
@@ -85,13 +85,13 @@ class LevelWalk:
         self._at = max(self._at, *(entry[NUMBER] for entry in self._found))
 
     def came_back(self, level: PriorityLevel, entries: Iterable[Entry]) -> None:
-        """Another walk has shelved fresh messages: have a look at those whose numbers were passed."""
+        """Another walk has moved fresh messages to those that came back: take those whose numbers were passed."""
         if level is self._level and self._rest is None:
             self._found.extend(entry for entry in entries if entry[NUMBER] <= self._at)
 
 
-class Shelf:
-    """Where the fresh messages of one backlog go that a walk has looked at: to those that came back."""
+class LevelWalks:
+    """The walks through one backlog. The fresh messages that one has looked at join those that came back."""
 
     __slots__ = ("_selections", "_walks")
 
@@ -106,17 +106,17 @@ class Shelf:
         self._walks.add(walk)
         return walk
 
-    def shelve(self, level: PriorityLevel, most: int, by: LevelWalk) -> list[Entry]:
+    def move_back(self, level: PriorityLevel, most: int, by: LevelWalk) -> list[Entry]:
         """Move the first fresh messages, `most` at most; those that were moved. Other walks than `by` are told."""
         fresh = level.fresh
-        shelved = [fresh.popleft() for _ in range(min(most, len(fresh)))]
+        moved = [fresh.popleft() for _ in range(min(most, len(fresh)))]
         add = level.back.add
-        for entry in shelved:
+        for entry in moved:
             add(entry)
         if self._selections.cursors:
-            for entry in shelved:
+            for entry in moved:
                 self._selections.came_back(level, entry[NUMBER])
         for walk in self._walks:
             if walk is not by:
-                walk.came_back(level, shelved)
-        return shelved
+                walk.came_back(level, moved)
+        return moved

@@ -20,10 +20,10 @@ from penstock_amqp.endpoint.events import NUMBER, Entry
 from penstock_broker.queue.run import Run
 from penstock_broker.queue.tail_pieces import (
     MOST_KEPT,
-    Kept,
-    KeptPart,
-    KeptSweep,
-    Pageable,
+    MemoryPart,
+    MemoryPiece,
+    MemorySweep,
+    PageableCount,
     Piece,
     ceiling_of,
     key_of,
@@ -56,7 +56,7 @@ class PagedTail:
         self._source, self._lost = source, lost
         self._pieces: list[Piece] = []
         self._in_memory: dict[int, Entry] = {}
-        self._sweep = KeptSweep()
+        self._sweep = MemorySweep()
         self.arrivals: deque[Entry] = deque()
         """What came last; it is taken in once the log has written it."""
         self.runs_count = 0
@@ -100,7 +100,7 @@ class PagedTail:
         self.arrivals.clear()
         self.arrivals.extend(entries)
 
-    def take_in(self, pageable: Pageable, written_below: int, most: int) -> None:
+    def take_in(self, pageable: PageableCount, written_below: int, most: int) -> None:
         """Forget the bodies of what came last, as far as the log has written it: of `most` messages at most.
 
         `pageable`: which messages the log gives back.
@@ -114,7 +114,7 @@ class PagedTail:
             for _ in range(count):
                 arrivals.popleft()
 
-    def take_back(self, window: deque[Entry], keep: int, pageable: Pageable, most: int) -> None:
+    def take_back(self, window: deque[Entry], keep: int, pageable: PageableCount, most: int) -> None:
         """Take messages, `most` at most, over from the end of the window, until `keep` are left there."""
         pieces = self._pieces
         floor = key_of(pieces[0]) if pieces else _NO_LIMIT
@@ -135,7 +135,7 @@ class PagedTail:
         self,
         entries: list[Entry],
         pieces: list[Piece],
-        pageable: Pageable,
+        pageable: PageableCount,
         *,
         unwritten: int = _NO_LIMIT,
         floor: int = _NO_LIMIT,
@@ -183,8 +183,8 @@ class PagedTail:
         """The message comes behind these pieces, and stays in memory."""
         self._sweep.came(self._pieces, self._in_memory)
         last = pieces[-1] if pieces else None
-        if not isinstance(last, Kept) or len(last.numbers) >= MOST_KEPT:
-            last = Kept(ceiling_of(pieces))
+        if not isinstance(last, MemoryPiece) or len(last.numbers) >= MOST_KEPT:
+            last = MemoryPiece(ceiling_of(pieces))
             pieces.append(last)
         last.add(entry[NUMBER])
         self._in_memory[entry[NUMBER]] = entry
@@ -300,7 +300,7 @@ class PagedTail:
         pieces = self._pieces
         while pieces:
             piece = pieces[-1]
-            if isinstance(piece, Kept):
+            if isinstance(piece, MemoryPiece):
                 piece.changes()
                 while piece.numbers:
                     entry = self._in_memory.pop(piece.numbers.pop(), None)
@@ -320,7 +320,7 @@ class PagedTail:
             if entries or first == run.first:
                 break
             span *= 4
-        kept = Kept(first)
+        kept = MemoryPiece(first)
         for entry in entries:
             kept.add(entry[NUMBER])
         self._in_memory |= {entry[NUMBER]: entry for entry in entries}
@@ -336,7 +336,7 @@ class PagedTail:
     def take_runs(self) -> list[Run]:
         """Hand over all that is in no memory, to somebody who needs only the numbers."""
         runs = [piece for piece in self._pieces if isinstance(piece, Run)]
-        self._pieces = [piece for piece in self._pieces if isinstance(piece, Kept)]
+        self._pieces = [piece for piece in self._pieces if isinstance(piece, MemoryPiece)]
         self.runs_count = self.bytes = self.volatile = 0
         return runs
 
@@ -357,10 +357,10 @@ class PagedTail:
         `due_us`: leave out runs of which no message expires up to then, the others are taken out on the way; 0: leave
         out none. `after`: leave out messages whose numbers are not higher.
         """
-        parts: list[RunPart | KeptPart | list[Entry]] = []
+        parts: list[RunPart | MemoryPart | list[Entry]] = []
         for piece in self._pieces[self._at(after) or 0 :]:
-            if isinstance(piece, Kept):
-                parts.append(KeptPart(piece, self._in_memory, after))
+            if isinstance(piece, MemoryPiece):
+                parts.append(MemoryPart(piece, self._in_memory, after))
             elif piece.last > after and (not due_us or 0 < piece.expires <= due_us):
                 parts.append(RunPart(piece, max(piece.first, after + 1)))
         parts.append(behind(self.arrivals, after))

@@ -15,7 +15,7 @@ from penstock_broker.queue.disposal import Pile
 from penstock_broker.queue.flags import SCHEDULED
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.sorted_messages import SortedMessages
-from penstock_broker.queue.tail_pieces import Pageable, take_chosen
+from penstock_broker.queue.tail_pieces import PageableCount, take_chosen
 
 __all__ = ["PriorityLevel", "longest_waiting"]
 
@@ -59,7 +59,7 @@ class PriorityLevel:
         self.fresh.extend(self.tail.arrivals)
         self.tail, self.arrivals = None, self.fresh
 
-    def forget_bodies(self, keep: int, pageable: Pageable, most: int) -> bool:
+    def forget_bodies(self, keep: int, pageable: PageableCount, most: int) -> bool:
         """Take messages, `most` at most, over into the tail, so that `keep` are left in memory. True if some are of
         what came back or was looked at, which is done when too many of these alone are there.
         """

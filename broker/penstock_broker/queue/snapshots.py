@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import Final, TypeVar
 
 from penstock_amqp.endpoint.events import Entry
-from penstock_broker.queue.level_walk import Parts, Shelf
+from penstock_broker.queue.level_walk import LevelWalks, Parts
 from penstock_broker.queue.priority_level import PriorityLevel
 
 __all__ = ["MOST_COPIED", "LazyCopy", "snapshot", "take_some"]
@@ -80,18 +80,18 @@ def _given(copied: deque[Entry]) -> Iterator[Entry]:
 
 
 def snapshot(
-    levels: Iterable[PriorityLevel], shelf: Shelf, parts: Parts, due_us: int, below: int | None
+    levels: Iterable[PriorityLevel], walks: LevelWalks, parts: Parts, due_us: int, below: int | None
 ) -> Iterator[Entry]:
     """All that waits at these levels, the first first; `due_us`: see the tail's. `below`: the number of the next
     message; if it is given, levels that hold very many are looked through without being copied.
     """
-    return chain.from_iterable([_of_level(level, shelf, parts, due_us, below) for level in levels])
+    return chain.from_iterable([_of_level(level, walks, parts, due_us, below) for level in levels])
 
 
-def _of_level(level: PriorityLevel, shelf: Shelf, parts: Parts, due_us: int, below: int | None) -> Iterator[Entry]:
+def _of_level(level: PriorityLevel, walks: LevelWalks, parts: Parts, due_us: int, below: int | None) -> Iterator[Entry]:
     not_fresh = parts(level)
     if below is not None and sum(map(len, not_fresh)) + len(level.fresh) > MOST_COPIED:
-        return shelf.walk(level, parts, below, due_us)
+        return walks.walk(level, parts, below, due_us)
     copies = [_given(deque(chain.from_iterable(messages.blocks))) for messages in not_fresh if messages.blocks]
     found: list[Iterable[Entry]] = [*copies] if len(copies) < 2 else [merge(*copies)]
     found.append(_given(level.fresh.copy()))

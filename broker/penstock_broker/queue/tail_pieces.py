@@ -17,10 +17,10 @@ from penstock_broker.queue.run import Run
 
 __all__ = [
     "MOST_KEPT",
-    "Kept",
-    "KeptPart",
-    "KeptSweep",
-    "Pageable",
+    "MemoryPart",
+    "MemoryPiece",
+    "MemorySweep",
+    "PageableCount",
     "Piece",
     "ceiling_of",
     "key_of",
@@ -36,7 +36,7 @@ MOST_KEPT: Final = 4096
 """Messages of a piece that stays in memory: what is copied of it in one turn, in some tenths of a millisecond."""
 
 
-class Kept:
+class MemoryPiece:
     """Messages that stay in memory, by number. `key`: no run before them has so high a number."""
 
     __slots__ = ("_parts", "highest", "key", "numbers")
@@ -47,7 +47,7 @@ class Kept:
         """Whoever adds or takes one calls `changes` before."""
         self.highest = -1
         """No number here is higher."""
-        self._parts: WeakSet[KeptPart] | None = None
+        self._parts: WeakSet[MemoryPart] | None = None
         """Those of snapshots that have not looked at it yet; a snapshot that nobody goes on with leaves nothing."""
 
     def add(self, number: int) -> None:
@@ -56,7 +56,7 @@ class Kept:
         self.numbers.append(number)
         self.highest = max(self.highest, number)
 
-    def is_read_by(self, part: KeptPart) -> None:
+    def is_read_by(self, part: MemoryPart) -> None:
         """A snapshot is going to look at it."""
         if self._parts is None:
             self._parts = WeakSet()
@@ -69,13 +69,13 @@ class Kept:
             part.take()
 
 
-class KeptPart:
+class MemoryPart:
     """What such a piece holds now and has in memory when it is looked at, or before it changes; behind one number."""
 
     __slots__ = ("__weakref__", "_after", "_entries", "_in_memory", "_kept")
 
-    def __init__(self, kept: Kept, in_memory: Mapping[int, Entry], after: int) -> None:
-        self._kept: Kept | None = kept
+    def __init__(self, kept: MemoryPiece, in_memory: Mapping[int, Entry], after: int) -> None:
+        self._kept: MemoryPiece | None = kept
         self._in_memory, self._after = in_memory, after
         self._entries: list[Entry] = []
         kept.is_read_by(self)
@@ -88,9 +88,9 @@ class KeptPart:
             self._entries = [found[number] for number in kept.numbers if number > after and number in found]
         return self._entries
 
-    def copy(self) -> KeptPart:
+    def copy(self) -> MemoryPart:
         """Another one of the same messages."""
-        made = KeptPart.__new__(KeptPart)
+        made = MemoryPart.__new__(MemoryPart)
         made._kept, made._in_memory, made._after = self._kept, self._in_memory, self._after
         made._entries = self._entries
         if made._kept is not None:
@@ -98,10 +98,10 @@ class KeptPart:
         return made
 
 
-Piece = Run | Kept
+Piece = Run | MemoryPiece
 
 
-class KeptSweep:
+class MemorySweep:
     """Forgets the numbers of what has left the middle of such pieces, some pieces at a time: where one message is left
     behind while others pass it for weeks, a number for each of them would be kept.
     """
@@ -123,7 +123,7 @@ class KeptSweep:
         while upto < len(pieces) and looked < 4 * MOST_KEPT:
             piece = pieces[upto]
             upto, looked = upto + 1, looked + 1
-            if isinstance(piece, Kept):
+            if isinstance(piece, MemoryPiece):
                 looked += len(piece.numbers)
                 # No snapshot has to be told: it would not find what has left either.
                 piece.numbers = deque(number for number in piece.numbers if number in in_memory)
@@ -162,7 +162,7 @@ def tally(entries: list[Entry]) -> tuple[int, int, int]:
     return _count(entries, SPILLED)
 
 
-class Pageable(Protocol):
+class PageableCount(Protocol):
     """Says which messages the log can give back as they are."""
 
     def __call__(self, entries: list[Entry], at: int, ceiling: int, limit: int, /) -> int:
@@ -172,7 +172,7 @@ class Pageable(Protocol):
         ...
 
 
-def pageable_if(can_page: Callable[[Entry], bool]) -> Pageable:
+def pageable_if(can_page: Callable[[Entry], bool]) -> PageableCount:
     """The same from an answer for each message."""
 
     def count(entries: list[Entry], at: int, ceiling: int, limit: int, /) -> int:

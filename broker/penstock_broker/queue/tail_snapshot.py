@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from penstock_amqp.endpoint.events import EXPIRES, NUMBER, Entry
 from penstock_broker.queue.run import Run
-from penstock_broker.queue.tail_pieces import KeptPart
+from penstock_broker.queue.tail_pieces import MemoryPart
 
 __all__ = ["READ_BYTES", "READ_MESSAGES", "Source", "Stretch", "TailSnapshot"]
 
@@ -55,7 +55,7 @@ class TailSnapshot:
 
     __slots__ = ("_due_us", "_parts", "_read", "_source")
 
-    def __init__(self, source: Source, parts: Iterable[RunPart | KeptPart | list[Entry]], due_us: int = 0) -> None:
+    def __init__(self, source: Source, parts: Iterable[RunPart | MemoryPart | list[Entry]], due_us: int = 0) -> None:
         """`due_us`: who goes through it takes out all that expire up to then; 0: it does not look at that."""
         self._source, self._due_us = source, due_us
         self._parts = deque(parts)
@@ -72,7 +72,7 @@ class TailSnapshot:
             if isinstance(part, list):
                 self._read.extend(part)
                 self._parts.popleft()
-            elif isinstance(part, KeptPart):
+            elif isinstance(part, MemoryPart):
                 self._read.extend(part.take())
                 self._parts.popleft()
             else:
@@ -101,7 +101,7 @@ class TailSnapshot:
         for part in self._parts:
             if isinstance(part, list):
                 made._parts.append(part)
-            elif isinstance(part, KeptPart):
+            elif isinstance(part, MemoryPart):
                 made._parts.append(part.copy())
             else:
                 again = RunPart(part.run, part.first)

@@ -56,7 +56,7 @@ UNKNOWN_LIMIT: Final = 4 * 1024 * 1024 * 1024
 class ManagementLinks(Protocol):
     """What other rooms ask of `management.node`, which stands above them."""
 
-    def attach_responses(self, connection: Connection, link: OutLink, attach: Attach) -> None:
+    def attach_reply_link(self, connection: Connection, link: OutLink, attach: Attach) -> None:
         """Answer the attach of a link whose source is the node."""
         ...
 
@@ -65,7 +65,7 @@ class ManagementLinks(Protocol):
         ...
 
     def flowed(self, link: OutLink) -> None:
-        """Credit came for responses."""
+        """Credit came for replies."""
         ...
 
     def finish_drain(self, link: OutLink) -> None:

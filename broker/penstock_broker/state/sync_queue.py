@@ -1,6 +1,6 @@
 """The queue of actions that wait for the log's fdatasync: each runs once every record that it depends on is on disk.
 
-No accept, attach reply, detach reply, management response or discharge is sent before the fdatasync that covers every
+No accept, attach reply, detach reply, management reply or discharge is sent before the fdatasync that covers every
 record it depends on: code that appends a record gives what depends on it to `after_sync` in the same turn. If the log
 fails, nothing that waits will ever run: `abandon` returns the connections that waited, so that they can be closed.
 Source: docs/decisions/037-answer-after-sync.md.

@@ -7,51 +7,27 @@ know links' engines or sockets. Source: docs/decisions/036-what-is-durable.md an
 
 from __future__ import annotations
 
-from typing import Final, assert_never
+from typing import Final
 
-from penstock_api.management import DeliveryPolicy
 from penstock_broker.log import Log
-from penstock_broker.queue.admission import Admission, IsForeign
 from penstock_broker.queue.disposal import Disposal
-from penstock_broker.queue.queue import UNLIMITED_BYTES, Queue
+from penstock_broker.queue.queue import Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.entity_list import EntityList
+from penstock_broker.topology.queue_policies import QueueDefaults
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, Temporary, new_router
 from penstock_broker.topology.state_changes import StateChanges
 from penstock_core.address import PREDEFINED
 from penstock_core.attach import Create, Rebind
-from penstock_core.binding import Binding, ByConnection, ByContainer
+from penstock_core.binding import Binding
 from penstock_core.existing_subscription import ExistingSubscription
 from penstock_core.header_routing import HeadersRouter
 from penstock_core.identity import Identity, LinkKey, parse_queue_name
-from penstock_core.persistence import effective_persistence
 from penstock_core.routing import Router
-from penstock_core.selector import stored_selector
 from penstock_core.subscription_lifetime import outlives_process
-from penstock_core.terms import ExchangeType, NodeKind, Overflow, Persistence
+from penstock_core.terms import ExchangeType, NodeKind
 
-__all__ = ["Topology", "admission"]
-
-
-def admission(subscription: Subscription) -> Admission | None:
-    """What a message has to pass to get into a subscription; None if every message is taken."""
-    text = subscription.binding.filter.selector
-    selector = stored_selector(text) if text is not None else None
-    is_foreign = _no_local(subscription)
-    return None if selector is None and is_foreign is None else Admission(selector, is_foreign)
-
-
-def _no_local(subscription: Subscription) -> IsForeign | None:
-    match subscription.no_local:
-        case None:
-            return None
-        case ByContainer(container_id):
-            return lambda connection: connection is None or connection.client.container_id != container_id
-        case ByConnection():
-            queue = subscription.queue
-            return lambda connection: all(each.connection is not connection for each in queue.links.consumers)
-        case _:
-            assert_never(subscription.no_local)
+__all__ = ["Topology"]
 
 
 DEFAULT_EXCHANGES: Final = tuple(PREDEFINED.items())
@@ -60,18 +36,9 @@ DEFAULT_EXCHANGES: Final = tuple(PREDEFINED.items())
 class Topology:
     """All that exists on this broker. Names are looked up here (`penstock_core.address.Directory`)."""
 
-    def __init__(
-        self,
-        log: Log,
-        default_max_bytes: int = UNLIMITED_BYTES,
-        default_delivery: DeliveryPolicy | None = None,
-        default_overflow: Overflow = Overflow.REJECT,
-    ) -> None:
-        """The defaults are for queues without limits, and without a delivery policy, of their own."""
+    def __init__(self, log: Log, defaults: QueueDefaults | None = None) -> None:
         self._log = log
-        self._default_max_bytes = default_max_bytes
-        self._default_overflow = default_overflow
-        self._default_delivery = default_delivery or DeliveryPolicy()
+        self._defaults = defaults or QueueDefaults()
         self.exchanges: dict[str, Exchange] = {}
         self.subscriptions: dict[Identity, Subscription] = {}
         self.queues: dict[str, PointToPointQueue] = {}
@@ -296,11 +263,9 @@ class Topology:
     def restore_queue(self, node: PointToPointQueue) -> None:
         """Put a queue in its place that the log knows already."""
         self.queue_list.revise(node.name, node, self.next_revision())
-        policy = effective_persistence(None, node.persistence, managed=node.owner is not None)
-        node.queue.policy.keeps_all = policy is Persistence.ALWAYS
         if node.owner is not None:
             self.state_changes.watch(node.queue)
-        self._apply_limits(node)
+        self._defaults.apply_to_queue(node)
         self.queues[node.name] = node
         self._note_made_by_name(NodeKind.QUEUE, node.name, node.made_by_name)
         self.by_incarnation[node.queue.incarnation] = node
@@ -373,28 +338,4 @@ class Topology:
 
     def _apply_policies(self, subscription: Subscription) -> None:
         exchange = self.exchanges.get(subscription.binding.exchange)
-        policy = effective_persistence(
-            exchange.persistence if exchange else None,
-            subscription.persistence,
-            managed=subscription.managed is not None,
-        )
-        subscription.queue.policy.keeps_all = policy is Persistence.ALWAYS
-        subscription.queue.admits = admission(subscription)
-        self._apply_limits(subscription)
-
-    def _apply_limits(self, record: Subscription | PointToPointQueue) -> None:
-        queue, limits = record.queue, record.limits
-        queue.policy.max_bytes = limits.max_bytes or self._default_max_bytes
-        queue.policy.max_messages = limits.max_messages or 0
-        # What was declared without a limit says nothing of its overflow: the word is there only as the default.
-        is_declared = limits.max_bytes is not None or limits.max_messages is not None
-        queue.policy.overflow = Overflow(limits.overflow) if is_declared else self._default_overflow
-        delivery = record.delivery or self._default_delivery
-        queue.policy.max_deliveries = delivery.max_deliveries or 0
-        queue.policy.dead_letter = delivery.dead_letter
-        queue.policy.expiry_address = delivery.expiry
-        max_ttl_us = (delivery.max_ttl_ms or 0) * 1000
-        queue.expiry.is_retimed |= max_ttl_us != queue.policy.max_ttl_us and queue.depth > 0
-        queue.policy.max_ttl_us = max_ttl_us
-        queue.policy.exclusive_consumer = delivery.exclusive_consumer
-        queue.rank()
+        self._defaults.apply_to_subscription(subscription, exchange)

@@ -101,7 +101,7 @@ def _declare(
     if isinstance(decision, Refuse):
         _refuse(broker, coordinator, delivery, is_settled, amqp_error(decision))
         return
-    coordinator.connection.endpoint.declare(delivery, ledger.add(coordinator).id)
+    coordinator.connection.endpoint.transactions.declared(delivery, ledger.add(coordinator).id)
 
 
 def _discharge(

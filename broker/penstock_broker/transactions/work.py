@@ -74,8 +74,8 @@ def refuse_unstored(producer: Producer, event: Unstored) -> None:
     assert event.txn_id is not None
     commit.set_rollback_only(producer.connection, event.txn_id, commit.refuse_of(event.error))
     if not event.is_settled and producer.can_reject:
-        endpoint = producer.connection.endpoint
-        when_answered(producer, partial(endpoint.reject_in, event.txn_id, event.delivery, event.error))
+        transactions = producer.connection.endpoint.transactions
+        when_answered(producer, partial(transactions.reject, event.txn_id, event.delivery, event.error))
         producer.owed_credit += 1
         top_up(producer)
     else:
@@ -103,7 +103,8 @@ def _add_run(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arriva
         elif producer.can_reject:
             if isinstance(producer.destination, RelayTarget):
                 refused = tagged(producer, delivery, refused)
-            when_answered(producer, partial(producer.connection.endpoint.reject_in, txn_id, delivery, refused))
+            transactions = producer.connection.endpoint.transactions
+            when_answered(producer, partial(transactions.reject, txn_id, delivery, refused))
         else:
             break_link(producer, delivery, refused)
             discard(producer, run[at + 1 :], refused)
@@ -115,9 +116,9 @@ def _accept(producer: Producer, txn_id: bytes, run: list[Arrival]) -> None:
     endpoint = producer.connection.endpoint
     accepted = [delivery for delivery, _, is_settled in run if not is_settled]
     if producer.link.is_answered:
-        endpoint.accept_in(txn_id, accepted)
+        endpoint.transactions.accept(txn_id, accepted)
     else:
-        when_answered(producer, partial(endpoint.accept_in, txn_id, accepted))
+        when_answered(producer, partial(endpoint.transactions.accept, txn_id, accepted))
     endpoint.settle(delivery for delivery, _, is_settled in run if is_settled)
 
 

@@ -54,7 +54,7 @@ def frame(
 
 def _summary(results: Sequence[LagResult], lags: Sequence[SubscriptionLag]) -> str:
     counts = counts_by_trouble(lags)
-    states = ", ".join(f"{SHOWN[state].mark} {state.value} {found}" for state, found in counts.items())
+    states = ", ".join(f"{SHOWN[state].symbol} {state.value} {found}" for state, found in counts.items())
     if not results:
         return "no observer answers"
     where = printable(f"{results[0].namespace}/{results[0].broker}")
@@ -66,7 +66,7 @@ def _row(lag: SubscriptionLag) -> tuple[str, ...]:
     name = printable(title_of(lag))
     return (
         name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…",
-        f"{SHOWN[lag.state].mark} {lag.state.value}",
+        f"{SHOWN[lag.state].symbol} {lag.state.value}",
         count(lag.messages),
         duration(lag.oldest_age_seconds),
         count(lag.arrival_per_minute),

@@ -13,15 +13,15 @@ from typing import Final, TypeAlias
 
 from penstock_cli.up.manifest_folder import SUFFIXES
 
-__all__ = ["Look", "changes", "look_at"]
+__all__ = ["FolderState", "changes", "folder_state"]
 
 LOOK_SECONDS: Final = 1.0
 
-Look: TypeAlias = frozenset[tuple[Path, int, int]]
+FolderState: TypeAlias = frozenset[tuple[Path, int, int]]
 """Path, time of change in nanoseconds, and size of each manifest."""
 
 
-def look_at(folder: Path) -> Look:
+def folder_state(folder: Path) -> FolderState:
     """The manifests of a folder as they are now; a file that goes away meanwhile is not among them."""
     found: set[tuple[Path, int, int]] = set()
     for path in folder.rglob("*"):
@@ -35,8 +35,8 @@ def look_at(folder: Path) -> Look:
 
 
 async def changes(
-    look: Callable[[], Look], known: Look, stop: asyncio.Event, seconds: float = LOOK_SECONDS
-) -> AsyncIterator[Look]:
+    look: Callable[[], FolderState], known: FolderState, stop: asyncio.Event, seconds: float = LOOK_SECONDS
+) -> AsyncIterator[FolderState]:
     """Yield each new state of the manifests once it has settled, until `stop` is set; `known` is the first one."""
     last = known
     while True:

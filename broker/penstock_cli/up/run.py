@@ -29,7 +29,7 @@ from penstock_cli.up.children import keep_running, run_once, tail
 from penstock_cli.up.commands import Endpoints, Pace
 from penstock_cli.up.layout import Layout, free_endpoint
 from penstock_cli.up.manifest_folder import Manifests, read
-from penstock_cli.up.manifest_watch import Look, changes, look_at
+from penstock_cli.up.manifest_watch import FolderState, changes, folder_state
 from penstock_cli.up.security import is_open
 from penstock_cli.up.tls_listener import HOST, trusted, wants_tls
 from penstock_cli.up.topology import declared
@@ -126,7 +126,7 @@ class _Up:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        first = look_at(self._options.folder)
+        first = folder_state(self._options.folder)
         observer = commands.observer_child(self._broker, self._endpoints, self._layout, self._options.pace)
         if self._options.shows_messages:
             observer = commands.showing_messages(observer, self._layout)
@@ -160,10 +160,10 @@ class _Up:
                 self._say(str(outcome))
         return sum(isinstance(each, declarations.Declaration) and not each.answer.is_success for each in outcomes)
 
-    async def _follow(self, first: Look) -> None:
+    async def _follow(self, first: FolderState) -> None:
         """Declare again whenever the manifests have changed; what is wrong in them changes nothing."""
         folder = self._options.folder
-        async for _ in changes(lambda: look_at(folder), first, self._stop):
+        async for _ in changes(lambda: folder_state(folder), first, self._stop):
             try:
                 manifests = read(folder)
             except Misuse as wrong:

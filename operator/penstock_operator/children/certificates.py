@@ -174,8 +174,8 @@ def served(pair: Pair, authorities: bytes) -> ServedCertificate | None:
 
 def first_of(chain: bytes) -> bytes:
     """The first certificate in PEM; the bytes as they are if there is none."""
-    head, mark, _ = chain.partition(_END)
-    return head + mark + b"\n" if mark else chain
+    head, end, _ = chain.partition(_END)
+    return head + end + b"\n" if end else chain
 
 
 def bare(chain: bytes) -> bytes:

@@ -16,17 +16,17 @@ from typing import Final
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_api.resources import Holding, Lag
 from penstock_operator.plans.conditions import FRESH, LAGGING, ConditionReason, ConditionStatus, StatusCondition
-from penstock_operator.plans.lag_sources import BrokerLag, LagEntries, LagSource, LiveWord
+from penstock_operator.plans.lag_sources import BrokerLag, LagEntries, LagSource, LiveAnswer
 from penstock_operator.plans.lag_status import FORECASTS_SHOWN, History, lag_status, lagging_condition
 
-__all__ = ["LagVerdict", "judge"]
+__all__ = ["LagUpdate", "lag_update"]
 
 _MAX_CHARACTERS: Final = 1024
 _PODS_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class LagVerdict:
+class LagUpdate:
     """What the status of a Subscription or a Queue has to say about its lag."""
 
     lag: Lag | None
@@ -35,19 +35,19 @@ class LagVerdict:
     """LagFresh, and Lagging if there is a lag."""
 
 
-def judge(resource: Holding, entries: LagEntries, known: BrokerLag, now: datetime) -> LagVerdict | None:
+def lag_update(resource: Holding, entries: LagEntries, known: BrokerLag, now: datetime) -> LagUpdate | None:
     """What the status has to say; None if it stays as it is. `entries`: those of the resource in both results."""
     if known.is_gone:
-        return LagVerdict(None, (_of_no_broker(known),))
+        return LagUpdate(None, (_of_no_broker(known),))
     live, entry = known.live, entries.live
-    word = known.word(entries, now)
-    if word is LiveWord.HOLDS:
+    answer = known.live_answer(entries, now)
+    if answer is LiveAnswer.HOLDS:
         return None
     if live is not None and entry is not None:
-        if word is LiveWord.TELLS:
+        if answer is LiveAnswer.TELLS:
             told = lag_status(entry, live.result, LagSource.LIVE, _history(entries, known, now))
-            return LagVerdict(told, (lagging_condition(resource, entry), _CURRENT))
-        if word is LiveWord.AWAY:
+            return LagUpdate(told, (lagging_condition(resource, entry), _CURRENT))
+        if answer is LiveAnswer.AWAY:
             return _cannot_tell(resource, entries, known, LagSource.LIVE, now)
     if not known.has_been_asked_for(now):
         # The operator has just started. It does not know better than the last one until it has asked for a while.
@@ -55,8 +55,8 @@ def judge(resource: Holding, entries: LagEntries, known: BrokerLag, now: datetim
     return _without_live(resource, entries, known, now)
 
 
-def _without_live(resource: Holding, entries: LagEntries, known: BrokerLag, now: datetime) -> LagVerdict | None:
-    """The verdict if the live source does not tell the state."""
+def _without_live(resource: Holding, entries: LagEntries, known: BrokerLag, now: datetime) -> LagUpdate | None:
+    """The update if the live source does not tell the state."""
     shown, live = resource.status.lag, known.live
     by_run = _by_run(resource, entries, known, now)
     if by_run is not None and by_run.conditions[-1] == _CURRENT:
@@ -69,12 +69,12 @@ def _without_live(resource: Holding, entries: LagEntries, known: BrokerLag, now:
     if by_run is not None:
         return by_run
     if shown is None:
-        return LagVerdict(None, (_nothing_known(resource.kind.lower(), known, now),))
+        return LagUpdate(None, (_nothing_known(resource.kind.lower(), known, now),))
     return _not_reported(resource, shown, entries, known, now)
 
 
-def _by_run(resource: Holding, entries: LagEntries, known: BrokerLag, now: datetime) -> LagVerdict | None:
-    """The verdict of the newest run; None if it says nothing newer than the live source has told, or the status has."""
+def _by_run(resource: Holding, entries: LagEntries, known: BrokerLag, now: datetime) -> LagUpdate | None:
+    """The update of the newest run; None if it says nothing newer than the live source has told, or the status has."""
     shown, entry, result, reported_at = resource.status.lag, entries.run, known.result, known.reported_at()
     if entry is None or result is None or reported_at is None or _is_older(entry, result, shown):
         return None
@@ -87,7 +87,7 @@ def _by_run(resource: Holding, entries: LagEntries, known: BrokerLag, now: datet
     if entry.state is LagState.UNKNOWN:
         return _cannot_tell(resource, entries, known, LagSource.RUN, now)
     current = lag_status(entry, result) if figures.state != entry.state else figures
-    return LagVerdict(current, (lagging_condition(resource, entry), _CURRENT))
+    return LagUpdate(current, (lagging_condition(resource, entry), _CURRENT))
 
 
 def _is_older(entry: SubscriptionLag, result: LagResult, shown: Lag | None) -> bool:
@@ -102,8 +102,8 @@ def _is_older(entry: SubscriptionLag, result: LagResult, shown: Lag | None) -> b
 
 def _cannot_tell(
     resource: Holding, entries: LagEntries, known: BrokerLag, source: LagSource, now: datetime
-) -> LagVerdict:
-    """The verdict for an entry whose state is Unknown: its source answers, but can't tell how things stand."""
+) -> LagUpdate:
+    """The update for an entry whose state is Unknown: its source answers, but can't tell how things stand."""
     shown = resource.status.lag
     if source is LagSource.LIVE:
         assert known.live is not None and entries.live is not None, "this source answers"
@@ -120,13 +120,13 @@ def _cannot_tell(
     if known.is_stale(said_at, now, source):
         message = f"The figures are from {_minute(figures.observed_time)}. {_CANNOT_TELL}"
         fresh = _fresh(ConditionReason.LAG_REPORT_STALE, message)
-    return LagVerdict(_of_the_past(figures, entry.message), (lagging_condition(resource, entry), fresh))
+    return LagUpdate(_of_the_past(figures, entry.message), (lagging_condition(resource, entry), fresh))
 
 
 def _not_reported(
     resource: Holding, shown: Lag, entries: LagEntries, known: BrokerLag, now: datetime
-) -> LagVerdict | None:
-    """The verdict if neither source says anything newer about the resource than the status shows."""
+) -> LagUpdate | None:
+    """The update if neither source says anything newer about the resource than the status shows."""
     reported_at, result = known.reported_at(), known.result
     is_live = shown.source == LagSource.LIVE and known.is_live_offered
     figures = _last_told(shown, entries, known, now)
@@ -150,7 +150,7 @@ def _not_reported(
         if lagging is None
         else (StatusCondition(LAGGING, ConditionStatus(lagging.status), lagging.reason, lagging.message),)
     )
-    return LagVerdict(shown, (*kept, _CURRENT))
+    return LagUpdate(shown, (*kept, _CURRENT))
 
 
 def _history(entries: LagEntries, known: BrokerLag, now: datetime) -> History | None:
@@ -173,9 +173,9 @@ def _last_told(shown: Lag, entries: LagEntries, known: BrokerLag, now: datetime)
     return lag_status(entries.live, known.live.result, LagSource.LIVE, _history(entries, known, now))
 
 
-def _unknown(figures: Lag, fresh: StatusCondition) -> LagVerdict:
-    """The verdict for figures that say nothing about the present: they stay, with their time."""
-    return LagVerdict(
+def _unknown(figures: Lag, fresh: StatusCondition) -> LagUpdate:
+    """The update for figures that say nothing about the present: they stay, with their time."""
+    return LagUpdate(
         _of_the_past(figures, fresh.message[:_MAX_CHARACTERS]),
         (StatusCondition(LAGGING, ConditionStatus.UNKNOWN, fresh.reason, fresh.message), fresh),
     )

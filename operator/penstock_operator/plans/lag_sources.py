@@ -16,7 +16,7 @@ from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_operator.plans.lag_service import LagService
 from penstock_operator.plans.observer_contact import ObserverContact
 
-__all__ = ["LIVE_HOLDS", "BrokerLag", "LagEntries", "LagSource", "LiveResult", "LiveWord"]
+__all__ = ["LIVE_HOLDS", "BrokerLag", "LagEntries", "LagSource", "LiveAnswer", "LiveResult"]
 
 LIVE_HOLDS: Final = timedelta(seconds=90)
 """So long a live statement holds after it was made. An observer that is restarted can judge again within that time, and
@@ -33,7 +33,7 @@ class LagSource(StrEnum):
     RUN = "Run"
 
 
-class LiveWord(Enum):
+class LiveAnswer(Enum):
     """What the live source says about one Subscription now."""
 
     TELLS = auto()
@@ -137,21 +137,22 @@ class BrokerLag:
             return now - moment >= LIVE_HOLDS
         return now - moment >= timedelta(minutes=_RUN_PERIODS * self.service.interval_minutes)
 
-    def word(self, entries: LagEntries, now: datetime) -> LiveWord:
+    def live_answer(self, entries: LagEntries, now: datetime) -> LiveAnswer:
         """What the live source says about a Subscription."""
         live, contact = self.live, self.live_contact
         if live is not None and entries.live is not None and not live.reaches_broker and contact.failures == 0:
-            return LiveWord.AWAY
+            return LiveAnswer.AWAY
         if live is not None and now - live.said_at < LIVE_HOLDS:
             if entries.live is not None and entries.live.state is not LagState.UNKNOWN:
-                return LiveWord.TELLS
+                return LiveAnswer.TELLS
         elif live is not None and now - live.first_seen < LIVE_HOLDS:
-            return LiveWord.HOLDS  # The first result seems to be old. If only the clocks differ, the next one shows it.
+            # The first result seems to be old. If only the clocks differ, the next one shows it.
+            return LiveAnswer.HOLDS
         if entries.told_at is not None and now - entries.told_at < LIVE_HOLDS:
-            return LiveWord.HOLDS
+            return LiveAnswer.HOLDS
         if self.is_live_offered and contact.failures > 0 and not contact.is_unreachable(now):
-            return LiveWord.HOLDS
-        return LiveWord.SILENT
+            return LiveAnswer.HOLDS
+        return LiveAnswer.SILENT
 
     def has_been_asked_for(self, now: datetime) -> bool:
         """Whether the operator has asked for both results long enough to know better than the last operator did."""

@@ -17,7 +17,7 @@ from typing import Final, Generic, TypeVar
 
 from penstock_api.resources import Condition, Holding, Lag, RepeatedMessage
 from penstock_operator.plans.conditions import FRESH, StatusCondition
-from penstock_operator.plans.lag_freshness import LagVerdict
+from penstock_operator.plans.lag_freshness import LagUpdate
 from penstock_operator.plans.lag_sources import LagSource
 from penstock_operator.plans.lag_status import FORECASTS_SHOWN
 
@@ -37,7 +37,7 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 class Urgency(IntEnum):
-    """How soon a verdict is written."""
+    """How soon an update is written."""
 
     NONE = 0
     """Not at all: the status says the same."""
@@ -47,15 +47,15 @@ class Urgency(IntEnum):
     """First."""
 
 
-def urgency(resource: Holding, verdict: LagVerdict) -> Urgency:
-    """How soon a verdict about a Subscription or a Queue is written to its status."""
+def urgency(resource: Holding, update: LagUpdate) -> Urgency:
+    """How soon an update about a Subscription or a Queue is written to its status."""
     before = {condition.type: condition for condition in resource.status.conditions}
-    shown, found = resource.status.lag, verdict.lag
-    if any(_is_other(before.get(condition.type), condition) for condition in verdict.conditions):
+    shown, found = resource.status.lag, update.lag
+    if any(_is_other(before.get(condition.type), condition) for condition in update.conditions):
         return Urgency.STATE
     if (found is None) is not (shown is None) or (found and shown and found.state != shown.state):
         return Urgency.STATE
-    if any(_is_reworded(before.get(condition.type), condition) for condition in verdict.conditions):
+    if any(_is_reworded(before.get(condition.type), condition) for condition in update.conditions):
         return Urgency.FIGURES
     return Urgency.FIGURES if found is not None and shown is not None and _is_due(shown, found) else Urgency.NONE
 

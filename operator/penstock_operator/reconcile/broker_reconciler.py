@@ -52,7 +52,7 @@ from penstock_operator.reconcile.broker_findings import BrokerFindings
 from penstock_operator.reconcile.certificates_of_clients import certificate_view
 from penstock_operator.reconcile.cluster_facts import ClusterFacts
 from penstock_operator.reconcile.pod_events import read_events
-from penstock_operator.reconcile.settled_brokers import SettledBrokers
+from penstock_operator.reconcile.ready_brokers import ReadyBrokers
 from penstock_operator.reconcile.shared_lag import SharedLag
 from penstock_operator.reconcile.tenant_trust import TenantTrust
 from penstock_operator.reconcile.volumes import grow_volumes, observe_volumes
@@ -88,7 +88,7 @@ class BrokerReconciler:
     _connections: BrokerConnections = field(init=False)
     _wanted: WantedChildren = field(init=False)
     _trust: TenantTrust = field(init=False)
-    _settled: SettledBrokers = field(default_factory=SettledBrokers)
+    _ready: ReadyBrokers = field(default_factory=ReadyBrokers)
 
     def __post_init__(self) -> None:
         self.facts = ClusterFacts(self.kube, self.clock)
@@ -101,11 +101,11 @@ class BrokerReconciler:
     async def begin_resync(self) -> Callable[[ResourceKey], bool]:
         """Whether a resource has to be reconciled although nothing is known to have changed. Raises KubeError."""
         keys = self.cache.all("Broker")
-        self._settled.brokers = len(keys)
+        self._ready.brokers = len(keys)
         brokers = (self.cache.broker(key.namespace, key.name) for key in keys)
         with_issuer = any(cluster_issuer.is_wanted(broker) for broker in brokers if broker is not None)
         if await self.facts.changed(with_issuer=with_issuer):
-            self._settled.clear()
+            self._ready.clear()
         return self._is_due
 
     def _is_due(self, key: ResourceKey) -> bool:
@@ -113,7 +113,7 @@ class BrokerReconciler:
         if broker is None:
             return True
         counts = self._counts(key)
-        return self._settled.is_due(key, broker, counts, self._namespaces(key), self.clock())
+        return self._ready.is_due(key, broker, counts, self._namespaces(key), self.clock())
 
     def _namespaces(self, key: ResourceKey) -> frozenset[str]:
         """Where the resources that use the Broker are: some of them get its CA."""
@@ -149,7 +149,7 @@ class BrokerReconciler:
         if again is not None:
             return again
         self.children.begin_read(key)
-        absent = self._settled.begin(key, broker)
+        absent = self._ready.begin(key, broker)
         observed = await observe_children(self.kube, self.facts, broker, absent)
         if self._is_outdated(key, broker):
             # Another pass begins with the newer spec.
@@ -210,24 +210,24 @@ class BrokerReconciler:
             )
         )
         # Nothing tells of a change of a certificate that others renew, so such a Broker is looked at again and again.
-        if is_applied and certificate is None and _is_settled(report):
+        if is_applied and certificate is None and _is_ready(report):
             absent = absent_for_good(broker, wanted, observed)
-            self._settled.settle(key, view, self._knows_scopes(key), absent, namespaces)
+            self._ready.note_ready(key, view, self._knows_scopes(key), absent, namespaces)
         return report
 
     def _report_again(self, key: ResourceKey, broker: Broker, now: datetime) -> Report | None:
-        """The report of a settled Broker of which only other things have changed than its spec and its children, such
+        """The report of a Ready Broker of which only other things have changed than its spec and its children, such
         as its lag; they need not be read for it. None: they must be.
         """
         namespaces, session = self._namespaces(key), self.sessions.get(broker.key)
-        view = self._settled.view(key, broker, self._knows_scopes(key), namespaces, now)
+        view = self._ready.view(key, broker, self._knows_scopes(key), namespaces, now)
         if view is None or view.state is None or session is None or session.state is None:
             return None
         is_restarted = (view.state.instance_id, view.state.epoch) != (session.state.instance_id, session.state.epoch)
         if is_restarted or session.reach is not Reach.CONNECTED or self.children.has_changed(key):
             return None
         report = report_broker(self._with_news(view, key, broker, now))
-        return report if _is_settled(report) else None
+        return report if _is_ready(report) else None
 
     def _knows_scopes(self, key: ResourceKey) -> bool | None:
         accepted = self.findings.setdefault(key, BrokerFindings()).accepted
@@ -250,7 +250,7 @@ class BrokerReconciler:
     def forget(self, key: ResourceKey) -> None:
         """The Broker is gone, or about to go; its session has ended."""
         self.findings.pop(key, None)
-        self._settled.forget(key)
+        self._ready.forget(key)
         self._trust.forget(f"{key.namespace}/{key.name}")
         self.shared_lag.withdraw(BrokerName(key.namespace, key.name))
 
@@ -343,7 +343,7 @@ class BrokerReconciler:
         )
 
 
-def _is_settled(report: Report) -> bool:
+def _is_ready(report: Report) -> bool:
     return report.retry is Retry.RESYNC and report.conditions[0].status is ConditionStatus.TRUE
 
 

@@ -157,7 +157,7 @@ class LagReader:
                 return
         for count, resource in enumerate(self.cache.holdings_of(key), start=1):
             entries = reading.entries(resource)
-            self.writer.offer(resource, lag_freshness.judge(resource, entries, reading.known, self.clock()))
+            self.writer.offer(resource, lag_freshness.lag_update(resource, entries, reading.known, self.clock()))
             if count % _JUDGED_AT_ONCE == 0:
                 await asyncio.sleep(0)
 

@@ -23,7 +23,7 @@ from penstock_operator.cluster.cache import Cache, ResourceChange, ResourceKey
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans import conditions
 from penstock_operator.plans.declaration_priority import LOOK_AGAIN_SECONDS, DeclarationPriority
-from penstock_operator.plans.lag_freshness import LagVerdict
+from penstock_operator.plans.lag_freshness import LagUpdate
 from penstock_operator.plans.lag_writes import LagWrites, Urgency, urgency
 from penstock_operator.plans.write_window import WriteWindow
 from penstock_operator.reconcile.write_pace import WritePace
@@ -41,7 +41,7 @@ _A_MOMENT: Final = 0.001
 
 @dataclass(slots=True)
 class LagWriter:
-    """Takes verdicts, and writes those that are news."""
+    """Takes updates, and writes those that are news."""
 
     kube: ApiServer
     cache: Cache
@@ -59,10 +59,8 @@ class LagWriter:
     window: WriteWindow = field(default_factory=WriteWindow)
     _writing: dict[ResourceKey, asyncio.Task[None]] = field(default_factory=dict[ResourceKey, asyncio.Task[None]])
     """The writes that are on the way."""
-    _verdicts: dict[ResourceKey, tuple[str, LagVerdict]] = field(
-        default_factory=dict[ResourceKey, tuple[str, LagVerdict]]
-    )
-    """The newest verdict of each resource that waits to be written, with the uid that it is about."""
+    _updates: dict[ResourceKey, tuple[str, LagUpdate]] = field(default_factory=dict[ResourceKey, tuple[str, LagUpdate]])
+    """The newest update of each resource that waits to be written, with the uid that it is about."""
     _writes: LagWrites[ResourceKey] = field(default_factory=LagWrites[ResourceKey])
     _asked: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -72,24 +70,24 @@ class LagWriter:
             await self._asked.wait()
             await self.write_all()
 
-    def offer(self, resource: Holding, verdict: LagVerdict | None) -> None:
-        """Have a verdict written if it is news; it replaces one that still waits. None: the status says it already."""
+    def offer(self, resource: Holding, update: LagUpdate | None) -> None:
+        """Have an update written if it is news; it replaces one that still waits. None: the status says it already."""
         key = _key(resource)
         if key in self._writing:
             # Whether it is news shows when that write is over.
-            self._keep(key, resource, verdict)
+            self._keep(key, resource, update)
             return
-        how_soon = Urgency.NONE if verdict is None else urgency(resource, verdict)
+        how_soon = Urgency.NONE if update is None else urgency(resource, update)
         self._writes.ask(key, how_soon)
-        self._keep(key, resource, None if how_soon is Urgency.NONE else verdict)
+        self._keep(key, resource, None if how_soon is Urgency.NONE else update)
         if how_soon is not Urgency.NONE:
             self._asked.set()
 
-    def _keep(self, key: ResourceKey, resource: Holding, verdict: LagVerdict | None) -> None:
-        if verdict is None:
-            self._verdicts.pop(key, None)
+    def _keep(self, key: ResourceKey, resource: Holding, update: LagUpdate | None) -> None:
+        if update is None:
+            self._updates.pop(key, None)
         else:
-            self._verdicts[key] = (resource.metadata.uid, verdict)
+            self._updates[key] = (resource.metadata.uid, update)
 
     async def write_all(self) -> None:
         """Write until nothing waits any more."""
@@ -123,41 +121,41 @@ class LagWriter:
 
     def _offer_again(self, key: ResourceKey) -> None:
         """What was offered while a write of the same resource was on the way."""
-        uid, verdict = self._verdicts.get(key, ("", None))
+        uid, update = self._updates.get(key, ("", None))
         entry = self.cache.get(key)
         resource = None if entry is None else entry.resource
         if isinstance(resource, Holding) and resource.metadata.uid == uid:
-            self.offer(resource, verdict)
+            self.offer(resource, update)
         else:
-            self._verdicts.pop(key, None)
+            self._updates.pop(key, None)
 
     def _begin_next(self, now: float) -> None:
         """Begin one write; those that are not news any more are passed over, and use up nothing of the rate."""
         while (key := self._writes.take(figures=self.figures.ahead(now) < _A_MOMENT)) is not None:
-            uid, verdict = self._verdicts.pop(key)
+            uid, update = self._updates.pop(key)
             entry = self.cache.get(key)
             resource = None if entry is None else entry.resource
             if entry is None or not isinstance(resource, Holding) or resource.metadata.uid != uid:
                 continue
-            how_soon = urgency(resource, verdict)
+            how_soon = urgency(resource, update)
             if how_soon is Urgency.NONE:
                 continue
             if how_soon is Urgency.FIGURES:
                 self.figures.wait(now)
-            self._writing[key] = asyncio.create_task(self._write(key, entry.manifest, resource, verdict))
+            self._writing[key] = asyncio.create_task(self._write(key, entry.manifest, resource, update))
             return
 
-    async def _write(self, key: ResourceKey, manifest: Manifest, resource: Holding, verdict: LagVerdict) -> None:
+    async def _write(self, key: ResourceKey, manifest: Manifest, resource: Holding, update: LagUpdate) -> None:
         status: Manifest = {
             "conditions": conditions.render(
-                verdict.conditions,
+                update.conditions,
                 before=resource.status.conditions,
                 generation=resource.metadata.generation,
                 now=self.clock(),
             )
         }
-        if verdict.lag is not None:
-            status["lag"] = verdict.lag.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if update.lag is not None:
+            status["lag"] = update.lag.model_dump(mode="json", by_alias=True, exclude_none=True)
         now = asyncio.get_running_loop().time
         began = now()
         try:

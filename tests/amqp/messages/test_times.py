@@ -10,7 +10,7 @@ from support.encoded_messages import amqp_value, described, fields, mapping, str
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.message_codec import Message, Properties, decode_message, encode_message
 from penstock_amqp.messages.message_head import read_head
-from penstock_amqp.messages.times import may_expire, wishes, without_expiry
+from penstock_amqp.messages.times import may_expire, requested_times, without_expiry
 from penstock_core.message_times import NO_REQUESTED_TIMES, RequestedTimes
 
 NULL = b"\x40"
@@ -29,7 +29,7 @@ def annotated(*items: bytes) -> bytes:
 
 
 def said(data: bytes) -> RequestedTimes:
-    return wishes(data, read_head(data))
+    return requested_times(data, read_head(data))
 
 
 # What the JMS client writes: id, user, to, subject, reply-to, correlation, type, encoding, expiry, creation.
@@ -96,7 +96,7 @@ def test_a_message_of_a_body_alone_wishes_nothing() -> None:
 def test_properties_that_are_cut_short_are_malformed(end: int) -> None:
     data = described(0x73, fields(*JMS, NULL, time(5)))[:end]
     with pytest.raises(DecodeError):
-        wishes(data, read_head(b"\x00\x53\x77\x40")._replace(start=0))
+        requested_times(data, read_head(b"\x00\x53\x77\x40")._replace(start=0))
 
 
 def test_a_message_without_expiry_is_the_same_otherwise() -> None:

@@ -9,7 +9,7 @@ import pytest
 from support.no_descriptors import no_descriptors
 
 from penstock_amqp.sasl.credentials import CredentialRecord, fits, format_record, make_record
-from penstock_broker.access.users import Absent, Users, in_folder, one_user
+from penstock_broker.access.users import NoRecord, Users, in_folder, one_user
 from penstock_core.login_end import LoginEnd
 
 KEY = b"k" * 32
@@ -34,15 +34,15 @@ def test_a_password_of_the_settings_is_ready_at_once() -> None:
 
 def test_a_file_has_to_be_loaded_once_and_again_when_it_changes(tmp_path: Path) -> None:
     users = users_of(tmp_path)
-    assert users.ready("ann") is Absent.NO_USER
+    assert users.ready("ann") is NoRecord.NO_USER
     (tmp_path / "ann").write_text("first\n")
-    assert users.ready("ann") is Absent.NOT_LOADED
+    assert users.ready("ann") is NoRecord.NOT_LOADED
     assert fits("first", loaded(users, "ann"))
     (tmp_path / "ann").write_text("second\n")
-    assert users.ready("ann") is Absent.NOT_LOADED
+    assert users.ready("ann") is NoRecord.NOT_LOADED
     assert fits("second", loaded(users, "ann"))
     (tmp_path / "ann").unlink()
-    assert users.ready("ann") is Absent.NO_USER
+    assert users.ready("ann") is NoRecord.NO_USER
     assert users.load("ann") is None
 
 
@@ -75,7 +75,7 @@ def test_a_file_that_cannot_be_used_lets_nobody_in_and_is_named(
     users = users_of(tmp_path)
     with caplog.at_level(logging.WARNING):
         assert users.load("ann") is None
-    assert users.ready("ann") is Absent.NO_USER
+    assert users.ready("ann") is NoRecord.NO_USER
     assert str(tmp_path / "ann") in caplog.text
     assert "bell" not in caplog.text
 
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_read_for_a_moment_is_read_later(
             with pytest.raises(OSError):
                 users.load("ann")
     assert caplog.text.count("can't be read") == 1
-    assert users.ready("ann") is Absent.NOT_LOADED
+    assert users.ready("ann") is NoRecord.NOT_LOADED
     record = loaded(users, "ann")
     path.write_text("second")
     with no_descriptors():

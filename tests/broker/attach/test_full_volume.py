@@ -12,14 +12,14 @@ from penstock_amqp.frames.performatives import Detach, Source, Target
 from penstock_amqp.types.values import Symbol, Value
 from penstock_api.management import EntityType
 from penstock_broker.management.declare import declare
-from penstock_broker.management.responses import ManagementResponse
+from penstock_broker.management.replies import ManagementReply
 from penstock_core.reason import Reason
 
 SEGMENT = 64 * 1024
 SHARED = symbols("topic", "shared", "global")
 
 
-def ask(stepped: SteppedBroker, kind: EntityType, name: str | None, body: dict[Value, Value]) -> ManagementResponse:
+def ask(stepped: SteppedBroker, kind: EntityType, name: str | None, body: dict[Value, Value]) -> ManagementReply:
     response = declare(stepped.broker, kind, name, body, update=False)
     stepped.turn()
     return response
@@ -42,7 +42,7 @@ def full() -> Iterator[SteppedBroker]:
     stepped.close()
 
 
-def reason(response: ManagementResponse) -> Reason | None:
+def reason(response: ManagementReply) -> Reason | None:
     return None if response.refuse is None else response.refuse.reason
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from broker.log.simulated_files import SimulatedFiles
 
-from penstock_broker.log import KEEP, LiveRun, Recovered, Usual
+from penstock_broker.log import KEEP, CommonStart, LiveRun, Recovered
 from penstock_broker.log.format.blocks import seed_of
 from penstock_broker.log.format.record_codec import Malformed
 from penstock_broker.log.recovery.digest_builder import DigestBuilder
@@ -35,12 +35,12 @@ class SmallRule:
     """The broker's rule in small: what begins with a byte below 40 has to stay, a third of the rest expires."""
 
     def __init__(self) -> None:
-        self.usual: Usual | None = None
+        self.common_start: CommonStart | None = None
 
     def expiry(self, data: bytes, start: int, end: int, arrival: int) -> int:
         """See `Pageable`."""
         first = data[start] if end > start else 0xFF
-        self.usual = Usual(data[start : start + 1], 1, 255) if first >= 40 and first % 3 else None
+        self.common_start = CommonStart(data[start : start + 1], 1, 255) if first >= 40 and first % 3 else None
         return KEEP if first < 40 else arrival + first if first % 3 == 0 else 0
 
 

@@ -241,18 +241,18 @@ def _acks_forgotten(ack: Any) -> Any:
 
 
 def _acks_unnoted(patch: pytest.MonkeyPatch) -> None:
-    def noted(found: live_contents.Survivors, incarnation: int, messages: Sequence[int]) -> None:
+    def noted(found: live_contents.LiveContents, incarnation: int, messages: Sequence[int]) -> None:
         pass
 
-    patch.setattr(live_contents.Survivors, "note", noted)
+    patch.setattr(live_contents.LiveContents, "note", noted)
 
 
 def _acks_unnoted_and_unseen(patch: pytest.MonkeyPatch) -> None:
-    def disagreement(found: live_contents.Survivors) -> Iterator[None]:
+    def disagreement(found: live_contents.LiveContents) -> Iterator[None]:
         yield None
 
     _acks_unnoted(patch)
-    patch.setattr(live_contents.Survivors, "disagreement", disagreement)
+    patch.setattr(live_contents.LiveContents, "disagreement", disagreement)
 
 
 def _one_boot(patch: pytest.MonkeyPatch) -> None:
@@ -281,7 +281,7 @@ OFF: Final[dict[str, Off]] = {
     "a failed sync is not repeated": _instead(syncers, "_sync", _tried_again),
     "the name of a new segment is synced": _names_unsynced(sync._NEW_NAME),
     "the new name of a recycled segment is synced": _names_unsynced(sync._SPARE_NAME),
-    "the name of the file that says that the log failed is synced": _names_unsynced(sync._MARK),
+    "the name of the file that says that the log failed is synced": _names_unsynced(sync._FAILURE_FILE),
     "the zeros of a spare segment are synced": _under(
         "choose", lambda call, file, data: call == "fdatasync" and file.startswith("spare-")
     ),

@@ -9,7 +9,7 @@ from broker.log.log_steps import a_queue, settle
 from broker.log.simulated_files import SimulatedFiles
 
 from penstock_broker.log import Log, LogOptions, SyncChoice
-from penstock_broker.log.compaction.live_contents import Survivors
+from penstock_broker.log.compaction.live_contents import LiveContents
 from penstock_broker.log.compaction.message_compaction import COPIED_BYTES
 from penstock_broker.log.disk.files import Buffer
 from penstock_broker.log.segments.segment_reader import PIECE
@@ -46,14 +46,14 @@ class CountedFiles(SimulatedFiles):
 def test_no_slice_does_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, in_one_turn: int) -> None:
     """Blocks of 600 KB, of which one message in ten stays."""
     seen = 0
-    add = Survivors._add  # pyright: ignore[reportPrivateUsage]
+    add = LiveContents._add  # pyright: ignore[reportPrivateUsage]
 
-    def counted(found: Survivors, message: int, route: int, block: int, start: int, length: int) -> None:
+    def counted(found: LiveContents, message: int, route: int, block: int, start: int, length: int) -> None:
         nonlocal seen
         seen += 1
         add(found, message, route, block, start, length)
 
-    monkeypatch.setattr(Survivors, "_add", counted)
+    monkeypatch.setattr(LiveContents, "_add", counted)
     files = CountedFiles()
     options = LogOptions(segment_bytes=SEGMENT, sync=SyncChoice.INLINE)
     log, _ = Log.open(tmp_path, files=files, options=options, clock=itertools.count(1).__next__)

@@ -115,7 +115,7 @@ def test_what_is_delivered_after_a_failure_counts_as_delivered_in_the_next_run_a
 def test_a_volume_that_is_mounted_anew_still_says_that_the_log_failed(
     tmp_path: Path, call: str, choice: SyncChoice
 ) -> None:
-    """The machine has not restarted since, so that only the mark says that what was delivered is not known."""
+    """The machine has not restarted since, so that only the file says that what was delivered is not known."""
     files = SimulatedFiles()
     log, _ = Log.open(tmp_path, files=files, options=LogOptions(segment_bytes=16384, sync=choice))
     queue, route = a_queue(log)
@@ -148,9 +148,9 @@ def test_that_the_mark_of_a_failure_can_not_be_synced_changes_nothing(tmp_path: 
     log.write()
     log.request_sync()
     log.collect()
-    log.collect()  # the end of the mark's own sync
+    log.collect()  # the end of the sync of that file
     assert log.failed is not None and "fdatasync failed" in log.failed
-    assert not log.failure_mark.is_missing
+    assert not log.failure_file.is_missing
     log.close()
     files.kill()
 
@@ -173,10 +173,10 @@ def test_a_disk_that_takes_no_file_either_fails_the_log_and_nothing_else(
     log.write()
     assert log.failed is not None
     assert "failed can't be made, so messages of durable queues are not delivered" in caplog.text
-    assert log.failure_mark.is_missing
+    assert log.failure_file.is_missing
     files.broken.discard("create")
-    log.failure_mark.leave()
-    assert not log.failure_mark.is_missing
+    log.failure_file.leave()
+    assert not log.failure_file.is_missing
     log.close()
 
 

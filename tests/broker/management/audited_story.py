@@ -11,7 +11,7 @@ from penstock_amqp.types.values import Value
 from penstock_api.management import EntityType, Operation
 from penstock_api.message_audit import AuditEvent, AuditRead, AuditStart, AuditState, EndedBy, unpacked
 from penstock_broker.management import audits
-from penstock_broker.management.responses import ManagementResponse, to_value
+from penstock_broker.management.replies import ManagementReply, to_value
 from penstock_lag_rules.message_accounts import by_message, compared_with_totals, faults_of, shape_of, unfinished
 
 __all__ = ["AuditedStory"]
@@ -63,7 +63,7 @@ class AuditedStory:
     def _asked(
         self, timed: SteppedBroker, operation: Operation, name: str, body: AuditStart | AuditRead | None
     ) -> dict[Value, Value]:
-        answer: ManagementResponse | audits.AuditTask | None = audits.handle(
+        answer: ManagementReply | audits.AuditTask | None = audits.handle(
             timed.broker, operation, EntityType.SUBSCRIPTION, name, None if body is None else to_value(body)
         )
         if isinstance(answer, audits.AuditTask):

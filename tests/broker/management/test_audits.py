@@ -30,7 +30,7 @@ from penstock_api.message_operations import MessageSelection
 from penstock_api.state_documents import BrokerState
 from penstock_broker.management import audits, declare, queue_messages
 from penstock_broker.management.logged_operations import Caller
-from penstock_broker.management.responses import ManagementResponse, to_value
+from penstock_broker.management.replies import ManagementReply, to_value
 from penstock_broker.queue import audit as queue_audit
 from penstock_broker.queue.queue import Queue
 from penstock_core.binding import Binding
@@ -90,7 +90,7 @@ def work(timed: SteppedBroker, operation: Operation, **selection: object) -> Non
         timed.turn()
 
 
-def asked(timed: SteppedBroker, operation: Operation, name: str = NAME, seconds: int = 60) -> ManagementResponse:
+def asked(timed: SteppedBroker, operation: Operation, name: str = NAME, seconds: int = 60) -> ManagementReply:
     """START_AUDIT or STOP_AUDIT, whatever the answer."""
     body = to_value(AuditStart(seconds=seconds)) if operation is Operation.START_AUDIT else None
     task = audits.handle(timed.broker, operation, EntityType.SUBSCRIPTION, name, body)
@@ -239,7 +239,7 @@ def test_what_cannot_be_audited_is_refused(timed: SteppedBroker, monkeypatch: py
 @pytest.mark.parametrize("seconds", [0, 3601])
 def test_an_audit_has_a_limit_of_time(timed: SteppedBroker, seconds: int) -> None:
     answer = audits.handle(timed.broker, Operation.START_AUDIT, EntityType.SUBSCRIPTION, NAME, {"seconds": seconds})
-    assert isinstance(answer, ManagementResponse)
+    assert isinstance(answer, ManagementReply)
     assert (answer.status, "seconds" in answer.description) == (400, True)
 
 

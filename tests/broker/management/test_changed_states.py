@@ -18,7 +18,7 @@ from penstock_api.management import DeliveryPolicy, EntityType, QueueLimits, Sub
 from penstock_api.state_documents import SubscriptionState
 from penstock_broker.management import changed_states, declare, entity_states
 from penstock_broker.management.in_flight import in_flight
-from penstock_broker.management.responses import to_value
+from penstock_broker.management.replies import to_value
 from penstock_broker.topology import state_changes
 
 

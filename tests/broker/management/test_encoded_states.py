@@ -15,7 +15,7 @@ from penstock_amqp.types.values import Value
 from penstock_api.management import EntityType, Owner, SubscriptionDeclaration
 from penstock_api.state_documents import SubscriptionState
 from penstock_broker.management import declare, encoded_states, entity_states
-from penstock_broker.management.responses import to_value
+from penstock_broker.management.replies import to_value
 from penstock_broker.queue.totals import Histogram
 from penstock_broker.topology.records import Subscription
 from penstock_core.binding import Binding

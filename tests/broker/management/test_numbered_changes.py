@@ -10,7 +10,7 @@ from support.stepped_broker import SteppedBroker
 
 from penstock_api.management import EntityType, SubscriptionDeclaration
 from penstock_broker.management import changed_states, declare
-from penstock_broker.management.responses import to_value
+from penstock_broker.management.replies import to_value
 from penstock_broker.topology import state_changes
 from penstock_broker.topology.records import Subscription
 

@@ -18,7 +18,7 @@ from penstock_amqp.types.values import Value
 from penstock_api.management import EntityType, SubscriptionDeclaration
 from penstock_broker.access.connection import Connection
 from penstock_broker.management import declare, entity_states, pages, requests
-from penstock_broker.management.responses import ManagementResponse, to_value
+from penstock_broker.management.replies import ManagementReply, to_value
 from penstock_broker.topology import entity_list
 from penstock_broker.topology.records import Subscription
 
@@ -33,7 +33,7 @@ def site() -> Iterator[SteppedBroker]:
     broker.close()
 
 
-def traced(site: SteppedBroker, asking: Connection, request: message_codec.Message) -> tuple[int, ManagementResponse]:
+def traced(site: SteppedBroker, asking: Connection, request: message_codec.Message) -> tuple[int, ManagementReply]:
     """How many lines of ours the request goes through, and its answer: a loop over everything shows in the number."""
     count = 0
 
@@ -47,10 +47,10 @@ def traced(site: SteppedBroker, asking: Connection, request: message_codec.Messa
     before = sys.gettrace()
     sys.settrace(look)
     try:
-        _, response = finish(requests.respond(site.broker, asking, request))
+        _, reply = finish(requests.answer(site.broker, asking, request))
     finally:
         sys.settrace(before)
-    return count, response
+    return count, reply
 
 
 def declare_many(site: SteppedBroker, count: int, first: int = 0) -> None:
@@ -65,9 +65,9 @@ def asked_for(attributes: list[str], **properties: Value) -> message_codec.Messa
     return message_codec.Message(application_properties=asked, body={"attributeNames": cast(Value, attributes)})
 
 
-def rows_of(response: ManagementResponse) -> list[list[object]]:
-    assert response.encoded_body is not None
-    return cast(dict[str, list[list[object]]], decode_one(b"".join(response.encoded_body)))["results"]
+def rows_of(reply: ManagementReply) -> list[list[object]]:
+    assert reply.encoded_body is not None
+    return cast(dict[str, list[list[object]]], decode_one(b"".join(reply.encoded_body)))["results"]
 
 
 @pytest.mark.parametrize("changed", [0, 3])
@@ -79,10 +79,10 @@ def test_what_changed_costs_the_same_beside_ten_times_as_many_subscriptions(site
         request = asked_for(["queueName", "owner", "revision"], changedSince=site.broker.topology.revision)
         for subscription in list(site.broker.topology.subscriptions.values())[:changed]:
             site.broker.topology.changed(subscription)
-        cost, response = traced(site, asking, request)
+        cost, reply = traced(site, asking, request)
         costs.append(cost)
-        assert len(rows_of(response)) == changed
-        assert response.properties["totalCount"] == count
+        assert len(rows_of(reply)) == changed
+        assert reply.properties["totalCount"] == count
     assert costs[0] == costs[1]
 
 
@@ -92,11 +92,11 @@ def test_a_page_costs_by_its_rows(site: SteppedBroker, attributes: list[str]) ->
     for count in (100, 1000):
         declare_many(site, count - len(site.broker.topology.subscriptions), len(site.broker.topology.subscriptions))
         request = asked_for(attributes, offset=50, count=20)
-        finish(requests.respond(site.broker, asking, request))  # what is kept encoded is encoded now
-        cost, response = traced(site, asking, request)
+        finish(requests.answer(site.broker, asking, request))  # what is kept encoded is encoded now
+        cost, reply = traced(site, asking, request)
         costs.append(cost)
         names = sorted(each.name for each in site.broker.topology.subscriptions.values())[50:70]
-        assert [row[0] for row in rows_of(response)] == names
+        assert [row[0] for row in rows_of(reply)] == names
     assert costs[0] == costs[1]
 
 
@@ -113,13 +113,13 @@ def test_what_a_subscription_was_declared_with_is_encoded_once(
         return declared(subscription)
 
     monkeypatch.setattr(entity_states, "declared", counted)
-    first = rows_of(finish(requests.respond(site.broker, asking, asked_for(attributes)))[1])
+    first = rows_of(finish(requests.answer(site.broker, asking, asked_for(attributes)))[1])
     assert len(made) == 30
-    assert rows_of(finish(requests.respond(site.broker, asking, asked_for(attributes)))[1]) == first
+    assert rows_of(finish(requests.answer(site.broker, asking, asked_for(attributes)))[1]) == first
     assert len(made) == 30
     one = next(iter(site.broker.topology.subscriptions.values()))
     site.broker.topology.changed(one)
-    rows_of(finish(requests.respond(site.broker, asking, asked_for(attributes)))[1])
+    rows_of(finish(requests.answer(site.broker, asking, asked_for(attributes)))[1])
     assert made[30:] == [one.name]
 
 
@@ -130,7 +130,7 @@ def test_a_page_looks_at_deliveries_of_its_own_queues_alone(site: SteppedBroker)
     peer = site.connect("busy")
     peer.receive("jobs", credit=200)
     asking, costs = manager(site), list[int]()
-    finish(requests.respond(site.broker, asking, asked_for([])))  # what is kept encoded is encoded now
+    finish(requests.answer(site.broker, asking, asked_for([])))  # what is kept encoded is encoded now
     for _ in range(2):
         costs.append(traced(site, asking, asked_for([]))[0])
         peer.send("jobs", *[Message(body=number) for number in range(90)])
@@ -150,13 +150,13 @@ def test_many_that_changed_are_found_a_few_at_a_time_and_one_that_ends_leaves_no
     in_order = sorted(topology.subscriptions.values(), key=lambda each: each.name)
     for each in in_order[:20]:
         topology.changed(each)
-    task = requests.respond(site.broker, asking, asked_for(["queueName"], changedSince=since, count=15))
-    assert not isinstance(task, ManagementResponse)
+    task = requests.answer(site.broker, asking, asked_for(["queueName"], changedSince=since, count=15))
+    assert not isinstance(task, ManagementReply)
     assert [task.step(0) for _ in range(3)] == [None] * 3  # 10, 10 and 5 names are looked at
     topology.end(in_order[3])
-    steps, response = finish(task)
+    steps, reply = finish(task)
     assert steps == 1
-    assert [row[0] for row in rows_of(response)] == [each.name for each in in_order[:15]]
+    assert [row[0] for row in rows_of(reply)] == [each.name for each in in_order[:15]]
 
 
 @pytest.mark.parametrize("limit", [500, 10])
@@ -173,18 +173,18 @@ def test_what_is_there_all_the_time_is_on_a_page_though_another_is_removed_betwe
     asking, in_order = manager(site), sorted(topology.subscriptions.values(), key=lambda each: each.name)
     for each in in_order[:changed]:
         topology.changed(each)
-    found = rows_of(finish(requests.respond(site.broker, asking, asked_for(["queueName"], **asked)))[1])
+    found = rows_of(finish(requests.answer(site.broker, asking, asked_for(["queueName"], **asked)))[1])
     topology.end(in_order[3])
     for _ in range(2):
         page = asked_for(["queueName"], offset=len(found), after=str(found[-1][0]), **asked)
-        found += rows_of(finish(requests.respond(site.broker, asking, page))[1])
+        found += rows_of(finish(requests.answer(site.broker, asking, page))[1])
     assert [row[0] for row in found] == [each.name for each in in_order]
 
 
 def test_after_is_a_name(site: SteppedBroker) -> None:
-    response = requests.respond(site.broker, manager(site), asked_for(["queueName"], after=3))
-    assert isinstance(response, ManagementResponse)
-    assert (response.status, response.description) == (
+    reply = requests.answer(site.broker, manager(site), asked_for(["queueName"], after=3))
+    assert isinstance(reply, ManagementReply)
+    assert (reply.status, reply.description) == (
         400, "after must be a string: the name in the last row of the page before."
     )  # fmt: skip
 
@@ -195,4 +195,4 @@ def test_connections_have_no_names_and_are_listed_by_offset(site: SteppedBroker)
         site.connect(name)
     asked: dict[str, Value] = {"operation": "QUERY", "entityType": "penstock.connection", "offset": 2, "after": "zzz"}
     query = message_codec.Message(application_properties=asked, body={"attributeNames": ["containerId"]})
-    assert rows_of(finish(requests.respond(site.broker, asking, query))[1]) == [["b"], ["c"]]
+    assert rows_of(finish(requests.answer(site.broker, asking, query))[1]) == [["b"], ["c"]]

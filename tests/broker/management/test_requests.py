@@ -406,7 +406,7 @@ def test_answers_go_to_a_temporary_queue_of_the_connection_that_asks(broker_proc
         assert refused.value.state == Delivery.REJECTED
 
 
-def test_the_later_of_two_response_links_for_one_address_outlives_the_earlier(broker_process: BrokerProcess) -> None:
+def test_the_later_of_two_reply_links_for_one_address_outlives_the_earlier(broker_process: BrokerProcess) -> None:
     """As where a client attaches anew before it closes its old link."""
     node, target = Source(address="$management"), Target(address="here")
     with RawClient(broker_process.port, "again") as client:

@@ -27,7 +27,7 @@ from penstock_broker.access.connection import Connection
 from penstock_broker.management import declare, in_flight, pages, queries, queue_messages, requests
 from penstock_broker.management.in_flight import EXAMINED_PER_STEP, InFlightSearch
 from penstock_broker.management.logged_operations import Caller
-from penstock_broker.management.responses import ManagementResponse, to_value
+from penstock_broker.management.replies import ManagementReply, to_value
 from penstock_broker.messages import move
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
@@ -48,13 +48,13 @@ def manager(site: SteppedBroker) -> Connection:
     return connection
 
 
-def finish(task: ManagementResponse | requests.Task) -> tuple[int, ManagementResponse]:
-    """The steps that a task takes, and its response."""
-    assert not isinstance(task, ManagementResponse)
+def finish(task: ManagementReply | requests.Task) -> tuple[int, ManagementReply]:
+    """The steps that a task takes, and its reply."""
+    assert not isinstance(task, ManagementReply)
     steps = 1
-    while (response := task.step(0)) is None:
+    while (reply := task.step(0)) is None:
         steps += 1
-    return steps, response
+    return steps, reply
 
 
 def test_an_unchanged_declaration_looks_at_no_delivery(site: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,10 +92,10 @@ def test_a_list_of_declarations_is_done_a_few_at_a_time(site: SteppedBroker) -> 
     request = message_codec.Message(
         application_properties={"operation": "CREATE", "type": "penstock.subscription"}, body=cast(list[Value], entries)
     )
-    steps, response = finish(requests.respond(site.broker, manager(site), request))
+    steps, reply = finish(requests.answer(site.broker, manager(site), request))
     assert steps == 3  # four, four, two
-    assert response.encoded_body is not None
-    items = cast(list[dict[str, object]], decode_one(b"".join(response.encoded_body)))
+    assert reply.encoded_body is not None
+    items = cast(list[dict[str, object]], decode_one(b"".join(reply.encoded_body)))
     assert [item["statusCode"] for item in items] == [201] * 10
 
 
@@ -105,7 +105,7 @@ def test_an_entry_of_a_list_is_freed_when_it_is_done(site: SteppedBroker) -> Non
     request = message_codec.Message(
         application_properties={"operation": "CREATE", "type": "penstock.subscription"}, body=entries
     )
-    task = requests.respond(site.broker, manager(site), request)
+    task = requests.answer(site.broker, manager(site), request)
     assert isinstance(task, requests.ChangesTask)
     left: list[int] = []
     while task.step(0) is None:
@@ -127,12 +127,12 @@ def test_a_query_tells_a_few_at_a_time(site: SteppedBroker) -> None:
     request = message_codec.Message(
         application_properties=asked, body={"attributeNames": ["subscriptionName", "depth"]}
     )
-    steps, response = finish(requests.respond(site.broker, manager(site), request))
-    assert steps == 2 + 1  # two times ten rows, the response
-    assert response.encoded_body is not None
-    answered = cast(dict[str, list[list[object]]], decode_one(b"".join(response.encoded_body)))
+    steps, reply = finish(requests.answer(site.broker, manager(site), request))
+    assert steps == 2 + 1  # two times ten rows, the reply
+    assert reply.encoded_body is not None
+    answered = cast(dict[str, list[list[object]]], decode_one(b"".join(reply.encoded_body)))
     assert answered["results"] == [[f"{number:02}", 0] for number in range(3, 23)]
-    assert response.properties["totalCount"] == 25
+    assert reply.properties["totalCount"] == 25
 
 
 def test_a_search_looks_at_a_bounded_number_of_deliveries(site: SteppedBroker) -> None:
@@ -181,13 +181,13 @@ def test_a_query_goes_on_when_a_connection_ends_between_two_steps(
         application_properties={"operation": Operation.QUERY.value, "entityType": "penstock.queue"},
         body={"attributeNames": ["depth", "inFlight"]},
     )
-    task = requests.respond(site.broker, asking, request)
+    task = requests.answer(site.broker, asking, request)
     assert isinstance(task, queries.QueryTask)
     assert [task.step(0) for _ in range(3)] == [None] * 3  # some of the first connection's deliveries are looked at
     peers[ending].drop()
-    _, response = finish(task)
-    assert response.encoded_body is not None
-    answered = cast(dict[str, list[list[object]]], decode_one(b"".join(response.encoded_body)))
+    _, reply = finish(task)
+    assert reply.encoded_body is not None
+    answered = cast(dict[str, list[list[object]]], decode_one(b"".join(reply.encoded_body)))
     assert answered["results"] == [[30, jobs.in_flight]]
 
 
@@ -227,9 +227,9 @@ def test_a_stranded_message_that_has_to_stay_stays_stranded(site: SteppedBroker,
     assert len(jobs.stranded) == 1
     body: Value = {"destination": "full"} if operation is Operation.MOVE else {}
     caller = Caller("user", "peer", "listener")
-    _, response = finish(queue_messages.handle(site.broker, caller, operation, EntityType.QUEUE, "jobs", body))
-    assert isinstance(response.body, dict)
-    assert (response.body["messages"], response.body["left"]) == (0, 1)
+    _, reply = finish(queue_messages.handle(site.broker, caller, operation, EntityType.QUEUE, "jobs", body))
+    assert isinstance(reply.body, dict)
+    assert (reply.body["messages"], reply.body["left"]) == (0, 1)
     assert (len(jobs.stranded), jobs.depth, peer.bodies()) == (1, 1, [])
 
 
@@ -244,15 +244,15 @@ def test_a_long_list_is_decoded_in_slices_before_anything_is_changed(site: Stepp
     whole = message_codec.decode_message(data, longest_list=1000)
     assert whole.body is None
     connection = manager(site)
-    steps, response = finish(requests.respond(site.broker, connection, whole))
+    steps, reply = finish(requests.answer(site.broker, connection, whole))
     assert steps == 2 + 2 * requests.DECODED_PER_STEP // requests.CHANGES_PER_STEP
-    assert response.status == 200
+    assert reply.status == 200
     assert len(site.broker.topology.subscriptions) == 1
     site.broker.topology.end(next(iter(site.broker.topology.subscriptions.values())))
     cut = message_codec.decode_message(data[:-1] + b"\xff", longest_list=1000)  # the last entry is no value
-    _, response = finish(requests.respond(site.broker, connection, cut))
-    assert (response.status, len(site.broker.topology.subscriptions)) == (400, 0)
-    assert response.description.endswith("Nothing was changed.")
+    _, reply = finish(requests.answer(site.broker, connection, cut))
+    assert (reply.status, len(site.broker.topology.subscriptions)) == (400, 0)
+    assert reply.description.endswith("Nothing was changed.")
 
 
 def test_very_many_connections_are_listed_and_looked_for_a_few_at_a_time(
@@ -264,18 +264,18 @@ def test_very_many_connections_are_listed_and_looked_for_a_few_at_a_time(
         site.connect(f"c{number}")
     asked: dict[str, Value] = {"operation": Operation.QUERY.value, "entityType": "penstock.connection"}
     request = message_codec.Message(application_properties=asked, body={"attributeNames": ["containerId"]})
-    steps, response = finish(requests.respond(site.broker, asking, request))
-    assert steps == 3 + 1  # five connections in three parts, the rows and the response
-    assert response.encoded_body is not None
-    answered = cast(dict[str, list[list[object]]], decode_one(b"".join(response.encoded_body)))
+    steps, reply = finish(requests.answer(site.broker, asking, request))
+    assert steps == 3 + 1  # five connections in three parts, the rows and the reply
+    assert reply.encoded_body is not None
+    answered = cast(dict[str, list[list[object]]], decode_one(b"".join(reply.encoded_body)))
     assert [row[0] for row in answered["results"]] == ["manager", "c0", "c1", "c2", "c3"]
     last = max(site.broker.clients.connections)
-    steps, response = finish(queries.read(site.broker, asking, EntityType.CONNECTION, str(last)))
+    steps, reply = finish(queries.read(site.broker, asking, EntityType.CONNECTION, str(last)))
     assert steps == 3
-    assert isinstance(response.body, dict)
-    assert response.body["containerId"] == "c3"
-    steps, response = finish(queries.read(site.broker, asking, EntityType.CONNECTION, "no number"))
-    assert (steps, response.status) == (3, 404)
+    assert isinstance(reply.body, dict)
+    assert reply.body["containerId"] == "c3"
+    steps, reply = finish(queries.read(site.broker, asking, EntityType.CONNECTION, "no number"))
+    assert (steps, reply.status) == (3, 404)
 
 
 def test_messages_are_examined_and_dropped_until_the_slice_has_taken_its_time(site: SteppedBroker) -> None:
@@ -289,10 +289,10 @@ def test_messages_are_examined_and_dropped_until_the_slice_has_taken_its_time(si
     assert finish(peek)[0] == 3  # 50, 50 and 20
     task = queue_messages.MessagesTask(site.broker, caller, Operation.PURGE, queue, None, all_of_them, None, None)
     left: list[int] = []
-    while (response := task.step(0)) is None:
+    while (reply := task.step(0)) is None:
         left.append(queue.depth)
     assert (left, queue.depth) == ([70, 20], 0)
-    assert response.body == {"messages": 120, "left": 0}
+    assert reply.body == {"messages": 120, "left": 0}
 
 
 def test_the_log_is_told_of_unread_messages_until_the_slice_has_taken_its_time(site: SteppedBroker) -> None:

@@ -37,7 +37,7 @@ from penstock_api.state_documents import SubscriptionState
 from penstock_broker.management import declare, entity_states, queue_messages
 from penstock_broker.management.in_flight import in_flight
 from penstock_broker.management.logged_operations import Caller
-from penstock_broker.management.responses import to_value
+from penstock_broker.management.replies import to_value
 from penstock_broker.messages import restore
 from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.topology.records import Subscription

@@ -195,13 +195,13 @@ def test_an_error_with_one_queue_leaves_no_stranded_message_behind(
         peer.receive(name)
         peer.take(Delivery.REJECTED)
     timed.make_queue("dead")
-    write = dead_letters._told  # pyright: ignore[reportPrivateUsage]
+    write = dead_letters._annotated  # pyright: ignore[reportPrivateUsage]
 
-    def fail(broker: Broker, queue: Queue, condemned: Stranded) -> bytes:
-        monkeypatch.setattr(dead_letters, "_told", write)
+    def fail(broker: Broker, queue: Queue, letter: Stranded) -> bytes:
+        monkeypatch.setattr(dead_letters, "_annotated", write)
         raise RuntimeError("injected")
 
-    monkeypatch.setattr(dead_letters, "_told", fail)
+    monkeypatch.setattr(dead_letters, "_annotated", fail)
     timed.pass_ms(RETRY_MS)
     assert timed.queue("dead").depth == 1
     timed.pass_ms(RETRY_MS)

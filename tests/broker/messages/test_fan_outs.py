@@ -12,7 +12,7 @@ from penstock_api.management import EntityType, SubscriptionDeclaration
 from penstock_broker.access.connection import Connection
 from penstock_broker.attach import failed_connection
 from penstock_broker.management import declare
-from penstock_broker.management.responses import to_value
+from penstock_broker.management.replies import to_value
 from penstock_broker.messages import queue_limits, store
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker

@@ -10,7 +10,7 @@ from penstock_amqp.endpoint.events import AmqpError
 from penstock_amqp.types.plain_values import to_wire
 from penstock_api.management import EntityType, QueueDeclaration, QueueLimits
 from penstock_broker.management import declare
-from penstock_broker.messages.internal_publish import deposit, destination_of, put_into
+from penstock_broker.messages.internal_publish import destination_of, publish_internally, put_into
 from penstock_broker.queue.queue import LOGGED
 from penstock_core.reason import Reason, Refuse
 
@@ -20,7 +20,7 @@ VOLATILE = bytes(Message(body="m2").encode())
 
 def put(timed: SteppedBroker, address: str, data: bytes, *, keep: bool = False) -> AmqpError | Refuse | None:
     target = destination_of(timed.broker, address)
-    return target if isinstance(target, Refuse) else deposit(timed.broker, target, data, keep=keep)
+    return target if isinstance(target, Refuse) else publish_internally(timed.broker, target, data, keep=keep)
 
 
 def test_what_is_deposited_is_consumed(timed: SteppedBroker) -> None:

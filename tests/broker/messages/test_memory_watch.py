@@ -317,7 +317,7 @@ def test_queues_are_asked_until_the_slice_has_taken_its_time(
     timed.step_seconds = 1.0  # each look at the clock takes longer than a slice may
     costs: list[int] = []
     for _ in range(3):
-        paging.look(timed.broker)
+        paging.page_deep_queues(timed.broker)
         costs.append(len(asked))
     assert costs == [50, 100, 120]
     assert len(set(asked)) == 120

@@ -9,7 +9,7 @@ import pytest
 import penstock_native
 from penstock_amqp.endpoint.events import FLAGS, NUMBER, Entry
 from penstock_broker.queue import tail_pieces
-from penstock_broker.queue.tail_pieces import Pageable, pageable_if
+from penstock_broker.queue.tail_pieces import PageableCount, pageable_if
 
 MASK, WANTED = 5, 1
 IN_PARTS = {14: "parts"}
@@ -19,7 +19,7 @@ def by_hand(entry: Entry) -> bool:
     return entry[FLAGS] & MASK == WANTED and entry[NUMBER] not in IN_PARTS
 
 
-BOTH: list[Pageable] = [pageable_if(by_hand)]
+BOTH: list[PageableCount] = [pageable_if(by_hand)]
 TALLIES = [tail_pieces.tally_one_by_one]
 if penstock_native.messages:
     BOTH.append(partial(penstock_native.messages.pageable, MASK, WANTED, IN_PARTS))
@@ -47,7 +47,7 @@ def entry(number: int, flags: int = 1, expires: int = 0, size: int = 3) -> Entry
     ],
 )
 def test_pageable_messages_end_at_the_first_that_is_not(
-    pageable: Pageable, entries: list[Entry], at: int, ceiling: int, limit: int, count: int
+    pageable: PageableCount, entries: list[Entry], at: int, ceiling: int, limit: int, count: int
 ) -> None:
     assert pageable(entries, at, ceiling, limit) == count
 

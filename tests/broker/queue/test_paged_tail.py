@@ -21,7 +21,7 @@ from penstock_broker.queue.backlog import Backlog
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.queue import Queue
-from penstock_broker.queue.tail_pieces import KeptPart, pageable_if
+from penstock_broker.queue.tail_pieces import MemoryPart, pageable_if
 from penstock_broker.queue.tail_snapshot import Stretch
 
 LOGGED = 1
@@ -150,7 +150,7 @@ def test_a_snapshot_that_nobody_goes_on_with_leaves_nothing() -> None:
     recorded = Recorded()
     tail = filled(recorded, *kept(recorded, 1, 5))
     snapshot = tail.snapshot()
-    parts = [weakref.ref(each) for each in snapshot._parts if isinstance(each, KeptPart)]  # pyright: ignore[reportPrivateUsage]
+    parts = [weakref.ref(each) for each in snapshot._parts if isinstance(each, MemoryPart)]  # pyright: ignore[reportPrivateUsage]
     assert len(parts) == 2
     del snapshot
     assert [each() for each in parts] == [None, None]

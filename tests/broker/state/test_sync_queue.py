@@ -34,7 +34,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 def test_nothing_runs_before_the_sync_that_covers_it(log: Log, clock: TurnClock) -> None:
-    queue, done = SyncQueue(log, Topology(log, 1024 * 1024)), list[str]()
+    queue, done = SyncQueue(log, Topology(log)), list[str]()
     log.topology("exchange", "a", b"{}")
     queue.after_sync(None, lambda: done.append("first"))
     queue.write()
@@ -51,7 +51,7 @@ def test_nothing_runs_before_the_sync_that_covers_it(log: Log, clock: TurnClock)
 
 
 def test_what_needs_no_record_runs_with_what_is_synced_already(log: Log, clock: TurnClock) -> None:
-    queue, done = SyncQueue(log, Topology(log, 1024 * 1024)), list[str]()
+    queue, done = SyncQueue(log, Topology(log)), list[str]()
     queue.after_sync(None, lambda: done.append("now"))
     queue.write()
     assert queue.has_synced_waiting
@@ -60,7 +60,7 @@ def test_what_needs_no_record_runs_with_what_is_synced_already(log: Log, clock: 
 
 
 def test_one_action_that_fails_holds_no_other_up(log: Log, clock: TurnClock, caplog: pytest.LogCaptureFixture) -> None:
-    queue, done = SyncQueue(log, Topology(log, 1024 * 1024)), list[str]()
+    queue, done = SyncQueue(log, Topology(log)), list[str]()
 
     def raising() -> None:
         raise ValueError("broken")
@@ -77,7 +77,7 @@ def test_very_many_that_waited_for_one_sync_are_answered_in_slices_and_in_order(
     """A look at the clock takes 0.5 ms, and a slice 2 ms."""
     looks = itertools.count()
     clock.seconds = lambda: next(looks) * 0.0005
-    queue, done = SyncQueue(log, Topology(log, 1024 * 1024)), list[int]()
+    queue, done = SyncQueue(log, Topology(log)), list[int]()
     for block in range(2):
         log.topology("exchange", f"e{block}", b"{}")
         for number in range(5):
@@ -97,7 +97,7 @@ def test_very_many_that_waited_for_one_sync_are_answered_in_slices_and_in_order(
 
 def test_what_is_durable_waits_for_its_turn_behind_those_that_are_not_answered_yet(log: Log, clock: TurnClock) -> None:
     clock.seconds = itertools.count().__next__
-    queue, done = SyncQueue(log, Topology(log, 1024 * 1024)), list[str]()
+    queue, done = SyncQueue(log, Topology(log)), list[str]()
     connection = cast(Connection, None)
     for name in ("first", "second"):
         queue.after_sync(None, partial(done.append, name))
@@ -117,7 +117,7 @@ def test_what_is_durable_waits_for_its_turn_behind_those_that_are_not_answered_y
 
 def test_what_is_synced_is_answered_though_the_log_has_failed_since(log: Log, clock: TurnClock) -> None:
     clock.seconds = itertools.count().__next__
-    queue, done = SyncQueue(log, Topology(log, 1024 * 1024)), list[str]()
+    queue, done = SyncQueue(log, Topology(log)), list[str]()
     one, other = cast(Connection, "one"), cast(Connection, "other")
     queue.after_sync(one, partial(done.append, "first"))
     queue.after_sync(one, partial(done.append, "second"))
@@ -134,7 +134,7 @@ def test_what_is_synced_is_answered_though_the_log_has_failed_since(log: Log, cl
 
 
 def test_an_action_of_several_connections_concerns_each_of_them(log: Log, clock: TurnClock) -> None:
-    queue = SyncQueue(log, Topology(log, 1024 * 1024))
+    queue = SyncQueue(log, Topology(log))
     one, other = cast(Connection, "one"), cast(Connection, "other")
 
     def raising() -> None:

@@ -16,7 +16,7 @@ from penstock_api.management import (
     SubscriptionDeclaration,
 )
 from penstock_broker.management import declare
-from penstock_broker.management.responses import to_value
+from penstock_broker.management.replies import to_value
 from penstock_broker.topology.records import Subscription
 from penstock_core.binding import Binding
 from penstock_core.terms import ExchangeType, Persistence

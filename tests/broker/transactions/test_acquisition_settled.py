@@ -73,6 +73,28 @@ def with_shut_window(client: TransactionClient, txn_id: bytes, credit: int) -> i
     return link
 
 
+def first_of_three(client: TransactionClient) -> tuple[bytes, int]:
+    """A transaction that has acquired "a", "b" and "c" where only "a" could be sent, and the handle of its link."""
+    put(client, "a", "b", "c")
+    txn_id = client.declare()
+    link = with_shut_window(client, txn_id, credit=3)
+    assert told(client, 1) == [("a", 0, in_(txn_id))]
+    return txn_id, link
+
+
+def open_window(client: TransactionClient) -> None:
+    """Let the session take more frames. The links keep the credit that they have."""
+    client.client.send(Flow(next_incoming_id=1, incoming_window=100, next_outgoing_id=0, outgoing_window=100))
+
+
+def whole_message(client: TransactionClient) -> list[Transfer]:
+    """The transfers of the next message, or of what is left of it."""
+    found = [client.client.expect(Transfer)]
+    while found[-1].more:
+        found.append(client.client.expect(Transfer))
+    return found
+
+
 def counted(queue: Queue) -> tuple[int, int, int]:
     """What the queue holds, in messages and in bytes, and what of it is in flight."""
     return queue.depth, queue.depth_bytes, queue.in_flight
@@ -96,10 +118,7 @@ def roll_back(client: TransactionClient, txn_id: bytes) -> None:
 def test_after_a_rollback_what_the_window_keeps_comes_once_outside_of_the_transaction(
     client: TransactionClient, other: TransactionClient, queue: Queue
 ) -> None:
-    put(client, "a", "b", "c")
-    txn_id = client.declare()
-    link = with_shut_window(client, txn_id, credit=3)
-    assert told(client, 1) == [("a", 0, in_(txn_id))]
+    txn_id, link = first_of_three(client)
     assert queue.in_flight == 3
     assert client.discharge(txn_id, fail=True) == Accepted()
     assert queue.in_flight == 0
@@ -154,10 +173,7 @@ def test_what_a_commit_returns_is_not_lost_with_the_link(
 def test_a_commit_sends_what_the_window_keeps_outside_of_the_transaction_if_there_is_credit(
     client: TransactionClient, other: TransactionClient, queue: Queue
 ) -> None:
-    put(client, "a", "b", "c")
-    txn_id = client.declare()
-    link = with_shut_window(client, txn_id, credit=3)
-    assert told(client, 1) == [("a", 0, in_(txn_id))]
+    txn_id, link = first_of_three(client)
     client.commit(txn_id)
     assert (queue.depth, queue.in_flight) == (1, 0)
     client.acquire(link, None, credit=2, delivery_count=1)
@@ -279,9 +295,7 @@ def test_a_long_message_of_which_nothing_was_sent_comes_once_outside_of_the_tran
     other.receiver("jobs")
     assert other.bodies(1) == [("short", 1)]
     client.acquire(link, None, credit=1, delivery_count=1)
-    begun = [client.client.expect(Transfer)]
-    while begun[-1].more:
-        begun.append(client.client.expect(Transfer))
+    begun = whole_message(client)
     assert ({each.state for each in begun}, begun[-1].aborted) == ({None}, None)
     assert other.nothing_came()
 
@@ -333,15 +347,12 @@ def test_a_long_message_sent_in_part_returns_with_its_link(
 def test_what_is_not_sent_of_a_transaction_that_is_too_old_returns_and_what_is_kept_is_sent_once(
     stepped: SteppedBroker, client: TransactionClient, other: TransactionClient, queue: Queue
 ) -> None:
-    put(client, "a", "b", "c")
-    txn_id = client.declare()
-    with_shut_window(client, txn_id, credit=3)
-    assert told(client, 1) == [("a", 0, in_(txn_id))]
+    txn_id, _ = first_of_three(client)
     stepped.pass_ms(AGE_MS)
     assert queue.in_flight == 0
     other.receiver("jobs")
     assert other.bodies(2) == [("a", 1), ("c", 0)]
-    client.client.send(Flow(next_incoming_id=1, incoming_window=100, next_outgoing_id=0, outgoing_window=100))
+    open_window(client)
     assert told(client, 1) == [("b", 0, None)]
     error = client.detached().error
     assert error is not None
@@ -373,9 +384,7 @@ def test_what_waits_behind_a_long_message_is_of_the_transaction_that_acquired_it
     link = with_shut_window(client, first, credit=2)
     assert client.client.expect(Transfer).more
     client.acquire(link, second, credit=2)
-    rest = [client.client.expect(Transfer)]
-    while rest[-1].more:
-        rest.append(client.client.expect(Transfer))
+    whole_message(client)
     frames = [each for each in frames_until(client.client, Transfer) if isinstance(each, Transfer)]
     assert [each.state for each in frames] == [in_(first)]
     assert client.discharge(second, fail=True) == Accepted()
@@ -420,7 +429,7 @@ def test_a_drain_is_answered_behind_what_the_window_kept(client: TransactionClie
     txn_id = client.declare()
     client.acquire(client.settled_receiver("jobs"), txn_id, credit=5, drain=True, window=1)
     assert told(client, 1) == [("a", 0, in_(txn_id))]
-    client.client.send(Flow(next_incoming_id=1, incoming_window=100, next_outgoing_id=0, outgoing_window=100))
+    open_window(client)
     assert told(client, 2) == [("b", 0, in_(txn_id)), ("c", 0, in_(txn_id))]
     answer = client.told_of_link(2)  # by the handle that the broker gave it, its third
     assert (answer.delivery_count, answer.link_credit) == (5, 0)
@@ -439,7 +448,7 @@ def test_a_rollback_gives_the_credit_of_what_was_not_sent_to_others(
     assert client.discharge(txn_id, fail=True) == Accepted()
     other.receiver("jobs")
     assert other.bodies(2) == [("a", 1), ("c", 0)]
-    client.client.send(Flow(next_incoming_id=1, incoming_window=100, next_outgoing_id=0, outgoing_window=100))
+    open_window(client)
     assert told(client, 1) == [("b", 0, None)]
     answer = client.told_of_link(2)  # by the handle that the broker gave it, its third
     assert (answer.delivery_count, answer.link_credit) == (4, 0)
@@ -467,9 +476,7 @@ def test_a_short_message_that_the_window_keeps_stays_with_its_link(
     txn_id = client.declare()
     link = client.receiver("jobs", credit=0)
     client.acquire(link, txn_id, credit=1)
-    frames = [client.client.expect(Transfer)]
-    while frames[-1].more:
-        frames.append(client.client.expect(Transfer))
+    frames = whole_message(client)
     client.client.send(Disposition(role=True, first=0, settled=True, state=Accepted()))
     for _ in range(3):
         stepped.turn()
@@ -521,12 +528,9 @@ def test_a_link_goes_on_behind_what_a_rollback_aborted(
     assert client.client.expect(Transfer).more
     roll_back(client, txn_id)
     client.acquire(link, None, credit=1, delivery_count=1)
-    frames = [client.client.expect(Transfer)]
-    assert frames[0].aborted
-    frames.append(client.client.expect(Transfer))
-    while frames[-1].more:
-        frames.append(client.client.expect(Transfer))
-    assert (frames[-1].settled, {each.state for each in frames[1:]}) == (True, {None})
+    assert client.client.expect(Transfer).aborted
+    frames = whole_message(client)
+    assert (frames[-1].settled, {each.state for each in frames}) == (True, {None})
     assert counted(queue) == (0, 0, 0)
 
 
@@ -571,16 +575,13 @@ def test_a_long_message_of_which_nothing_was_sent_stays_in_flight_if_it_is_not_s
 def test_what_the_window_keeps_is_still_sent_if_the_broker_closes_the_link_and_stays_with_the_transaction(
     stepped: SteppedBroker, client: TransactionClient, other: TransactionClient, queue: Queue
 ) -> None:
-    put(client, "a", "b", "c")
-    txn_id = client.declare()
-    with_shut_window(client, txn_id, credit=3)
-    assert told(client, 1) == [("a", 0, in_(txn_id))]
+    txn_id, _ = first_of_three(client)
     (consumer,) = queue.links.consumers
     assert isinstance(consumer, Consumer)
     refused = amqp_error(Refuse(Reason.NOT_ALLOWED, "It is closed."))
     close.close_link(stepped.broker, consumer.connection, consumer.link, refused)
     assert queue.in_flight == 2
-    client.client.send(Flow(next_incoming_id=1, incoming_window=100, next_outgoing_id=0, outgoing_window=100))
+    open_window(client)
     assert told(client, 1) == [("b", 0, in_(txn_id))]
     assert client.detached().closed
     client.commit(txn_id)
@@ -592,11 +593,8 @@ def test_what_the_window_keeps_is_still_sent_if_the_broker_closes_the_link_and_s
 
 def test_the_credit_of_what_returned_is_there_again(client: TransactionClient, queue: Queue) -> None:
     """The client gives no other: it only opens its window."""
-    put(client, "a", "b", "c")
-    txn_id = client.declare()
-    with_shut_window(client, txn_id, credit=3)
-    assert told(client, 1) == [("a", 0, in_(txn_id))]
+    txn_id, _ = first_of_three(client)
     assert client.discharge(txn_id, fail=True) == Accepted()
-    client.client.send(Flow(next_incoming_id=1, incoming_window=100, next_outgoing_id=0, outgoing_window=100))
+    open_window(client)
     assert told(client, 2) == [("b", 0, None), ("a", 1, None)]
     assert (queue.depth, queue.in_flight) == (1, 0)

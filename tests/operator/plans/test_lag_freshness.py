@@ -15,7 +15,7 @@ from support.resources import NOW, subscription
 
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_api.resources import LagAnalysis, Subscription
-from penstock_operator.plans.lag_freshness import judge
+from penstock_operator.plans.lag_freshness import lag_update
 from penstock_operator.plans.lag_service import LagService, lag_service
 from penstock_operator.plans.lag_sources import BrokerLag, LagEntries
 from penstock_operator.plans.lag_writes import Urgency, urgency
@@ -97,15 +97,15 @@ class Outcome:
 
     def __init__(self, before: Subscription, found: SubscriptionLag | None, known: BrokerLag) -> None:
         without_live = replace(known, is_live_offered=False)
-        verdict = judge(before, LagEntries(run=found), without_live, NOW)
-        self.is_written = verdict is not None and urgency(before, verdict) is not Urgency.NONE
+        update = lag_update(before, LagEntries(run=found), without_live, NOW)
+        self.is_written = update is not None and urgency(before, update) is not Urgency.NONE
         self.lag = before.status.lag
         self.said: dict[str, tuple[str, str, str]] = {
             it.type: (it.status, it.reason, it.message) for it in before.status.conditions
         }
-        if verdict is not None and self.is_written:
-            self.lag = verdict.lag
-            self.said = {it.type: (it.status.value, str(it.reason), it.message) for it in verdict.conditions}
+        if update is not None and self.is_written:
+            self.lag = update.lag
+            self.said = {it.type: (it.status.value, str(it.reason), it.message) for it in update.conditions}
 
     @property
     def state(self) -> str:

@@ -15,7 +15,7 @@ from support.resources import NOW, subscription
 
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_api.resources import LagAnalysis, Subscription
-from penstock_operator.plans.lag_freshness import LagVerdict, judge
+from penstock_operator.plans.lag_freshness import LagUpdate, lag_update
 from penstock_operator.plans.lag_service import lag_service
 from penstock_operator.plans.lag_sources import BrokerLag, LagEntries
 from penstock_operator.plans.lag_writes import Urgency, urgency
@@ -81,18 +81,18 @@ class Scene:
     entries: LagEntries
     shown: Subscription
 
-    def verdict(self) -> LagVerdict | None:
-        """The verdict if it is written."""
-        found = judge(self.shown, self.entries, self.known, NOW)
+    def update(self) -> LagUpdate | None:
+        """The update if it is written."""
+        found = lag_update(self.shown, self.entries, self.known, NOW)
         return found if found is not None and urgency(self.shown, found) is not Urgency.NONE else None
 
     def outcome(self) -> tuple[str, str | None, int | None, int | None, tuple[str, str]]:
         """The status after a round: state, source, messages, 95th percentile, LagFresh."""
-        verdict, lag = self.verdict(), self.shown.status.lag
+        update, lag = self.update(), self.shown.status.lag
         said = {it.type: (it.status, it.reason) for it in self.shown.status.conditions}
-        if verdict is not None:
-            lag = verdict.lag
-            said = {it.type: (it.status.value, str(it.reason)) for it in verdict.conditions}
+        if update is not None:
+            lag = update.lag
+            said = {it.type: (it.status.value, str(it.reason)) for it in update.conditions}
         assert lag is not None
         return lag.state, lag.source, lag.messages, lag.sojourn_p95_millis, said["LagFresh"]
 
@@ -217,17 +217,17 @@ def test_what_a_status_becomes(
 @pytest.mark.parametrize("live", ["silent for 90 s", "left out, told 90 s ago", "invalid, told 90 s ago"])
 def test_what_is_unknown_is_said_once_also_by_the_next_operator(live: Live) -> None:
     first = scene(live, "none")
-    verdict = first.verdict()
-    assert verdict is not None
-    assert verdict.lag is not None
+    update = first.update()
+    assert update is not None
+    assert update.lag is not None
     status = first.shown.status.model_copy(
         update={
-            "lag": verdict.lag,
+            "lag": update.lag,
             "conditions": tuple(
                 it.model_copy(
                     update=next(
                         {"status": new.status.value, "reason": str(new.reason), "message": new.message}
-                        for new in verdict.conditions
+                        for new in update.conditions
                         if new.type == it.type
                     )
                 )
@@ -236,9 +236,9 @@ def test_what_is_unknown_is_said_once_also_by_the_next_operator(live: Live) -> N
         }
     )
     written = first.shown.model_copy(update={"status": status})
-    assert replace(first, shown=written).verdict() is None
+    assert replace(first, shown=written).update() is None
     restarted = replace(first.known, live=None if live == "silent for 90 s" else first.known.live)
-    assert replace(first, shown=written, known=restarted, entries=LagEntries()).verdict() is None
+    assert replace(first, shown=written, known=restarted, entries=LagEntries()).update() is None
 
 
 FORECAST: dict[str, Any] = {
@@ -265,8 +265,8 @@ def test_beside_unknown_stands_no_forecast(live: Live, run: Run) -> None:
     assert shown_lag is not None
     status = made.shown.status.model_copy(update={"lag": shown_lag.model_copy(update=FORECAST)})
     made = replace(made, entries=entries, shown=made.shown.model_copy(update={"status": status}))
-    verdict = made.verdict()
-    found = shown_lag.model_copy(update=FORECAST) if verdict is None else verdict.lag
+    update = made.update()
+    found = shown_lag.model_copy(update=FORECAST) if update is None else update.lag
     assert found is not None
     says = {name: getattr(found, name) for name in FORECAST}
     assert says == (dict.fromkeys(FORECAST) if found.state == "Unknown" else FORECAST)
@@ -274,7 +274,7 @@ def test_beside_unknown_stands_no_forecast(live: Live, run: Run) -> None:
 
 
 def test_what_it_says() -> None:
-    silent, invalid = scene("silent for 90 s", "none").verdict(), scene("invalid, told 90 s ago", "none").verdict()
+    silent, invalid = scene("silent for 90 s", "none").update(), scene("invalid, told 90 s ago", "none").update()
     assert silent is not None
     assert silent.conditions[-1].message == (
         "There is no newer lag than that of 2026-03-01 11:58 UTC: the observer answered 503. See condition "
@@ -341,11 +341,11 @@ def test_a_first_result_that_seems_old_is_not_judged_before_the_next_one() -> No
     """The operator has just started. Either the clocks differ, or the observer has stopped asking its broker."""
     first = BrokerLag(broker="main", contact=ObserverContact().answered(NOW)).with_live(result(600), NOW)
     made = Scene(first, LagEntries(live=entry(600, "OK", 0), told_at=ago(600)), showing(600))
-    assert made.verdict() is None
+    assert made.update() is None
     followed = replace(made, known=first.with_live(result(590), NOW), entries=LagEntries(live=entry(590, "OK", 0)))
     assert followed.outcome() == ("OK", "Live", 0, None, TRUE)
     stays = replace(made, known=first.with_live(result(600), NOW), shown=made.shown)
-    later = judge(stays.shown, stays.entries, stays.known, NOW + timedelta(seconds=90))
+    later = lag_update(stays.shown, stays.entries, stays.known, NOW + timedelta(seconds=90))
     assert later is not None
     assert (later.conditions[-1].status.value, str(later.conditions[-1].reason)) == STALE
 
@@ -357,7 +357,7 @@ def test_an_operator_that_has_just_started_asks_for_a_minute(failures: int) -> N
     for number in range(failures):
         contact = contact.failed(ago(59 - number), "the observer answered 503")
     known = BrokerLag(broker="main", contact=contact, live_contact=contact)
-    assert Scene(known, LagEntries(), showing(7200)).verdict() is None
+    assert Scene(known, LagEntries(), showing(7200)).update() is None
 
 
 def test_an_older_run_takes_nothing_back_and_a_newer_one_does_not_outvote_the_live_state() -> None:
@@ -367,19 +367,19 @@ def test_an_older_run_takes_nothing_back_and_a_newer_one_does_not_outvote_the_li
 
 
 def test_percentiles_come_with_the_time_of_their_run() -> None:
-    verdict = scene("tells", "older").verdict()
-    assert verdict is not None
-    assert verdict.lag is not None
-    assert (verdict.lag.observed_time, verdict.lag.run_name, verdict.lag.run_time) == (ago(4), "main-lag-17", ago(240))
+    update = scene("tells", "older").update()
+    assert update is not None
+    assert update.lag is not None
+    assert (update.lag.observed_time, update.lag.run_name, update.lag.run_time) == (ago(4), "main-lag-17", ago(240))
 
 
 def test_a_new_subscription_gets_its_state_from_the_live_source() -> None:
     made = replace(scene("tells", "none"), shown=subscription())
     assert made.outcome() == UNCHANGED
     nothing = replace(made, entries=LagEntries())
-    verdict = judge(nothing.shown, nothing.entries, nothing.known, NOW)
-    assert verdict is not None
-    assert [(it.type, it.status.value, str(it.reason)) for it in verdict.conditions] == [
+    update = lag_update(nothing.shown, nothing.entries, nothing.known, NOW)
+    assert update is not None
+    assert [(it.type, it.status.value, str(it.reason)) for it in update.conditions] == [
         ("LagFresh", "Unknown", "Pending")
     ]
 
@@ -391,9 +391,9 @@ def test_a_run_that_is_older_than_what_was_told_is_not_used_although_the_status_
 
 
 def test_a_subscription_that_the_live_result_leaves_out_is_told_so() -> None:
-    verdict = scene("left out, told 90 s ago", "none").verdict()
-    assert verdict is not None
-    assert verdict.conditions[-1].message == (
+    update = scene("left out, told 90 s ago", "none").update()
+    assert update is not None
+    assert update.conditions[-1].message == (
         "There is no newer lag than that of 2026-03-01 11:58 UTC: the newest lag result says nothing about this "
         "subscription."
     )
@@ -406,4 +406,4 @@ def test_an_operator_that_was_paused_does_not_judge_by_a_single_failure() -> Non
     )
     known = replace(known, live_contact=known.live_contact.failed(NOW, "the observer answered 503"))
     made = Scene(known, LagEntries(live=entry(600, "OK", 0), told_at=ago(600)), showing(600))
-    assert made.verdict() is None
+    assert made.update() is None

@@ -12,7 +12,7 @@ from support.resources import NOW, subscription
 
 from penstock_api.resources import Lag
 from penstock_operator.plans.conditions import ConditionStatus, StatusCondition
-from penstock_operator.plans.lag_freshness import LagVerdict
+from penstock_operator.plans.lag_freshness import LagUpdate
 from penstock_operator.plans.lag_writes import STATES_IN_A_ROW, LagWrites, Urgency, urgency
 
 BASE = {
@@ -46,18 +46,18 @@ def how_soon(
             for kind, it in SAID.items()
         ],
     }
-    verdict = LagVerdict(
+    update = LagUpdate(
         lag(seconds, **((base or {}) | changes)),
         tuple(
             StatusCondition(kind, ConditionStatus(it[0]), it[1], it[2]) for kind, it in (SAID | (said or {})).items()
         ),
     )
-    return urgency(subscription(shown), verdict)
+    return urgency(subscription(shown), update)
 
 
 def test_the_first_one_is_written_first() -> None:
-    verdict = LagVerdict(lag(), (StatusCondition("LagFresh", ConditionStatus.TRUE, "Current", "It is current."),))
-    assert urgency(subscription(), verdict) is STATE
+    update = LagUpdate(lag(), (StatusCondition("LagFresh", ConditionStatus.TRUE, "Current", "It is current."),))
+    assert urgency(subscription(), update) is STATE
 
 
 @pytest.mark.parametrize("seconds", [-60, 0, 10])

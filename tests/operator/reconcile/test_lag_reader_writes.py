@@ -53,7 +53,7 @@ class HeldPace(WritePace):
         return 3600.0 if self.is_held else 0.0
 
 
-async def test_reading_does_not_wait_for_writing_and_the_newest_verdict_is_written(stage: Stage) -> None:
+async def test_reading_does_not_wait_for_writing_and_the_newest_update_is_written(stage: Stage) -> None:
     stage.answer = document()
     pace = stage.reader.writer.pace = HeldPace()
     stage.polled(0, state="OK")

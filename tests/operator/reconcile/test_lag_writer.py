@@ -20,13 +20,13 @@ from penstock_operator.cluster.api_server import ApiServer, KubeError
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans.conditions import ConditionStatus, StatusCondition
-from penstock_operator.plans.lag_freshness import LagVerdict
+from penstock_operator.plans.lag_freshness import LagUpdate
 from penstock_operator.reconcile.lag_writer import LagWriter
 
 CURRENT = StatusCondition("LagFresh", ConditionStatus.TRUE, "Current", "The lag is from the newest result.")
 
 
-def verdict(state: str = "OK", messages: int = 1, seconds: int = 0) -> LagVerdict:
+def update(state: str = "OK", messages: int = 1, seconds: int = 0) -> LagUpdate:
     lag = Lag(
         state=state,
         message="It is so.",
@@ -36,7 +36,7 @@ def verdict(state: str = "OK", messages: int = 1, seconds: int = 0) -> LagVerdic
         run_name="live",
         brokers_reporting="1/1",
     )
-    return LagVerdict(lag, (CURRENT,))
+    return LagUpdate(lag, (CURRENT,))
 
 
 @dataclass
@@ -69,17 +69,17 @@ def test_twenty_a_second_and_a_state_that_changes_meanwhile_goes_first() -> None
     site, times = Site(), dict[str, float]()
     names = [f"s{number}" for number in range(100)]
     for name in names:
-        site.writer.offer(site.subscription(name), verdict())
+        site.writer.offer(site.subscription(name), update())
 
     async def write() -> None:
         await site.writer.write_all()
         now = asyncio.get_running_loop().time
         began = now()
         for name in names:
-            site.writer.offer(site.now(name), verdict(messages=99, seconds=10))
+            site.writer.offer(site.now(name), update(messages=99, seconds=10))
         writing = asyncio.create_task(site.writer.write_all())
         await asyncio.sleep(2.01)
-        site.writer.offer(site.now("s99"), verdict("Stalled", seconds=20))
+        site.writer.offer(site.now("s99"), update("Stalled", seconds=20))
         while not writing.done():
             if site.shown("s99") == "Stalled":
                 times.setdefault("s99", now() - began)
@@ -92,9 +92,9 @@ def test_twenty_a_second_and_a_state_that_changes_meanwhile_goes_first() -> None
     assert 4.9 < times["all"] < 5.1
 
 
-def test_a_subscription_that_is_made_again_does_not_get_the_verdict_of_the_one_before() -> None:
+def test_a_subscription_that_is_made_again_does_not_get_the_update_of_the_one_before() -> None:
     site = Site()
-    site.writer.offer(site.subscription("billing"), verdict())
+    site.writer.offer(site.subscription("billing"), update())
     site.api.user_deletes("Subscription", "shop", "billing")
     site.cache.remove(ResourceKey("Subscription", "shop", "billing"))
     site.subscription("billing")
@@ -104,26 +104,26 @@ def test_a_subscription_that_is_made_again_does_not_get_the_verdict_of_the_one_b
 
 def test_a_subscription_that_is_gone_needs_no_write() -> None:
     site = Site()
-    site.writer.offer(site.subscription("billing"), verdict())
+    site.writer.offer(site.subscription("billing"), update())
     site.cache.remove(ResourceKey("Subscription", "shop", "billing"))
     run_in_virtual_time(site.writer.write_all())
     assert site.api.written == 0
 
 
 def test_what_the_status_says_already_is_not_written_again() -> None:
-    """The same verdict was offered once more with a view of the Subscription from before its write."""
+    """The same update was offered once more with a view of the Subscription from before its write."""
     site = Site()
     before = site.subscription("billing")
     for _ in range(2):
-        site.writer.offer(before, verdict())
+        site.writer.offer(before, update())
         run_in_virtual_time(site.writer.write_all())
     assert (site.api.written, site.shown("billing")) == (1, "OK")
 
 
-def test_a_verdict_that_is_not_wanted_any_more_is_not_written() -> None:
+def test_an_update_that_is_not_wanted_any_more_is_not_written() -> None:
     site = Site()
     found = site.subscription("billing")
-    site.writer.offer(found, verdict())
+    site.writer.offer(found, update())
     site.writer.offer(found, None)
     run_in_virtual_time(site.writer.write_all())
     assert site.api.written == 0
@@ -137,7 +137,7 @@ def test_the_run_of_a_task_writes_what_is_offered_later() -> None:
         running = asyncio.create_task(site.writer.run())
         for state in ("OK", "Stalled"):
             await asyncio.sleep(1)
-            site.writer.offer(found, verdict(state))
+            site.writer.offer(found, update(state))
             await asyncio.sleep(1)
             assert site.shown("billing") == state
         running.cancel()
@@ -148,7 +148,7 @@ def test_the_run_of_a_task_writes_what_is_offered_later() -> None:
 def test_a_reply_that_shows_a_new_spec_is_work() -> None:
     """Nobody told of the change yet; the watch event that comes later has the same version and says nothing new."""
     site = Site()
-    site.writer.offer(site.subscription("billing"), verdict())
+    site.writer.offer(site.subscription("billing"), update())
     site.api.user_applies(
         {
             **GOOD["Subscription"],
@@ -165,7 +165,7 @@ def test_while_the_api_server_has_too_much_to_do_no_lag_is_written() -> None:
     api = FaultyApiServer(retry_after_seconds=5, faults=[None, Fault(429, False)])
     site = Site(api)
     for name in ("a", "b", "c"):
-        site.writer.offer(site.subscription(name), verdict())
+        site.writer.offer(site.subscription(name), update())
     times: list[float] = []
 
     async def write() -> None:
@@ -210,7 +210,7 @@ def offered(count: int, *, seconds: float, states: bool) -> tuple[Answering, flo
         site.subscription(name)
     if not states:
         for name in names:
-            site.writer.offer(site.now(name), verdict())
+            site.writer.offer(site.now(name), update())
         run_in_virtual_time(site.writer.write_all())
         site.writer = LagWriter(api, site.cache, lambda: NOW, site.enqueued.append, lambda: False)
         api.written = 0
@@ -218,7 +218,7 @@ def offered(count: int, *, seconds: float, states: bool) -> tuple[Answering, flo
 
     async def write() -> float:
         for name in names:
-            site.writer.offer(site.now(name), verdict(messages=99, seconds=10))
+            site.writer.offer(site.now(name), update(messages=99, seconds=10))
         await site.writer.write_all()
         return asyncio.get_running_loop().time()
 
@@ -257,11 +257,11 @@ def test_what_is_offered_during_a_write_of_the_same_resource_is_written_after_it
     found = site.subscription("billing")
 
     async def write() -> None:
-        site.writer.offer(found, verdict("OK"))
+        site.writer.offer(found, update("OK"))
         writing = asyncio.create_task(site.writer.write_all())
         await asyncio.sleep(0.5)
-        site.writer.offer(found, verdict("OK"))
-        site.writer.offer(found, verdict("Stalled"))
+        site.writer.offer(found, update("OK"))
+        site.writer.offer(found, update("Stalled"))
         await writing
 
     run_in_virtual_time(write())
@@ -273,7 +273,7 @@ def test_after_a_refusal_one_write_is_on_the_way_again_and_nothing_begins_before
     site = Site(api)
     names = [f"s{number:03}" for number in range(200)]
     for name in names:
-        site.writer.offer(site.subscription(name), verdict())
+        site.writer.offer(site.subscription(name), update())
     began: list[float] = []
 
     async def refused(*_: object) -> Manifest:
@@ -305,7 +305,7 @@ def test_after_a_refusal_one_write_is_on_the_way_again_and_nothing_begins_before
 def test_declarations_go_first() -> None:
     site, times = Site(), list[float]()
     for number in range(20):
-        site.writer.offer(site.subscription(f"s{number}"), verdict())
+        site.writer.offer(site.subscription(f"s{number}"), update())
 
     async def write() -> None:
         now = asyncio.get_running_loop().time
@@ -325,7 +325,7 @@ def test_declarations_go_first() -> None:
 def test_declarations_that_never_end_do_not_keep_lag_from_being_written() -> None:
     site = Site()
     for number in range(500):
-        site.writer.offer(site.subscription(f"s{number}"), verdict())
+        site.writer.offer(site.subscription(f"s{number}"), update())
     site.writer.is_declaring = lambda: True
 
     async def write() -> float:

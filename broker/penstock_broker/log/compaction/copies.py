@@ -7,7 +7,7 @@ Whether something is alive is decided here, in the turn in which its copy is wri
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from penstock_broker.log.compaction.live_contents import PartRecord, Survivors
+from penstock_broker.log.compaction.live_contents import LiveContents, PartRecord
 from penstock_broker.log.disk.files import Buffer
 from penstock_broker.log.format.blocks import BLOCK_HEADER
 from penstock_broker.log.format.record_codec import PART, moved_part, redirected, route_record
@@ -39,7 +39,7 @@ class CopyWriter:
         self._defined_in: Segment | None = None
         self._routes: Routes = {}  # those that were defined in that segment
 
-    def puts(self, found: Survivors, chunk: Sequence[tuple[int, bytes]]) -> None:
+    def puts(self, found: LiveContents, chunk: Sequence[tuple[int, bytes]]) -> None:
         """Copy those of these puts, by position and record, that are alive now."""
         alive = [
             _Put(found.number_of(position), record, queues)

@@ -77,7 +77,7 @@ class PartRecord(NamedTuple):
         return self.block + BLOCK_HEADER.size + self.start + PART.size
 
 
-class Survivors:
+class LiveContents:
     """Call `index` for all blocks, `complete`, and `note` for every ack at any time; then the rest may be asked."""
 
     def __init__(

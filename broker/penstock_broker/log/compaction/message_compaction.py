@@ -20,8 +20,8 @@ from struct import error as StructError
 from typing import TypeVar
 
 from penstock_broker.log.compaction.copies import CopyWriter
-from penstock_broker.log.compaction.live_contents import PartRecord, Survivors, TooManyQueues
-from penstock_broker.log.compaction.segment_choice import Look, largest_share
+from penstock_broker.log.compaction.live_contents import LiveContents, PartRecord, TooManyQueues
+from penstock_broker.log.compaction.segment_choice import SegmentChoice, largest_share
 from penstock_broker.log.disk.files import FileLayer
 from penstock_broker.log.format.record_codec import Malformed, acks_in, split
 from penstock_broker.log.format.records import Ack
@@ -72,14 +72,14 @@ class Compaction:
         self._steps: Steps | None = None
         self.alive = 0.0
         """Segments that what is alive would fill, as it was seen last."""
-        self._look: Iterator[None] | None = None
-        self._looked_at: tuple[int, int, bool] | None = None
-        self._look_again_at = 0
+        self._choosing: Iterator[None] | None = None
+        self._chosen_among: tuple[int, int, bool] | None = None
+        self._choose_again_at = 0
         self._suspected: int = 0
         self._suspect_again_ms: int = 0
         self._is_futile = self._is_urgent = False
         self._waits_for = 0
-        self._watched: list[Survivors] = []
+        self._watched: list[LiveContents] = []
         self._block: Block | None = None  # that was read last, and its segment
         self._block_of: Segment | None = None
         self._record = b""
@@ -101,53 +101,53 @@ class Compaction:
         Decided anew whenever a segment was begun, topology was restated, the disk became full, or many acks came; and
         for what the sizes of messages may hide, every ten seconds in which acks came.
         """
-        if self._steps is None and self._look is None and self._is_time_to_look(kept_from, is_full=is_full):
-            self._look = self._look_around(kept_from, is_full=is_full)
-            self._go_on_looking()
+        if self._steps is None and self._choosing is None and self._is_time_to_choose(kept_from, is_full=is_full):
+            self._choosing = self._choose(kept_from, is_full=is_full)
+            self._go_on_choosing()
         if self._steps is not None:
             return not self._waits_for or self._has_room(self._waits_for)
-        return self._look is not None
+        return self._choosing is not None
 
-    def _is_time_to_look(self, kept_from: int, *, is_full: bool) -> bool:
+    def _is_time_to_choose(self, kept_from: int, *, is_full: bool) -> bool:
         segments, died = self._usage.segments, self._usage.died
         if died != self._suspected and self._may_suspect():
             return True
-        if self._looked_at is None or died >= self._look_again_at:
+        if self._chosen_among is None or died >= self._choose_again_at:
             return True
-        newest, was_kept_from, was_full = self._looked_at
+        newest, was_kept_from, was_full = self._chosen_among
         new = max(segments[-1].number - newest, kept_from - was_kept_from)
         return is_full is not was_full or new > (0 if is_full else len(segments) // SEGMENTS_PER_STEP)
 
-    def _go_on_looking(self) -> None:
-        assert self._look is not None
-        if next(self._look, _END) is _END:
-            self._look = None
+    def _go_on_choosing(self) -> None:
+        assert self._choosing is not None
+        if next(self._choosing, _END) is _END:
+            self._choosing = None
 
-    def _look_around(self, kept_from: int, *, is_full: bool) -> Iterator[None]:
-        """Look at all segments; pauses. At the end the victims are known, if it pays."""
+    def _choose(self, kept_from: int, *, is_full: bool) -> Iterator[None]:
+        """Choose what to rewrite among all segments, if it pays; pauses."""
         usage = self._usage
         segments, died, suspects = list(usage.segments), usage.died, self._may_suspect()
-        self._looked_at = segments[-1].number, kept_from, is_full
-        look = Look(segments[-1].number, kept_from, is_full=is_full, suspects=suspects)
+        self._chosen_among = segments[-1].number, kept_from, is_full
+        choice = SegmentChoice(segments[-1].number, kept_from, is_full=is_full, suspects=suspects)
         for start in range(0, len(segments), SEGMENTS_PER_STEP):
             if start:
                 yield
-            look.add(segments[start : start + SEGMENTS_PER_STEP])
-        self.alive = look.alive
+            choice.add(segments[start : start + SEGMENTS_PER_STEP])
+        self.alive = choice.alive
         quarters = max(1, len(segments) * 4 // SEGMENTS_PER_STEP)  # of the messages that a segment holds
-        self._look_again_at = died + look.places * quarters // (4 * len(segments)) + 1
-        victims = look.victims()
-        is_suspicion = suspects and not victims
+        self._choose_again_at = died + choice.places * quarters // (4 * len(segments)) + 1
+        chosen = choice.chosen()
+        is_suspicion = suspects and not chosen
         if is_suspicion:
-            victims = look.doubtful()
-            if not victims:
+            chosen = choice.doubtful()
+            if not chosen:
                 self._suspected = died
                 self._suspect_again_ms = self._clock() + (SHORT_PAUSE_MS if is_full else LOOK_PAUSE_MS)
-        victims = [each for each in victims if each.live and self._is_there(each)]  # the look may have taken some turns
-        self._is_futile = is_suspicion and bool(victims)
-        if victims:
+        chosen = [each for each in chosen if each.live and self._is_there(each)]  # choosing may have taken some turns
+        self._is_futile = is_suspicion and bool(chosen)
+        if chosen:
             self._is_urgent = is_full
-            self._steps = self._rewrite(victims, is_full=is_full)
+            self._steps = self._rewrite(chosen, is_full=is_full)
 
     def _may_suspect(self) -> bool:
         # More than the whole wait to go: the clock was put back, and the time noted before says nothing.
@@ -158,8 +158,8 @@ class Compaction:
 
         `first_message`: no put of a new message that is still to be written has a lower number.
         """
-        while self._look is not None:
-            self._go_on_looking()
+        while self._choosing is not None:
+            self._go_on_choosing()
             if not more():
                 return
         if self._steps is None:
@@ -168,7 +168,7 @@ class Compaction:
         for has_to_wait in self._steps:
             if has_to_wait or not more():
                 return
-        self._steps = self._looked_at = None
+        self._steps = self._chosen_among = None
         self._block = self._block_of = None
         if self._is_futile:
             self._suspect_again_ms = self._clock() + (SHORT_PAUSE_MS if self._is_urgent else LOOK_PAUSE_MS)
@@ -176,15 +176,15 @@ class Compaction:
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
-    def _rewrite(self, victims: Sequence[Segment], *, is_full: bool) -> Steps:
+    def _rewrite(self, chosen: Sequence[Segment], *, is_full: bool) -> Steps:
         usage = self._usage
         found = self._watched = [
-            Survivors(segment, self._copies.holds, usage.places)
-            for segment in sorted(victims, key=lambda each: each.number)
+            LiveContents(segment, self._copies.holds, usage.places)
+            for segment in sorted(chosen, key=lambda each: each.number)
         ]
         usage.watch = self._note
         try:
-            numbers = {segment.number for segment in victims}
+            numbers = {segment.number for segment in chosen}
             sources = [each for each in usage.segments if each.number in numbers or each.acks_into & numbers]
             for each in found:
                 yield from self._begin(each)
@@ -201,7 +201,7 @@ class Compaction:
         for each in self._watched:
             each.note(incarnation, messages)
 
-    def _begin(self, found: Survivors) -> Steps:
+    def _begin(self, found: LiveContents) -> Steps:
         self._usage.count_segment(found.segment)
         queues, number = self._usage.queues, found.segment.number
         tallies: dict[int, Tally] = {}
@@ -214,39 +214,39 @@ class Compaction:
             yield _PAUSE
         found.begin(tallies)
 
-    def _gather(self, found: Sequence[Survivors], sources: Sequence[Segment]) -> Steps:
+    def _gather(self, found: Sequence[LiveContents], sources: Sequence[Segment]) -> Steps:
         by_segment = {each.segment.number: each for each in found}
         for source in sources:
-            victim = by_segment.get(source.number)
+            contents = by_segment.get(source.number)
             named = [each for each in found if each.needs_acks and each.segment.number in source.acks_into]
-            if victim is None and not named:
+            if contents is None and not named:
                 continue
-            to_tell = named if victim is None else [*named, victim]
+            to_tell = named if contents is None else [*named, contents]
             try:
-                for item in self._acks(source, victim):
+                for item in self._acks(source, contents):
                     if item is not None:
                         for each in to_tell:
                             for _ in each.note_slowly(item.incarnation, item.messages):
                                 yield _PAUSE
                     yield _PAUSE
-                if victim is not None:
-                    for _ in victim.complete():
+                if contents is not None:
+                    for _ in contents.complete():
                         yield _PAUSE
             except (Malformed, StructError, ValueError, TooManyQueues) as error:
                 LOGGER.warning("segment %d can't be compacted, or what it has acks of: %s", source.number, error)
                 for each in to_tell:
                     each.segment.is_fixed = True
 
-    def _acks(self, source: Segment, victim: Survivors | None) -> Iterator[Ack | None]:
-        """All acks of the segment; the puts go to `victim` if it is one. None for pauses."""
+    def _acks(self, source: Segment, contents: LiveContents | None) -> Iterator[Ack | None]:
+        """All acks of the segment; its puts go to `contents`, if it is rewritten itself. None for pauses."""
         for block in sound_blocks(self._files, source, self._writer.seed):
             if block is None:
                 yield None
                 if not self._is_there(source):
                     return
-            elif victim is not None:
+            elif contents is not None:
                 is_current = block.header.epoch == self._writer.epoch
-                yield from victim.index(block.header.offset, block.records, is_current=is_current)
+                yield from contents.index(block.header.offset, block.records, is_current=is_current)
             else:
                 for kind, flags, body, _ in split(block.records):
                     yield from acks_in(kind, flags, body)
@@ -258,7 +258,7 @@ class Compaction:
 
     # Copying ----------------------------------------------------------------------------------------------------------
 
-    def _decide(self, found: Survivors, largest: float) -> Steps:
+    def _decide(self, found: LiveContents, largest: float) -> Steps:
         segment = found.segment
         for disagreement in found.disagreement():
             if disagreement is not None and self._is_there(segment):
@@ -274,7 +274,7 @@ class Compaction:
             self._is_futile = False
             yield from self._copy(found)
 
-    def _copy(self, found: Survivors) -> Steps:
+    def _copy(self, found: LiveContents) -> Steps:
         """Copy all that is alive."""
         try:
             yield from self._copy_parts(found)
@@ -286,7 +286,7 @@ class Compaction:
                 LOGGER.warning("segment %d is not compacted further: %s", found.segment.number, error)
                 found.segment.is_fixed = True
 
-    def _copy_parts(self, found: Survivors) -> Steps:
+    def _copy_parts(self, found: LiveContents) -> Steps:
         """Copy the parts of bodies, in their order."""
         segment, copies = found.segment, self._copies
         for chunk in _chunks(found.parts, lambda part: part.length, self._copied):
@@ -299,7 +299,7 @@ class Compaction:
             yield from self._wait_for_room(sum(part.length for part, _ in records))
             copies.parts(segment, records)
 
-    def _copy_puts(self, found: Survivors) -> Steps:
+    def _copy_puts(self, found: LiveContents) -> Steps:
         """Copy the puts, in the order of their numbers."""
         for chunk in _chunks(found.positions(), found.cost, self._copied):
             records: list[tuple[int, bytes]] = []

@@ -6,7 +6,7 @@ rewritten: at most four bytes are copied for three that become free. Together wi
 acks alone, one in eight at most (see `ack_compaction`), the log stays within 2 A and a few segments.
 
 When the disk is full, segments of which up to three quarters are alive are rewritten too, as soon as that frees one.
-A log may have ten thousand segments, so they are looked at in pieces (`Look`).
+A log may have ten thousand segments, so they are looked at in pieces (`SegmentChoice`).
 Source: docs/decisions/081-compaction-of-messages.md.
 """
 
@@ -28,7 +28,7 @@ DOUBTFUL_SLACK = 4
 """The same if it is only suspected that they are, so that a small log is not read again and again."""
 END_BYTES = 256 * 1024
 """What copies may leave empty at the end of a segment, unless it is small."""
-MOST_VICTIMS = 4
+MOST_CHOSEN = 4
 """Segments that are rewritten together: the acks that name them are read once."""
 
 
@@ -37,9 +37,10 @@ def largest_share(*, is_full: bool) -> float:
     return LARGEST_SHARE_WHEN_FULL if is_full else LARGEST_SHARE
 
 
-class Look:
-    """One look at all segments, in pieces: call `add` for each piece, then ask. Meanwhile messages may leave; what is
-    chosen is measured once more before it is rewritten."""
+class SegmentChoice:
+    """What to rewrite, chosen among all segments in pieces: call `add` for each piece, then ask. Meanwhile messages may
+    leave; what is chosen is measured once more before it is rewritten.
+    """
 
     def __init__(self, newest: int, kept_from: int, *, is_full: bool, suspects: bool) -> None:
         """`newest`: the segment that is being written, which is never chosen. `kept_from`: the first segment that is
@@ -57,7 +58,7 @@ class Look:
         self._most_doubtful: tuple[float, int, Segment] | None = None
 
     def add(self, segments: Iterable[Segment]) -> None:
-        """Look at these, too."""
+        """Count these, too."""
         largest, small = self._largest, list[tuple[int, int, Segment]]()
         movable: list[Segment] = []
         for segment in segments:
@@ -72,7 +73,7 @@ class Look:
             if share < largest:
                 small.append((int(share * SHARE_STEPS), segment.number, segment))
             movable.append(segment)
-        self._least = nsmallest(MOST_VICTIMS, [*self._least, *small])
+        self._least = nsmallest(MOST_CHOSEN, [*self._least, *small])
         if self._suspects:
             self._suspect(movable)
 
@@ -84,12 +85,12 @@ class Look:
             if share >= self._largest:
                 continue
             if self._is_full:
-                self._gains = nlargest(MOST_VICTIMS, [*self._gains, 1 - least / _usable(segment)])
+                self._gains = nlargest(MOST_CHOSEN, [*self._gains, 1 - least / _usable(segment)])
             doubt = segment.alive_bytes - least
             if doubt > 0 and (self._most_doubtful is None or (doubt, segment.number) > self._most_doubtful[:2]):
                 self._most_doubtful = doubt, segment.number, segment
 
-    def victims(self) -> list[Segment]:
+    def chosen(self) -> list[Segment]:
         """The segments to rewrite now, those with the least alive first; none if it does not pay yet."""
         if self._is_full:
             gain = sum(1 - segment.alive_bytes / _usable(segment) for _, _, segment in self._least) - 1

@@ -79,7 +79,7 @@ def stretch_in(data: bytes, begin: int, end: int, put: int, others: bytes) -> _S
     while at < end:
         if end - at < PREFIX.size:
             return None
-        kind, marks, _, length = PREFIX.unpack_from(data, at)
+        kind, put_flags, _, length = PREFIX.unpack_from(data, at)
         following = at + PREFIX.size + length
         if following > end or kind in others:
             return None
@@ -89,8 +89,8 @@ def stretch_in(data: bytes, begin: int, end: int, put: int, others: bytes) -> _S
             routes, _, number, _ = PUT.unpack_from(data, at)[4:]
             if start < 0:
                 start = upto = at
-                first, last, route_set, flags = number, number - 1, routes, marks
-            if at != upto or number <= last or routes != route_set or marks != flags:
+                first, last, route_set, flags = number, number - 1, routes, put_flags
+            if at != upto or number <= last or routes != route_set or put_flags != flags:
                 return None
             last, upto = number, following
             count += 1

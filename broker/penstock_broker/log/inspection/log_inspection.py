@@ -16,7 +16,7 @@ from penstock_broker.log.disk.spare_segments import segment_name
 from penstock_broker.log.format.blocks import BLOCK_HEADER, SEGMENT_START, BlockHeader, seed_of
 from penstock_broker.log.format.records import Ack, Commit, Put, Record, StagedPut
 from penstock_broker.log.recovery.lost_segments import LostSegments, find_lost
-from penstock_broker.log.recovery.record_reader import Progress, malformed, records_of, unheard
+from penstock_broker.log.recovery.record_reader import Progress, malformed, no_progress, records_of
 from penstock_broker.log.recovery.replay import Replay
 from penstock_broker.log.scan.block_scan import Cut, Hole, KnownSegment, scan
 from penstock_broker.log.scan.salvage import Salvage
@@ -101,7 +101,7 @@ class Inspection:
         return all(flaw.copy is not None for flaw in self.flaws) and (bool(self.flaws) or not self.losses)
 
 
-def inspect_log(files: FileLayer, folder: Path, progress: Progress = unheard) -> Inspection:
+def inspect_log(files: FileLayer, folder: Path, progress: Progress = no_progress) -> Inspection:
     """Read the whole log. Raises NewerFormat, ForeignSegment, Unreadable, or OSError."""
     segments = find_segments(files, folder)
     try:

@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock_broker.log.format.record_codec import PREFIX, PUT, RecordType, decode_records, split
 from penstock_broker.log.format.records import Part, Record
-from penstock_broker.log.recovery.live_puts import KEEP, Pageable, PlainPuts, Usual
+from penstock_broker.log.recovery.live_puts import KEEP, CommonStart, Pageable, PlainPuts
 
 __all__ = ["bulk_items", "bulk_records"]
 
@@ -65,7 +65,7 @@ def bulk_items(
                     highest = number
                     size, at = following - at, following
                     if are_alike and not expires and end - at >= size * LEAST_ALIKE:
-                        numbers = _alike(view, at, size, route_set, highest, pageable.usual)
+                        numbers = _alike(view, at, size, route_set, highest, pageable.common_start)
                         are_alike = bool(numbers)
                         plain.numbers += numbers
                         plain.lengths += [following - payload] * len(numbers)
@@ -84,16 +84,19 @@ def bulk_items(
         yield plain
 
 
-def _alike(view: memoryview, at: int, size: int, route_set: int, highest: int, usual: Usual | None) -> Sequence[int]:
-    """The numbers of puts that follow each other from `at` on, all of `size` bytes, for one route set, and `usual`.
+def _alike(
+    view: memoryview, at: int, size: int, route_set: int, highest: int, common: CommonStart | None
+) -> Sequence[int]:
+    """The numbers of puts that follow each other from `at` on: of `size` bytes each, for one route set, with payloads
+    that begin as `common` says.
 
     They are read with few steps for each. None, if one of them has a lower number than another before it.
     """
     payload = size - PUT.size
-    if usual is None or max(usual.at, len(usual.prefix)) >= payload:
+    if common is None or max(common.at, len(common.prefix)) >= payload:
         return ()
     most = min((len(view) - at) // size, MOST_TOGETHER)
-    rows = _layout(len(usual.prefix), usual.at, payload).iter_unpack(view[at : at + most * size])
+    rows = _layout(len(common.prefix), common.at, payload).iter_unpack(view[at : at + most * size])
     columns = list(zip(*rows, strict=True))
     kinds, flags, _, lengths, routes, _, numbers, _, prefixes = columns[:9]
     count = len(kinds)
@@ -103,14 +106,14 @@ def _alike(view: memoryview, at: int, size: int, route_set: int, highest: int, u
         (flags, 0),
         (lengths, length),
         (routes, route_set),
-        (prefixes, usual.prefix),
+        (prefixes, common.prefix),
     ):
         if column[:count].count(expected) < count:
             count = next(index for index, value in enumerate(column) if value != expected)
     if len(columns) > 9:
-        over = (index for index, value in enumerate(columns[9][:count]) if value > usual.most)
+        over = (index for index, value in enumerate(columns[9][:count]) if value > common.most)
         count = next(over, count)
-    elif usual.prefix[usual.at] > usual.most:
+    elif common.prefix[common.at] > common.most:
         return ()
     found = numbers[:count]
     rising = found[:1] > (highest,) and found == tuple(range(found[0], found[0] + count))

@@ -53,7 +53,7 @@ class KnownSegments:
         return sorted(number for number in needed - self.over - set(found) if number < newest)
 
 
-def promised(missing: Iterable[int], ends: Mapping[int, BlockHeader], claimed: int) -> list[int]:
+def synced_segments(missing: Iterable[int], ends: Mapping[int, BlockHeader], claimed: int) -> list[int]:
     """Those of the segments whose first block was synced. `ends`: by segment, the last block of each other one.
 
     The others got their names in the last moments before a loss of power, and lost them again by it.

@@ -101,7 +101,7 @@ class PutGroup:
             self._numbers, self._lengths, self._expires = [], [], 0
 
 
-class Usual(NamedTuple):
+class CommonStart(NamedTuple):
     """Messages that begin with these bytes, and whose byte at offset `at` is not above `most`, may be paged and never
     expire."""
 
@@ -114,7 +114,7 @@ class Pageable(Protocol):
     """Knows which messages can be left in the log, because a queue need not know more of them than their numbers."""
 
     @property
-    def usual(self) -> Usual | None:
+    def common_start(self) -> CommonStart | None:
         """What the message that was asked for last has in common with many others; None if nothing is known."""
         ...
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from penstock_broker.log.disk.spare_segments import segment_name
 from penstock_broker.log.format.blocks import BlockHeader
 from penstock_broker.log.format.records import SegmentState
-from penstock_broker.log.recovery.known_segments import promised
+from penstock_broker.log.recovery.known_segments import synced_segments
 from penstock_broker.log.recovery.lost_messages import LossCount
 from penstock_broker.log.recovery.record_reader import records_of
 from penstock_broker.log.recovery.replay import Replay
@@ -41,7 +41,7 @@ def find_lost(replay: Replay, result: ScanResult, found: Sequence[SegmentData], 
     if result.cut is None:
         return LostSegments()
     missing = known.missing({each.number for each in found}, result.cut.segment, replay.checkpoint)
-    missing = promised(missing, result.ends, result.claimed)
+    missing = synced_segments(missing, result.ends, result.claimed)
     if not missing:
         return LostSegments()
     states = [known.states[number] for number in missing if number in known.states]

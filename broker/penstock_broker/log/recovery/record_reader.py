@@ -30,7 +30,7 @@ time: the caller has a clock. What it raises ends the recovery, which can be beg
 """
 
 
-def unheard(_read: int, _total: int) -> None:
+def no_progress(_read: int, _total: int) -> None:
     """The `Progress` of a caller that does not ask for it."""
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock_broker.log.disk.damage import DAMAGED, Damage, copy_name, save_copy, set_aside
-from penstock_broker.log.disk.failure_mark import was_left
+from penstock_broker.log.disk.failure_file import was_left
 from penstock_broker.log.disk.files import FileLayer, write_all
 from penstock_broker.log.format.blocks import (
     SEGMENT_START,
@@ -39,7 +39,7 @@ from penstock_broker.log.recovery.live_messages import (
 from penstock_broker.log.recovery.live_puts import Pageable
 from penstock_broker.log.recovery.lost_segments import find_lost, log_lost
 from penstock_broker.log.recovery.paged_puts import Batch, LiveRun
-from penstock_broker.log.recovery.record_reader import KEPT_BYTES, Progress, RecordReader, unheard
+from penstock_broker.log.recovery.record_reader import KEPT_BYTES, Progress, RecordReader, no_progress
 from penstock_broker.log.recovery.recovered_places import located
 from penstock_broker.log.recovery.recovery_progress import RecoveryProgress
 from penstock_broker.log.recovery.replay import Replay
@@ -139,7 +139,7 @@ def recover(
     files: FileLayer,
     folder: Path,
     inline_bytes: int,
-    progress: Progress = unheard,
+    progress: Progress = no_progress,
     pageable: Pageable | None = None,
     kept_bytes: int = KEPT_BYTES,
 ) -> Restored:

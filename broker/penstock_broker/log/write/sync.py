@@ -16,7 +16,7 @@ _NEW_NAME: Final = -2
 """Token for the names of the folder, when a segment was begun."""
 _SPARE_NAME: Final = -3
 """The same, when a segment has become a spare or was deleted."""
-_MARK: Final = -4
+_FAILURE_FILE: Final = -4
 """The same, when the log has failed, for the file that says so. How it ends means nothing."""
 
 
@@ -33,7 +33,7 @@ class Sync:
         """The zeros of a spare segment are being synced, or the name of one."""
         self._next_spares: set[int] = set()
         """Handles of spare segments that were filled further meanwhile."""
-        writer.failure_mark.when_made = self._request_for_mark
+        writer.failure_file.when_made = self._request_for_failure_file
 
     @property
     def descriptor(self) -> int:
@@ -96,7 +96,7 @@ class Sync:
     def _take(self, done: Done) -> None:
         writer = self._writer
         for token, error in done:
-            if token == _MARK:
+            if token == _FAILURE_FILE:
                 continue
             if error is not None:
                 writer.fail(f"{'fsync of the folder' if token < _SPARE else 'fdatasync'} failed: {error}")
@@ -111,8 +111,8 @@ class Sync:
             if not self._awaited and writer.failed is None:
                 writer.note_synced(self._sequence)
 
-    def _request_for_mark(self) -> None:
-        self._syncer.submit_folder(_MARK, self._writer.folder)
+    def _request_for_failure_file(self) -> None:
+        self._syncer.submit_folder(_FAILURE_FILE, self._writer.folder)
 
     def _request_for_next_spares(self) -> None:
         self.is_filling_spare = True

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 
-from penstock_broker.log.disk.failure_mark import FailureMark
+from penstock_broker.log.disk.failure_file import FailureFile
 from penstock_broker.log.disk.files import Buffer, FileLayer, write_all
 from penstock_broker.log.disk.spare_segments import SpareSegments, segment_name
 from penstock_broker.log.format.blocks import (
@@ -89,7 +89,7 @@ class SegmentWriter:
         """A segment got its name since the last sync of the folder was begun."""
         self.failed: str | None = None
         """Why nothing more is written until the next start; None while all is well."""
-        self.failure_mark = FailureMark(files, folder)
+        self.failure_file = FailureFile(files, folder)
         """Tells the next start of it."""
 
     @property
@@ -101,7 +101,7 @@ class SegmentWriter:
         """A write or fdatasync has failed: nothing more is written. Only the first reason is kept."""
         if self.failed is None:
             self.failed = reason
-            self.failure_mark.leave()
+            self.failure_file.leave()
             LOGGER.critical("the log has failed and takes no durable work until the broker is restarted: %s", reason)
 
     def place(self, records: list[Buffer], puts: Puts, first_message: int, other_bytes: int = 0) -> list[Segment]:

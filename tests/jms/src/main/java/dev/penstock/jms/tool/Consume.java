@@ -7,6 +7,7 @@ import jakarta.jms.MessageConsumer;
 import jakarta.jms.Session;
 import java.io.IOException;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.qpid.jms.JmsConnection;
 import org.apache.qpid.jms.JmsConnectionFactory;
 
 /**
@@ -14,7 +15,8 @@ import org.apache.qpid.jms.JmsConnectionFactory;
  *
  * <p>Options: {@code --uri --topic --subscription}, {@code --client-id} (none), {@code --max} receipts (no limit),
  * {@code --work-millis} per message (0), {@code --ack} each | never (each). Events: {@code ready}, {@code received ID DELIVERY-COUNT} with
- * AMQP's count (0 the first time), {@code settled ID} when acknowledged, {@code failed REASON}, {@code closed COUNT}.
+ * AMQP's count (0 the first time), {@code settled ID} when acknowledged, {@code failed REASON}, {@code closed COUNT}; and with failover
+ * those of {@link ConnectionReport}.
  */
 public final class Consume {
     private static final long POLL_MILLIS = 250;
@@ -43,6 +45,7 @@ public final class Consume {
             factory.setClientID(clientId);
         }
         try (Connection connection = factory.createConnection()) {
+            ((JmsConnection) connection).addConnectionListener(new ConnectionReport());
             connection.setExceptionListener(failure -> Report.event("failed", Report.reason(failure)));
             connection.start();
             Session session = connection.createSession(Session.CLIENT_ACKNOWLEDGE);

@@ -14,16 +14,16 @@ from penstock_operator.manifest import Manifest
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.decisions import Reach
 from penstock_operator.plans.lag_service import lag_service
-from penstock_operator.reconcile.settled_brokers import SettledBrokers, look_seconds
+from penstock_operator.reconcile.ready_brokers import ReadyBrokers, look_seconds
 
 MAIN = ResourceKey("Broker", "shop", "main")
 COUNTED = {"exchanges": 2, "subscriptions": 5}
 ABSENT = frozenset({("CronJob", "main-lag")})
 
 
-def settled() -> SettledBrokers:
-    made = SettledBrokers(brokers=200)
-    made.settle(MAIN, view_of(broker(COUNTED)), True, ABSENT, frozenset({"a"}))
+def ready() -> ReadyBrokers:
+    made = ReadyBrokers(brokers=200)
+    made.note_ready(MAIN, view_of(broker(COUNTED)), True, ABSENT, frozenset({"a"}))
     return made
 
 
@@ -46,7 +46,7 @@ def view_of(made: Broker) -> BrokerReportView:
 
 
 def is_due(
-    made: SettledBrokers,
+    made: ReadyBrokers,
     seconds: float,
     counts: tuple[int, int, int] = (2, 5, 0),
     namespaces: frozenset[str] = frozenset({"a"}),
@@ -55,37 +55,37 @@ def is_due(
 
 
 def test_of_two_hundred_it_is_left_alone_for_ten_minutes_at_least_and_twenty_at_most() -> None:
-    made = settled()
+    made = ready()
     assert not is_due(made, 599)
     assert is_due(made, 1200)
 
 
 def test_a_clock_that_is_set_back_makes_it_due() -> None:
     """Else nobody would look at its Secrets before the clock has caught up."""
-    assert not is_due(settled(), 0)
-    assert is_due(settled(), -1)
-    assert settled().view(MAIN, broker(COUNTED), True, frozenset({"a"}), NOW - timedelta(seconds=1)) is None
+    assert not is_due(ready(), 0)
+    assert is_due(ready(), -1)
+    assert ready().view(MAIN, broker(COUNTED), True, frozenset({"a"}), NOW - timedelta(seconds=1)) is None
 
 
-def test_what_is_not_settled_is_due() -> None:
-    made = settled()
+def test_what_is_not_ready_is_due() -> None:
+    made = ready()
     made.begin(MAIN, broker(COUNTED))
     assert is_due(made, 1)
-    assert is_due(SettledBrokers(), 1)
+    assert is_due(ReadyBrokers(), 1)
 
 
 @pytest.mark.parametrize("counts", [(3, 5, 0), (2, 4, 0), (2, 5, 1)])
 def test_a_status_with_other_figures_makes_it_due(counts: tuple[int, int, int]) -> None:
-    assert is_due(settled(), 1, counts)
+    assert is_due(ready(), 1, counts)
 
 
 def test_a_resource_of_another_namespace_makes_it_due() -> None:
     """That namespace gets the Broker's CA, and its name gets into the certificate."""
-    assert is_due(settled(), 1, namespaces=frozenset({"b"}))
+    assert is_due(ready(), 1, namespaces=frozenset({"b"}))
 
 
 def test_what_concerns_all_makes_each_due() -> None:
-    made = settled()
+    made = ready()
     made.clear()
     assert is_due(made, 1)
 
@@ -110,14 +110,14 @@ def test_a_lag_job_of_its_own_is_looked_at_within_minutes() -> None:
 
 
 def test_what_is_not_there_is_not_looked_for_while_the_spec_stays() -> None:
-    assert settled().begin(MAIN, broker()) == ABSENT
-    assert settled().begin(MAIN, broker(metadata={"generation": 4})) == frozenset()
-    assert settled().begin(MAIN, broker(metadata={"uid": "another"})) == frozenset()
-    assert SettledBrokers().begin(MAIN, broker()) == frozenset()
+    assert ready().begin(MAIN, broker()) == ABSENT
+    assert ready().begin(MAIN, broker(metadata={"generation": 4})) == frozenset()
+    assert ready().begin(MAIN, broker(metadata={"uid": "another"})) == frozenset()
+    assert ReadyBrokers().begin(MAIN, broker()) == frozenset()
 
 
 def test_what_was_found_holds_until_somebody_touches_the_broker_or_its_turn_comes() -> None:
-    made = settled()
+    made = ready()
     found = made.view(MAIN, broker(COUNTED), True, frozenset({"a"}), NOW)
     assert found is not None
     assert found.pod == {"status": {"containerStatuses": [{"name": "broker", "ready": True}]}}, "the rest is not kept"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.ledger_format import SegmentName
-from penstock_observer.compaction import LARGEST_BYTES, LoggedPoll, Mergeable, contained, kept_polls, plan_merge
+from penstock_observer.merge_plan import LARGEST_BYTES, LoggedPoll, Mergeable, contained, kept_polls, plan_merge
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

@@ -17,14 +17,14 @@ from typing import Final
 
 from penstock_broker.log.disk.files import FileLayer
 
-__all__ = ["FailureMark", "was_left"]
+__all__ = ["FailureFile", "was_left"]
 
 LOGGER = logging.getLogger(__name__)
 
 _NAME: Final = "failed"
 
 
-class FailureMark:
+class FailureFile:
     """The file of one run."""
 
     __slots__ = ("_files", "_folder", "is_missing", "when_made")

@@ -1,4 +1,4 @@
-"""Responses of `$management` as AMQP messages, and refusals as status codes.
+"""Replies of `$management` as AMQP messages, and refusals as status codes.
 
 Source: AMQP Management 1.0 (working draft 11), docs/reference/management.md, docs/decisions/047-management-node.md.
 """
@@ -17,8 +17,8 @@ from penstock_api.management import StatusCode
 from penstock_core.reason import ErrorCondition, Reason, Refuse
 
 __all__ = [
-    "ManagementResponse",
-    "encode_response",
+    "ManagementReply",
+    "encode_reply",
     "encoded_list",
     "invalid_request",
     "query_body",
@@ -40,8 +40,8 @@ _NO_BODY: Final = b"\x40"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManagementResponse:
-    """The response to one request. `encoded_body` takes the place of `body` where that was encoded in slices: its
+class ManagementReply:
+    """The reply to one request. `encoded_body` takes the place of `body` where that was encoded in slices: its
     parts, which are joined once, because there may be a megabyte of them.
     """
 
@@ -53,7 +53,7 @@ class ManagementResponse:
     encoded_body: tuple[bytes, ...] | None = None
 
     def as_item(self) -> dict[Value, Value]:
-        """The same as one entry of the response to a list."""
+        """The same as one entry of the reply to a list."""
         item: dict[Value, Value] = {
             management.STATUS_CODE: Int(self.status),
             management.STATUS_DESCRIPTION: self.description,
@@ -65,7 +65,7 @@ class ManagementResponse:
 
 
 def query_body(attributes: list[str], rows: list[bytes], more: Mapping[str, Value] | None = None) -> tuple[bytes, ...]:
-    """The body of the response to a QUERY, encoded. `rows`: one list of values each, encoded already; `more`: what else
+    """The body of the reply to a QUERY, encoded. `rows`: one list of values each, encoded already; `more`: what else
     it tells.
     """
     pairs = [encode("attributeNames"), encode(list[Value](attributes)), encode("results"), *encoded_list(rows)]
@@ -84,24 +84,24 @@ def _compound(code: int, parts: Iterable[bytes], count: int) -> bytes:
     return bytes((code,)) + (sum(map(len, parts)) + 4).to_bytes(4, "big") + count.to_bytes(4, "big")
 
 
-def refusal(refuse: Refuse, body: Value = None) -> ManagementResponse:
-    """The response for a refusal. Its status is 409 (conflict) unless the condition has a status of its own."""
+def refusal(refuse: Refuse, body: Value = None) -> ManagementReply:
+    """The reply for a refusal. Its status is 409 (conflict) unless the condition has a status of its own."""
     status = _STATUS.get(refuse.condition, StatusCode.CONFLICT)
-    return ManagementResponse(status=int(status), description=refuse.description, refuse=refuse, body=body)
+    return ManagementReply(status=int(status), description=refuse.description, refuse=refuse, body=body)
 
 
-def invalid_request(description: str) -> ManagementResponse:
-    """The response, with status 400, to a request that is wrong in itself."""
+def invalid_request(description: str) -> ManagementReply:
+    """The reply, with status 400, to a request that is wrong in itself."""
     return refusal(Refuse(Reason.INVALID_REQUEST, description))
 
 
-def encode_response(response: ManagementResponse, request: Properties) -> bytes:
+def encode_reply(reply: ManagementReply, request: Properties) -> bytes:
     """The message that answers `request`, encoded."""
     properties: dict[str, Value] = {
-        management.STATUS_CODE: Int(response.status),
-        management.STATUS_DESCRIPTION: response.description,
-        **{str(key): value for key, value in _failure(response.refuse).items()},
-        **response.properties,
+        management.STATUS_CODE: Int(reply.status),
+        management.STATUS_DESCRIPTION: reply.description,
+        **{str(key): value for key, value in _failure(reply.refuse).items()},
+        **reply.properties,
     }
     correlation = request.correlation_id if request.correlation_id is not None else request.message_id
     head = encode_message(
@@ -109,7 +109,7 @@ def encode_response(response: ManagementResponse, request: Properties) -> bytes:
             properties=Properties(to=request.reply_to, correlation_id=correlation), application_properties=properties
         )
     )
-    body = (encode(response.body),) if response.encoded_body is None else response.encoded_body
+    body = (encode(reply.body),) if reply.encoded_body is None else reply.encoded_body
     return b"".join((head.removesuffix(_NO_BODY), *body))
 
 

@@ -19,7 +19,7 @@ from penstock_operator.manifest import Manifest
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.reconcile.broker_children import ChildName
 
-__all__ = ["SettledBrokers", "look_seconds"]
+__all__ = ["ReadyBrokers", "look_seconds"]
 
 _SECONDS_PER_BROKER: Final = 4.5
 """A look is about 14 requests, so all looks together cost three requests a second."""
@@ -29,7 +29,7 @@ _LONGEST_SECONDS_OWN_JOB: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Settled:
+class _LastPass:
     at: datetime
     uid: str
     generation: int
@@ -41,21 +41,21 @@ class _Settled:
 
 
 @dataclass(slots=True)
-class SettledBrokers:
+class ReadyBrokers:
     """What was found when each Broker was Ready, with all children applied, at its last pass."""
 
     brokers: int = 1
     """How many Brokers the operator has: the fewer, the more often each of them is looked at."""
-    _settled: dict[ResourceKey, _Settled] = field(default_factory=dict[ResourceKey, _Settled])
+    _ready: dict[ResourceKey, _LastPass] = field(default_factory=dict[ResourceKey, _LastPass])
 
     def begin(self, key: ResourceKey, broker: Broker) -> frozenset[ChildName]:
         """A pass begins, so how the Broker is will be known after it. Return what this pass need not look for."""
-        before = self._settled.pop(key, None)
-        if before is None or (before.uid, before.generation) != (broker.metadata.uid, broker.metadata.generation):
+        last = self._ready.pop(key, None)
+        if last is None or (last.uid, last.generation) != (broker.metadata.uid, broker.metadata.generation):
             return frozenset()
-        return before.absent
+        return last.absent
 
-    def settle(
+    def note_ready(
         self,
         key: ResourceKey,
         view: BrokerReportView,
@@ -69,7 +69,7 @@ class SettledBrokers:
         """
         about = view.broker.metadata
         trimmed = replace(view, stateful_set=_status_of(view.stateful_set), pod=_status_of(view.pod))
-        self._settled[key] = _Settled(
+        self._ready[key] = _LastPass(
             view.now, about.uid, about.generation, about.annotations, scopes, absent, namespaces, trimmed
         )
 
@@ -79,19 +79,19 @@ class SettledBrokers:
         """What was found then, if nobody has touched the Broker since, the same `namespaces` use it, and its turn has
         not come; else None.
         """
-        settled, about = self._settled.get(key), broker.metadata
-        if settled is None or self._is_its_turn(settled, broker, now):
+        last, about = self._ready.get(key), broker.metadata
+        if last is None or self._is_its_turn(last, broker, now):
             return None
-        before = (settled.uid, settled.generation, settled.annotations, settled.scopes, settled.namespaces)
-        return settled.view if before == (about.uid, about.generation, about.annotations, scopes, namespaces) else None
+        before = (last.uid, last.generation, last.annotations, last.scopes, last.namespaces)
+        return last.view if before == (about.uid, about.generation, about.annotations, scopes, namespaces) else None
 
     def forget(self, key: ResourceKey) -> None:
         """The Broker is gone, or about to go."""
-        self._settled.pop(key, None)
+        self._ready.pop(key, None)
 
     def clear(self) -> None:
         """Something has changed that concerns all of them."""
-        self._settled.clear()
+        self._ready.clear()
 
     def is_due(
         self, key: ResourceKey, broker: Broker, counts: tuple[int, int, int], namespaces: frozenset[str], now: datetime
@@ -99,16 +99,16 @@ class SettledBrokers:
         """Whether the Broker is to be looked at. `counts`: the Exchanges, Subscriptions and Queues that name it, which
         are in `namespaces`.
         """
-        settled, shown = self._settled.get(key), broker.status
-        if settled is None or counts != (shown.exchanges, shown.subscriptions, shown.queues or 0):
+        last, shown = self._ready.get(key), broker.status
+        if last is None or counts != (shown.exchanges, shown.subscriptions, shown.queues or 0):
             return True
-        if namespaces != settled.namespaces:
+        if namespaces != last.namespaces:
             return True
-        return self._is_its_turn(settled, broker, now)
+        return self._is_its_turn(last, broker, now)
 
-    def _is_its_turn(self, settled: _Settled, broker: Broker, now: datetime) -> bool:
+    def _is_its_turn(self, last: _LastPass, broker: Broker, now: datetime) -> bool:
         """Also if the clock was set back since: else nobody would look before it has caught up."""
-        return not 0 <= (now - settled.at).total_seconds() < look_seconds(broker, self.brokers)
+        return not 0 <= (now - last.at).total_seconds() < look_seconds(broker, self.brokers)
 
 
 def _status_of(manifest: Manifest | None) -> Manifest | None:
@@ -117,7 +117,7 @@ def _status_of(manifest: Manifest | None) -> Manifest | None:
 
 
 def look_seconds(broker: Broker, brokers: int) -> float:
-    """Seconds after which a settled Broker is looked at again, if the operator has so many. Its uid decides between two
+    """Seconds after which a Ready Broker is looked at again, if the operator has so many. Its uid decides between two
     and four thirds of the mean, so that they are not looked at all at once. The longest time is not more than twice the
     shortest: no Broker has its second turn in the same minutes in which others still have their first.
     """

@@ -14,10 +14,10 @@ from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.tail_snapshot import TailSnapshot, behind
 
-__all__ = ["Search"]
+__all__ = ["SelectionSearch"]
 
 
-class Search:
+class SelectionSearch:
     """The way of one selection through a window and its tail, both as they were when it began, and then what came."""
 
     __slots__ = ("_found", "_read", "_seen", "_tail", "_window", "error")
@@ -79,9 +79,9 @@ class Search:
         """A message is there whose number is lower than that of others before it, and which is wanted."""
         self._found.append(entry)
 
-    def copy(self) -> Search:
+    def copy(self) -> SelectionSearch:
         """Another one that is as far as this."""
-        made = Search.__new__(Search)
+        made = SelectionSearch.__new__(SelectionSearch)
         made._tail, made._seen, made.error = self._tail, self._seen, self.error
         made._found, made._window, made._read = self._found.copy(), self._window.copy(), self._read.copy()
         return made

@@ -37,7 +37,7 @@ LEVELS: Final = (Level(after_ms=HOUR_MS // 4, block_ms=HOUR_MS // 4), Level(afte
 
 @dataclass(frozen=True, slots=True)
 class Mergeable:
-    """One segment as compaction sees it."""
+    """One segment as the plan sees it."""
 
     name: SegmentName
     bytes: int
