@@ -151,8 +151,9 @@ def _confirm_later(
 
 
 def _confirm(broker: Broker, connection: Connection, event: AcceptedUnsettled | Settled) -> None:
-    connection.endpoint.unsettled.confirm(event)
-    broker.work.touch(connection)
+    if event.held[0].is_open:  # else nobody hears of it, and the connection may be freed
+        connection.endpoint.unsettled.confirm(event)
+        broker.work.touch(connection)
 
 
 def too_large(broker: Broker, connection: Connection, event: TooLarge, behind: list[Event]) -> None:
