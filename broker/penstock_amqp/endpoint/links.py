@@ -244,6 +244,7 @@ class OutLink:
         "default_outcome",
         "drain",
         "draining_flow",
+        "ended",
         "engine_name",
         "is_answered",
         "is_open",
@@ -287,3 +288,5 @@ class OutLink:
         """The transaction in which messages are acquired: send by `Endpoint.acquiring`."""
         self.transfers = 0
         self.context: object = None
+        self.ended: object = None
+        """The user's too, for what the peer said behind the end of the link within the same bytes."""

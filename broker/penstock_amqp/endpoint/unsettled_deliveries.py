@@ -108,11 +108,8 @@ class UnsettledDeliveries:
         return self._settlement.conclude(delivery, held, end)
 
     def confirm(self, ended: AcceptedUnsettled | Settled) -> None:
-        """Settle, with the peer's outcome, a delivery that the peer has not settled; does nothing if its link is
-        gone.
-        """
-        if ended.held[0].is_open:
-            self._settlement.confirm(ended)
+        """Settle, with the peer's outcome, a delivery that the peer has not settled; its link is open."""
+        self._settlement.confirm(ended)
 
     def take_back(self, acquisition: Acquisition, delivery: Ptr, held: Held, end: Settled) -> list[Held]:
         """Settle, as `end` says, what was acquired in a transaction that is rolled back. The rest of what was sent in

@@ -325,14 +325,16 @@ class Connection:
     def keep(self, left: tuple[int, int]) -> bool:
         """Go on as `flush`, behind a call of `SocketEngine.send_output` that returned this."""
         size, sent = left
-        return self.transport.sent(OUTPUT_VIEW[:size], sent) and self._send_rest(size)
+        if not self.transport.sent(OUTPUT_VIEW[:size], sent):
+            return self._drop_output()
+        return self._send_rest(size)
 
     def _send_rest(self, size: int) -> bool:
         """`size`: bytes of the output that was taken last."""
         transport, endpoint = self.transport, self.endpoint
         while size > _HALF and (size := endpoint.output()):
             if not transport.send(OUTPUT_VIEW[:size]):
-                return False
+                return self._drop_output()
         owed = endpoint.flows.owed
         if (owed or endpoint.engine.has_failed) and (
             endpoint.broken or (owed and not transport.write(endpoint.echoes()))
@@ -340,6 +342,12 @@ class Connection:
             return False
         self.is_blocked = bool(transport.backlog)
         return True
+
+    def _drop_output(self) -> bool:
+        """The socket is broken: the rest of the output may begin within a frame, where nothing can be rewritten."""
+        while self.endpoint.output():
+            pass
+        return False
 
     def _write(self, data: bytes) -> bool:
         is_sound = self.transport.write(data)

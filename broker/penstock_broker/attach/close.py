@@ -137,6 +137,7 @@ def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held] | None,
     match context:
         case Consumer():
             queue = context.queue
+            context.link.ended = queue  # `delivery_returns.give_back_late`
             reserves = queue.leave(context, broker.clock.now_us, delivery_returns.AT_ONCE)
             if queue.links.consumers:
                 broker.work.schedule(queue)  # what was for this link alone may be for another now

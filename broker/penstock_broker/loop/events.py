@@ -101,6 +101,8 @@ def accepted(broker: Broker, consumer: object, batch: list[Held]) -> None:
         settle.accepted(broker, consumer, batch)
     elif isinstance(consumer, LeavingLink):
         delivery_returns.give_back(broker, consumer, batch)
+    elif consumer is None:
+        delivery_returns.give_back_late(broker, batch)
 
 
 def handle_messages(

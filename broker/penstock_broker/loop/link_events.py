@@ -16,6 +16,7 @@ from penstock_amqp.endpoint.events import (
     Enlisted,
     Event,
     EventKind,
+    Held,
     Outcome,
     Settled,
     TooLarge,
@@ -108,8 +109,8 @@ def enlisted(broker: Broker, connection: Connection, event: Enlisted) -> None:
         refused = work.enlist(broker, connection, consumer, event)
         if refused is not None:
             close.close_link(broker, connection, consumer.link, amqp_error(refused))
-    elif isinstance(consumer, LeavingLink) and event.is_settled:  # else they are found where they are
-        delivery_returns.give_back(broker, consumer, [held for _, held in event.deliveries])
+    elif event.is_settled:  # else they are found where they are
+        _give_back(broker, consumer, [held for _, held in event.deliveries])
 
 
 def accepted(broker: Broker, connection: Connection, event: AcceptedUnsettled) -> None:
@@ -119,8 +120,8 @@ def accepted(broker: Broker, connection: Connection, event: AcceptedUnsettled) -
     is_logged = isinstance(consumer, Consumer) and bool(entry[FLAGS] & LOGGED)
     if isinstance(consumer, Consumer):
         settle.accepted(broker, consumer, [event.held])
-    elif isinstance(consumer, LeavingLink):
-        delivery_returns.give_back(broker, consumer, [event.held])
+    else:
+        _give_back(broker, consumer, [event.held])
     _confirm_later(broker, connection, event, is_logged=is_logged)
 
 
@@ -129,10 +130,18 @@ def settled(broker: Broker, connection: Connection, event: Settled) -> None:
     consumer = event.held[0].context
     if isinstance(consumer, Consumer):
         settle.settled(broker, consumer, event)
-    elif isinstance(consumer, LeavingLink):
-        delivery_returns.give_back(broker, consumer, [event.held])
+    else:
+        _give_back(broker, consumer, [event.held])
     if event.delivery is not None:
         _confirm_later(broker, connection, event, is_logged=_changes_the_log(event))
+
+
+def _give_back(broker: Broker, context: object, batch: list[Held]) -> None:
+    """What the peer says of deliveries behind the end of their link does not count; copies go nowhere."""
+    if isinstance(context, LeavingLink):
+        delivery_returns.give_back(broker, context, batch)
+    elif context is None:
+        delivery_returns.give_back_late(broker, batch)
 
 
 def _changes_the_log(event: Settled) -> bool:
@@ -151,8 +160,9 @@ def _confirm_later(
 
 
 def _confirm(broker: Broker, connection: Connection, event: AcceptedUnsettled | Settled) -> None:
-    connection.endpoint.unsettled.confirm(event)
-    broker.work.touch(connection)
+    if event.held[0].is_open:  # else nobody hears of it, and the connection may be freed
+        connection.endpoint.unsettled.confirm(event)
+        broker.work.touch(connection)
 
 
 def too_large(broker: Broker, connection: Connection, event: TooLarge, behind: list[Event]) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "begin",
     "finish",
     "give_back",
+    "give_back_late",
     "holds_many",
     "is_under_way",
     "take_off",
@@ -144,6 +145,13 @@ def give_back(broker: Broker, leaving: LeavingLink, batch: list[Held]) -> None:
         leaving.oldest = min(found, key=lambda held: (held[2], held[1][NUMBER]))
         batch = [held for held in found if held is not leaving.oldest]
     settle.lost(broker, queue, batch, counts=False)
+
+
+def give_back_late(broker: Broker, batch: list[Held]) -> None:
+    """These deliveries of a link go back that the peer settled behind the link's end, within the same bytes."""
+    queue = batch[0][0].ended if batch else None
+    if isinstance(queue, Queue) and _is_there(broker, queue):
+        settle.lost(broker, queue, batch, counts=False)
 
 
 def _of(broker: Broker, connection: Connection) -> DeliveryReturn | None:

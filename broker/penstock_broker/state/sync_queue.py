@@ -101,6 +101,7 @@ class SyncQueue:
         waiting, is_over = self._waiting, clock.stint()
         while waiting and waiting[0][0] <= synced:
             sequence, actions = waiting.popleft()
+            self.is_awaited = bool(waiting)  # an action may bring about another answer: `when_durable`
             for at, (connections, action) in enumerate(actions, 1):
                 try:
                     action()

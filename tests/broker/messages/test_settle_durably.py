@@ -58,7 +58,7 @@ def bench() -> Iterator[Bench]:
     made.site.close()
 
 
-@pytest.mark.parametrize(
+OUTCOMES = pytest.mark.parametrize(
     ("state", "failed", "dead_letter"),
     [
         (Delivery.ACCEPTED, False, None),
@@ -68,6 +68,9 @@ def bench() -> Iterator[Bench]:
         (Delivery.MODIFIED, True, "dead"),
     ],
 )
+
+
+@OUTCOMES
 def test_what_an_outcome_changes_is_on_disk_first(
     bench: Bench, state: int, failed: bool, dead_letter: str | None
 ) -> None:
@@ -80,3 +83,22 @@ def test_what_an_outcome_changes_is_on_disk_first(
     assert delivery.remote_state == state
     if dead_letter is not None:
         assert waiting_in(bench.site.broker.topology.queues["dead"].queue) == ["m1"]
+
+
+@OUTCOMES
+def test_a_client_that_leaves_before_that_costs_nothing(
+    bench: Bench, caplog: pytest.LogCaptureFixture, state: int, failed: bool, dead_letter: str | None
+) -> None:
+    """Proton-J's Messenger accepts, leaves the settling to us, and closes the connection at once."""
+    bench.queue.policy.dead_letter, bench.queue.policy.max_deliveries = dead_letter, 1
+    bench.end(state, failed=failed)
+    bench.pump()
+    bench.client.cut()
+    while bench.site.broker.clients.connections:
+        bench.site.loop.turn(may_wait=False)
+    while not bench.site.is_synced:
+        bench.site.syncer.complete()
+        bench.site.loop.turn(may_wait=False)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+    assert waiting_in(bench.queue) == (["m1"] if state == Delivery.MODIFIED and dead_letter is None else [])
+    assert waiting_in(bench.site.broker.topology.queues["dead"].queue) == ([] if dead_letter is None else ["m1"])

@@ -115,6 +115,23 @@ def test_what_is_durable_waits_for_its_turn_behind_those_that_are_not_answered_y
     assert done[-1] == "at once"
 
 
+def test_an_answer_that_another_brings_about_comes_right_behind_it(log: Log, clock: TurnClock) -> None:
+    """An attach and a detach in one write: the detach is looked at when the attach is answered."""
+    queue, done = SyncQueue(log, Topology(log, 1024 * 1024)), list[str]()
+    connection = cast(Connection, None)
+
+    def attached() -> None:
+        done.append("attached")
+        queue.when_durable(connection, partial(done.append, "detached"))
+
+    queue.after_sync(connection, attached)
+    queue.write()
+    queue.release(fail, clock)
+    assert done == ["attached", "detached"]
+    assert queue.is_idle
+    assert not queue.is_awaited
+
+
 def test_what_is_synced_is_answered_though_the_log_has_failed_since(log: Log, clock: TurnClock) -> None:
     clock.seconds = itertools.count().__next__
     queue, done = SyncQueue(log, Topology(log)), list[str]()

@@ -155,6 +155,20 @@ def test_a_question_may_come_before_its_link_is_attached(
     assert (told.handle, told.delivery_count, told.link_credit, told.available) == (handle, 0, credit, 0)
 
 
+@pytest.mark.parametrize("closed", [None, True])
+def test_a_durable_subscription_is_attached_and_left_in_one_write(broker: BrokerProcess, closed: bool | None) -> None:
+    """2.6.5 and 2.6.6: the answers come in this order, once the subscription is on disk, and the session goes on."""
+    source = Source(address="amq.topic", durable=2, expiry_policy=Symbol("never"), capabilities=symbols("topic"))
+    attach = Attach(name=f"brief-{closed}", handle=0, role=True, source=source, target=Target())
+    with RawClient(broker.port, "brief") as client:
+        client.begin()
+        for _ in range(2):  # at first it is made, then it is there already, unless it ended
+            client.send_bytes(encode_frame(attach) + encode_frame(Detach(handle=0, closed=closed)))
+            handle = client.expect(Attach).handle
+            told = client.expect(Detach)
+            assert (told.handle, told.closed or None, told.error) == (handle, closed, None)
+
+
 def test_sessions_follow_each_other_in_one_write(broker: BrokerProcess) -> None:
     """2.5.1 and 2.5.6: each has a window when its transfers come."""
     with RawClient(broker.port, "again") as client:
