@@ -304,7 +304,7 @@ drain(struct reading *reading)
     }
     PyObject *told = NULL;
     enum handling done = PLAIN;
-    for (; (event = proton.pn_collector_peek(collector)) != NULL; proton.pn_collector_pop(collector)) {
+    for (; (event = proton.pn_collector_peek(collector)) != NULL; pop_event(collector, event)) {
         void *delivery = proton.pn_event_delivery(event);
         if (delivery == NULL) {
             int type = proton.pn_event_type(event);

@@ -51,6 +51,7 @@ extern int transport_error; /* the type of event that `output` leaves in place *
 extern bool line_of(PyObject *, struct line *);
 
 /* output.c */
+extern void pop_event(void *collector, void *event);
 extern Py_ssize_t keep_body(PyObject *, uint32_t, PyObject *);
 
 #endif

@@ -194,6 +194,17 @@ note_bodies(const struct spliced *into)
     return PyList_SetItem(into->bodies, REST_OF_FRAME, PyLong_FromSize_t(into->rest));
 }
 
+/* Take the first event of a collector off. It may have the last reference to a link that ended with its session, and
+ * the link the last one to the session: proton 0.40 then frees the link together with the session, and once more when
+ * it comes back to the link. So the session is held meanwhile. */
+void
+pop_event(void *collector, void *event)
+{
+    void *session = proton.pn_incref(proton.pn_event_session(event));
+    proton.pn_collector_pop(collector);
+    proton.pn_decref(session);
+}
+
 /* What proton has to send, with the bodies that it did not get, in a buffer. */
 struct filled {
     size_t bytes;
@@ -229,7 +240,7 @@ fill_buffer(void *transport, void *collector, PyObject *bodies, const Py_buffer 
     }
     /* Every flow that `drain` finds must be the peer's. */
     while ((event = proton.pn_collector_peek(collector)) != NULL && proton.pn_event_type(event) != transport_error) {
-        proton.pn_collector_pop(collector);
+        pop_event(collector, event);
     }
     *filled = (struct filled){into.filled, size < 0};
     return true;

@@ -24,6 +24,7 @@ TESTS = (
     "native/test_arguments.py",
     "native/test_engines_agree.py",
     "native/test_pipelined_frames.py",
+    "native/test_links_of_ended_sessions.py",
     "amqp/endpoint",
 )
 SOURCES = ROOT / "broker" / "penstock_native"

@@ -105,7 +105,7 @@ class CompiledEngine(ProtonEngine):
         collector = self._collector
         if self._has_notice:
             self._has_notice = False
-            ffi.collector_pop(collector)
+            ffi.pop_event(collector)
         while True:
             found = _drain(collector, self.receivers, self._sent, self.aside, self.unconfirmed, out)
             if found is None:

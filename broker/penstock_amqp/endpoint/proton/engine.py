@@ -25,7 +25,6 @@ from penstock_amqp.endpoint.proton.ffi import (
     TAG,
     TAG_VIEW,
     collector_peek,
-    collector_pop,
     delivery,
     delivery_link,
     delivery_partial,
@@ -43,6 +42,7 @@ from penstock_amqp.endpoint.proton.ffi import (
     link_is_sender,
     link_recv,
     link_send,
+    pop_event,
     transport_peek,
     transport_pop,
 )
@@ -158,7 +158,7 @@ class ProtonEngine:
         held_batch: list[Held] = []
         if self._has_notice:
             self._has_notice = False
-            collector_pop(collector)
+            pop_event(collector)
         if out:
             last = out[-1]  # go on with the batch of the call before, if nothing else came between
             if last[0] is _MESSAGES and not last[1].unproven:
@@ -210,7 +210,7 @@ class ProtonEngine:
             ):
                 self._has_notice = True
                 return NoticeKind.ASTRAY, received, None
-            collector_pop(collector)
+            pop_event(collector)
         return None
 
     def push_plain(self, start: int, size: int, tap: InputTap, out: list[Event]) -> Pushed | None:
@@ -381,4 +381,4 @@ class ProtonEngine:
         collector = self._collector
         self._has_notice = False
         while (event := collector_peek(collector)) and event_type(event) != ffi.TRANSPORT_ERROR:
-            collector_pop(collector)
+            pop_event(collector)

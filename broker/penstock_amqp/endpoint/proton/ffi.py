@@ -243,3 +243,18 @@ condition_set_description: Callable[[Ptr, bytes], int] = _lib.pn_condition_set_d
 condition_get_name: Callable[[Ptr], object] = _lib.pn_condition_get_name
 condition_get_description: Callable[[Ptr], object] = _lib.pn_condition_get_description
 condition_info: Callable[[Ptr], Ptr] = _lib.pn_condition_info
+
+
+def pop_event(collector: Ptr) -> None:
+    """Take the first event of a collector off.
+
+    It may have the last reference to a link that ended with its session, and the link the last one to the session:
+    proton 0.40 then frees the link together with the session, and once more when it comes back to the link. So the
+    session is held meanwhile.
+    """
+    session = event_session(collector_peek(collector))
+    if session:
+        incref(session)
+    collector_pop(collector)
+    if session:
+        decref(session)
