@@ -46,7 +46,5 @@ def end_a_session(kind: type[ProtonEngine]) -> None:
 
 @pytest.mark.parametrize("kind", [CompiledEngine, ProtonEngine])
 def test_a_link_whose_event_is_the_last_of_its_session_is_freed_once(kind: type[ProtonEngine]) -> None:
-    """The sanitizers say so: `test_sanitized`. Without them it depends on what else is free whether memory is found to be
-    freed twice.
-    """
+    """The sanitizers say so (`test_sanitized`). Without them it depends on what else is free whether it is noticed."""
     end_a_session(kind)
