@@ -105,7 +105,9 @@ def test_a_client_that_is_gone_when_its_attaches_are_answered_costs_its_connecti
     held.timed.make_queue("work", durable=False)
     held.catch_up()
     longer = encode_message(Message(body="x" * (2 * OUTPUT_BYTES)))
-    internal_publish.deposit(held.timed.broker, QueueTarget(held.timed.broker.topology.queues["work"]), longer)
+    internal_publish.publish_internally(
+        held.timed.broker, QueueTarget(held.timed.broker.topology.queues["work"]), longer
+    )
     stream = SteppedStream(held.timed)
     client = RawClient(0, "leaves", stream=stream, max_frame_size=1000)  # the buffer ends within one
     client.begin()

@@ -117,7 +117,7 @@ def test_what_is_durable_waits_for_its_turn_behind_those_that_are_not_answered_y
 
 def test_an_answer_that_another_brings_about_comes_right_behind_it(log: Log, clock: TurnClock) -> None:
     """An attach and a detach in one write: the detach is looked at when the attach is answered."""
-    queue, done = SyncQueue(log, Topology(log, 1024 * 1024)), list[str]()
+    queue, done = SyncQueue(log, Topology(log)), list[str]()
     connection = cast(Connection, None)
 
     def attached() -> None:
