@@ -304,7 +304,7 @@ drain(struct reading *reading)
     }
     PyObject *told = NULL;
     enum handling done = PLAIN;
-    for (; (event = proton.pn_collector_peek(collector)) != NULL; pop_event(collector, event)) {
+    while ((event = proton.pn_collector_peek(collector)) != NULL) {
         void *delivery = proton.pn_event_delivery(event);
         if (delivery == NULL) {
             int type = proton.pn_event_type(event);
@@ -312,6 +312,7 @@ drain(struct reading *reading)
                 done = show(&told, type, event, NULL);
                 break;
             }
+            pop_event(collector, event);
             continue;
         }
         void *link = proton.pn_delivery_link(delivery);
@@ -336,6 +337,7 @@ drain(struct reading *reading)
         if (done != PLAIN) {
             break;
         }
+        proton.pn_collector_pop(collector); /* deliveries come before the End, which is not answered yet */
     }
     Py_XDECREF(incoming.link);
     return done == PLAIN ? Py_NewRef(Py_None) : told; /* NULL if it failed */

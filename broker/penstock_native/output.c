@@ -196,13 +196,35 @@ note_bodies(const struct spliced *into)
 
 /* Take the first event of a collector off. It may have the last reference to a link that ended with its session, and
  * the link the last one to the session: proton 0.40 then frees the link together with the session, and once more when
- * it comes back to the link. So the session is held meanwhile. */
+ * it comes back to the link. So a session that we have ended is held meanwhile. */
 void
 pop_event(void *collector, void *event)
 {
-    void *session = proton.pn_incref(proton.pn_event_session(event));
+    enum { LOCAL_CLOSED = 4 };
+    void *session = proton.pn_event_session(event);
+    bool has_ended = session != NULL && (proton.pn_session_state(session) & LOCAL_CLOSED) != 0;
+    if (has_ended) {
+        proton.pn_incref(session);
+    }
     proton.pn_collector_pop(collector);
-    proton.pn_decref(session);
+    if (has_ended) {
+        proton.pn_decref(session);
+    }
+}
+
+/* pop_event(collector): take the first event off, if there is one. */
+PyObject *
+output_pop_event(PyObject *Py_UNUSED(module), PyObject *given)
+{
+    void *collector = pointer_of(given);
+    if (collector == NULL) {
+        return NULL;
+    }
+    void *event = proton.pn_collector_peek(collector);
+    if (event != NULL) {
+        pop_event(collector, event);
+    }
+    Py_RETURN_NONE;
 }
 
 /* What proton has to send, with the bodies that it did not get, in a buffer. */

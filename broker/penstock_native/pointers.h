@@ -35,6 +35,7 @@ extern PyObject *input_push_plain(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *input_read_plain(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *input_read_together(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *output_fill(PyObject *, PyObject *const *, Py_ssize_t);
+extern PyObject *output_pop_event(PyObject *, PyObject *);
 extern PyObject *output_send(PyObject *, PyObject *const *, Py_ssize_t);
 extern PyObject *output_send_all(PyObject *, PyObject *const *, Py_ssize_t);
 

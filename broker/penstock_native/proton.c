@@ -245,6 +245,7 @@ static PyMethodDef methods[] = {
     {"settle", deliveries_settle, METH_O, NULL},
     {"any_in_state", FAST(deliveries_any_in_state), METH_FASTCALL, NULL},
     {"output", FAST(output_fill), METH_FASTCALL, NULL},
+    {"pop_event", output_pop_event, METH_O, NULL},
     {"send_output", FAST(output_send), METH_FASTCALL, NULL},
     {"send_outputs", FAST(output_send_all), METH_FASTCALL, NULL},
     PROTON_MAKERS(NONE) PROTON_PARTS(ONE) PROTON_ACTS(ONE) PROTON_RELEASES(ONE) PROTON_NUMBERS(ONE)

@@ -128,6 +128,9 @@ def output(transport: int, collector: int, buffer: memoryview, bodies: list[Any]
     Returns how many bytes; -1 - bytes if the engine has failed behind them.
     """
 
+def pop_event(collector: int) -> None:
+    """Take the first event off, if there is one, and hold its session meanwhile: see `ffi.pop_event`."""
+
 def send_output(
     transport: int, collector: int, buffer: memoryview, bodies: list[Any], fd: int
 ) -> tuple[int, int] | None:

@@ -97,6 +97,7 @@ typedef struct {
     X(uint64_t, pn_delivery_remote_state, (void *)) \
     X(size_t, pn_delivery_pending, (void *)) \
     X(int, pn_event_type, (void *)) \
+    X(int, pn_session_state, (void *)) \
     X(ssize_t, pn_data_encoded_size, (void *))
 
 #define PROTON_TRUTHS(X) \

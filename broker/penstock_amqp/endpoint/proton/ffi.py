@@ -245,7 +245,7 @@ condition_get_description: Callable[[Ptr], object] = _lib.pn_condition_get_descr
 condition_info: Callable[[Ptr], Ptr] = _lib.pn_condition_info
 
 
-def pop_event(collector: Ptr) -> None:
+def _pop_event(collector: Ptr) -> None:
     """Take the first event of a collector off.
 
     It may have the last reference to a link that ended with its session, and the link the last one to the session:
@@ -258,3 +258,6 @@ def pop_event(collector: Ptr) -> None:
     collector_pop(collector)
     if session:
         decref(session)
+
+
+pop_event: Callable[[Ptr], None] = _pop_event if compiled is None else compiled.pop_event
