@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.raw_client import RawClient
-from support.stepped_broker import SteppedBroker, SteppedStream
+from support.stepped_broker import SteppedBroker
 from support.transaction_client import ReceivedDelivery, TransactionClient, condition_of
 
 from penstock_amqp.frames.performatives import Accepted, End, Released, Source
@@ -28,19 +27,6 @@ def stepped() -> Iterator[SteppedBroker]:
     broker.make_queue("jobs")
     yield broker
     broker.close()
-
-
-@pytest.fixture
-def client(stepped: SteppedBroker) -> Iterator[TransactionClient]:
-    with RawClient(0, "mine", stream=SteppedStream(stepped)) as raw:
-        yield TransactionClient(raw)
-
-
-@pytest.fixture
-def other(stepped: SteppedBroker) -> Iterator[TransactionClient]:
-    """Somebody else."""
-    with RawClient(0, "other", stream=SteppedStream(stepped)) as raw:
-        yield TransactionClient(raw)
 
 
 def put(client: TransactionClient, *messages: Message) -> None:
