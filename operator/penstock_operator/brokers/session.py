@@ -297,7 +297,7 @@ class BrokerSession:
             except TimeoutError:
                 state = await management.state()
                 self._state_received(state)
-                if state.topology_revision is None:
+                if state.topology_revision is None or self._lost.is_set():
                     continue
                 if state.topology_revision == self.declared.revision:
                     # It is as it was at the last poll. While it changes, the figures would be old at once.
@@ -322,6 +322,8 @@ class BrokerSession:
         return f"{problem[0].upper()}{problem[1:]}." if problem else ""
 
     def _state_received(self, state: BrokerState) -> None:
+        if self._lost.is_set():
+            return  # The connection was given up while the answer was on the way: there is nobody to send commands to.
         before, self.state = self.state, state
         identity = (state.instance_id, state.epoch, state.durable_work)
         known = before is not None and (before.instance_id, before.epoch, before.durable_work) == identity

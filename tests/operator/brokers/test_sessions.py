@@ -55,6 +55,8 @@ class Script:
     """When each attempt to connect was made."""
     later: NotUnderstood | None = None
     """It is of a later release."""
+    state_seconds: float = 0
+    """How long its state is on the way."""
     is_stuck: bool = False
     """It takes declarations and never answers them."""
     bug: Exception | None = None
@@ -84,6 +86,8 @@ class Scripted:
 
     async def state(self) -> BrokerState:
         self._check()
+        if self.script.state_seconds:
+            await asyncio.sleep(self.script.state_seconds)
         if self.script.later is not None:
             raise self.script.later
         return self.script.now
@@ -325,6 +329,35 @@ async def test_after_a_bug_the_session_connects_again_by_itself(made: Fixture) -
     made.script.bug = None
     await until(lambda: session.reach is Reach.CONNECTED)
     assert (await session.declare(declared("a"))).status == 201
+
+
+@pytest.mark.parametrize("asked_at", [0.5, 6], ids=["the first state", "a poll"])
+def test_a_state_that_arrives_after_the_connection_was_given_up_does_not_make_it_connected(asked_at: float) -> None:
+    """Whoever reads CONNECTED sends a command, and there would be nobody to send it to."""
+    script = Script(state_seconds=1)
+
+    async def loses_it_while_the_state_is_on_the_way() -> list[tuple[float, Reach, str]]:
+        sessions = BrokerSessions(script.connect, 4.5, clock)
+        session = await sessions.ensure("shop/main", TARGET, lambda _: None)
+        await asyncio.sleep(asked_at)
+        script.bug = RuntimeError("a bug")
+        with pytest.raises(Unreachable, match="a bug"):
+            await session.declare(declared("a"))
+        script.bug = None
+        found: list[tuple[float, Reach, str]] = []
+        for _ in range(3):
+            await asyncio.sleep(0.75)
+            found.append((asyncio.get_running_loop().time() - asked_at, session.reach, session.problem))
+        await sessions.close()
+        return found
+
+    problem = "the operator's session with it met a bug; see the operator's log"
+    # The state arrives after 0.5 s; the next attempt begins after 1 s, and has its state after 2 s.
+    assert run_in_virtual_time(loses_it_while_the_state_is_on_the_way()) == [
+        (0.75, Reach.UNREACHABLE, problem),
+        (1.5, Reach.UNREACHABLE, problem),
+        (2.25, Reach.CONNECTED, ""),
+    ]
 
 
 def test_a_bug_at_each_attempt_to_connect_has_the_pauses_of_a_broker_that_is_away() -> None:
