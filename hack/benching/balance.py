@@ -1,6 +1,6 @@
 """`hack/bench balance`: one producer and one consumer at full speed: what comes in, what goes out, what waits and how
-long; then the same beside a steady flow on another exchange, that flow alone, and beside ten producers that send to one
-consumer.
+long; the same of 50 and of 200 producers that send to one consumer; then beside a steady flow on another exchange, that
+flow alone, and beside ten producers.
 
 The clients are those of the other measurements (load.c); they get a processor before the broker does, so that the
 broker is what is slow.
@@ -43,6 +43,8 @@ def balance(seconds: float, rounds: int) -> int:
         jobs = [
             Job("1,000/s", "alone", partial(_one, broker, PACED, PACED_RATE, seconds)),
             Job("full speed", "alone", partial(_one, broker, BULK, 0, seconds)),
+            Job("50 producers", "alone", partial(_one, broker, BULK, 0, seconds, senders=50)),
+            Job("200 producers", "alone", partial(_one, broker, BULK, 0, seconds, senders=200)),
             Job("1,000/s", "beside full speed", partial(_both, broker, seconds, beside)),
             Job("full speed", "beside 1,000/s", lambda: beside.pop("bulk", {})),
             Job("1,000/s", "beside ten producers", partial(_both, broker, seconds, beside, senders=10)),

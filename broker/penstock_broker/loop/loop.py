@@ -2,9 +2,9 @@
 
 A turn: read ready sockets -> route and append to the log -> queues to consumers -> delivered-up-to numbers -> write the
 log's block -> ask for the fdatasync -> flush sockets. What waits for a sync leaves in the turn in which the log says it
-is done. At most 64 descriptors per poll, the deadline is checked between connections (or behind some that are read by
-one call), and what did not get its turn is the first in the next one. `turn` and `add` are public, so that a test can
-drive a whole broker on a clock of its own.
+is done. A poll names at most 64 new descriptors, the deadline is checked between connections (or behind some that are
+read by one call), and what did not get its turn is the first in the next one. `turn` and `add` are public, so that a
+test can drive a whole broker on a clock of its own.
 
 Written for speed: `turn` and what it calls run for every batch. Source: docs/decisions/022-one-thread.md and
 docs/decisions/023-bounded-turns.md.
@@ -38,7 +38,7 @@ from penstock_broker.loop.log_turn import LogTurn
 from penstock_broker.loop.plain_sockets import FEW
 from penstock_broker.loop.queue_visits import DISPATCH_SECONDS, QueueVisits
 from penstock_broker.loop.read_ahead import READ
-from penstock_broker.loop.ready_connections import ReadyConnections
+from penstock_broker.loop.ready_connections import MAX_EVENTS, ReadyConnections
 from penstock_broker.loop.stop import Stop
 from penstock_broker.loop.time_outs import SWEEP_MS, TimeOuts
 from penstock_broker.messages import delivery_returns, drains, pacing, paging, store
@@ -54,7 +54,6 @@ logger = logging.getLogger(__name__)
 TURN_SECONDS: Final = 0.002
 SHORT_TURN_SECONDS: Final = 0.0002
 """Of a turn, while consumers take all that they have credit for and messages wait: their next credit is seen soon."""
-MAX_EVENTS: Final = 64
 LATE_TOGETHER: Final = 32
 """Of connections that waited for this turn, so many are handled together at most: what they brought takes time of the
 turn only when it is handled."""
@@ -170,7 +169,8 @@ class Loop:
             or broker.sync.has_synced_waiting
             or (work.held and not broker.must_wait)  # not all of those who waited are released yet
         )
-        ready = self._epoll.poll(0 if has_work or not may_wait else self._wait_seconds(), MAX_EVENTS)
+        most_events = self._ready.most_events if self._ready.count else MAX_EVENTS
+        ready = self._epoll.poll(0 if has_work or not may_wait else self._wait_seconds(), most_events)
         clock = self._clock.seconds
         began = clock()
         turn_clock.now_us = self._clock.now_us()
@@ -220,6 +220,8 @@ class Loop:
         clock, connections, waiting = self._clock.seconds, self.connections, self._ready
         ahead = connections.ahead
         had_waiting = is_late = waiting.count > 0
+        if had_waiting:
+            ready = waiting.new_among(ready, READ)
         reads_ahead = not self.broker.log.makes_room()
         at, count = 0, len(ready)
         while at < count:
@@ -245,7 +247,7 @@ class Loop:
                     self._acceptor.others_have_work = has_work or count > 1
                     self._call(*reader)
             elif is_late:
-                waiting.add(connection, mask, self.broker.clock.turns)
+                waiting.add(connection, fd, mask, self.broker.clock.turns)
             else:
                 if mask != READ or not reads_ahead or not ahead.read(connection):
                     if ahead.batches:

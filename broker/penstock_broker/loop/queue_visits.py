@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from penstock_broker.messages import dispatch, pacing
-from penstock_broker.messages.dispatch import TURN_BYTES, Visit
+from penstock_broker.messages.dispatch import TURN_BYTES, VISIT_MESSAGES, Visit
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_core.intake_pace import UNWANTED_US
@@ -74,7 +74,10 @@ class QueueVisits:
                         self.short_until_us = now_us + UNWANTED_US
                 elif visit is _OUTPUT_FULL and len(queue.links.consumers) == 1:
                     unfinished[queue] = True
-                    connection = queue.links.consumers[0].connection
+                    consumer = queue.links.consumers[0]
+                    connection = consumer.connection
+                    if consumer.link.credit < VISIT_MESSAGES and pacing.is_kept_waiting(queue, now_us):
+                        self.short_until_us = now_us + UNWANTED_US
                     lines.wait(queue, connection, first=was_full)
                     if not connection.is_dirty:
                         broker.work.touch(connection)  # its flush calls those who wait

@@ -48,15 +48,15 @@ def names(ready: ReadyConnections) -> list[tuple[str, int]]:
 
 def test_those_who_sent_little_come_first_and_else_who_came_first() -> None:
     ready = ReadyConnections()
-    for connection in (bulk("b1"), light("l1"), bulk("b2"), light("l2")):
-        ready.add(connection, 1, turn=1)
+    for fd, connection in enumerate((bulk("b1"), light("l1"), bulk("b2"), light("l2"))):
+        ready.add(connection, fd, 1, turn=1)
     assert names(ready) == [("l1", 1), ("l2", 1), ("b1", 1), ("b2", 1)]
 
 
 def test_the_oldest_comes_first_though_it_sent_much() -> None:
     ready = ReadyConnections()
-    ready.add(bulk("b"), 1, turn=1)
-    ready.add(light("l"), 1, turn=2)
+    ready.add(bulk("b"), 7, 1, turn=1)
+    ready.add(light("l"), 8, 1, turn=2)
     connection, _ = ready.pop_oldest()
     assert cast(_Named, connection).name == "b"
     assert names(ready) == [("l", 1)]
@@ -64,8 +64,8 @@ def test_the_oldest_comes_first_though_it_sent_much() -> None:
 
 def test_of_those_who_wait_as_long_the_oldest_is_one_who_sent_little() -> None:
     ready = ReadyConnections()
-    ready.add(bulk("b"), 1, turn=1)
-    ready.add(light("l"), 1, turn=1)
+    ready.add(bulk("b"), 7, 1, turn=1)
+    ready.add(light("l"), 8, 1, turn=1)
     connection, _ = ready.pop_oldest()
     assert cast(_Named, connection).name == "l"
 
@@ -73,12 +73,34 @@ def test_of_those_who_wait_as_long_the_oldest_is_one_who_sent_little() -> None:
 def test_one_that_is_ready_again_keeps_its_place_and_the_newest_word_of_epoll() -> None:
     ready = ReadyConnections()
     first = bulk("first")
-    ready.add(first, 1, turn=1)
-    ready.add(bulk("second"), 1, turn=2)
+    ready.add(first, 7, 1, turn=1)
+    ready.add(bulk("second"), 8, 1, turn=2)
     first.reading.is_bulk = False  # it was read meanwhile, by those that go on with what is unread
-    ready.add(first, 4, turn=3)
+    ready.add(first, 7, 4, turn=3)
     assert ready.count == 2
     assert names(ready) == [("first", 4), ("second", 1)]
+
+
+def test_of_what_epoll_says_only_news_is_looked_at() -> None:
+    ready = ReadyConnections()
+    ready.add(bulk("b"), 7, 1, turn=1)
+    ready.add(light("l"), 8, 1, turn=1)
+    assert ready.new_among([(9, 1), (8, 1), (7, 5), (5, 4)], 1) == [(9, 1), (7, 5), (5, 4)]
+    ready.pop()
+    assert ready.new_among([(8, 1), (7, 1)], 1) == [(8, 1)]
+
+
+def test_epoll_is_asked_for_more_while_many_that_sent_much_wait_but_not_for_thousands() -> None:
+    ready = ReadyConnections()
+    for fd in range(100):
+        ready.add(light("l"), fd, 1, turn=1)
+    assert ready.most_events == 64
+    for fd in range(100, 300):
+        ready.add(bulk("b"), fd, 1, turn=1)
+    assert ready.most_events == 264
+    for fd in range(300, 10_000):
+        ready.add(bulk("b"), fd, 1, turn=1)
+    assert ready.most_events == 512
 
 
 @pytest.fixture
@@ -126,9 +148,9 @@ def test_a_turn_looks_only_at_those_it_serves_and_at_those_that_epoll_names(
     looked_at = [0]
     add = ReadyConnections.add
 
-    def counted_add(self: ReadyConnections, connection: Connection, mask: int, turn: int) -> None:
+    def counted_add(self: ReadyConnections, connection: Connection, fd: int, mask: int, turn: int) -> None:
         looked_at[0] += 1
-        add(self, connection, mask, turn)
+        add(self, connection, fd, mask, turn)
 
     monkeypatch.setattr(ReadyConnections, "add", counted_add)
     served = noted(timed, monkeypatch)
@@ -142,6 +164,28 @@ def test_a_turn_looks_only_at_those_it_serves_and_at_those_that_epoll_names(
         assert len(served) == turn
     assert len(set(served)) == 200, "each had its turn before any had a second one"
     timed.step_seconds = 0.0
+
+
+def test_what_a_consumer_says_is_seen_in_the_next_turn_though_many_who_sent_much_wait(
+    timed: SteppedBroker, clients: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn has time for two: the one that has waited longest, and one that sent little."""
+    streams = connected(timed, clients, 201)
+    *producers, consumer = timed.broker.clients.connections.values()
+    for producer in producers:
+        producer.reading.is_bulk = True
+    timed.step_seconds = 0.003
+    for stream in streams[:-1]:
+        stream.sendall(HEARTBEAT)
+    for _ in range(5):  # epoll has named them all
+        timed.turn()
+    served = noted(timed, monkeypatch)
+    timed.step_seconds = 0.0011
+    streams[-1].sendall(HEARTBEAT)
+    timed.turn()
+    timed.step_seconds = 0.0
+    assert consumer in served
+    assert len(served) == 2
 
 
 def test_one_that_sent_much_has_its_turn_though_others_always_have_something_to_say(
@@ -205,7 +249,7 @@ def test_a_connection_that_ends_while_it_waits_is_not_served(
         stream.sendall(HEARTBEAT)
     timed.turn()
     for connection in list(timed.broker.clients.connections.values()):
-        timed.loop._ready.add(connection, select.EPOLLOUT, 0)  # pyright: ignore[reportPrivateUsage]
+        timed.loop._ready.add(connection, connection.transport.fd, select.EPOLLOUT, 0)  # pyright: ignore[reportPrivateUsage]
         timed.loop.connections.drop(connection)
 
     def serve(connection: Connection, _mask: int) -> None:

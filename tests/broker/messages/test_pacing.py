@@ -31,7 +31,8 @@ NUMBERS = count()
 class Pouring:
     """A producer that sends whatever it may, settled."""
 
-    def __init__(self, timed: SteppedBroker, address: str) -> None:
+    def __init__(self, timed: SteppedBroker, address: str, message: bytes = MESSAGE) -> None:
+        self.message = message
         self.peer = timed.connect("producer")
         self.sender: Sender = self.peer.session.sender("pours")
         self.sender.target.address = address
@@ -42,7 +43,7 @@ class Pouring:
     def pour(self) -> None:
         for _ in range(self.sender.credit):
             delivery = self.sender.delivery(str(self.sent))
-            self.sender.stream(MESSAGE)
+            self.sender.stream(self.message)
             delivery.settle()
             self.sent += 1
         self.peer.flush()
@@ -165,6 +166,31 @@ def test_many_producers_do_not_get_ahead_of_a_consumer_that_takes_all_it_is_sent
         if number == 20:
             waiting, taken = timed.queue("q").waiting, consumer.taken
     assert timed.queue("q").waiting - waiting <= 2 * (consumer.taken - taken)
+
+
+@pytest.mark.parametrize(
+    ("credit", "are_short"),
+    [(900, True), (1_000, True), (2_000, False)],
+    ids=["it used up its credit", "it has credit for some more", "it has credit for another turn"],
+)
+def test_turns_are_short_where_the_next_one_uses_up_the_credit_of_a_consumer(
+    timed: SteppedBroker, credit: int, are_short: bool
+) -> None:
+    """A turn gives a connection 128 KiB, and whole visits: 960 of these messages."""
+    timed.make_queue("q", durable=False)
+    build(timed, Pouring(timed, "q", Message(body=124 * "x").encode()), 5_000)
+    timed.now_ms += 20
+    consumer = timed.connect("consumer")
+    visits = timed.loop._visits  # pyright: ignore[reportPrivateUsage]
+    assert visits.short_until_us == 0
+    link = consumer.session.receiver("takes")
+    link.source.address = "q"
+    link.open()
+    link.flow(credit)
+    consumer.flush()
+    timed.turn()
+    assert timed.queue("q").totals.delivered == min(credit, 960)
+    assert visits.short_until_us == (timed.broker.clock.now_us + 4_000 if are_short else 0)
 
 
 def overload(timed: SteppedBroker) -> tuple[list[Taking], Pouring]:
