@@ -1,6 +1,6 @@
 """`hack/bench balance`: one producer and one consumer at full speed: what comes in, what goes out, what waits and how
-long; the same of 50 and of 200 producers that send to one consumer; then beside a steady flow on another exchange, that
-flow alone, and beside ten producers.
+long; the same of 50 and of 200 producers that send to one consumer, and of 50 that send to two; then beside a steady
+flow on another exchange, that flow alone, and beside ten producers.
 
 The clients are those of the other measurements (load.c); they get a processor before the broker does, so that the
 broker is what is slow.
@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from benching import machine
-from benching.brokers import Broker, penstock
+from benching.brokers import QUEUE, Broker, penstock
 from benching.load_client import Measured
 from benching.results import Column, Run, medians, percentile
 from benching.rounds import Job, interleaved, load, place, reported
@@ -21,6 +21,7 @@ from benching.rounds import Job, interleaved, load, place, reported
 __all__ = ["balance"]
 
 BULK = {"to": "amq.topic/bulk", "from": "amq.topic/bulk", "fromcap": "topic", "name": "bulk"}
+SHARED = {**QUEUE, "receivers": "2"}
 PACED = {"to": "amq.fanout", "from": "amq.fanout", "fromcap": "topic", "name": "paced"}
 PACED_RATE = 1_000
 SIZE = 100
@@ -45,6 +46,7 @@ def balance(seconds: float, rounds: int) -> int:
             Job("full speed", "alone", partial(_one, broker, BULK, 0, seconds)),
             Job("50 producers", "alone", partial(_one, broker, BULK, 0, seconds, senders=50)),
             Job("200 producers", "alone", partial(_one, broker, BULK, 0, seconds, senders=200)),
+            Job("50 to 2 consumers", "alone", partial(_one, broker, SHARED, 0, seconds, senders=50)),
             Job("1,000/s", "beside full speed", partial(_both, broker, seconds, beside)),
             Job("full speed", "beside 1,000/s", lambda: beside.pop("bulk", {})),
             Job("1,000/s", "beside ten producers", partial(_both, broker, seconds, beside, senders=10)),

@@ -174,7 +174,7 @@ class Loop:
         clock = self._clock.seconds
         began = clock()
         turn_clock.now_us = self._clock.now_us()
-        deadline = began + (SHORT_TURN_SECONDS if turn_clock.now_us < self._visits.short_until_us else TURN_SECONDS)
+        deadline = began + (SHORT_TURN_SECONDS if began < self._visits.short_until else TURN_SECONDS)
         turn_clock.now_ms = now_ms = self._clock.now_ms()
         turn_clock.turns += 1
         if turn_clock.timers.next_ms <= now_ms:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from penstock_broker.messages import dispatch, pacing
-from penstock_broker.messages.dispatch import TURN_BYTES, VISIT_MESSAGES, Visit
+from penstock_broker.messages.dispatch import TURN_BYTES, Visit
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_core.intake_pace import UNWANTED_US
@@ -34,17 +34,17 @@ _OUTPUT_FULL: Final = Visit.OUTPUT_FULL
 class QueueVisits:
     """The visits of one broker's queues. `paces`: a queue is behind, or producers wait for one that was.
 
-    `short_until_us`: turns are short up to then, in microseconds of the broker's clock. Consumers of a queue took a
-    whole visit's messages and then had no credit left, and the next message had waited for long.
+    `short_until`: turns that begin before it are short, in seconds of the clock that bounds them. Consumers of a queue
+    took a whole visit's messages and then had no credit left, and the next message had waited for long.
     """
 
-    __slots__ = ("_broker", "_seconds", "paces", "short_until_us")
+    __slots__ = ("_broker", "_seconds", "paces", "short_until")
 
     def __init__(self, broker: Broker, seconds: Callable[[], float]) -> None:
         """`seconds`: the clock that bounds a turn."""
         self._broker = broker
         self._seconds = seconds
-        self.short_until_us = 0
+        self.short_until = 0.0
         self.paces = False
 
     def serve(self, deadline: float) -> bool:
@@ -67,17 +67,21 @@ class QueueVisits:
                 was_full = caller.turn_bytes > TURN_BYTES
             try:
                 visit = _DONE if withholds and queue.is_logged else dispatch.serve(broker, queue)
+                if (
+                    visit is _OUTPUT_FULL
+                    and queue in unfinished
+                    and pacing.uses_up_credit(queue)
+                    and pacing.is_kept_waiting(queue, now_us)
+                ):
+                    self.short_until = clock() + UNWANTED_US / 1e6
                 if visit is _DONE:
                     if queue.awaits_output_of is not None:
                         lines.leave(queue)
                     if unfinished and unfinished.pop(queue, False) and pacing.is_kept_waiting(queue, now_us):
-                        self.short_until_us = now_us + UNWANTED_US
+                        self.short_until = clock() + UNWANTED_US / 1e6
                 elif visit is _OUTPUT_FULL and len(queue.links.consumers) == 1:
                     unfinished[queue] = True
-                    consumer = queue.links.consumers[0]
-                    connection = consumer.connection
-                    if consumer.link.credit < VISIT_MESSAGES and pacing.is_kept_waiting(queue, now_us):
-                        self.short_until_us = now_us + UNWANTED_US
+                    connection = queue.links.consumers[0].connection
                     lines.wait(queue, connection, first=was_full)
                     if not connection.is_dirty:
                         broker.work.touch(connection)  # its flush calls those who wait

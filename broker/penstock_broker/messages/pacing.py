@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Final
 
 from penstock_amqp.endpoint.events import AVAILABLE
-from penstock_broker.messages.dispatch import HELD_BACK_BYTES
+from penstock_broker.messages.dispatch import HELD_BACK_BYTES, VISIT_MESSAGES
 from penstock_broker.messages.held_credit import takes_credit
 from penstock_broker.messages.refuse import top_up
 from penstock_broker.queue.queue import Queue
@@ -25,7 +25,7 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import CreditHold, Producer, QueuePace
 from penstock_core.intake_pace import BEHIND_US, FEW, LEAST_GRANT, QueueProgress, credit_for, progress
 
-__all__ = ["give_credit", "is_kept_waiting"]
+__all__ = ["give_credit", "is_kept_waiting", "uses_up_credit"]
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +82,11 @@ def is_kept_waiting(queue: Queue, now_us: int) -> bool:
     """Whether messages have waited for so long that producers would be paced if a consumer had credit."""
     ready = queue.ready
     return bool(ready) and now_us - ready[0][AVAILABLE] > BEHIND_US and queue.waiting > FEW
+
+
+def uses_up_credit(queue: Queue) -> bool:
+    """Whether the next visit would use up all the credit that consumers have."""
+    return all(consumer.link.credit < VISIT_MESSAGES for consumer in queue.links.consumers[:CONSUMERS_ASKED])
 
 
 def _leave_out(broker: Broker, queue: Queue) -> None:
