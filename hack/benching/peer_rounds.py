@@ -33,10 +33,15 @@ TRACED_SECONDS = 2
 OF_OURS = Column("of Penstock's", "of_penstock", ".0%")
 
 
-def peers(seconds: float, rounds: int, only: Sequence[str], *, quick: bool) -> int:
-    """Measure and report; the exit code. `only`: which peers are wanted, by a part of their names; empty: all."""
+def peers(
+    seconds: float, rounds: int, only: Sequence[str], *, quick: bool, waiting_only: bool, disk_milliseconds: int
+) -> int:
+    """Measure and report; the exit code. `only`: which peers are wanted, by a part of their names; empty: all.
+
+    `waiting_only`: no flow and no latency. `disk_milliseconds`: what each write of the disk takes longer.
+    """
     notes: dict[str, object] = {}
-    with place() as folder, ExitStack() as running:
+    with place(disk_milliseconds) as folder, ExitStack() as running:
         before = machine.described(folder)
         brokers: list[Broker] = []
         for name, start in STARTERS.items():
@@ -51,7 +56,7 @@ def peers(seconds: float, rounds: int, only: Sequence[str], *, quick: bool) -> i
         for broker in brokers:
             notes[broker.name] = _looked_at(broker, QUICK_WARM_SECONDS if quick else WARM_SECONDS)
             print(f"  {broker.name}: {notes[broker.name]}", flush=True)
-        runs = interleaved(_jobs(folder, brokers, seconds, quick=quick), rounds)
+        runs = interleaved(_jobs(folder, brokers, seconds, quick=quick, waiting_only=waiting_only), rounds)
     full = [run for run in runs if run.case in {case for case, _, _ in BODIES}]
     waiting = [run for run in runs if run.case.endswith(" waiting")]
     paced = [run for run in runs if run not in full and run not in waiting]
@@ -69,6 +74,9 @@ def peers(seconds: float, rounds: int, only: Sequence[str], *, quick: bool) -> i
         "peers-sync": sync_chart(medians(waiting)),
         "peers-latency": latency_chart(medians(paced), "p99"),
     }
+    if waiting_only:
+        shown = "peers-sync"
+        return reported("peers-waiting", before, parts[1:2], {f"{shown}-waiting": charts[shown]}, notes)
     return reported("peers", before, parts, charts, notes)
 
 
@@ -80,13 +88,15 @@ def _looked_at(broker: Broker, seconds: float) -> str:
     return "; ".join(filter(None, (str(sync_calls(broker, TRACED_SECONDS)), warm, broker.note)))
 
 
-def _jobs(folder: Path, brokers: Sequence[Broker], seconds: float, *, quick: bool) -> list[Job]:
+def _jobs(folder: Path, brokers: Sequence[Broker], seconds: float, *, quick: bool, waiting_only: bool) -> list[Job]:
+    reached: list[tuple[Broker, Mapping[str, str]]] = [(broker, broker.queue) for broker in brokers]
+    waiting = sync_jobs(folder, reached, SENDERS[:3], seconds)
+    if waiting_only:
+        return waiting
     flows = [
         Job(case, broker.name, partial(one_flow, broker, dict(broker.queue), seconds, size=size, durable=durable))
         for case, size, durable in BODIES
         if not quick or size == 1024
         for broker in brokers
     ]
-    reached: list[tuple[Broker, Mapping[str, str]]] = [(broker, broker.queue) for broker in brokers]
-    waiting = sync_jobs(folder, reached, SENDERS[:3], seconds)
     return [*flows, *waiting, *latency_jobs(reached, RATES[:2] if quick else RATES, seconds)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from benching.brokers import Broker
 from benching.load_client import LoadFailed, Measured, run_load
 from benching.results import BUILD, Column, Run, keep, medians, table
+from benching.slow_disk import slow_disk
 
 __all__ = ["Job", "interleaved", "load", "place", "reported"]
 
@@ -50,11 +51,14 @@ def interleaved(jobs: Sequence[Job], rounds: int) -> list[Run]:
 
 
 @contextmanager
-def place() -> Generator[Path]:
-    """A folder for the data of brokers, on the disk that all of them use: that of the repository."""
+def place(disk_milliseconds: int = 0) -> Generator[Path]:
+    """A folder for the data of brokers, on the disk that all of them use: that of the repository, or one each write of
+    which takes so much longer.
+    """
     BUILD.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="data-", dir=BUILD) as name:
-        yield Path(name)
+    with slow_disk(BUILD, disk_milliseconds) if disk_milliseconds else nullcontext(BUILD) as disk:
+        with TemporaryDirectory(prefix="data-", dir=disk) as name:
+            yield Path(name)
 
 
 def reported(

@@ -35,9 +35,9 @@ COLUMNS = (
 )
 
 
-def sync(senders: Sequence[int], seconds: float, rounds: int) -> int:
-    """Measure and report; the exit code."""
-    with place() as folder, penstock(folder) as broker:
+def sync(senders: Sequence[int], seconds: float, rounds: int, disk_milliseconds: int) -> int:
+    """Measure and report; the exit code. `disk_milliseconds`: what each write of the disk takes longer."""
+    with place(disk_milliseconds) as folder, penstock(folder) as broker:
         before = machine.described(folder)
         runs = interleaved(sync_jobs(folder, [(broker, topic("bench"))], senders, seconds), rounds)
     runs = relative(relative(runs, LIMIT, "rate", "share"), ECHO, "rate", "of_echo")
