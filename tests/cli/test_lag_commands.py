@@ -103,7 +103,9 @@ def states(step: int) -> list[SubscriptionState]:
             owner=Owner(cluster_id="local", kind="Subscription", namespace="shop", name="losing", uid="u-1"),
             repeated=(RepeatedMessage(id="m-1", delivery_count=3, available_ms=OLD, state="Ready"),),
         ),
-        a_subscription("well", enqueued=step, delivered=step, acked=step, consumers=1, credit=5),
+        a_subscription(
+            "well", depth=2, scheduled=2, enqueued=step + 2, delivered=step, acked=step, consumers=1, credit=5
+        ),
     ]
 
 
@@ -133,6 +135,8 @@ async def test_a_report_says_what_the_live_state_said_at_its_end(
     assert pictures[3] == "Messages lost. lost: at most 10, 10 at the end."
     assert "became dead letters 480" in text_of(page, "tr")
     assert "m-1 3 18 min 0 s" in text_of(page, "tr")
+    (row,) = (each for each in text_of(page, "tr") if each.startswith("psub:durable:global:well "))
+    assert row.endswith("the consumers have caught up; no message waits; 2 are due later 0 0 s 1"), "no lag"
     assert HOSTILE not in page
     assert not {"script", "link", "img"} & {element.tag for element in elements(page)}
     assert "default-src 'none'; style-src 'sha256-" in page

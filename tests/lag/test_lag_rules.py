@@ -273,6 +273,27 @@ def test_how_long_there_was_no_consumer(changes: dict[str, Any], milliseconds: i
     assert figures(**changes).without_consumer_ms == milliseconds
 
 
+def test_what_consumers_hold_is_told_where_they_fall_behind() -> None:
+    """All 500 are in flight; nobody else could take one."""
+    held = {"ready": 0, "in_flight": 500, "hold_ms": 66_000}
+    assert "; consumers hold all of it, the longest for 66 s" in verdict(both(LAGGING, {"standing": held})).message
+    assert "hold all" not in verdict(LAGGING).message
+
+
+def test_an_age_that_a_backup_brought_along_is_no_falling_behind() -> None:
+    """It is older than the whole stretch, in which the broker was restarted."""
+    assert verdict(both(AGING, {"stretch": {"restarts": 1}})).state is LagState.BACKLOG_STEADY
+
+
+def test_nothing_is_forecast_if_nothing_was_accepted_in_the_last_minute() -> None:
+    """60 fewer in an hour, which the last minute, in which one came, does not contradict."""
+    hour = {"elapsed_ms": 3_600_000, "first_depth": 560, "growth": {"enqueued": 20, "acked": 80}}
+    minute = {"first_depth": 499, "growth": {"enqueued": 1, "acked": 0}}
+    assert verdict({"stretch": hour, "recent": minute}).state is LagState.BACKLOG_STEADY
+    one = {"first_depth": 500, "growth": {"enqueued": 1, "acked": 1}}
+    assert verdict({"stretch": hour, "recent": one}).state is LagState.RECOVERING
+
+
 @pytest.mark.parametrize(
     ("scheduled", "first_depth", "state"),
     [(70, 430, LagState.BACKLOG_STEADY), (1, 429, LagState.LAGGING), (1, 430, LagState.BACKLOG_STEADY)],

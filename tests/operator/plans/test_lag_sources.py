@@ -343,6 +343,14 @@ def test_a_run_is_as_old_as_it_is_whatever_the_broker_s_clock_says(behind: int, 
     assert update.lag.sojourn_p95_millis == p95
 
 
+@pytest.mark.parametrize(("behind", "age"), [(119, 969), (120, 850)])
+def test_what_may_be_the_time_until_a_poll_is_read_is_no_difference_of_the_clocks(behind: int, age: int) -> None:
+    """A window that ended 14 minutes ago and two more."""
+    known = scene("tells", "newer").known.with_live(result(behind), NOW)
+    known = replace(known, result=result(850 + behind, "main-lag-17"), first_seen=NOW)
+    assert known.reported_at() == ago(age)
+
+
 def test_a_poll_of_a_broker_that_has_not_answered_for_long_does_not_make_a_run_look_newer() -> None:
     """The operator reads again after an hour; the last poll of its observer was 59 minutes ago, as the run was."""
     made = scene("broker away", "newer")
