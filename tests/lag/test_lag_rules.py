@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from lag.figures_factory import END_MS, figures
 
 from penstock_api.lag_result import LagState
+from penstock_lag_rules.entry import subscription_lag
 from penstock_lag_rules.figures import RepeatedMessage
 from penstock_lag_rules.rules import RULES, LagVerdict, judge
 from penstock_lag_rules.thresholds import Thresholds
@@ -343,3 +345,30 @@ def test_every_figure_has_a_state_and_a_short_sentence(
     assert found.state is not LagState.BROKER_STUCK or grown["delivered"] == 0
     lost = grown["expired"] + grown["dead_lettered"] + grown["dropped"]
     assert (found.state is LagState.LOSING) == (lost > 0)
+
+
+PARTS = st.fixed_dictionaries(
+    {
+        **dict.fromkeys(("ready", "in_flight", "stranded", "later", "consumers"), COUNTS),
+        "age_ms": st.sampled_from([None, 0, 30_000, 1_000_000]),
+    }
+)
+
+
+@given(PARTS, SPAN, SPAN)
+def test_no_sentence_takes_what_is_due_later_for_waiting_or_forecasts_what_nobody_does(
+    parts: dict[str, Any], stretch: dict[str, Any], recent: dict[str, Any]
+) -> None:
+    """Whatever the state. A forecast needs a consumer, and something that was accepted in the last minute."""
+    later = parts.pop("later")
+    waiting = parts["ready"] + parts["in_flight"] + parts["stranded"]
+    standing = {**parts, "scheduled": parts["stranded"] + later, "depth": waiting + later}
+    found = figures(standing=standing, stretch=stretch, recent=recent, window=stretch)
+    entry = subscription_lag(found, None, END_MS, T)
+    told = [int(count) for count in re.findall(r"(\d+) messages? waits?\b", entry.message)]
+    assert told in ([], [waiting]), entry.message
+    assert (entry.messages, entry.waiting, entry.later) == (waiting + later, waiting, later)
+    if later and told:
+        assert re.search(rf"; {later}( more)? (is|are) due later", entry.message), entry.message
+    if entry.drain_seconds is not None or "will be empty" in entry.message:
+        assert parts["consumers"] > 0 and recent["growth"]["acked"] > 0
