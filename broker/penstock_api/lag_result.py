@@ -149,6 +149,16 @@ class SubscriptionLag(ResultModel):
         tuple[Annotated[str, Field(max_length=160)], ...], Field(max_length=3, exclude_if=lambda found: not found)
     ] = ()  # sentences: how the window differs from these hours, the weightiest first
 
+    @property
+    def later(self) -> int | None:
+        """How many messages are due later, and so don't wait for anybody now. None if a release did not tell."""
+        return None if self.scheduled is None else max(self.scheduled - (self.stranded or 0), 0)
+
+    @property
+    def waiting(self) -> int | None:
+        """All messages but those: the lag."""
+        return None if self.messages is None else max(self.messages - (self.later or 0), 0)
+
 
 FORECASTS: Final = (
     *("drain_seconds", "drain_seconds_low", "drain_seconds_high"),

@@ -115,10 +115,14 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
     *[_long(f"{end}_{total}") for total in LATER_TOTALS for end in ENDS],
     # Every row; absent in rollups of earlier releases.
     _long("started_ms", nullable=False),  # when the broker started; 0: not known
+    # Broker rows; absent in rollups of earlier releases.
+    _long("clock_steps"),  # how often it was seen that the broker's clock was set
 )
 """Every column in file order. Later versions only append."""
 
-LATER_COLUMNS: Final = frozenset(("started_ms", *(f"{end}_{total}" for total in LATER_TOTALS for end in ENDS)))
+LATER_COLUMNS: Final = frozenset(
+    ("started_ms", "clock_steps", *(f"{end}_{total}" for total in LATER_TOTALS for end in ENDS))
+)
 """Those that may be absent."""
 
 
@@ -194,6 +198,7 @@ class RollupAbout(RollupModel):
     ordinals: Annotated[tuple[Ordinal, ...], Field(max_length=1000)]  # of the brokers with rows in it
     hours: Annotated[int, Field(ge=1, le=24)]  # so many hours are in it
     missing: Annotated[tuple[Sentence, ...], Field(max_length=10_000)] = ()  # sentences: what was not in the ledger
+    clock_set: Annotated[tuple[Ordinal, ...], Field(max_length=1000)] = ()  # of the brokers whose clock was set in it
 
 
 class RollupInfo(RollupModel):
@@ -204,6 +209,7 @@ class RollupInfo(RollupModel):
     rows: Count
     ordinals: Annotated[tuple[Ordinal, ...], Field(max_length=1000)] = ()
     hours: Annotated[int, Field(ge=1, le=24)] = 1
+    clock_set: Annotated[tuple[Ordinal, ...], Field(max_length=1000)] = ()  # absent from observers of earlier releases
 
 
 class RollupList(RollupModel):

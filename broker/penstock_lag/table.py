@@ -48,7 +48,7 @@ def _row(lag: SubscriptionLag) -> tuple[str, ...]:
     return (
         _name(lag),
         lag.state.value,
-        number(lag.messages),
+        number(lag.waiting),
         number(lag.ready),
         number(lag.in_flight),
         number(lag.oldest_age_seconds, " s"),

@@ -40,9 +40,12 @@ def subscription_lag(f: Figures, missing: str | None, end_ms: int, thresholds: T
     now, grown, counted = f.standing, f.window.growth, f.window.counted
     is_timed = f.coverage.clock_steps == 0  # else nobody knows how long anything took
     elapsed_ms = f.window.elapsed_ms if is_timed else 0
-    drain = drain_time(f) if verdict.state is LagState.RECOVERING else None
-    change = now.depth - f.window.first_depth
-    mean = means(f.wait, f.hold, thresholds)
+    drain = drain_time(f) if verdict.state is LagState.RECOVERING and now.consumers > 0 else None
+    removed = grown.acked + grown.lost + grown.moved + grown.purged
+    # What a restart changed besides is no movement: a backup may have come back.
+    change = grown.enqueued - removed if f.window.restarts else now.depth - f.window.first_depth
+    mean = means(f.wait, f.hold, thresholds) if is_timed else None
+    took = f.percentiles if is_timed else Percentiles()  # what waited over the step took as long as that, by the clock
     risk = None if verdict.state is LagState.UNKNOWN else expiry_risk(f)
     return SubscriptionLag(
         queue_name=f.subject.queue_name,
@@ -64,18 +67,18 @@ def subscription_lag(f: Figures, missing: str | None, end_ms: int, thresholds: T
         drain_seconds=None if drain is None else drain.likely,
         drain_seconds_low=None if drain is None else drain.low,
         drain_seconds_high=None if drain is None else drain.high,
-        sojourn_p50_millis=_percentile(f.percentiles, f.percentiles.sojourn_p50),
-        sojourn_p95_millis=_percentile(f.percentiles, f.percentiles.sojourn_p95),
-        sojourn_p99_millis=_percentile(f.percentiles, f.percentiles.sojourn_p99),
+        sojourn_p50_millis=_percentile(took, took.sojourn_p50),
+        sojourn_p95_millis=_percentile(took, took.sojourn_p95),
+        sojourn_p99_millis=_percentile(took, took.sojourn_p99),
         mean_wait_millis=None if mean is None else mean.wait_ms,
         mean_hold_millis=None if mean is None else mean.hold_ms,
-        wait_p95_millis=_p95(f.wait),
-        hold_p95_millis=_p95(f.hold),
+        wait_p95_millis=_p95(f.wait) if is_timed else None,
+        hold_p95_millis=_p95(f.hold) if is_timed else None,
         slow_part=None if mean is None else slow_part(mean, thresholds),
         redelivery_percent=_redelivery_percent(counted),
         consumers=now.consumers,
         shares=shares(f.consumers),
-        fairness_percent=fairness_percent(f.consumers, thresholds),
+        fairness_percent=fairness_percent(f.consumers, thresholds) if is_timed else None,
         capacity_per_minute=capacity_per_minute(f.work, thresholds) if is_timed else None,
         suggested_consumers=suggested_consumers(f, verdict.state, thresholds),
         expiring_soon=None if risk is None else risk.messages,

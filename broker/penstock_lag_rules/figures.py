@@ -85,6 +85,16 @@ class Standing:
     repeated: tuple[RepeatedMessage, ...] = ()
     """The worst few, the highest delivery count first."""
 
+    @property
+    def later(self) -> int:
+        """Messages that are due later: nobody is to take them now."""
+        return max(self.scheduled - self.stranded, 0)
+
+    @property
+    def waiting(self) -> int:
+        """All messages but those: what a consumer, or a destination, has not taken yet."""
+        return self.depth - self.later
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
@@ -154,6 +164,10 @@ class Span:
     """As `Standing.age_ms`, in its first snapshot."""
     falls: int = 0
     """Snapshots with a smaller depth than the one before."""
+    restarts: int = 0
+    """Snapshots of another start of the broker than the one before: what is there then may be what a backup had, and no
+    total tells how it came or went.
+    """
     min_depth: int
     min_ready: int
     min_in_flight: int

@@ -168,6 +168,7 @@ def _span(snapshots: Sequence[Snapshot], start: int, born: Growth = NO_GROWTH) -
         first_scheduled=first.scheduled,
         first_age_ms=first.age_ms(),
         falls=sum(now.depth < before.depth for before, now in pairwise(found)),
+        restarts=sum(now.life != before.life for before, now in pairwise(found)),
         min_depth=min(each.depth for each in found),
         min_ready=min(each.ready for each in found),
         min_in_flight=min(each.in_flight for each in found),

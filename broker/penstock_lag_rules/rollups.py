@@ -64,6 +64,10 @@ class BrokerRow:
     interval_ms: int
     first_complete_seq: int | None
     """What came after this poll, and was not in it, was born after it."""
+    clock_steps: int = 0
+    """How often it was seen that the broker's clock was set: by the observer before a poll, or by a time that is not
+    after that of the poll before. If ever, nobody knows how much time has passed from one time to another.
+    """
 
     @property
     def run(self) -> RunKey:
@@ -249,7 +253,13 @@ def _one_run(rows: Sequence[BrokerRow]) -> BrokerRow:
         interval_ms=last.interval_ms,
         snapshots=sum(row.snapshots for row in rows),
         first_complete_seq=min(complete, default=None),
+        clock_steps=sum(row.clock_steps for row in rows) + sum(_went_back(a, b) for a, b in pairwise(rows)),
     )
+
+
+def _went_back(before: BrokerRow, after: BrokerRow) -> bool:
+    """The clock, between the last poll of one row and the first of the next."""
+    return before.last_seq < after.first_seq and after.first_ms <= before.last_ms
 
 
 def _one_life(rows: Sequence[LifeRow]) -> LifeRow:

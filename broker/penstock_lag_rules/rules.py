@@ -15,7 +15,7 @@ from typing import Final
 from penstock_api.lag_result import LagState
 from penstock_lag_rules.buckets import midpoint_ms
 from penstock_lag_rules.figures import Figures
-from penstock_lag_rules.sentences import attached, backlog, losses, named, rates, seconds, spent, waiting
+from penstock_lag_rules.sentences import attached, backlog, due, held, losses, named, rates, seconds, spent, waiting
 from penstock_lag_rules.thresholds import Thresholds
 from penstock_lag_rules.trend import drain_time, trend
 
@@ -52,16 +52,16 @@ def _idle(f: Figures, _: Thresholds) -> str | None:
 
 def _ok(f: Figures, t: Thresholds) -> str | None:
     now = f.standing
-    if now.depth - now.scheduled <= t.allowed_messages and now.stranded == 0:
-        waits = "no message waits" if now.depth == now.scheduled else waiting(now.depth - now.scheduled)
-        return f"the consumers have caught up; {waits}" + (f"; {now.scheduled} are due later" if now.scheduled else "")
+    if now.waiting <= t.allowed_messages and now.stranded == 0:
+        waits = waiting(now.waiting) if now.waiting else "no message waits"
+        return f"the consumers have caught up; {waits}{due(now)}"
     if now.age_ms is not None and now.age_ms <= t.allowed_age_ms:
-        return f"the consumers keep up; {waiting(now.depth)}, the oldest for {now.age_ms} ms"
+        return f"the consumers keep up; {waiting(now.waiting)}, the oldest for {now.age_ms} ms{due(now)}"
     return None
 
 
 def _unconsumed(f: Figures, t: Thresholds) -> str | None:
-    if f.without_consumer_ms > t.stop_after_ms and f.standing.depth > t.allowed_messages:
+    if f.without_consumer_ms > t.stop_after_ms and f.standing.depth - f.standing.scheduled > t.allowed_messages:
         return f"no consumer for {seconds(f.without_consumer_ms)}; {backlog(f)}"
     return None
 
@@ -111,8 +111,9 @@ def _poison(f: Figures, t: Thresholds) -> str | None:
 
 def _stalled(f: Figures, t: Thresholds) -> str | None:
     now = f.standing
-    if now.stranded > 0 and now.stranded == now.depth:
-        return f"all {now.depth} messages wait for a dead-letter or expiry destination that does not take them"
+    if now.stranded > 0 and now.stranded == now.waiting:
+        they = f"all {now.stranded} messages wait"
+        return f"{they} for a dead-letter or expiry destination that does not take them{due(now)}"
     hold_p99 = f.percentiles.hold_p99
     slow_ms = 0 if hold_p99 is None or now.in_flight == 0 else 3 * midpoint_ms(hold_p99)
     # Before it was last caught up there was nothing to accept.
@@ -136,14 +137,14 @@ def _lagging(f: Figures, t: Thresholds) -> str | None:
     now, stretch = f.standing, f.stretch
     direction = trend(f).direction
     is_aging = (
-        stretch.falls == 0
+        stretch.falls == stretch.restarts == 0
         and now.age_ms is not None
         and stretch.first_age_ms is not None
         and (now.age_ms - stretch.first_age_ms) * 2 >= stretch.elapsed_ms > 0
     )
     if not (direction > 0 or (is_aging and direction == 0)):
         return None
-    return f"the consumers fall behind: {rates(f)}; {backlog(f)}{spent(f, t)}"
+    return f"the consumers fall behind: {rates(f)}; {backlog(f)}{held(now)}{spent(f, t)}"
 
 
 def _recovering(f: Figures, _: Thresholds) -> str | None:
@@ -156,8 +157,9 @@ def _recovering(f: Figures, _: Thresholds) -> str | None:
     fell = f"the backlog fell from {before} to {waits} messages in {seconds(found.elapsed_ms)}"
     if found.removed:
         fell += f" ({found.removed} were not accepted, but lost, moved or purged)"
-    later = f"; {now.scheduled - now.stranded} more are due later" if now.scheduled > now.stranded else ""
-    return f"{fell} and will be empty in {drain.low} to {drain.high} s if this goes on{later}; {backlog(f)}"
+    if now.consumers == 0:  # what those did that have left says nothing of what comes
+        return f"{fell}, but no consumer is attached now; {backlog(f)}"
+    return f"{fell} and will be empty in {drain.low} to {drain.high} s if this goes on; {backlog(f)}"
 
 
 RULES: Final[tuple[tuple[LagState, Rule], ...]] = (
@@ -188,10 +190,8 @@ def judge(figures: Figures, thresholds: Thresholds, end_ms: int, missing: str | 
         reason = rule(figures, thresholds)
         if reason is not None:
             return LagVerdict(state, reason)
-    return LagVerdict(
-        LagState.BACKLOG_STEADY,
-        f"the backlog neither grows nor shrinks: {rates(figures)}; {backlog(figures)}{spent(figures, thresholds)}",
-    )
+    stays = f"{rates(figures)}; {backlog(figures)}{held(figures.standing)}{spent(figures, thresholds)}"
+    return LagVerdict(LagState.BACKLOG_STEADY, f"the backlog neither grows nor shrinks: {stays}")
 
 
 def _unknown(f: Figures, t: Thresholds, end_ms: int) -> str | None:
@@ -216,7 +216,7 @@ def _unknown(f: Figures, t: Thresholds, end_ms: int) -> str | None:
 def _clock_was_set(f: Figures) -> str:
     step_ms = f.coverage.clock_step_ms
     if step_ms is None:  # ages may be wrong, too: an earlier release of the observer did not correct them
-        now = waiting(f.standing.depth)
+        now = f"{waiting(f.standing.waiting)}{due(f.standing)}"
         return f"the clock of its broker was set back within the window, so ages and rates are not known; {now}"
     how = f"{'forward' if step_ms > 0 else 'back'} by {round(abs(step_ms) / 1000)} s"
     return f"the clock of its broker was set {how} within the window, so rates are not known; {backlog(f)}"

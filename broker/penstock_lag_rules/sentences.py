@@ -6,15 +6,30 @@ from penstock_lag_rules.figures import Figures, Growth, RepeatedMessage, Standin
 from penstock_lag_rules.thresholds import Thresholds
 from penstock_lag_rules.trend import became_due, due_later, per_minute
 
-__all__ = ["attached", "backlog", "losses", "named", "rates", "seconds", "spent", "waiting"]
+__all__ = ["attached", "backlog", "due", "held", "losses", "named", "rates", "seconds", "spent", "waiting"]
 
 
 def backlog(f: Figures) -> str:
-    """What waits, and since when."""
+    """What waits, and since when; and what is due later, which does not wait."""
     now = f.standing
     age = "" if now.age_ms is None else f", the oldest for {seconds(now.age_ms)}"
     stranded = f"; {now.stranded} of them for a destination that does not take them" if now.stranded else ""
-    return f"{waiting(now.depth)}{age}{stranded}"
+    return f"{waiting(now.waiting)}{age}{stranded}{due(now)}"
+
+
+def due(now: Standing) -> str:
+    """How many messages are due later, as the end of a sentence; empty if none is."""
+    if now.later == 0:
+        return ""
+    more = " more" if now.waiting else ""
+    return f"; 1{more} is due later" if now.later == 1 else f"; {now.later}{more} are due later"
+
+
+def held(now: Standing) -> str:
+    """That nobody else could take what waits, as the end of a sentence; empty if it is not so."""
+    if now.hold_ms is None or not 0 < now.in_flight == now.waiting:
+        return ""
+    return f"; consumers hold all of it, the longest for {seconds(now.hold_ms)}"
 
 
 def waiting(messages: int) -> str:

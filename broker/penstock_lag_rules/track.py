@@ -37,7 +37,7 @@ from penstock_lag_rules.thresholds import Thresholds
 
 __all__ = ["Track"]
 
-TIME, DEPTH, SCHEDULED, READY, IN_FLIGHT, CONSUMERS, USABLE, CREDIT, AGE, FELL, DONE = range(11)
+TIME, DEPTH, SCHEDULED, READY, IN_FLIGHT, CONSUMERS, USABLE, CREDIT, AGE, FELL, RESTARTED, DONE = range(12)
 GROWN: Final = DONE + 7
 """From DONE on: the fields of Work, then those of history.Durations, since the track began."""
 WIDTH: Final = GROWN + len(TOTALS)
@@ -91,12 +91,12 @@ class Track:
             self._is_born = snapshot.is_born
             growth = first_growth(snapshot)
             grown = [getattr(growth, name) for name in TOTALS]
-            fell = False
+            fell = restarted = False
             done = [0, 0, 0, *first_durations(snapshot)]
         else:
             growth = growth_between(before, snapshot)
             grown = [rows[at - len(TOTALS)] + getattr(growth, name) for at, name in enumerate(TOTALS, len(rows))]
-            fell = snapshot.depth < before.depth
+            fell, restarted = snapshot.depth < before.depth, snapshot.life != before.life
             work = work_between(before, snapshot, self._thresholds)
             added = (work.intervals, work.accepted, work.consumer_ms, *durations_between(before, snapshot))
             done = [rows[at - WIDTH] + more for at, more in enumerate(added, len(rows) + DONE)]
@@ -114,6 +114,7 @@ class Track:
                 snapshot.credit,
                 UNKNOWN if age_ms is None else age_ms,
                 fell,
+                restarted,
                 *done,
                 *grown,
             )
@@ -131,7 +132,7 @@ class Track:
         """A poll has shown what the poll before did, and nothing waits: as `add` with that snapshot at another time."""
         rows = self._rows
         row = rows[-WIDTH:]
-        row[TIME], row[FELL] = time_ms, False
+        row[TIME], row[FELL], row[RESTARTED] = time_ms, False, False
         self._caught_up = self._first + len(rows) // WIDTH
         if row[CONSUMERS] > 0:
             self._consumed = self._caught_up
@@ -232,6 +233,7 @@ class Track:
             first_scheduled=rows[at + SCHEDULED],
             first_age_ms=None if age_ms == UNKNOWN else age_ms,
             falls=sum(rows[at + WIDTH + FELL :: WIDTH]),
+            restarts=sum(rows[at + WIDTH + RESTARTED :: WIDTH]),
             min_depth=min(rows[at + DEPTH :: WIDTH]),
             min_ready=min(rows[at + READY :: WIDTH]),
             min_in_flight=min(rows[at + IN_FLIGHT :: WIDTH]),

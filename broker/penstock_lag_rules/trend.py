@@ -55,6 +55,9 @@ def trend_over(span: Span, now: Standing) -> Trend:
     """The change of depth from the first snapshot of a span to the last."""
     grown, removed = span.growth, _removed(span)
     noise = DEVIATIONS * math.sqrt(grown.enqueued + became_due(span, now) + grown.acked)
+    if span.restarts:  # what else the depth changed by is nobody's work: it was not seen, or a backup has come back
+        change = grown.enqueued - grown.acked
+        return Trend(change, removed, noise, span.elapsed_ms, -change)
     available = now.depth - now.scheduled - (span.first_depth - span.first_scheduled)
     fell = -available - removed
     change = now.depth - span.first_depth + removed
@@ -67,16 +70,16 @@ def trend_over(span: Span, now: Standing) -> Trend:
 
 def became_due(span: Span, now: Standing) -> int:
     """How many messages became due in a span, beyond those that came in it with a delay: at least, because what was
-    lost, moved or purged may have been delayed, too.
+    lost, moved or purged may have been delayed, too. Over a restart nobody knows, which is 0.
     """
-    return max(span.first_scheduled - now.scheduled - _removed(span), 0)
+    return 0 if span.restarts else max(span.first_scheduled - now.scheduled - _removed(span), 0)
 
 
 def due_later(span: Span, now: Standing) -> int:
     """How many of the messages that came in a span are due after it, beyond those that became due in it: at least,
-    because stranded ones are no arrivals.
+    because stranded ones are no arrivals. Over a restart as `became_due`.
     """
-    return min(max(now.scheduled - now.stranded - span.first_scheduled, 0), span.growth.enqueued)
+    return 0 if span.restarts else min(max(now.later - span.first_scheduled, 0), span.growth.enqueued)
 
 
 def _removed(span: Span) -> int:
@@ -100,11 +103,11 @@ def trend(figures: Figures) -> Trend:
 
 def drain_time(figures: Figures) -> DrainTime | None:
     """Of what a consumer may get now, without what is due later or stranded. None unless that shrinks, and all of the
-    backlog does, because messages are accepted.
+    backlog does, because messages are accepted: also in the recent span, or what was is taken for what will be.
     """
     found = trend(figures)
     waits = figures.standing.depth - figures.standing.scheduled
-    if found.direction >= 0 or waits == 0 or figures.stretch.growth.acked + figures.recent.growth.acked == 0:
+    if found.direction >= 0 or waits == 0 or figures.recent.growth.acked == 0:
         return None
     if found.fell <= found.noise:
         return None

@@ -161,7 +161,12 @@ class RollupStore:
         """What is kept, in order of its start, a day before its first hour."""
         return tuple(
             RollupInfo(
-                name=str(name), bytes=kept.bytes, rows=kept.rows, ordinals=kept.about.ordinals, hours=kept.about.hours
+                name=str(name),
+                bytes=kept.bytes,
+                rows=kept.rows,
+                ordinals=kept.about.ordinals,
+                hours=kept.about.hours,
+                clock_set=kept.about.clock_set,
             )
             for name, kept in sorted(self._kept.items())
         )

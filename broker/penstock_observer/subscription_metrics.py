@@ -68,8 +68,8 @@ def subscription_lines(known: LiveBroker, namespace: str) -> Iterator[str]:
     labels = [_labels(state, namespace) for state in states]
     for name, attribute, text in GAUGES:
         yield from _family(name, "gauge", text, labels, map(attrgetter(attribute), states))
-    ages = [_seconds(oldest_age_ms(state, now_ms)) for state in states]
-    text = "Age of the oldest available message that is not settled; 0 if none waits, NaN if it is not known."
+    ages = [_seconds(_age_ms(state, now_ms)) for state in states]
+    text = "Age of the oldest message that is ready or in flight; 0 if none waits, NaN if it is not known."
     yield from _family("oldest_message_age_seconds", "gauge", text, labels, ages)
     holds = [_hold_seconds(state, now_ms) for state in states]
     text = "How long the longest-held delivery has been unsettled; 0 if none is in flight, NaN if it is not known."
@@ -92,7 +92,7 @@ def _judgement(known: LiveBroker, labels: dict[str, str]) -> Iterator[str]:
     if not is_told:  # how a depth changes, and what it needs, says nothing of a present that nobody sees
         return
     moving = [(label, lag.velocity_per_minute) for label, lag in judged if lag.velocity_per_minute is not None]
-    text = "Change of the depth; above 0 the backlog grows."
+    text = "Change of the depth, with what is due later; above 0 it grows."
     values = [velocity for _, velocity in moving]
     yield from _family("velocity_messages_per_minute", "gauge", text, [label for label, _ in moving], values)
     wanted = [(label, lag.suggested_consumers) for label, lag in judged if lag.suggested_consumers is not None]
@@ -123,6 +123,13 @@ def _escaped(value: str) -> str:
 
 def _seconds(milliseconds: int | None) -> float | str:
     return "NaN" if milliseconds is None else milliseconds / 1000
+
+
+def _age_ms(state: SubscriptionState, now_ms: int) -> int | None:
+    """Not 0 if messages wait that are stranded, as in `status.lag`: since when, the broker does not tell."""
+    if state.stranded and state.ready == state.in_flight == 0:
+        return None
+    return oldest_age_ms(state, now_ms)
 
 
 def _hold_seconds(state: SubscriptionState, now_ms: int) -> float | str:

@@ -29,7 +29,7 @@ __all__ = ["UnreadableSegment", "rows_in", "snapshots_in", "snapshots_in_rows"]
 
 COLUMNS: Final = (
     *("queue_name", "time_ms", "instance", "epoch", "incarnation", "started_ms"),
-    *("depth", "ready", "in_flight", "scheduled", "oldest_available_ms", "consumers", "credit"),
+    *("depth", "ready", "in_flight", "scheduled", "stranded", "oldest_available_ms", "consumers", "credit"),
     *TOTALS,
 )
 BATCH_ROWS: Final = 65_536
@@ -95,6 +95,7 @@ def _snapshot(row: Mapping[str, Any]) -> Snapshot:
         ready=row["ready"],
         in_flight=row["in_flight"],
         scheduled=row["scheduled"],
+        stranded=row.get("stranded") or 0,
         oldest_available_ms=row["oldest_available_ms"],
         consumers=row["consumers"],
         credit=row["credit"],

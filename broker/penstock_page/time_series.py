@@ -84,8 +84,8 @@ class _Part:
 class TimeSeriesBuilder:
     """Takes the snapshots of one subscription in the order of the ledger; needs memory for the points alone.
 
-    Times outside `begin_ms` to `end_ms` are left out, and so is what came before the broker's clock was set back.
-    `interval_ms`: intended time between two polls.
+    Times outside `begin_ms` to `end_ms` are left out, and so is what came before the broker's clock was set back, and
+    what was of another queue that had the name. `interval_ms`: intended time between two polls.
     """
 
     def __init__(self, begin_ms: int, end_ms: int, interval_ms: int) -> None:
@@ -99,7 +99,8 @@ class TimeSeriesBuilder:
 
     def add(self, now: Snapshot) -> None:
         """The next snapshot."""
-        if self._before is not None and now.time_ms < self._before.time_ms:
+        before = self._before
+        if before is not None and (now.time_ms < before.time_ms or now.queue != before.queue):
             self._parts, self._grown, self._snapshots, self._before = [], Growth(), 0, None
         if not self._begin_ms <= now.time_ms <= self._end_ms:
             return
@@ -141,7 +142,7 @@ def time_series_of(snapshots: Iterable[Snapshot], begin_ms: int, end_ms: int, in
 
 
 def _age_seconds(snapshot: Snapshot) -> int | None:
-    if snapshot.ready == snapshot.in_flight == 0:  # what is due later does not wait
+    if snapshot.ready == snapshot.in_flight == snapshot.stranded == 0:  # what is due later does not wait
         return 0
     age_ms = snapshot.age_ms()
     return None if age_ms is None else age_ms // 1000

@@ -69,4 +69,4 @@ def sorted_by_trouble(lags: Iterable[SubscriptionLag]) -> list[SubscriptionLag]:
 
 
 def _trouble(lag: SubscriptionLag) -> tuple[int, int, int, str]:
-    return _RANK[lag.state], -(lag.oldest_age_seconds or 0), -(lag.messages or 0), lag.queue_name
+    return _RANK[lag.state], -(lag.oldest_age_seconds or 0), -(lag.waiting or 0), lag.queue_name

@@ -82,7 +82,7 @@ def test_what_kubectl_get_psub_shows() -> None:
     }
     assert {name: path.removeprefix(lag) for name, path in paths.items() if path.startswith(lag)} == {
         "State": "state",
-        "Lag": "messages",
+        "Lag": "waiting",
         "Oldest": "oldestAgeSeconds",
         "Consumers": "consumers",
         "Suggested": "suggestedConsumers",

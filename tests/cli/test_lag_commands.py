@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from penstock_observer.live_lag import LiveLag
 from penstock_observer.live_view import LiveView
 from penstock_observer.results import BrokerPod, ResultStore
 from penstock_observer.retention import RetentionLimits
-from penstock_observer.rows import RowOrigin
+from penstock_observer.rows import Poll, RowOrigin
 from penstock_observer.secrets import TokenFile
 
 TestServer.__test__ = False  # pytest would collect it by its name
@@ -46,7 +47,10 @@ class Site:
 
     def poll(self, step: int, *states: SubscriptionState) -> None:
         """The broker answers, ten seconds after the poll before."""
-        poll = a_poll(START_MS + step * 10_000, *states)
+        self.observe(a_poll(START_MS + step * 10_000, *states))
+
+    def observe(self, poll: Poll) -> None:
+        """The broker answers so."""
         self.lag.observe(poll)
         self.live.answered(poll, tuple(self.lag.lags()))
         self.ledger.append(poll)
@@ -57,20 +61,28 @@ class Site:
         return await asyncio.to_thread(run, ["lag", *arguments, *options])
 
 
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
+@asynccontextmanager
+async def a_site(folder: Path, namespace: str = "shop") -> AsyncGenerator[Site]:
     """An observer without its poll loop."""
-    (tmp_path / "token").write_text("s3cret\n")
-    place = BrokerPod("main", "shop", 0)
+    folder.mkdir(exist_ok=True)
+    (folder / "token").write_text("s3cret\n")
+    place = BrokerPod("main", namespace, 0)
     sealing, keeping = SealLimits(60, 1000, 10**9), RetentionLimits(10**12, 10**12)
-    ledger = Ledger(tmp_path / "ledger", RowOrigin("main", 0, 10_000), sealing, keeping)
-    results = ResultStore(tmp_path / "results", place, keep=3)
+    ledger = Ledger(folder / "ledger", RowOrigin("main", 0, 10_000), sealing, keeping)
+    results = ResultStore(folder / "results", place, keep=3)
     live = LiveView()
-    api = Api(live, ledger, results, place, TokenFile(tmp_path / "token"), lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    api = Api(live, ledger, results, place, TokenFile(folder / "token"), lambda: datetime(2026, 1, 1, tzinfo=UTC))
     async with TestServer(make_app(api)) as server:
         url = str(server.make_url("")).rstrip("/")
-        yield Site(url, live, ledger, LiveLag(0, 10_000, Thresholds()), tmp_path)
+        yield Site(url, live, ledger, LiveLag(0, 10_000, Thresholds()), folder)
     ledger.close()
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    """That of shop/main."""
+    async with a_site(tmp_path) as found:
+        yield found
 
 
 def states(step: int) -> list[SubscriptionState]:
@@ -91,7 +103,9 @@ def states(step: int) -> list[SubscriptionState]:
             owner=Owner(cluster_id="local", kind="Subscription", namespace="shop", name="losing", uid="u-1"),
             repeated=(RepeatedMessage(id="m-1", delivery_count=3, available_ms=OLD, state="Ready"),),
         ),
-        a_subscription("well", enqueued=step, delivered=step, acked=step, consumers=1, credit=5),
+        a_subscription(
+            "well", depth=2, scheduled=2, enqueued=step + 2, delivered=step, acked=step, consumers=1, credit=5
+        ),
     ]
 
 
@@ -121,9 +135,27 @@ async def test_a_report_says_what_the_live_state_said_at_its_end(
     assert pictures[3] == "Messages lost. lost: at most 10, 10 at the end."
     assert "became dead letters 480" in text_of(page, "tr")
     assert "m-1 3 18 min 0 s" in text_of(page, "tr")
+    (row,) = (each for each in text_of(page, "tr") if each.startswith("psub:durable:global:well "))
+    assert row.endswith("the consumers have caught up; no message waits; 2 are due later 0 0 s 1"), "no lag"
     assert HOSTILE not in page
     assert not {"script", "link", "img"} & {element.tag for element in elements(page)}
     assert "default-src 'none'; style-src 'sha256-" in page
+
+
+async def test_a_report_of_a_time_in_which_the_clock_was_set_knows_no_rates(site: Site) -> None:
+    """Two minutes forward, two minutes before its end: as the live state says it. The polls would seem to cover enough
+    of the time.
+    """
+    fill(site, 37)
+    for step in range(37, 51):  # two segments of seven polls
+        found = a_poll(START_MS + 120_000 + step * 10_000, *states(step))
+        site.observe(replace(found, clock_step_ms=120_000) if step == 37 else found)
+    output = site.folder / "report.html"
+    assert await site.penstock("report", "--window", "480", "--output", str(output)) == 0
+    sentences = {lag.message for lag in site.live.known.lags}
+    told = "the clock of its broker was set forward by 120 s within the window, so rates are not known; "
+    assert {sentence[: len(told)] for sentence in sentences} == {told}
+    assert all(f"<td>{sentence}</td>" in output.read_text() for sentence in sentences)
 
 
 async def test_a_report_of_a_day_ends_with_the_ledger(site: Site) -> None:
@@ -260,6 +292,26 @@ async def test_without_a_terminal_the_lag_is_written_once(site: Site, capsys: py
         "psub:durable:global:well",
     ]
     assert "\x1b" not in "".join(lines)
+
+
+async def test_an_observer_of_another_broker_of_that_name_is_left_out(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In another namespace there are subscriptions of the same names."""
+    fill(site)
+    async with a_site(site.folder / "other", namespace="test") as other:
+        fill(other)
+        told = f"{other.url} is left out, because it is an observer of test/main, and this is about shop/main"
+        assert await other.penstock("--watch", "--count", "1", "--observer", site.url) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith("shop/main at ") and "3 subscriptions" in lines[0]
+        assert lines[1] == f"? {told}"
+        assert len(lines) == 6
+        output = site.folder / "report.html"
+        assert await other.penstock("report", "--output", str(output), "--observer", site.url) == 0
+        said = capsys.readouterr().err.splitlines()
+        assert said[-1] == f"penstock: not complete: {told}"
+        assert any(line.endswith("3 subscriptions, 3 of them with plots") for line in said)
 
 
 async def test_an_observer_that_is_away_is_named_beside_the_others(

@@ -53,6 +53,14 @@ def test_a_picture_has_the_worst_first() -> None:
     )
 
 
+def test_the_lag_is_what_waits_now() -> None:
+    """30 of 42 messages are due later; of two in one state, that with more to do is the first."""
+    less = a_lag("q-1", messages=42, scheduled=30)
+    more = a_lag("q-2", messages=13, scheduled=0)
+    rows = [line.split() for line in frame([a_live_result(less, more)], []).splitlines()[2:]]
+    assert [(row[0], row[3]) for row in rows] == [("q-2", "13"), ("q-1", "12")]
+
+
 def test_what_does_not_fit_is_counted() -> None:
     lags = [a_lag(f"q-{number:02}", state=LagState.LAGGING) for number in range(30)]
     lines = frame([a_live_result(*lags)], [], width=40, height=10).splitlines()

@@ -76,6 +76,14 @@ class QueueStory:
         self._now_ms += STEP_MS
         self._snap({})
 
+    def restore(self, depth: int) -> None:
+        """The broker starts again with the data folder of a backup, in which so many messages waited for an hour."""
+        self._waiting = deque([self._now_ms - 3_600_000] * depth)
+        self._life = ("i1", self._life[1], 7, self._now_ms)
+        self._totals = Growth(enqueued=self._totals.enqueued // 2, acked=self._totals.acked // 2)
+        self._now_ms += STEP_MS
+        self._snap({})
+
     def purge(self, count: int) -> None:
         """An administrator deletes the oldest; the next snapshot shows it."""
         self._totals = replace(self._totals, purged=self._totals.purged + self._take(count))

@@ -138,6 +138,32 @@ def test_a_damaged_segment_is_left_out_of_a_folder_as_of_what_an_observer_serves
 
 
 @pytest.mark.spark
+def test_a_segment_that_its_place_does_not_give_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    """Hadoop's file systems keep checksums beside a file; those of the second of four don't fit. As a file that may not
+    be read, it is named, by path and by address, and the others are evaluated.
+    """
+    session: Session = lambda _: nullcontext(spark)  # noqa: E731
+    polls = [
+        a_poll(START_MS + 10_000 * step, a_subscription(depth=1, ready=1, enqueued=step, acked=step, delivered=step))
+        for step in range(12)
+    ]
+    with serving(tmp_path, polls, rows_per_segment=6) as served:
+        folder = served.api.ledger.folder
+        spoilt = folder / served.api.ledger.segments[1].name
+        sums = b"crc\0" + (512).to_bytes(4, "big") + bytes(4 * (spoilt.stat().st_size // 512 + 1))
+        (folder / f".{spoilt.name}.crc").write_bytes(sums)
+        found: list[Any] = []
+        for path in (str(folder), folder.as_uri()):
+            run(settings(tmp_path, ledgers=(path,)), session)
+            found.append(json.loads((tmp_path / "result.json").read_bytes()))
+    for document in found:
+        told = f"main-0: segment {spoilt.name} is not read, because it is damaged: {spoilt.name} can't be read: "
+        assert any(sentence.startswith(told) for sentence in document["missing"])
+        (lag,) = document["subscriptions"]
+        assert (lag["messages"], lag["arrivalPerMinute"], lag["settledPerMinute"]) == (1, 6, 6)
+
+
+@pytest.mark.spark
 def test_what_is_no_ledger_of_this_broker_is_said(spark: SparkSession, tmp_path: Path) -> None:
     """An empty folder, another broker's, a file with another name than its rows, and no folder."""
     with serving(tmp_path, [a_poll(START_MS), a_poll(START_MS + 10_000)]) as served:

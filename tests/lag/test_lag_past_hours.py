@@ -35,7 +35,7 @@ QUEUE = (0, "q")
 @pytest.fixture
 def store(tmp_path: Path) -> FolderRollups:
     """A folder of rollups."""
-    return FolderRollups(tmp_path)
+    return FolderRollups(tmp_path, "main", "shop")
 
 
 def keep(store: FolderRollups, hours_before: int, epoch: int = 1, queue_name: str = "q", **more: Any) -> None:
@@ -63,11 +63,11 @@ def keep(store: FolderRollups, hours_before: int, epoch: int = 1, queue_name: st
     put(store, hours_before, Rollup((run,), (replace(life, **more),)))
 
 
-def put(store: FolderRollups, hours_before: int, rollup: Rollup, missing: tuple[str, ...] = ()) -> None:
+def put(store: FolderRollups, hours_before: int, rollup: Rollup, missing: tuple[str, ...] = (), **more: Any) -> None:
     """The rollup of the hour that ended so long before 15:00."""
     name = RollupName(THREE_PM_MS - (hours_before + 1) * HOUR_MS, Period.HOUR)
-    about = RollupAbout(broker="main", namespace="shop", name=str(name), ordinals=(0,), hours=1, missing=missing)
-    store.put(name, write_rollup(rollup, about))
+    values: dict[str, Any] = {"broker": "main", "namespace": "shop", "name": str(name), "ordinals": (0,), "hours": 1}
+    store.put(name, write_rollup(rollup, RollupAbout(**values, missing=missing, **more)))
 
 
 def lived(incarnation: int, hours_before: int, minutes: tuple[int, int], enqueued: tuple[int, int]) -> LifeRow:
@@ -174,6 +174,28 @@ def test_a_subscription_that_was_made_anew_in_the_last_hour_has_no_day(store: Fo
     hour = past.hour[QUEUE]
     assert (hour.arrived, hour.elapsed_ms, hour.lost, hour.lost_before) == (35, 39 * 60_000, 0, 0)
     assert (hour.min_consumers, hour.max_consumers, hour.max_age_ms) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(("hours_before", "hours"), [(23, 12), (15, 12), (11, 6), (7, 6), (1, None)])
+def test_a_day_does_not_go_over_a_clock_that_was_set(
+    store: FolderRollups, hours_before: int, hours: int | None
+) -> None:
+    """How long these hours were is not known. The hours after that are looked at, as after a restart."""
+    for each in range(24):
+        keep(store, each)
+    put(store, hours_before, held(hours_before), clock_set=(0,))
+    past = read_past(store, THREE_PM_MS)
+    assert past.hour[QUEUE].arrived == 60
+    assert past.day == {} if hours is None else past.day[QUEUE].arrived == 60 * hours
+
+
+def test_of_an_hour_in_which_the_clock_was_set_there_is_no_pace(store: FolderRollups) -> None:
+    """Its seconds would be wrong by as much as it was set, and so would all rates. Another broker's clock was not."""
+    other = replace(lived(1, 0, (0, 59), (0, 60)), ordinal=1)
+    put(store, 0, held(0, lived(1, 0, (0, 59), (0, 60)), other), clock_set=(0,))
+    past = read_past(store, THREE_PM_MS)
+    assert set(past.hour) == {(1, "q")}
+    assert past.day == {}
 
 
 GONE = ("main-0: rows 7 to 99 of its ledger are gone",)
@@ -313,6 +335,16 @@ def test_a_window_of_which_a_part_is_missing_is_not_compared_with_whole_hours(st
     assert changes_of(store, found, before) == ()
     assert changes_of(store, replace(found, lives=2), between) == ()
     assert changes_of(store, replace(found, lives=2)) != ()
+
+
+def test_a_window_in_which_the_clock_was_set_is_not_compared(store: FolderRollups) -> None:
+    """How long it was is not known: the five minutes may have been an hour."""
+    keep(store, 0)
+    keep(store, 23)
+    window = replace(BUSY.window, elapsed_ms=300_000, growth=Growth(enqueued=600, acked=600))
+    found = replace(BUSY, subject=replace(BUSY.subject, queue_name="q"), window=window)
+    assert changes_of(store, found) != ()
+    assert changes_of(store, replace(found, coverage=replace(found.coverage, clock_steps=1))) == ()
 
 
 def changes_of(store: FolderRollups, found: Figures, *unread: Unread) -> tuple[str, ...]:

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lag.figures_factory import END_MS, figures
 
-from penstock_api.lag_result import LagResult, LagState
+from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_core.identity import Identity, Scope, queue_name
 from penstock_lag.ledger.windows import Chosen, Plan
 from penstock_lag.result_document import Run, make_result
 from penstock_lag.table import as_table
-from penstock_lag_rules.figures import Figures, Growth, RepeatedMessage, Work
+from penstock_lag_rules.figures import ConsumerWork, Duration, Figures, Growth, RepeatedMessage, Work
 from penstock_lag_rules.thresholds import Thresholds
 
 RUN = Run(broker="main", namespace="shop", run_name="run-1", expected_brokers=2)
@@ -81,6 +81,27 @@ def test_figures_become_seconds_minutes_and_percent() -> None:
     assert (lag.sojourn_p50_millis, lag.sojourn_p95_millis, lag.sojourn_p99_millis) == (6049, 34219, 81386)
 
 
+def test_in_a_window_in_which_the_clock_was_set_nothing_took_a_time() -> None:
+    """It was set forward by an hour: all that waited meanwhile took an hour more, by the clock."""
+    work = (ConsumerWork("a", 100, 60_000), ConsumerWork("b", 100, 60_000))
+    durations: dict[str, Any] = {
+        "wait": Duration(100, 10_000, 80),
+        "hold": Duration(100, 10_000, 80),
+        "consumers": work,
+    }
+    told = (
+        *("sojourn_p50_millis", "sojourn_p95_millis", "sojourn_p99_millis", "wait_p95_millis", "hold_p95_millis"),
+        *("mean_wait_millis", "mean_hold_millis", "slow_part", "fairness_percent"),
+        *("arrival_per_minute", "settled_per_minute"),
+    )
+    (steady,) = result_of(figures(**durations)).subscriptions
+    assert None not in {getattr(steady, name) for name in told}
+    stepped = {"clock_steps": 1, "clock_step_ms": 3_600_000}
+    (lag,) = result_of(figures(coverage=stepped, **durations)).subscriptions
+    assert {getattr(lag, name) for name in told} == {None}
+    assert (lag.messages, lag.oldest_age_seconds, lag.redelivery_percent) == (500, 70, 0)
+
+
 def test_of_all_deliveries_no_more_than_all_were_repeated() -> None:
     """A broker from a backup began with more deliveries than it has now, and with fewer of them repeated. A percentage
     that no document may have would take away the lag of every other subscription.
@@ -123,8 +144,8 @@ def test_what_is_due_later_does_not_drain() -> None:
     (lag,) = result_of(figures(standing=DELAYED, recent={"first_depth": 1_900, "first_scheduled": 1_000})).subscriptions
     assert (lag.state, lag.message) == (
         LagState.RECOVERING,
-        "the backlog fell from 900 to 500 messages in 60 s and will be empty in 64 to 91 s if this goes on; 1000 more "
-        "are due later; 1500 messages wait, the oldest for 70 s",
+        "the backlog fell from 900 to 500 messages in 60 s and will be empty in 64 to 91 s if this goes on; "
+        "500 messages wait, the oldest for 70 s; 1000 more are due later",
     )
     assert (lag.drain_seconds, lag.drain_seconds_low, lag.drain_seconds_high) == (75, 64, 91)
 
@@ -250,6 +271,28 @@ def test_the_table_is_aligned_and_says_what_is_missing() -> None:
     assert lines[1].split()[7:11] == ["600", "600", "0", "-"]
     assert lines[3] == "MISSING main-1: the observer did not answer: refused"
     assert lines[4] == "shop/main: 1 of 2 brokers, 1 segments, window 2023-11-14 22:13:20 to 22:18:20 UTC"
+
+
+def test_the_lag_in_the_table_is_what_waits_now() -> None:
+    """1,000 of the 1,500 are due later, and 20 of those that are not have nowhere to go."""
+    one = figures(standing={"depth": 1_500, "scheduled": 1_020, "stranded": 20})
+    (lag,) = result_of(one).subscriptions
+    assert (lag.messages, lag.waiting, lag.later) == (1_500, 500, 1_000)
+    assert as_table(result_of(one)).splitlines()[1].split()[2] == "500"
+
+
+def test_what_an_earlier_release_does_not_tell_is_not_taken_off() -> None:
+    """It did not say how many messages are due later, or stranded."""
+    lag = SubscriptionLag(
+        queue_name="q",
+        observed_time=datetime(2026, 1, 1, tzinfo=UTC),
+        state=LagState.OK,
+        message="It is so.",
+        messages=7,
+    )
+    assert (lag.waiting, lag.later) == (7, None)
+    assert lag.model_copy(update={"messages": None}).waiting is None
+    assert lag.model_copy(update={"scheduled": 3}).waiting == 4
 
 
 def test_the_table_of_a_whole_day_does_not_end_when_it_begins() -> None:

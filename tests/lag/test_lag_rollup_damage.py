@@ -44,7 +44,7 @@ def damaged(content: bytes) -> bytes:
 @pytest.fixture
 def place(tmp_path: Path) -> RollupPlace:
     """Three hours of two days, the first of them damaged."""
-    store = FolderRollups(tmp_path)
+    store = FolderRollups(tmp_path, "main", "shop")
     for number, text in enumerate(HOURS):
         about = RollupAbout(broker="main", namespace="shop", name=text, ordinals=(0,), hours=1)
         content = write_rollup(rows_of(named(text)), about)

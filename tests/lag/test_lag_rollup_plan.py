@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lag.test_lag_rollups import a_run
 
 from penstock_api.observer_api import SegmentInfo, SegmentList
 from penstock_api.rollup_format import Period, RollupInfo, RollupName
@@ -202,6 +203,15 @@ def test_an_hour_whose_polls_cover_less_than_nine_tenths_says_so(polls: int, sai
     )
     plan = plan_of(hour(4), [broker(0, 4, 4)], {0})
     assert shortfalls(hour(4), plan, Rollup((run,)), "main") == said
+
+
+def test_an_hour_in_which_the_clock_was_set_says_so() -> None:
+    run = a_run(snapshots=360, clock_steps=1)
+    other = a_run(ordinal=1, snapshots=360)
+    plan = plan_of(hour(4), [broker(0, 4, 4), broker(1, 4, 4)], {0, 1})
+    assert shortfalls(hour(4), plan, Rollup((run, other)), "main") == (
+        "main-0: its clock was set, so how long anything took is not known",
+    )
 
 
 class Counted(SegmentList):

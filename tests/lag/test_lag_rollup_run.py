@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from pyspark.sql import SparkSession
 from penstock_api.failure import Failure
 from penstock_api.rollup_format import Period, RollupName
 from penstock_lag.rollups import brokers
-from penstock_lag.rollups.brokers import roll_up_targets
+from penstock_lag.rollups.brokers import place_of, roll_up_targets
 from penstock_lag.rollups.files import read_about, read_rollup
+from penstock_lag.rollups.past_hours import PastHours, read_past
 from penstock_lag.rollups.plan import Bounds
 from penstock_lag.rollups.stores import FolderRollups
 from penstock_lag.settings import LagJobSettings
@@ -116,7 +118,7 @@ def test_folders_have_their_rollups_beside_them(spark: SparkSession, tmp_path: P
     """Of the same bytes as over HTTP."""
     with serving(tmp_path, polls(-120, 20), now=lambda: NOW) as observer:
         assert roll_up(spark, settings(tmp_path, observer.url)) == []
-        folder = FolderRollups(tmp_path / "beside")
+        folder = FolderRollups(tmp_path / "beside", "main", "shop")
         beside = {"ledgers": (str(tmp_path / "ledger"),), "rollups": folder.folder, "publish": False}
         assert roll_up(spark, settings(tmp_path, **beside)) == []
         for name in stored(observer):
@@ -125,6 +127,29 @@ def test_folders_have_their_rollups_beside_them(spark: SparkSession, tmp_path: P
         RollupName(MIDNIGHT_MS - 24 * 3_600_000, Period.DAY),
         *[RollupName(MIDNIGHT_MS - hours * 3_600_000, Period.HOUR) for hours in (2, 1)],
     ]
+
+
+@pytest.mark.spark
+def test_an_hour_in_which_the_clock_was_set_has_no_pace(spark: SparkSession, tmp_path: Path) -> None:
+    """At 22:30 it was set forward by ten minutes: the 50 minutes that the hour seems to have were 40, and 3 messages in
+    ten minutes would be fewer. The next hour is whole, and the day that has both is not told.
+    """
+    before, after, whole = polls(-120, -90), polls(-70, -60), polls(-50, 20)
+    first = replace(after[0], clock_step_ms=600_000)
+    with serving(tmp_path, [*before, first, *after[1:], *whole], now=lambda: NOW) as observer:
+        run = settings(tmp_path, observer.url)
+        assert roll_up(spark, run) == []
+        (target,) = targets_of(run)
+        store = place_of(target, run).store
+        clock_set = {str(name): info.clock_set for name, info in (store.stored() or {}).items()}
+        assert clock_set == {HOURS[0]: (0,), HOURS[1]: (), "day-2023-11-14.parquet": (0,)}
+        said = "main-0: its clock was set, so how long anything took is not known"
+        assert said in read_about(content(observer, HOURS[0])).missing
+        assert said not in read_about(content(observer, HOURS[1])).missing
+        assert read_past(store, MIDNIGHT_MS - 3_600_000 - 1) == PastHours()
+        past = read_past(store, MIDNIGHT_MS + 1_200_000)
+        assert (past.hour[ORDERS].arrived, past.hour[ORDERS].elapsed_ms) == (15, 3_000_000)
+        assert past.day == {}
 
 
 @pytest.mark.spark

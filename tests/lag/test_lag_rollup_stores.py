@@ -28,7 +28,7 @@ def test_the_file_is_synced_before_its_name_and_then_the_folder(
         synced.append((os.readlink(f"/proc/self/fd/{descriptor}"), sorted(os.listdir(tmp_path))))
 
     monkeypatch.setattr(os, "fsync", spy)
-    FolderRollups(tmp_path).put(NAME, b"new")
+    FolderRollups(tmp_path, "main", "shop").put(NAME, b"new")
     hidden = ".hour-2023-11-14T22.parquet"
     assert synced == [(str(tmp_path / hidden), [hidden]), (str(tmp_path), ["hour-2023-11-14T22.parquet"])]
     assert (tmp_path / str(NAME)).read_bytes() == b"new"
@@ -36,7 +36,7 @@ def test_the_file_is_synced_before_its_name_and_then_the_folder(
 
 def test_what_can_t_be_written_leaves_the_file_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert NAME is not None
-    store = FolderRollups(tmp_path)
+    store = FolderRollups(tmp_path, "main", "shop")
     store.put(NAME, b"old")
 
     def full(_: int) -> None:
@@ -46,6 +46,17 @@ def test_what_can_t_be_written_leaves_the_file_of_before(tmp_path: Path, monkeyp
     with pytest.raises(RollupsUnavailable, match=r"hour-2023-11-14T22\.parquet could not be written: .*No space left"):
         store.put(NAME, b"new")
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(str(NAME), b"old")]
+
+
+@pytest.mark.parametrize(("broker", "namespace"), [("main", "test"), ("orders", "shop")])
+def test_rollups_of_another_broker_are_not_this_one_s_past(broker: str, namespace: str, tmp_path: Path) -> None:
+    """Of the same name in another namespace, or of this one before it was renamed: their queues have the same names."""
+    assert NAME is not None
+    about = RollupAbout(broker="main", namespace="shop", name=str(NAME), ordinals=(0,), hours=1)
+    FolderRollups(tmp_path, "main", "shop").put(NAME, write_rollup(Rollup(), about))
+    assert list(FolderRollups(tmp_path, "main", "shop").stored() or ()) == [NAME]
+    with pytest.raises(RollupsUnavailable, match=r"T22\.parquet is of shop/main: each Broker needs its own folder"):
+        FolderRollups(tmp_path, broker, namespace).stored()
 
 
 def a_life(queue_name: str) -> LifeRow:
@@ -63,7 +74,7 @@ def test_the_list_of_years_of_rollups_needs_no_memory_for_their_rows(tmp_path: P
     about = RollupAbout(broker="main", namespace="shop", name=str(names[0]), ordinals=(0, 2), hours=1)
     content = write_rollup(Rollup(lives=tuple(a_life(chance.randbytes(250).hex()) for _ in range(1000))), about)
     assert len(content) > 250_000
-    store = FolderRollups(tmp_path)
+    store = FolderRollups(tmp_path, "main", "shop")
     for name in names:
         (tmp_path / str(name)).write_bytes(content)
     (tmp_path / "day-1970-01-01.parquet").write_bytes(content[:1000])

@@ -281,6 +281,20 @@ def test_a_start_that_can_t_be_that_of_an_earlier_row_is_not_given_to_it(other: 
     assert sorted(life.started_ms for life in day.lives) == [0, changes["started_ms"]]
 
 
+def test_that_a_clock_was_set_is_kept_however_hours_are_merged() -> None:
+    """Two polls saw it, and from the second hour to the third the time goes back."""
+    hours = [
+        Rollup((a_run(first_seq=1, last_seq=9, first_ms=0, last_ms=900, clock_steps=1),)),
+        Rollup((a_run(first_seq=10, last_seq=19, first_ms=1_000, last_ms=1_900, clock_steps=1),)),
+        Rollup((a_run(first_seq=20, last_seq=29, first_ms=1_900, last_ms=2_500),)),
+        Rollup((a_run(first_seq=30, last_seq=39, first_ms=2_600, last_ms=3_500),)),
+    ]
+    written = [read_rollup(write_rollup(hour, ABOUT)) for hour in hours]
+    for day in (merged(written), merged([merged(written[:2]), merged(written[2:])]), merged(reversed(written))):
+        assert [run.clock_steps for run in day.runs] == [3]
+    assert [run.clock_steps for run in merged(hours[2:]).runs] == [0]
+
+
 def test_what_a_restart_lost_is_counted_on() -> None:
     """3 were lost before; the restart lost 4 more, of which the first snapshot after it tells. Arrivals start again."""
     before = a_life(first=Growth(enqueued=50, lost_at_restart=3), last=Growth(enqueued=80, lost_at_restart=3))
@@ -325,7 +339,7 @@ def test_a_rollup_of_an_earlier_release_is_read() -> None:
     row = a_life(started_ms=7, first=Growth(acked=2, purged=1), last=Growth(acked=5, purged=4))
     written = pq.read_table(io.BytesIO(write_rollup(Rollup((), (row,)), ABOUT)))
     earlier = io.BytesIO()
-    pq.write_table(written.drop_columns(["first_purged", "last_purged", "started_ms"]), earlier)
+    pq.write_table(written.drop_columns(["first_purged", "last_purged", "started_ms", "clock_steps"]), earlier)
     (read,) = read_rollup(earlier.getvalue()).lives
     assert read == replace(row, started_ms=0, first=Growth(acked=2), last=Growth(acked=5))
 

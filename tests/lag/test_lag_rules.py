@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from lag.figures_factory import END_MS, figures
 
 from penstock_api.lag_result import LagState
+from penstock_lag_rules.entry import subscription_lag
 from penstock_lag_rules.figures import RepeatedMessage
 from penstock_lag_rules.rules import RULES, LagVerdict, judge
 from penstock_lag_rules.thresholds import Thresholds
@@ -273,6 +275,27 @@ def test_how_long_there_was_no_consumer(changes: dict[str, Any], milliseconds: i
     assert figures(**changes).without_consumer_ms == milliseconds
 
 
+def test_what_consumers_hold_is_told_where_they_fall_behind() -> None:
+    """All 500 are in flight; nobody else could take one."""
+    held = {"ready": 0, "in_flight": 500, "hold_ms": 66_000}
+    assert "; consumers hold all of it, the longest for 66 s" in verdict(both(LAGGING, {"standing": held})).message
+    assert "hold all" not in verdict(LAGGING).message
+
+
+def test_an_age_that_a_backup_brought_along_is_no_falling_behind() -> None:
+    """It is older than the whole stretch, in which the broker was restarted."""
+    assert verdict(both(AGING, {"stretch": {"restarts": 1}})).state is LagState.BACKLOG_STEADY
+
+
+def test_nothing_is_forecast_if_nothing_was_accepted_in_the_last_minute() -> None:
+    """60 fewer in an hour, which the last minute, in which one came, does not contradict."""
+    hour = {"elapsed_ms": 3_600_000, "first_depth": 560, "growth": {"enqueued": 20, "acked": 80}}
+    minute = {"first_depth": 499, "growth": {"enqueued": 1, "acked": 0}}
+    assert verdict({"stretch": hour, "recent": minute}).state is LagState.BACKLOG_STEADY
+    one = {"first_depth": 500, "growth": {"enqueued": 1, "acked": 1}}
+    assert verdict({"stretch": hour, "recent": one}).state is LagState.RECOVERING
+
+
 @pytest.mark.parametrize(
     ("scheduled", "first_depth", "state"),
     [(70, 430, LagState.BACKLOG_STEADY), (1, 429, LagState.LAGGING), (1, 430, LagState.BACKLOG_STEADY)],
@@ -322,3 +345,30 @@ def test_every_figure_has_a_state_and_a_short_sentence(
     assert found.state is not LagState.BROKER_STUCK or grown["delivered"] == 0
     lost = grown["expired"] + grown["dead_lettered"] + grown["dropped"]
     assert (found.state is LagState.LOSING) == (lost > 0)
+
+
+PARTS = st.fixed_dictionaries(
+    {
+        **dict.fromkeys(("ready", "in_flight", "stranded", "later", "consumers"), COUNTS),
+        "age_ms": st.sampled_from([None, 0, 30_000, 1_000_000]),
+    }
+)
+
+
+@given(PARTS, SPAN, SPAN)
+def test_no_sentence_takes_what_is_due_later_for_waiting_or_forecasts_what_nobody_does(
+    parts: dict[str, Any], stretch: dict[str, Any], recent: dict[str, Any]
+) -> None:
+    """Whatever the state. A forecast needs a consumer, and something that was accepted in the last minute."""
+    later = parts.pop("later")
+    waiting = parts["ready"] + parts["in_flight"] + parts["stranded"]
+    standing = {**parts, "scheduled": parts["stranded"] + later, "depth": waiting + later}
+    found = figures(standing=standing, stretch=stretch, recent=recent, window=stretch)
+    entry = subscription_lag(found, None, END_MS, T)
+    told = [int(count) for count in re.findall(r"(\d+) messages? waits?\b", entry.message)]
+    assert told in ([], [waiting]), entry.message
+    assert (entry.messages, entry.waiting, entry.later) == (waiting + later, waiting, later)
+    if later and told:
+        assert re.search(rf"; {later}( more)? (is|are) due later", entry.message), entry.message
+    if entry.drain_seconds is not None or "will be empty" in entry.message:
+        assert parts["consumers"] > 0 and recent["growth"]["acked"] > 0

@@ -5,10 +5,13 @@ The stories are those of the outages that rules over a whole window called OK or
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from lag.queue_story import THRESHOLDS, QueueStory, poisoned
 
 from penstock_api.lag_result import LagState
+from penstock_lag_rules.entry import subscription_lag
 from penstock_lag_rules.figures import Coverage
 from penstock_lag_rules.rules import judge
 from penstock_lag_rules.trend import DrainTime, drain_time
@@ -301,6 +304,149 @@ def test_all_that_waits_is_stranded() -> None:
     assert found.message == "all 200 messages wait for a dead-letter or expiry destination that does not take them"
 
 
+@pytest.mark.parametrize("consumers", [0, 2])
+def test_no_consumer_can_help_where_all_that_waits_is_stranded(consumers: int) -> None:
+    """Nor do those that are due later change what is wrong."""
+    story = QueueStory(consumers=consumers)
+    stuck: dict[str, Any] = {"ready": 0, "stranded": 5, "oldest_available_ms": None}
+    story.run(10, arrive=8, scheduled=8, **stuck)
+    story.run(190, scheduled=8, **stuck)
+    found = story.verdict()
+    assert found.state is LagState.STALLED
+    assert found.message == (
+        "all 5 messages wait for a dead-letter or expiry destination that does not take them; 3 more are due later"
+    )
+
+
+@pytest.mark.parametrize(("later", "told"), [(1, "; 1 more is due later"), (1_195, "; 1195 more are due later")])
+def test_what_is_due_later_does_not_wait(later: int, told: str) -> None:
+    """Nobody consumes: 5 messages wait for that, and the others do not."""
+    story = QueueStory(consumers=0)
+    story.run(10, arrive=later, ready=0, scheduled=later, oldest_available_ms=None)
+    story.run(10, arrive=5, ready=5, scheduled=later)
+    came_ms = story.snapshots[-1].time_ms
+    story.run(100, ready=5, scheduled=later, oldest_available_ms=came_ms)
+    found = story.verdict()
+    assert found.state is LagState.UNCONSUMED
+    assert found.message == f"no consumer for 120 s; 5 messages wait, the oldest for 100 s{told}"
+
+
+def test_a_loss_does_not_make_what_is_due_later_wait() -> None:
+    story = QueueStory()
+    story.run(10, arrive=200, ready=0, scheduled=200, oldest_available_ms=None)
+    story.run(60, expire=1, ready=0, scheduled=200, oldest_available_ms=None)
+    story.run(10, ready=0, scheduled=194, oldest_available_ms=None)
+    assert story.verdict().message == (
+        "5 messages were lost in the last 60 s (5 expired), and 0 were accepted; 0 messages wait; 194 are due later"
+    )
+
+
+def test_what_consumers_keep_up_with_is_told_without_what_is_due_later() -> None:
+    story = QueueStory()
+    story.run(10, arrive=200, ready=0, scheduled=200, oldest_available_ms=None)
+    story.run(100, ready=0, scheduled=200, oldest_available_ms=None)
+    story.run(10, arrive=4, ready=4, scheduled=200, oldest_available_ms=story.snapshots[-1].time_ms + 9_700)
+    assert (
+        story.verdict().message
+        == "the consumers keep up; 4 messages wait, the oldest for 300 ms; 200 more are due later"
+    )
+
+
+def test_what_one_hung_consumer_holds_is_lag_although_another_one_keeps_up() -> None:
+    """It has taken 400 ahead and hangs; the other one accepts all that comes."""
+    story = QueueStory()
+    story.run(10, arrive=400)
+    since_ms = story.snapshots[-1].time_ms
+    stuck: dict[str, Any] = {"in_flight": 400, "oldest_available_ms": since_ms, "oldest_hold_ms": since_ms}
+    for _ in range(15):
+        story.run(10, arrive=101, accept=100, ready=1, **stuck)
+        story.run(10, arrive=99, accept=100, ready=0, **stuck)
+    found = story.verdict()
+    assert found.state is LagState.BACKLOG_STEADY
+    assert found.message == (
+        "the backlog neither grows nor shrinks: 600 messages a minute arrive and 600 are accepted; "
+        "400 messages wait, the oldest for 300 s; consumers hold all of it, the longest for 300 s"
+    )
+    story.run(10, arrive=101, accept=100, ready=1, **stuck)
+    assert "hold all of it" not in story.verdict().message
+
+
+@pytest.mark.parametrize("depth", [600, 50_000])
+def test_a_backup_that_comes_back_is_neither_growth_nor_recovery(depth: int) -> None:
+    """1,000 wait, and as many are accepted as come; then what the backup had is there."""
+    story = QueueStory()
+    story.run(10, arrive=1_000)
+    story.run(200, arrive=100, accept=100)
+    story.restore(depth)
+    story.run(30, arrive=100, accept=100)
+    assert story.snapshots[-1].depth == depth
+    found = story.verdict()
+    assert found.state is LagState.BACKLOG_STEADY
+    assert found.message.startswith("the backlog neither grows nor shrinks: 500 messages a minute arrive and 500 are ")
+    entry = subscription_lag(story.figures(), None, story.snapshots[-1].time_ms, THRESHOLDS)
+    assert (entry.messages, entry.velocity_per_minute, entry.drain_seconds) == (depth, 240, None)  # 1,000 in 250 s
+    assert entry.oldest_age_seconds is not None and entry.oldest_age_seconds > 3_600
+
+
+def test_what_is_worked_off_after_a_restart_is_told_by_what_was_accepted() -> None:
+    """500 of the 50,000 of the backup in a minute, and not 40,500 of the 90,000 that there were before."""
+    story = QueueStory()
+    story.run(10, arrive=90_000)
+    story.run(100, arrive=100, accept=100)
+    story.restore(50_000)
+    story.run(50, accept=100)
+    found = story.verdict()
+    assert found.state is LagState.RECOVERING
+    assert found.message.startswith("the backlog fell from 50000 to 49500 messages in 60 s and will be empty in ")
+    # 60 s * 49,500 / (500 -+ 2 * sqrt(500)): 5,452.3 to 6,523.5
+    assert drain_time(story.figures()) == DrainTime(likely=5_940, low=5_453, high=6_524)
+
+
+def test_messages_that_a_backup_has_for_later_did_not_arrive_or_become_due() -> None:
+    story = QueueStory()
+    story.run(10, arrive=1_000, scheduled=600, ready=400)
+    story.run(60, arrive=100, accept=100, scheduled=600, ready=400)
+    story.restore(1_000)
+    story.run(20, arrive=100, accept=100, scheduled=200, ready=800)
+    assert "become due" not in story.verdict().message
+    story.run(10, arrive=100, accept=100, scheduled=900, ready=100)
+    assert "due later, and" not in story.verdict().message
+    assert story.verdict().state is LagState.BACKLOG_STEADY
+
+
+def test_without_a_consumer_nobody_says_when_the_backlog_is_empty() -> None:
+    """They worked it off until ten seconds ago; for the minute until it is Unconsumed nobody does."""
+    story = QueueStory()
+    story.run(100, arrive=100)
+    story.run(60, accept=100)
+    assert "will be empty in" in story.verdict().message
+    story.run(10, consumers=0)
+    found = story.verdict()
+    assert found.state is LagState.RECOVERING
+    assert found.message == (
+        "the backlog fell from 900 to 400 messages in 60 s, but no consumer is attached now; "
+        "400 messages wait, the oldest for 105 s"
+    )
+    entry = subscription_lag(story.figures(), None, story.snapshots[-1].time_ms, THRESHOLDS)
+    assert (entry.drain_seconds, entry.drain_seconds_low, entry.drain_seconds_high) == (None, None, None)
+
+
+def test_a_consumer_that_holds_all_and_accepts_nothing_empties_nothing() -> None:
+    """It took 400 ahead, and hangs: all of them are lag, and what it did before says nothing of when they are done."""
+    story = QueueStory(consumers=1)
+    story.run(100, arrive=100)
+    story.run(60, accept=100)
+    for _ in range(11):
+        story.run(10, in_flight=400, credit=0, usable_credit=0)
+        entry = subscription_lag(story.figures(), None, story.snapshots[-1].time_ms, THRESHOLDS)
+        assert (entry.messages, entry.waiting, entry.in_flight) == (400, 400, 400)
+        if story.figures().recent.growth.acked == 0:
+            assert entry.drain_seconds is None
+    found = story.verdict()
+    assert found.state is LagState.NO_CREDIT
+    assert found.message.endswith("; 400 messages wait, the oldest for 205 s")
+
+
 def test_messages_that_are_due_later_are_no_backlog() -> None:
     story = QueueStory()
     story.run(200, arrive=10, ready=0)
@@ -327,7 +473,7 @@ def test_messages_that_become_due_faster_than_they_are_accepted_are_growth() -> 
     assert found.state is LagState.LAGGING
     assert found.message == (
         "the consumers fall behind: 0 messages a minute arrive, 600 become due, and 300 are accepted; "
-        "4000 messages wait, the oldest for 200 s"
+        "1000 messages wait, the oldest for 200 s; 3000 more are due later"
     )
     assert drain_time(story.figures()) is None
 

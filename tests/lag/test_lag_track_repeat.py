@@ -20,23 +20,25 @@ SUBJECT = Subject(ordinal=0, queue_name="q")
             st.sampled_from([0, 0, 0, 0, 1]),
             st.integers(0, 1),
             st.sampled_from([10_000, 10_000, 150_000, 400_000, -5_000]),
+            st.sampled_from([False, False, False, True]),
         ),
         min_size=1,
         max_size=60,
     ),
     st.booleans(),
 )
-def test_repeating_an_empty_snapshot_is_adding_it(steps: list[tuple[int, int, int]], is_born: bool) -> None:
-    """Arrivals, consumers that come and go, long gaps, a clock that is set back."""
+def test_repeating_an_empty_snapshot_is_adding_it(steps: list[tuple[int, int, int, bool]], is_born: bool) -> None:
+    """Arrivals, consumers that come and go, long gaps, a clock that is set back, restarts of the broker."""
     plain, short = Track(Thresholds(), 300_000), Track(Thresholds(), 300_000)
     last: Snapshot | None = None
-    now_ms, arrived = 1_000_000, 0
-    for depth, consumers, later_ms in steps:
+    now_ms, arrived, epoch = 1_000_000, 0, 1
+    for depth, consumers, later_ms, restarts in steps:
         now_ms += later_ms
-        arrived += depth
+        epoch += restarts
+        arrived = depth if restarts else arrived + depth
         snapshot = Snapshot(
             time_ms=now_ms,
-            life=("i", 1, 1, 0),
+            life=("i", epoch, 1, 0),
             is_born=is_born and last is None,
             depth=depth,
             ready=depth,
@@ -48,7 +50,8 @@ def test_repeating_an_empty_snapshot_is_adding_it(steps: list[tuple[int, int, in
             totals=Growth(enqueued=arrived, acked=arrived - depth),
         )
         plain.add(snapshot)
-        is_same = last is not None and (last.depth, last.consumers, last.totals) == (0, consumers, snapshot.totals)
+        told = (0, consumers, snapshot.totals, snapshot.life)
+        is_same = last is not None and (last.depth, last.consumers, last.totals, last.life) == told
         if is_same:
             short.repeat(now_ms)
         else:

@@ -64,7 +64,12 @@ class CountedRollups:
         about = read_about(content)
         self.files[name] = content
         self.infos[name] = RollupInfo(
-            name=str(name), bytes=len(content), rows=1, ordinals=about.ordinals, hours=about.hours
+            name=str(name),
+            bytes=len(content),
+            rows=1,
+            ordinals=about.ordinals,
+            hours=about.hours,
+            clock_set=about.clock_set,
         )
 
     def outlive(self, now_ms: int) -> None:
@@ -172,7 +177,9 @@ def _rollup(rows: Iterable[Row]) -> Rollup:
         }
         if row["kind"] == "broker":
             complete = row["seq"] if row["complete"] else None
-            runs.append(BrokerRow(**common, interval_ms=row["interval_ms"], first_complete_seq=complete))
+            steps = int(bool(row["clock_step_ms"]))
+            told: dict[str, Any] = {"interval_ms": row["interval_ms"], "clock_steps": steps}
+            runs.append(BrokerRow(**common, **told, first_complete_seq=complete))
             continue
         totals = Growth(**{total: row[total] for total in TOTALS})
         since = row["oldest_available_ms"]
@@ -250,8 +257,7 @@ def wrong_in_window(weeks: Weeks, entry: SubscriptionLag, inside: list[Moment], 
 
 def wrong_pace(weeks: Weeks, name: str, pace: PaceLag) -> list[str]:
     """A pace is of a time that ended in its last hour and lasted so long, without the minutes in which the broker was
-    down. A clock that was set back may show that hour twice: the pace is of one of them. A clock that was set in that
-    time is not looked at: its `seconds` are wrong by as much.
+    down. A clock that was set back may show that hour twice: the pace is of one of them.
     """
     end_ms = int(pace.end.timestamp() * 1000)
     known = [each for each in weeks.moments[-3000:] if name in each.has and each.seq < weeks.next_seq]
@@ -264,11 +270,9 @@ def wrong_pace(weeks: Weeks, name: str, pace: PaceLag) -> list[str]:
 
 
 def _is_right(known: Sequence[Moment], ends: Sequence[Moment], name: str, pace: PaceLag) -> bool:
-    """Whether the pace is that of a time which ended at one of these polls, or nobody can tell."""
+    """Whether the pace is that of a time which ended at one of these polls."""
     begin_ms = ends[-1].true_ms - pace.seconds * 1000
     at = bisect_left(known, begin_ms - HOUR_MS, key=lambda each: each.true_ms)
-    if len({each.steps for each in known[max(at - 60, 0) :] if each.true_ms <= ends[-1].true_ms}) > 1:
-        return True
     for last in ends[-12:]:
         until = bisect_left(known, last.true_ms - pace.seconds * 1000 + MINUTE_MS, key=lambda each: each.true_ms)
         for first in known[at:until]:

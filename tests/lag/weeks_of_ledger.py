@@ -55,8 +55,6 @@ class Moment:
     clock_ms: int
     course: int
     """How often the clock was set back before it."""
-    steps: int
-    """How often it was set at all."""
     has: dict[str, int]
     """The subscriptions that are there, and the number of the life of each."""
     incarnations: dict[str, int]
@@ -94,7 +92,7 @@ class Weeks:
         self.calm = calm
         self.true_ms = 0
         self.offset_ms = 0
-        self.course = self.steps = 0
+        self.course = 0
         self.instance, self.epoch, self.started_ms = 1, 1, BEGIN_MS
         self.incarnations = self.lives = 0
         self.queues: dict[str, Queue] = {}
@@ -187,7 +185,6 @@ class Weeks:
         self._seal()
         self.offset_ms += by_ms
         self.step_ms = by_ms
-        self.steps += 1
         self.course += by_ms < 0
 
     def _make(self, name: str) -> None:
@@ -262,7 +259,6 @@ class Weeks:
             true_ms=self.true_ms,
             clock_ms=now_ms,
             course=self.course,
-            steps=self.steps,
             has=dict(self.life_of),
             incarnations={name: queue.incarnation for name, queue in self.queues.items()},
             done={name: dict(found) for name, found in self.done.items()},

@@ -97,6 +97,19 @@ def test_an_age_that_is_not_known_is_no_number(scrape: Scrape) -> None:
     assert math.isnan(value)
 
 
+def test_an_age_of_messages_that_are_stranded_is_no_number(scrape: Scrape) -> None:
+    """They wait for a destination; those that are due later do not wait. With one that is ready its age is told."""
+    name = "penstock_subscription_oldest_message_age_seconds"
+    scrape.live.answered(a_poll(START_MS, a_subscription(depth=3, scheduled=3)))
+    assert scrape.value(name, ORDERS) == 0
+    scrape.live.answered(a_poll(START_MS + 1, a_subscription(depth=3, scheduled=3, stranded=1)))
+    value = scrape.value(name, ORDERS)
+    assert value is not None and math.isnan(value)
+    state = a_subscription(depth=4, ready=1, oldest_available_ms=START_MS, scheduled=3, stranded=1)
+    scrape.live.answered(a_poll(START_MS + 2_000, state))
+    assert scrape.value(name, ORDERS) == 2
+
+
 def test_who_was_turned_away_shows_by_reason(scrape: Scrape) -> None:
     """A counter of connections; a broker that doesn't count them yet has no series, not a zero."""
     scrape.live.answered(a_poll(START_MS, refusals={"LoginFailed": 4, "TlsFailed": 0}))

@@ -51,6 +51,16 @@ def a_rollup(name: str = NAME, **about: Any) -> bytes:
     return write_rollup(Rollup((RUN,)), RollupAbout(**(values | about)))
 
 
+def test_the_list_says_in_which_hours_a_clock_was_set(tmp_path: Path) -> None:
+    """Also after a restart, and of an hour that a later run has made again."""
+    later = "hour-2023-11-15T10.parquet"
+    store = RollupStore(tmp_path, PLACE, 10**6)
+    store.put(NAME, a_rollup(clock_set=(0,)), NOON_MS)
+    store.put(later, a_rollup(later), NOON_MS)
+    for kept in (store, RollupStore(tmp_path, PLACE, 10**6)):
+        assert {info.name: info.clock_set for info in kept.rollups} == {NAME: (0,), later: ()}
+
+
 def hour(number: int) -> RollupName:
     """An hour after noon."""
     return RollupName(NOON_MS + number * HOUR_MS, Period.HOUR)

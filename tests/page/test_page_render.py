@@ -153,6 +153,18 @@ def test_what_an_administrator_took_out_is_shown_beside_the_losses() -> None:
     assert "purged by an administrator, which is no loss 5" in rows
 
 
+def test_what_is_due_later_is_no_lag() -> None:
+    lag = a_lag(messages=1_500, ready=400, in_flight=80, scheduled=1_020, stranded=20)
+    page = a_page(lag=lag)
+    figures = dict(zip(text_of(page, "dt"), text_of(page, "dd"), strict=True))
+    assert figures["Messages waiting (lag)"] == "500"
+    assert figures["Due later"] == "1,000"
+    assert figures["Stranded: no destination takes them"] == "20"
+    (row,) = (each for each in text_of(an_overview(lag), "tr") if "psub:" in each)
+    assert "500" in row and "1,500" not in row
+    assert "Stranded: no destination takes them" not in text_of(a_page(lag=a_lag()), "dt")
+
+
 def test_what_would_keep_up_is_shown_where_it_is_known() -> None:
     lag = a_lag(
         consumers=2,

@@ -66,12 +66,27 @@ def test_messages_that_are_due_later_have_age_0() -> None:
     assert [point.age_seconds for point in time_series_of([delayed], *over(300), TEN_S).points] == [0]
 
 
+def test_an_age_of_messages_that_are_stranded_is_not_known() -> None:
+    """They wait, and the broker does not say since when: 0 would say that nothing does."""
+    stuck = replace(a_snapshot(0, 3), ready=0, in_flight=0, scheduled=3, stranded=1, oldest_available_ms=None)
+    assert [point.age_seconds for point in time_series_of([stuck], *over(300), TEN_S).points] == [None]
+
+
 def test_what_the_observer_did_not_see_is_a_gap() -> None:
     """Forty seconds without a poll every ten."""
     time_series = time_series_of([a_snapshot(0, 1), a_snapshot(10, 1), a_snapshot(50, 1)], *over(120), TEN_S)
     assert [point.is_after_gap for point in time_series.points] == [False, False, True]
     [depth] = panels(time_series)[0].lines
     assert depth.path.count("M") == 2
+
+
+def test_nothing_of_another_queue_that_had_the_name_is_drawn() -> None:
+    """It had lost 5 messages and held 90; then it was deleted, and another one was made."""
+    former = [a_snapshot(0, 90), a_snapshot(10, 90, expired=5)]
+    made = [replace(a_snapshot(at, 1, expired=2), life=("i-1", 1, 8, 0)) for at in (20, 30)]
+    found = time_series_of([*former, *made], *over(300), TEN_S)
+    assert [point.depth for point in found.points] == [1, 1]
+    assert (found.grown.expired, found.snapshots) == (0, 2)
 
 
 def test_before_a_step_back_of_the_clock_nothing_is_drawn() -> None:

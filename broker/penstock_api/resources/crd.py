@@ -72,7 +72,7 @@ _LAG_WIDE: Final = (
 """What `kubectl get psub -o wide` and `pq` show of the lag, besides its state and size."""
 _LAG: Final = (
     PrinterColumn("State", ".status.lag.state"),
-    PrinterColumn("Lag", ".status.lag.messages", "integer"),
+    PrinterColumn("Lag", ".status.lag.waiting", "integer"),
     PrinterColumn("Oldest", ".status.lag.oldestAgeSeconds", "integer"),
     PrinterColumn("Fresh", '.status.conditions[?(@.type=="LagFresh")].status'),
 )

@@ -77,7 +77,7 @@ class LagThresholds(schema.Spec):
     """Bounds of the backlog; beyond any of them the condition Lagging is True."""
 
     messages: Annotated[int, Field(ge=0, le=2**53)] | None = None
-    """Unsettled messages."""
+    """Unsettled messages, without those that are due later."""
     oldest_age_seconds: Annotated[int, Field(ge=0, le=2**31)] | None = None
     """Age of the oldest of them."""
 
@@ -245,19 +245,23 @@ class Lag(base.Status):
     """
 
     messages: Count | None = None
-    """Messages that no consumer has settled yet, those in flight included."""
+    """Messages that no consumer has settled yet, those in flight and those that are due later included."""
+    waiting: Count | None = None
+    """The lag: the same without those that are due later."""
     ready: Count | None = None
     """Messages that could be delivered now."""
     in_flight: Count | None = None
     """Messages that are delivered and not settled."""
     oldest_age_seconds: Count | None = None
-    """How long the oldest message has waited."""
+    """How long the oldest message that is ready or in flight has waited, since it was due; absent if not known."""
     arrival_per_minute: Count | None = None
     """Messages that came, per minute of the window."""
     settled_per_minute: Count | None = None
     """Messages that consumers accepted, per minute of the window."""
     velocity_per_minute: Annotated[int, Field(ge=-(2**53), le=2**53)] | None = None
-    """Growth of the backlog per minute of the window; above 0 the consumers fall behind."""
+    """Growth of messages per minute of the window. Those that are due later count, so above 0 does not mean that the
+    consumers fall behind: the state says that.
+    """
     drain_seconds: Count | None = None
     """Seconds until the backlog is empty at this pace; absent unless it shrinks."""
     drain_seconds_low: Count | None = None

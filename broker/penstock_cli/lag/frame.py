@@ -67,7 +67,7 @@ def _row(lag: SubscriptionLag) -> tuple[str, ...]:
     return (
         name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…",
         f"{SHOWN[lag.state].symbol} {lag.state.value}",
-        count(lag.messages),
+        count(lag.waiting),
         duration(lag.oldest_age_seconds),
         count(lag.arrival_per_minute),
         count(lag.settled_per_minute),

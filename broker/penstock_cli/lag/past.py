@@ -191,7 +191,12 @@ def _poll(rows: Sequence[Mapping[str, Any]], holds: _Holds) -> Poll:
         started_ms=closing.get("started_ms") or 0,  # absent or null in a ledger of an earlier release
         now_ms=closing["time_ms"],
     )
-    return Poll(broker, tuple(_state(row, holds.of(row)) for row in rows[:-1]), complete=bool(closing["complete"]))
+    return Poll(
+        broker,
+        tuple(_state(row, holds.of(row)) for row in rows[:-1]),
+        complete=bool(closing["complete"]),
+        clock_step_ms=closing.get("clock_step_ms"),
+    )
 
 
 def _state(row: Mapping[str, Any], hold: DurationHistogram) -> SubscriptionState:

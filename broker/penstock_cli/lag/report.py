@@ -18,7 +18,7 @@ from penstock_cli.help_option import WITH_HELP
 from penstock_cli.lag.copied_ledger import copied
 from penstock_cli.lag.past import Ledger
 from penstock_cli.lag.past import report as past_report
-from penstock_cli.lag.sources import Sources, on_observers, segment, segments
+from penstock_cli.lag.sources import Sources, of_another, on_observers, segment, segments
 from penstock_cli.progress import in_terminal
 from penstock_lag.observer_client import Observer, ObserverError
 from penstock_page import render
@@ -97,6 +97,9 @@ def _ledgers(sources: Sources) -> tuple[list[tuple[Observer, SegmentList]], list
             listed = segments(observer)
         except ObserverError as error:
             problems.append(str(error))
+            continue
+        if found and (why := of_another(observer, listed, found[0][1])) is not None:
+            problems.append(why)
             continue
         if not listed.segments:
             problems.append(f"the ledger of {observer.url} has no finished segment yet")

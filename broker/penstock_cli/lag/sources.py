@@ -18,7 +18,7 @@ from penstock_api.observer_api import LIVE_LAG, SEGMENTS, SegmentInfo, SegmentLi
 from penstock_lag.observer_client import Observer, ObserverError
 from penstock_lag.settings import TOKEN_VARIABLE, read_token
 
-__all__ = ["Sources", "live_lag", "on_observers", "on_observers_if_given", "segment", "segments"]
+__all__ = ["Sources", "live_lag", "of_another", "on_observers", "on_observers_if_given", "segment", "segments"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,16 @@ def live_lag(observer: Observer) -> LagResult:
         return LagResult.model_validate_json(observer.get(LIVE_LAG))
     except ValidationError as error:
         raise _not_understood(observer) from error
+
+
+def of_another(observer: Observer, answer: LagResult | SegmentList, first: LagResult | SegmentList) -> str | None:
+    """Why an answer is left out (no full stop): it is of another Broker than the first one, whose queues may have the
+    same names. None if it is not.
+    """
+    if (answer.namespace, answer.broker) == (first.namespace, first.broker):
+        return None
+    ours, theirs = f"{first.namespace}/{first.broker}", f"{answer.namespace}/{answer.broker}"
+    return f"{observer.url} is left out, because it is an observer of {theirs}, and this is about {ours}"
 
 
 def segments(observer: Observer) -> SegmentList:

@@ -13,7 +13,7 @@ from penstock_api.failure import Failure
 from penstock_api.lag_result import LagResult
 from penstock_cli.help_option import WITH_HELP
 from penstock_cli.lag.frame import frame
-from penstock_cli.lag.sources import Sources, live_lag, on_observers
+from penstock_cli.lag.sources import Sources, live_lag, of_another, on_observers
 from penstock_lag.observer_client import ObserverError
 
 __all__ = ["watch"]
@@ -78,7 +78,10 @@ def _asked(sources: Sources) -> tuple[list[LagResult], list[str]]:
             result = live_lag(observer)
         except ObserverError as error:
             problems.append(str(error))
-        else:
-            results.append(result)
-            problems += result.missing
+            continue
+        if results and (why := of_another(observer, result, results[0])) is not None:
+            problems.append(why)
+            continue
+        results.append(result)
+        problems += result.missing
     return results, problems

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from penstock_lag_rules.figures import Coverage
 
-__all__ = ["POLL_COLUMNS", "BrokerPolls", "PlacedPoll", "polls_of"]
+__all__ = ["POLL_COLUMNS", "BrokerPolls", "PlacedPoll", "polls_of", "was_set"]
 
 POLL_COLUMNS: Final = (
     *("seq", "time_ms", "ordinal", "instance", "epoch", "started_ms"),
@@ -92,7 +92,7 @@ def _coverage(rows: Sequence[Row]) -> Coverage:
     back can.
     """
     first, last = rows[0], rows[-1]
-    stepped = [now for before, now in zip((None, *rows), rows, strict=False) if _was_set(before, now)]
+    stepped = [now for before, now in zip((None, *rows), rows, strict=False) if was_set(before, now)]
     return Coverage(
         last_poll_ms=last["time_ms"],
         elapsed_ms=max(last["time_ms"] - first["time_ms"], 0),
@@ -103,6 +103,6 @@ def _coverage(rows: Sequence[Row]) -> Coverage:
     )
 
 
-def _was_set(before: Row | None, now: Row) -> bool:
+def was_set(before: Row | None, now: Row) -> bool:
     """The broker's clock was set before a poll. It may be the first of the window: then the step is its border."""
     return bool(now["clock_step_ms"]) or (before is not None and now["time_ms"] <= before["time_ms"])

@@ -146,6 +146,7 @@ def _span(lives: Sequence[Life], start: int, starts: Starts, falls: int, born: G
         first_scheduled=base["first_scheduled"],
         first_age_ms=base["first_age_ms"],
         falls=falls,
+        restarts=sum(bool(life.since(start)) for life in lives) - 1,
         **{name: min(each[name] for each in found) for name in _LEAST},
         max_credit=max(each["max_credit"] for each in found),
         growth=_growth(lives, start),

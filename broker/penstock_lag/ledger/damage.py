@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from penstock_lag.ledger.segment_footers import FooterUnreadable
 from penstock_lag.ledger.source import SegmentMismatch, check_segment
 from penstock_lag.ledger.windows import Chosen
 
@@ -31,6 +32,8 @@ def damaged_among(segments: Sequence[Chosen], content_of: ContentOf) -> dict[Cho
             check_segment(content_of(chosen), chosen.name)
         except SegmentMismatch as error:
             return str(error)
+        except FooterUnreadable as failure:
+            return f"{chosen.name} can't be read: {failure.reason}"
         return None
 
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="damage")

@@ -146,13 +146,16 @@ def _outlines(
     if Path(path).is_dir():
         return {str(file.name): _said(partial(footer_of, Path(path) / str(file.name))) for file, _ in found}
 
-    def one(sized: tuple[SegmentFile, int]) -> tuple[str, Outline | FooterUnreadable]:
-        file, size = sized
-        tail = _end(spark, file.path, size, TAIL_BYTES)
+    def asked(path: str, size: int) -> Outline:
+        tail = _end(spark, path, size, TAIL_BYTES)
         needed = bytes_needed(tail)
         if len(tail) < needed <= size:
-            tail = _end(spark, file.path, size, needed)
-        return str(file.name), _said(partial(footer_in, tail, file.path))
+            tail = _end(spark, path, size, needed)
+        return footer_in(tail, path)
+
+    def one(sized: tuple[SegmentFile, int]) -> tuple[str, Outline | FooterUnreadable]:
+        file, size = sized
+        return str(file.name), _said(partial(asked, file.path, size))
 
     with ThreadPoolExecutor(FOOTERS, thread_name_prefix="footer") as pool:
         return dict(pool.map(one, found))
@@ -166,7 +169,7 @@ def _said(ask: Callable[[], Outline]) -> Outline | FooterUnreadable:
 
 
 def _end(spark: SparkSession, path: str, size: int, wanted: int) -> bytes:
-    """The last bytes of a file, or all of it."""
+    """The last bytes of a file, or all of it. Raises Failure if it is gone, FooterUnreadable if it is not given."""
     jvm = cast(Any, spark.sparkContext._jvm)
     try:
         file, system = _hadoop(spark, path)
@@ -177,7 +180,9 @@ def _end(spark: SparkSession, path: str, size: int, wanted: int) -> bytes:
         finally:
             stream.close()
     except Py4JJavaError as error:
-        raise Failure(f"{path} can't be read: {_reason(error)}.", GONE) from error
+        if "FileNotFoundException" in _reason(error):
+            raise Failure(f"{path} can't be read: {_reason(error)}.", GONE) from error
+        raise FooterUnreadable(path, _reason(error)) from error
 
 
 def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:

@@ -27,7 +27,7 @@ TAIL_BYTES: Final = 64 * 1024
 
 
 class FooterUnreadable(Failure):
-    """A file, or its footer, is damaged."""
+    """A file, or its footer, is damaged, or its place does not give it: it may be somebody else's."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path} can't be read: {reason}.", CURE)

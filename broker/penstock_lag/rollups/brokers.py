@@ -120,10 +120,10 @@ def place_of(target: Target, settings: LagJobSettings) -> RollupPlace:
     if settings.rollups is None:
         observer = observers_of(target, settings.patience_seconds)[0]
         store = ObserverRollups(observer, target.broker, target.namespace)
-    elif settings.brokers_file is None:
-        store = FolderRollups(settings.rollups)
     else:
-        store = FolderRollups(settings.rollups / f"{target.namespace}.{target.broker}")
+        of_many = settings.brokers_file is not None
+        folder = settings.rollups / f"{target.namespace}.{target.broker}" if of_many else settings.rollups
+        store = FolderRollups(folder, target.broker, target.namespace)
     return RollupPlace(target.broker, target.namespace, store)
 
 

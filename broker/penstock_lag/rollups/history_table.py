@@ -10,7 +10,7 @@ from penstock_lag.columns import aligned, for_terminal, number
 __all__ = ["as_history_table"]
 
 HEAD: Final = (
-    *("FROM", "SUBSCRIPTION", "ARRIVED", "ACCEPTED", "LOST", "LAG", "MOST", "MEAN", "OLDEST", "P95", "CONSUMERS"),
+    *("FROM", "SUBSCRIPTION", "ARRIVED", "ACCEPTED", "LOST", "DEPTH", "MOST", "MEAN", "OLDEST", "P95", "CONSUMERS"),
 )
 TEXT_COLUMNS: Final = frozenset({0, 1})
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from penstock_api.ledger_format import HISTOGRAMS, RowKind
 from penstock_api.rollup_format import ENDS, TOTALS
-from penstock_lag.figures.polls import POLL_COLUMNS
+from penstock_lag.figures.polls import POLL_COLUMNS, was_set
 from penstock_lag.ledger.rows import LedgerRows, Place
 from penstock_lag.rollups.hour_lives import AREA_COLUMNS, LIFE, LIFE_COLUMNS, areas, lives
 from penstock_lag_rules.figures import Growth
@@ -77,6 +77,7 @@ def _run(key: RunKey, polls: Sequence[Row]) -> BrokerRow:
         snapshots=len(polls),
         interval_ms=polls[-1]["interval_ms"],
         first_complete_seq=next((row["seq"] for row in polls if row["complete"]), None),
+        clock_steps=sum(was_set(before, now) for before, now in zip((None, *polls), polls, strict=False)),
     )
 
 

@@ -75,12 +75,20 @@ def read_past(store: RollupStore, end_ms: int) -> PastHours:
         oldest = _first_from(stored, name, newest)
         if oldest is None:
             continue
+        if any(oldest <= each <= newest and info.clock_set for each, info in _hours(stored)):
+            continue
         first, first_is_whole = _read(store, oldest)
         first, known = with_known_starts([first, last])
         if newest_runs(known) <= {row.run for row in first.runs}:
             day = paces_between(first, known, newest.end_ms, is_whole=first_is_whole and last_is_whole)
             break
-    return PastHours(paces(last, newest.end_ms, is_whole=last_is_whole), day)
+    set_in = stored[newest].clock_set
+    hour = paces(last, newest.end_ms, is_whole=last_is_whole)
+    return PastHours({queue: pace for queue, pace in hour.items() if queue[0] not in set_in}, day)
+
+
+def _hours(stored: Mapping[RollupName, RollupInfo]) -> list[tuple[RollupName, RollupInfo]]:
+    return [(name, info) for name, info in stored.items() if name.period is Period.HOUR]
 
 
 def _read(store: RollupStore, name: RollupName) -> tuple[Rollup, bool]:

@@ -36,7 +36,8 @@ def _with_past(entry: SubscriptionLag, figures: Figures, past: PastHours, unread
     hour, day = past.hour.get(queue), past.day.get(queue)
     hour_p95_ms, day_p95_ms = _p95_ms(hour), _p95_ms(day)
     known = Past(hour=hour, day=day, hour_p95_ms=hour_p95_ms, day_p95_ms=day_p95_ms)
-    is_comparable = figures.window.elapsed_ms > 0 and is_whole(figures, unread)
+    is_timed = figures.window.elapsed_ms > 0 and figures.coverage.clock_steps == 0
+    is_comparable = is_timed and is_whole(figures, unread)
     return entry.model_copy(
         update={
             "past_hour": None if hour is None else _pace(hour, hour_p95_ms),

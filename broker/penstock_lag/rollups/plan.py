@@ -149,6 +149,8 @@ def shortfalls(name: RollupName, plan: Plan, rollup: Rollup, broker: str) -> tup
         if covered_ms * 100 < name.period.milliseconds * COVERED_PERCENT:
             minutes = name.period.milliseconds // 60_000
             sentences.append(f"{broker}-{ordinal}: its polls cover {covered_ms // 60_000} of {minutes} minutes")
+        if any(run.clock_steps for run in rollup.runs if run.ordinal == ordinal):
+            sentences.append(f"{broker}-{ordinal}: its clock was set, so how long anything took is not known")
     return tuple(sentence[:1024] for sentence in sentences)
 
 

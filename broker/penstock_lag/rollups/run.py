@@ -96,6 +96,7 @@ def _write(
     counted: Collection[int] = (),
 ) -> RollupInfo:
     ordinals = tuple(sorted({*counted, *(run.ordinal for run in made.runs)}))
+    clock_set = tuple(sorted({run.ordinal for run in made.runs if run.clock_steps}))
     about = RollupAbout(
         broker=place.broker,
         namespace=place.namespace,
@@ -103,8 +104,11 @@ def _write(
         ordinals=ordinals,
         hours=hours,
         missing=tuple(missing),
+        clock_set=clock_set,
     )
     content = write_rollup(made, about)
     place.store.put(name, content)
     rows = len(made.runs) + len(made.lives)
-    return RollupInfo(name=str(name), bytes=len(content), rows=rows, ordinals=ordinals, hours=hours)
+    return RollupInfo(
+        name=str(name), bytes=len(content), rows=rows, ordinals=ordinals, hours=hours, clock_set=clock_set
+    )

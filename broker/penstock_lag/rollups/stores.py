@@ -90,16 +90,18 @@ class ObserverRollups:
 
 @dataclass(frozen=True, slots=True)
 class FolderRollups:
-    """Those in a folder on this machine. Nothing is deleted there."""
+    """Those of one Broker in a folder on this machine. Nothing is deleted there."""
 
     folder: Path
+    broker: str
+    namespace: str
 
     def stored(self) -> dict[RollupName, RollupInfo] | None:
         """See RollupStore. A file that is no rollup is left out, with a line in the log."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             paths = [path for path in self.folder.iterdir() if RollupName.parse(path.name) is not None]
-            found = [info for path in paths if (info := _info(path)) is not None]
+            found = [info for path in paths if (info := self._info(path)) is not None]
         except OSError as error:
             raise RollupsUnavailable(f"{self.folder} can't be read: {error}") from error
         return _by_name(found)
@@ -118,16 +120,21 @@ class FolderRollups:
         except OSError as error:
             raise RollupsUnavailable(f"the rollup {name} could not be written: {error}") from error
 
-
-def _info(path: Path) -> RollupInfo | None:
-    """Only the end of the file is read: there may be those of years."""
-    try:
-        about = about_of(path)
-    except BadRollup as error:
-        log.error("%s is left out: %s", path, error)
-        return None
-    size = path.stat().st_size
-    return RollupInfo(name=path.name, bytes=size, rows=0, ordinals=about.ordinals, hours=about.hours)
+    def _info(self, path: Path) -> RollupInfo | None:
+        """Only the end of the file is read: there may be those of years. What another Broker has done, whose
+        subscriptions may have the same names, would pass for the past of this one.
+        """
+        try:
+            about = about_of(path)
+        except BadRollup as error:
+            log.error("%s is left out: %s", path, error)
+            return None
+        if (about.namespace, about.broker) != (self.namespace, self.broker):
+            raise RollupsUnavailable(f"{path} is of {about.namespace}/{about.broker}: each Broker needs its own folder")
+        size = path.stat().st_size
+        return RollupInfo(
+            name=path.name, bytes=size, rows=0, ordinals=about.ordinals, hours=about.hours, clock_set=about.clock_set
+        )
 
 
 def _by_name(infos: Sequence[RollupInfo]) -> dict[RollupName, RollupInfo]:

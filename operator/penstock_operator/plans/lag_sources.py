@@ -22,6 +22,8 @@ LIVE_HOLDS: Final = timedelta(seconds=90)
 """So long a live statement holds after it was made. An observer that is restarted can judge again within that time, and
 one that does not answer counts as unreachable by then.
 """
+_CLOCKS_DIFFER: Final = timedelta(minutes=2)
+"""A poll is read within that time."""
 _RUN_PERIODS: Final = 3
 """A run's result holds for this number of intervals of the schedule."""
 
@@ -124,12 +126,22 @@ class BrokerLag:
         return replace(self, result=result, first_seen=now)
 
     def reported_at(self) -> datetime | None:
-        """The time of the newest run: the end of its window by the broker's clock, but no later than it was seen, so
+        """The time of the newest run on the operator's clock: the end of its window, but no later than it was seen, so
         that a clock that is ahead does not make old figures look new.
         """
         if self.result is None or self.first_seen is None:
             return None
-        return min(self.result.window_end, self.first_seen)
+        return min(self.result.window_end + self._clock_behind(), self.first_seen)
+
+    def _clock_behind(self) -> timedelta:
+        """By how much the broker's clock is behind the operator's, as the newest poll has shown it: below 0 if it is
+        ahead, 0 if that is not known, or if it may be the time between the poll and the reading.
+        """
+        live = self.live
+        if live is None or not live.follows or not live.reaches_broker:
+            return timedelta(0)
+        behind = live.first_seen - live.result.window_end
+        return behind if abs(behind) >= _CLOCKS_DIFFER else timedelta(0)
 
     def is_stale(self, moment: datetime, now: datetime, source: str | None = LagSource.RUN) -> bool:
         """Whether what a source said at `moment` says nothing about the present."""

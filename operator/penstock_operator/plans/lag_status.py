@@ -73,6 +73,7 @@ def lag_status(
         run_name, run_time, p95, changes = LIVE_RUN, None, None, ()
     return Lag(
         messages=entry.messages,
+        waiting=entry.waiting,
         ready=entry.ready,
         in_flight=entry.in_flight,
         oldest_age_seconds=entry.oldest_age_seconds,
@@ -130,8 +131,9 @@ def lagging_condition(resource: Holding, entry: SubscriptionLag) -> StatusCondit
     if entry.state is LagState.LOSING:
         # Before the thresholds: a backlog that is too large must not hide that messages are lost.
         return StatusCondition(LAGGING, ConditionStatus.TRUE, entry.state.value, entry.message)
-    if limits.messages is not None and entry.messages is not None and entry.messages > limits.messages:
-        message = f"{entry.messages} messages, more than {limits.messages}. {entry.message}"
+    waiting = entry.waiting
+    if limits.messages is not None and waiting is not None and waiting > limits.messages:
+        message = f"{waiting} messages, more than {limits.messages}. {entry.message}"
         return StatusCondition(LAGGING, ConditionStatus.TRUE, ConditionReason.BACKLOG_ABOVE_THRESHOLD, message)
     age, oldest = limits.oldest_age_seconds, entry.oldest_age_seconds
     if age is not None and oldest is not None and oldest > age:

@@ -328,6 +328,37 @@ def test_the_broker_s_clock_does_not_matter_once_two_results_have_come(seconds: 
     assert replace(made, known=known, entries=found).outcome() == expected
 
 
+@pytest.mark.parametrize("behind", [119, 120, 3_600, -3_600])
+@pytest.mark.parametrize(("age", "p95"), [(5, 900), (780, 900), (1_020, None)])
+def test_a_run_is_as_old_as_it_is_whatever_the_broker_s_clock_says(behind: int, age: int, p95: int | None) -> None:
+    """Its percentile is shown for fifteen minutes. A clock that is an hour behind made each run look too old."""
+    made = scene("tells", "newer")
+    known = made.known.with_live(result(behind), NOW)
+    known = replace(known, result=result(age + behind, "main-lag-17"), first_seen=NOW if behind > 0 else ago(age))
+    entries = LagEntries(
+        live=entry(behind, "Stalled", 21), run=entry(age + behind, "OK", 17, sojourn_p95_millis=900), told_at=NOW
+    )
+    update = lag_update(made.shown, entries, known, NOW)
+    assert update is not None and update.lag is not None
+    assert update.lag.sojourn_p95_millis == p95
+
+
+@pytest.mark.parametrize(("behind", "age"), [(119, 969), (120, 850)])
+def test_what_may_be_the_time_until_a_poll_is_read_is_no_difference_of_the_clocks(behind: int, age: int) -> None:
+    """A window that ended 14 minutes ago and two more."""
+    known = scene("tells", "newer").known.with_live(result(behind), NOW)
+    known = replace(known, result=result(850 + behind, "main-lag-17"), first_seen=NOW)
+    assert known.reported_at() == ago(age)
+
+
+def test_a_poll_of_a_broker_that_has_not_answered_for_long_does_not_make_a_run_look_newer() -> None:
+    """The operator reads again after an hour; the last poll of its observer was 59 minutes ago, as the run was."""
+    made = scene("broker away", "newer")
+    known = made.known.with_live(result(3_540, reporting_brokers=0), NOW)
+    known = replace(known, result=result(3_540, "main-lag-17"), first_seen=NOW)
+    assert known.reported_at() == ago(3_540)
+
+
 def test_a_clock_that_is_ahead_does_not_make_a_silent_source_look_newer() -> None:
     made = scene("silent for 90 s", "none")
     ahead = entry(-7200, "Stalled", 21)

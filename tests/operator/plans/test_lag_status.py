@@ -47,9 +47,10 @@ def written(found: SubscriptionLag, of: LagResult | None = None) -> dict[str, An
 
 def test_what_is_written() -> None:
     figures = {
-        "messages": 12,
+        "messages": 21,
         "ready": 10,
         "in_flight": 2,
+        "scheduled": 9,
         "oldest_age_seconds": 61,
         "arrival_per_minute": 5,
         "settled_per_minute": 3,
@@ -76,7 +77,8 @@ def test_what_is_written() -> None:
         "since_caught_up_seconds": 120,
     }
     assert written(entry("Losing", **figures)) == {
-        "messages": 12,
+        "messages": 21,
+        "waiting": 20,
         "ready": 10,
         "inFlight": 2,
         "oldestAgeSeconds": 61,
@@ -184,6 +186,10 @@ def test_what_is_not_known_is_left_out() -> None:
         ({}, entry("Unknown"), ("Unknown", "Unknown")),
         ({"messages": 5}, entry("OK", messages=5), ("False", "WithinThresholds")),
         ({"messages": 5}, entry("OK", messages=6), ("True", "BacklogAboveThreshold")),
+        # what is due later is no backlog; what is stranded is
+        ({"messages": 5}, entry("OK", messages=900, scheduled=895), ("False", "WithinThresholds")),
+        ({"messages": 5}, entry("OK", messages=900, scheduled=894), ("True", "BacklogAboveThreshold")),
+        ({"messages": 5}, entry("Stalled", messages=9, scheduled=9, stranded=6), ("True", "BacklogAboveThreshold")),
         ({"messages": 0}, entry("OK", messages=0), ("False", "WithinThresholds")),
         ({"oldestAgeSeconds": 60}, entry("OK", messages=1, oldest_age_seconds=60), ("False", "WithinThresholds")),
         ({}, entry("OK", messages=1, oldest_age_seconds=61), ("False", "WithinThresholds")),

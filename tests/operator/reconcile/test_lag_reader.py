@@ -25,6 +25,7 @@ async def test_the_figure_reaches_the_subscription_and_the_run_the_broker(stage:
     await stage.look()
     assert stage.lag() == {
         "messages": 17,
+        "waiting": 17,
         "state": "OK",
         "message": "It is so.",
         "source": "Run",

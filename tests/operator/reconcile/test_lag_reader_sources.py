@@ -67,6 +67,7 @@ async def test_live_state_with_the_percentiles_of_the_run(stage: Stage) -> None:
     await stage.look()
     assert stage.lag() == {
         "messages": 21,
+        "waiting": 21,
         "sojournP95Millis": 900,
         "redeliveryPercent": 95,
         "consumers": 2,
