@@ -13,11 +13,11 @@ from support.stepped_broker import SteppedBroker
 from support.transaction_client import TransactionClient, condition_of
 
 from penstock_amqp.endpoint.events import DATA
-from penstock_amqp.frames.performatives import Accepted
+from penstock_amqp.frames.performatives import Accepted, Rejected
 from penstock_amqp.messages.message_codec import Message, decode_message, encode_message
 from penstock_amqp.messages.message_head import Header
 from penstock_amqp.types.values import Symbol, Value
-from penstock_api.management import QueueLimits
+from penstock_api.management import DeliveryPolicy, QueueLimits
 from penstock_broker.queue.queue import Queue
 
 
@@ -109,6 +109,20 @@ def test_a_queue_that_was_deleted_and_made_again_is_another(
     assert (waiting(queue), waiting(stepped.queue("again"))) == (["new"], [])
     stepped.restart()
     assert (waiting(stepped.queue("jobs")), waiting(stepped.queue("again"))) == (["new"], [])
+
+
+def test_what_was_rejected_of_a_queue_that_is_gone_becomes_no_dead_letter(
+    stepped: SteppedBroker, client: TransactionClient, queue: Queue
+) -> None:
+    stepped.make_queue("gone", DeliveryPolicy(dead_letter="jobs"))
+    client.state_of(client.post(client.sender("gone"), "old", None))
+    client.receiver("gone")
+    (old,) = client.get()
+    txn_id = client.declare()
+    client.settle(old, Rejected(), txn_id)
+    stepped.broker.topology.delete_queue("gone")
+    client.commit(txn_id)
+    assert waiting(queue) == []
 
 
 def test_two_transactions_take_turns_on_a_link_within_one_write(client: TransactionClient, queue: Queue) -> None:
