@@ -121,7 +121,7 @@ def _move_until(port: int, books: Books, chance: random.Random, before_commit: C
         out = client.sender(FIRST), client.sender(SECOND)
         client.receiver(WORK, credit=5_000)
         while True:
-            batch = client.get(chance.randint(1, 8))
+            batch = client.get(chance.randint(1, 12))  # some are stored together
             txn_id = _move(client, batch, out)
             bodies = {str(got.body) for got in batch}
             before_commit()

@@ -158,9 +158,10 @@ class TransactionClient:
         message = encode_message(Message(header=Header(durable=durable or None), body=body))
         return self._transfer(handle, message, settled=settled, state=state)
 
-    def send(self, handle: int, message: Message) -> int:
-        """Send a message outside of any transaction; its delivery-id."""
-        return self._transfer(handle, encode_message(message), settled=False, state=None)
+    def send(self, handle: int, message: Message, txn_id: bytes | None = None) -> int:
+        """Send a message, in a transaction if one is named; its delivery-id."""
+        state = TransactionalState(txn_id=txn_id) if txn_id is not None else None
+        return self._transfer(handle, encode_message(message), settled=False, state=state)
 
     def _transfer(self, handle: int, message: bytes, *, settled: bool, state: TransactionalState | None) -> int:
         number = self._next_id

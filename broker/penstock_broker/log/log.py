@@ -314,9 +314,16 @@ class Log:
 
     # Transactions: begin_unit, any puts and acks, then end_unit; or commit at once ------------------------------------
 
-    def check_unit(self, puts: Iterable[tuple[Buffer, int]], acks: int, route_sets: Iterable[int] = ()) -> None:
+    def check_unit(
+        self,
+        puts: Iterable[Sequence[Buffer]],
+        acks: int,
+        route_sets: Iterable[int] = (),
+        *,
+        growing: Iterable[tuple[Buffer, int]] = (),
+    ) -> None:
         """Whether a unit of these puts and acks will be taken. Raises RecordTooLarge or NoRoom. See `Commits`."""
-        self._commits.check_unit(puts, acks, route_sets)
+        self._commits.check_unit(puts, acks, route_sets, growing=growing)
 
     def begin_unit(self) -> None:
         """What is put and acknowledged from now on, in this turn, happens as a whole."""

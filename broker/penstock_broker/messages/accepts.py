@@ -6,18 +6,18 @@ docs/decisions/037-answer-after-sync.md and 118-small-batches-together.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TypeAlias
 
 from penstock_amqp.endpoint.buffers import Ptr
-from penstock_broker.access.connection import Phase
+from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.messages.refuse import top_up, when_answered
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.fan_outs import FanOut
 from penstock_broker.state.links import Producer
 
-__all__ = ["Unanswered", "accept_stored"]
+__all__ = ["Unanswered", "accept_stored", "close_senders"]
 
 Unanswered: TypeAlias = tuple[Producer, list[Ptr]]
 """Deliveries of one producer that are to be accepted."""
@@ -44,7 +44,7 @@ def _accept(broker: Broker, answered: Sequence[Unanswered], fan_out: FanOut | No
         fan_out.after.append(partial(_accept, broker, answered, fan_out))
         return
     if fan_out is not None and fan_out.failure is not None:
-        _close_senders(broker, answered, fan_out.failure)
+        close_senders(broker, [producer.connection for producer, _ in answered], fan_out.failure)
         return
     work = broker.work
     for producer, deliveries in answered:
@@ -68,11 +68,11 @@ def _accept(broker: Broker, answered: Sequence[Unanswered], fan_out: FanOut | No
             work.dirty.append(connection)
 
 
-def _close_senders(broker: Broker, answered: Sequence[Unanswered], failure: Exception) -> None:
+def close_senders(broker: Broker, connections: Iterable[Connection], failure: Exception) -> None:
     """Messages did not come into all of their queues, and nobody was told that they are accepted: it costs the
     connections that sent them, so that their clients send them again.
     """
-    for connection in dict.fromkeys(producer.connection for producer, _ in answered):
+    for connection in dict.fromkeys(connections):
         if connection.phase is Phase.GONE:
             continue  # because of another of these messages
         try:

@@ -204,18 +204,17 @@ def store_routed(
             if not taking.queues:
                 _count_unselected(destination, len(taken))
             is_logged |= store.put(broker, taking, taken)
-    for data in messages:
-        if isinstance(destination, ExchangeTarget):
-            destination.exchange.received_bytes += len(data)
-        if not route.queues:
-            _count_unroutable(destination)
+    if isinstance(destination, ExchangeTarget):
+        destination.exchange.received_bytes += sum(map(len, messages))
+    if not route.queues:
+        _count_unroutable(destination, len(messages))
     return is_logged
 
 
-def _count_unroutable(destination: ExchangeTarget | QueueTarget) -> None:
-    """A message reached no queue and was taken all the same. What went to an alternate was counted there."""
+def _count_unroutable(destination: ExchangeTarget | QueueTarget, count: int = 1) -> None:
+    """Messages reached no queue and were taken all the same. What went to an alternate was counted there."""
     if isinstance(destination, ExchangeTarget) and destination.exchange.unroutable is not Unroutable.ALTERNATE:
-        destination.exchange.unroutable_messages += 1
+        destination.exchange.unroutable_messages += count
 
 
 def _count_unselected(destination: ExchangeTarget | QueueTarget, count: int = 1) -> None:

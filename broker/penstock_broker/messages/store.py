@@ -8,12 +8,15 @@ except for no-local. Source: docs/decisions/036-what-is-durable.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import repeat
 from operator import length_hint
-from typing import Final
+from typing import Any, Final
 
-from penstock_amqp.endpoint.events import DATA, EXPIRES, Entry
+import penstock_native
+from penstock_amqp.endpoint.buffers import NULL, Ptr
+from penstock_amqp.endpoint.events import DATA, EXPIRES, Arrival, Entry
 from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.log import bytes_in_log
@@ -27,9 +30,22 @@ from penstock_broker.state.fan_outs import FanOut, RoutedMessages
 from penstock_broker.state.routes import Route
 from penstock_core.message_times import available_at, bounded, expires_at
 
-__all__ = ["MOST_QUEUES_PER_TURN", "admitted_route", "advance_fan_outs", "finish_fan_outs", "put", "put_numbered"]
+__all__ = [
+    "FEWEST_TOGETHER",
+    "MOST_QUEUES_PER_TURN",
+    "admitted_route",
+    "advance_fan_outs",
+    "finish_fan_outs",
+    "put",
+    "put_numbered",
+]
 
 logger = logging.getLogger(__name__)
+
+_take_plain: Any = penstock_native.messages and penstock_native.messages.take_plain
+
+FEWEST_TOGETHER: Final = 8
+"""Messages that are put together by compiled code; fewer cost less one by one."""
 
 MOST_QUEUES_PER_TURN: Final = 1000
 """Queues that get messages at once: about a millisecond, with a cold cache two."""
@@ -45,7 +61,7 @@ def admitted_route(
     return route if len(taking) == len(route.picky) else broker.routes.route_of((*route.open_queues, *taking))
 
 
-def put(broker: Broker, route: Route, messages: Iterable[bytes], *, keep: bool = False) -> bool:
+def put(broker: Broker, route: Route, messages: Sequence[bytes], *, keep: bool = False) -> bool:
     """Put messages into every queue of `route`; True if one is in the log. `keep`: as if each said it is durable.
 
     They are without delivery-annotations; of one whose properties can't be read, these say nothing.
@@ -58,7 +74,46 @@ def put(broker: Broker, route: Route, messages: Iterable[bytes], *, keep: bool =
     delayed: list[Entry] = []
     size = first_expiry = 0
     is_logged = ordered = False
-    for data in messages:
+    arrivals: list[Arrival] = []
+    if _take_plain is not None and len(messages) >= FEWEST_TOGETHER:
+        arrivals = list(zip(repeat(NULL), messages, repeat(False)))
+    deliveries: list[Ptr] = []
+    at, end = 0, len(messages)
+    while at < end:
+        if _take_plain is not None and arrivals and not beginning.delays:
+            route_set = route.logged_set if beginning.durable or keep else route.kept_set
+            payloads: list[bytes] | None = [] if route_set else None
+            expires, flags = now + beginning.ttl_us if beginning.ttl_us else 0, beginning.flags
+            count, came = _take_plain(
+                arrivals,
+                at,
+                beginning.prefix,
+                beginning.count_at,
+                beginning.is_narrow,
+                log.longest_plain,
+                log.numbers.message,
+                now,
+                expires,
+                LOGGED | flags if route_set else flags,
+                entries,
+                deliveries,
+                deliveries,
+                payloads,
+            )
+            if count:
+                at += count
+                size += came
+                if payloads:
+                    is_logged = True
+                    log.put_many(route_set, payloads, now)
+                else:
+                    log.next_messages(count)
+                if expires and (not first_expiry or expires < first_expiry):
+                    first_expiry = expires
+                ordered = ordered or bool(flags & ORDERED)
+                continue
+        data = messages[at]
+        at += 1
         if not data.startswith(beginning.prefix):
             beginning = MessagePrefix(data, message_head.read_head(data))
         absolute, flags = beginning.look_safely(data)

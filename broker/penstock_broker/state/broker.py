@@ -236,7 +236,8 @@ class Broker:
         self.temporary = TemporaryNodes()
         self.paging = Paging(self.memory.budget)
         self.transactions = Transactions(
-            settings.transactions.limits(settings.log.segment_bytes, settings.largest_message_bytes)
+            settings.transactions.limits(settings.log.segment_bytes, settings.largest_message_bytes),
+            topology.disposal,
         )
         self.creation = creation_of(settings.auto_create)
         """What clients may make by naming it."""

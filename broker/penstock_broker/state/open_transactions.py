@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import Held, Settled
 from penstock_amqp.endpoint.links import Acquisition, InLink, OutLink
 from penstock_broker.access.connection import Connection
+from penstock_broker.queue.disposal import Disposal
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.links import Consumer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
@@ -29,6 +30,10 @@ __all__ = [
     "Transactions",
     "transactions_of",
 ]
+
+
+FREED_AT_ONCE: Final = 500
+"""Messages of a transaction whose memory is given back in the turn in which it ends."""
 
 
 class Coordinator:
@@ -47,8 +52,8 @@ class Coordinator:
         """Declared here and not discharged, by txn-id."""
 
 
-Posting: TypeAlias = tuple[ExchangeTarget | QueueTarget, bytes]
-"""A message sent in a transaction: where it goes, and its encoded form."""
+Posting: TypeAlias = tuple[ExchangeTarget | QueueTarget, list[bytes]]
+"""Messages sent in a transaction, one after the other: where they go, and their encoded forms."""
 
 
 @dataclass(slots=True, eq=False)
@@ -101,6 +106,13 @@ class Transaction:
         """Links that acquire in it. Some may be gone, or acquire in another by now."""
         self.first_acquired: Callable[[], None] | None = None
         """To be called once, when something is acquired in it."""
+
+    def post(self, destination: ExchangeTarget | QueueTarget, messages: list[bytes]) -> None:
+        """Keep messages for the commit. The list is the transaction's from now on."""
+        if self.postings and self.postings[-1][0] is destination:
+            self.postings[-1][1].extend(messages)
+        else:
+            self.postings.append((destination, messages))
 
     def release_links(self) -> list[OutLink]:
         """Its links acquire in it no more (4.4.3); those that did."""
@@ -157,7 +169,7 @@ class ConnectionTransactions:
         self._all.memory += state.memory - transaction.state.memory
         transaction.state = state
         if not state.is_sound:
-            transaction.postings.clear()
+            self._all.free(transaction)
 
     def remove(self, transaction: Transaction) -> None:
         """Forget a transaction."""
@@ -165,7 +177,7 @@ class ConnectionTransactions:
         self._all.memory -= transaction.state.memory
         del self.by_id[transaction.id]
         del transaction.coordinator.transactions[transaction.id]
-        transaction.postings.clear()
+        self._all.free(transaction)
         transaction.settlements.clear()
         transaction.undecided.clear()
         transaction.queues.clear()
@@ -182,10 +194,11 @@ def transactions_of(connection: Connection) -> ConnectionTransactions | None:
 class Transactions:
     """What concerns the transactions of all connections."""
 
-    __slots__ = ("committed", "is_watched", "limits", "memory", "rolled_back", "working")
+    __slots__ = ("_disposal", "committed", "is_watched", "limits", "memory", "rolled_back", "working")
 
-    def __init__(self, limits: TransactionLimits) -> None:
+    def __init__(self, limits: TransactionLimits, disposal: Disposal) -> None:
         self.limits = limits
+        self._disposal = disposal
         self.working: dict[Transaction, None] = {}
         """Those whose age counts, oldest first."""
         self.is_watched = False
@@ -194,3 +207,16 @@ class Transactions:
         """Bytes of messages that all of them hold in memory."""
         self.committed = 0
         self.rolled_back = 0
+
+    def free(self, transaction: Transaction) -> None:
+        """What it has posted is not needed any more. Very many messages are freed in slices."""
+        postings, transaction.postings = transaction.postings, []
+        if sum(len(messages) for _, messages in postings) > FREED_AT_ONCE:
+            self._disposal.add(_emptied(postings))
+
+
+def _emptied(postings: list[Posting]) -> Iterator[object]:
+    while postings:
+        _, messages = postings.pop()
+        while messages:
+            yield messages.pop()

@@ -10,10 +10,8 @@ Source: AMQP 1.0 part 4, 4.3 and 4.4; docs/decisions/035-transactions.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
-from operator import itemgetter
 from typing import Final
 
 from penstock_amqp.endpoint.events import DATA, FLAGS, AmqpError, Held
@@ -68,7 +66,7 @@ def commit(broker: Broker, ledger: ConnectionTransactions, transaction: Transact
     transaction.settlements = acquiring_links.give_back_waiting(
         broker, connection, transaction.acquisition, transaction.settlements
     )
-    settlements = [each for each in transaction.settlements if rollback.has_queue(broker.topology, each.consumer.queue)]
+    settlements = _without_ended(broker.topology, transaction.settlements)
     if transaction.undecided:
         settlements = _without_void(connection, settlements)
     is_logged = any(each.held[1][FLAGS] & LOGGED for each in settlements)
@@ -82,7 +80,7 @@ def commit(broker: Broker, ledger: ConnectionTransactions, transaction: Transact
         rollback.roll_back(broker, ledger, transaction)
         return rules.failed_commit(refused)
     logger.debug("Commit on connection %d: %d messages, %d settlements", connection.number,
-                 len(transaction.postings), len(settlements))  # fmt: skip
+                 sum(len(part.messages) for part in parts), len(settlements))  # fmt: skip
     first = broker.log.next_message()
     broker.log.begin_unit()
     try:
@@ -97,12 +95,19 @@ def commit(broker: Broker, ledger: ConnectionTransactions, transaction: Transact
         broker.interrupted_work.undone_from = first
         raise
     broker.log.end_unit()
+    if len(settlements) > rollback.AT_ONCE:
+        broker.topology.disposal.add(_emptied(settlements))
     return is_logged
+
+
+def _emptied(settlements: list[Settlement]) -> Iterator[object]:
+    while settlements:
+        yield settlements.pop()
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Messages in a row that have the same route."""
+    """Messages that have the same route."""
 
     destination: ExchangeTarget | QueueTarget
     route: Route
@@ -112,21 +117,25 @@ class _Part:
 def _parts(
     broker: Broker, connection: Connection, postings: list[Posting], settlements: list[Settlement]
 ) -> list[_Part] | Refuse:
-    """The messages in sending order, by their present routes, or why one of them is refused."""
+    """The messages by their present routes, for each queue in sending order; or why one of them is refused."""
     parts: list[_Part] = []
     room = _QueueRoom(broker, settlements)
-    for destination, sent in groupby(postings, itemgetter(0)):
-        messages = [data for _, data in sent]
-        refused = _check_exists(broker.topology, destination)
-        refused = refused or _check_permission(broker.permissions, connection, destination)
-        if refused is not None:
-            return refused
+    allowed: set[ExchangeTarget | QueueTarget] = set()
+    passed: set[Route] = set()
+    """Routes that a destination has for all messages, and that were checked with the first of these."""
+    for destination, messages in postings:
+        if destination not in allowed:
+            refused = _check_exists(broker.topology, destination)
+            refused = refused or _check_permission(broker.permissions, connection, destination)
+            if refused is not None:
+                return refused
+            allowed.add(destination)
         publish.prepare(broker, destination, len(messages))
-        route: Route | None = None
-        for data in messages:
-            if route is not None and route is destination.constant and route.queues and not route.rejecting:
-                parts[-1].messages.append(data)  # this route was checked with the first of them
-                continue
+        constant = destination.constant
+        for at, data in enumerate(messages):
+            if constant is not None and constant in passed:
+                _add(parts, destination, constant, messages[at:])
+                break
             try:
                 found = publish.route_message(broker, destination, data, message_head.read_head(data))
             except DecodeError as error:
@@ -137,28 +146,53 @@ def _parts(
                 if not room.add(queue, len(data)):
                     description = f"The queue {queue.name!r} has no room for all of it and rejects."
                     return Refuse(Reason.LIMIT_EXCEEDED, description)
-            if found is route:
-                parts[-1].messages.append(data)
-            else:
-                parts.append(_Part(destination, found, [data]))
-                route = found
-    return parts
+            if found is constant and found.queues and not found.rejecting:
+                passed.add(found)
+            _add(parts, destination, found, [data])
+    return _merged(parts)
+
+
+def _add(
+    parts: list[_Part], destination: ExchangeTarget | QueueTarget, route: Route, messages: Sequence[bytes]
+) -> None:
+    if parts and parts[-1].destination is destination and parts[-1].route is route:
+        parts[-1].messages.extend(messages)
+    else:
+        parts.append(_Part(destination, route, list(messages)))
+
+
+def _merged(parts: list[_Part]) -> list[_Part]:
+    """One part for each route, where no two routes have a queue in common: then each queue gets what it would have got
+    by the parts as they are, in the same order.
+    """
+    by_route: dict[Route, _Part] = {}
+    for part in parts:
+        if by_route.setdefault(part.route, part).destination is not part.destination:
+            return parts
+    queues = [queue for route in by_route for queue in route.queues]
+    if len(by_route) == len(parts) or len(set(queues)) < len(queues):
+        return parts
+    merged = {route: _Part(part.destination, route, []) for route, part in by_route.items()}
+    for part in parts:
+        merged[part.route].messages.extend(part.messages)
+    return list(merged.values())
 
 
 def _check_log(broker: Broker, parts: list[_Part], settlements: list[Settlement]) -> Refuse | None:
     """None if the log has room for the transaction, with the dead letters that may come of it; or why it has none."""
     log = broker.log
-    puts = [(data, 0) for part in parts if part.route.logged_set for data in part.messages]
+    posted = [part.messages for part in parts if part.route.logged_set]
+    letters: list[tuple[bytes, int]] = []
     if log.accepts_publishing():  # else they stay in their queue, as stranded messages
         for each in settlements:
             if each.end is not None and dead_letters.makes_dead_letter(each.consumer.queue, each.end):
-                puts.append((each.held[1][DATA], dead_letters.added_bytes(each.end.error)))
+                letters.append((each.held[1][DATA], dead_letters.added_bytes(each.end.error)))
     acks = sum(1 for each in settlements if each.held[1][FLAGS] & LOGGED)
     route_sets = {each for part in parts for each in (part.route.logged_set, part.route.kept_set) if each}
     try:
-        log.check_unit(puts, acks, route_sets)
+        log.check_unit(posted, acks, route_sets, growing=letters)
     except NoRoom:
-        broker.storage.refused += len(puts)
+        broker.storage.refused += len(letters) + sum(map(len, posted))
         return broker.storage_refuse()
     except RecordTooLarge as error:
         cause = f"The transaction is too large for the broker's log ({error}); commit more often, or raise"
@@ -211,13 +245,25 @@ def _check_permission(
     return permissions.check_node(connection, Action.PUBLISH, node)
 
 
+def _without_ended(topology: Topology, settlements: list[Settlement]) -> list[Settlement]:
+    """Without the deliveries of queues that have ended since."""
+    queues = {each.consumer.queue for each in settlements}
+    ended = {queue for queue in queues if not rollback.has_queue(topology, queue)}
+    return [each for each in settlements if each.consumer.queue not in ended] if ended else settlements.copy()
+
+
 def _settle(broker: Broker, connection: Connection, settlements: list[Settlement]) -> None:
     accepted: dict[Consumer, list[Held]] = {}
-    for each in settlements:
+    last: Consumer | None = None
+    batch: list[Held] = []
+    for each in settlements:  # may be very many, mostly of one consumer
         if each.unsettled is not None:
             connection.endpoint.unsettled.conclude(each.unsettled, each.held, each.end)
         if each.end is None:
-            accepted.setdefault(each.consumer, []).append(each.held)
+            if each.consumer is not last:
+                last = each.consumer
+                batch = accepted.setdefault(last, [])
+            batch.append(each.held)
         elif each.consumer.link.is_open:
             settle.settled(broker, each.consumer, each.end)
         else:  # no link is left for which it could be undeliverable

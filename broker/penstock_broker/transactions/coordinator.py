@@ -1,12 +1,13 @@
 """Answers coordinator links: the attach, declares and discharges.
 
 A refusal is a rejected outcome, or the end of the link where its source does not name that outcome. The answer to a
-discharge whose transaction wrote to the log is sent once the record is synced. Source: AMQP 1.0 part 4, 4.1 to 4.3;
-docs/decisions/035-transactions.md.
+discharge whose transaction wrote to the log is sent once the record is synced, and not before its messages are in all
+of their queues. Source: AMQP 1.0 part 4, 4.1 to 4.3; docs/decisions/035-transactions.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final, assert_never
 
@@ -20,7 +21,9 @@ from penstock_amqp.messages import transaction_types
 from penstock_amqp.types.values import Symbol
 from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
+from penstock_broker.messages.accepts import close_senders
 from penstock_broker.state.broker import Broker
+from penstock_broker.state.fan_outs import FanOut
 from penstock_broker.state.open_transactions import ConnectionTransactions, Coordinator, transactions_of
 from penstock_broker.transactions import commit, rollback
 from penstock_core import transaction_rules as rules
@@ -112,6 +115,7 @@ def _discharge(
     decision = rules.decide_discharge(transaction.state if transaction else None, fail=bool(request.fail))
     is_logged = False
     refuse: Refuse | None = None
+    before = _last_fan_out(broker)
     match decision:
         case Refuse():
             refuse = decision
@@ -131,16 +135,44 @@ def _discharge(
             refuse = decision.refuse
         case _:
             assert_never(decision)
+    accept = partial(_accept, broker, coordinator, delivery, is_settled)
+    fan_out = _last_fan_out(broker)
+    if fan_out is not None and fan_out is not before:  # what was posted is on its way into very many queues
+        accept = partial(_accept_behind, broker, coordinator, fan_out, accept)
     if is_logged:
-        broker.sync.after_sync(coordinator.connection, lambda: _accept(broker, coordinator, delivery, is_settled))
+        broker.sync.after_sync(coordinator.connection, accept)
     else:  # if it was rolled back, everything is in its place by the time of the answer
-        answer = partial(_answer, broker, coordinator, delivery, is_settled, refuse)
+        answer = partial(_answer, broker, coordinator, delivery, is_settled, refuse, accept)
         rollback.when_over(broker, coordinator.connection, answer)
 
 
-def _answer(broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled: bool, refuse: Refuse | None) -> None:
+def _last_fan_out(broker: Broker) -> FanOut | None:
+    fan_outs = broker.work.fan_outs
+    return fan_outs[-1] if fan_outs else None
+
+
+def _accept_behind(broker: Broker, coordinator: Coordinator, fan_out: FanOut, accept: Callable[[], None]) -> None:
+    """Accept a commit once its messages are in all of their queues. If they did not come into all, nobody is told that
+    it is committed; as after any internal error the connection is closed.
+    """
+    if not fan_out.is_over:
+        fan_out.after.append(partial(_accept_behind, broker, coordinator, fan_out, accept))
+    elif fan_out.failure is not None:
+        close_senders(broker, (coordinator.connection,), fan_out.failure)
+    else:
+        accept()
+
+
+def _answer(
+    broker: Broker,
+    coordinator: Coordinator,
+    delivery: Ptr,
+    is_settled: bool,
+    refuse: Refuse | None,
+    accept: Callable[[], None],
+) -> None:
     if refuse is None:
-        _accept(broker, coordinator, delivery, is_settled)
+        accept()
     elif coordinator.link.is_open:
         _refuse(broker, coordinator, delivery, is_settled, amqp_error(refuse))
         broker.work.touch(coordinator.connection)

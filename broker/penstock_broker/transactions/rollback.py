@@ -9,7 +9,7 @@ docs/decisions/149-rollbacks-in-slices.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -23,7 +23,6 @@ from penstock_broker.state.links import Consumer
 from penstock_broker.state.open_transactions import (
     ConnectionTransactions,
     Coordinator,
-    Posting,
     Settlement,
     Transaction,
     transactions_of,
@@ -63,11 +62,12 @@ def roll_back(broker: Broker, ledger: ConnectionTransactions, transaction: Trans
     settled, or given an outcome, have one delivery attempt more. `when_over` says when all are back.
     """
     connection, acquired = transaction.coordinator.connection, transaction.acquisition
+    posted = sum(len(messages) for _, messages in transaction.postings)
     settlements, transaction.settlements = transaction.settlements, []
     if not transaction.state.is_over:
         broker.transactions.rolled_back += 1
-        logger.debug("Rollback on connection %d: %d messages, %d settlements", connection.number,
-                     len(transaction.postings), len(settlements))  # fmt: skip
+        logger.debug("Rollback on connection %d: %d messages, %d settlements", connection.number, posted,
+                     len(settlements))  # fmt: skip
     queues = tuple(transaction.queues)
     try:
         remove(broker, ledger, transaction)
@@ -99,15 +99,7 @@ def remove(broker: Broker, ledger: ConnectionTransactions, transaction: Transact
     """A transaction ends: nothing leads to it any more. What it posted is freed."""
     broker.transactions.working.pop(transaction, None)
     acquiring_links.release_links(broker, transaction)
-    postings, transaction.postings = transaction.postings, []
     ledger.remove(transaction)
-    if len(postings) > AT_ONCE:
-        broker.topology.disposal.add(_emptied(postings))
-
-
-def _emptied(postings: list[Posting]) -> Iterator[object]:
-    while postings:
-        yield postings.pop()
 
 
 def begin(

@@ -150,7 +150,7 @@ def _add_all(
         return False
     ledger.move(transaction, decision.state)
     _watch(broker, transaction)
-    transaction.postings += [(destination, data) for data in messages]
+    transaction.post(destination, messages)
     if producer.hold.behind and destination.constant is not None:
         producer.hold.note(producer, destination.constant.queues)
     broker.memory.came += size
@@ -183,7 +183,7 @@ def _add(
     _watch(broker, transaction)
     match decision:
         case rules.Taken():
-            transaction.postings.append((found, data))
+            transaction.post(found, [data])
             broker.memory.came += in_memory
             return None
         case rules.Fail():

@@ -259,7 +259,7 @@ def test_a_unit_that_was_let_pass_takes_no_notice_of_a_disk_that_fills_meanwhile
     log, _ = opened(tmp_path, files)
     incarnation, route = a_queue(log)
     texts = [bytes([index]) * 9000 for index in range(3)]  # each larger than half a segment
-    log.check_unit([(text, 0) for text in texts], 0)
+    log.check_unit([texts], 0)
     files.space = sum(len(files.copy().content(path)) for path in files.paths())
     log.begin_unit()
     numbers = [log.put(route, text, 0) for text in texts]
@@ -282,7 +282,7 @@ def test_on_a_nearly_full_disk_a_unit_is_taken_whole_or_refused_before(tmp_path:
     with pytest.raises(NoRoom, match="the disk is full"):
         for _ in range(1000):
             texts = [bytes(1500)] * 4
-            log.check_unit([(text, 0) for text in texts], 1)
+            log.check_unit([texts], 1)
             log.begin_unit()
             kept += [log.put(route, text, 0) for text in texts]
             log.ack(incarnation, kept.pop(0))
@@ -300,19 +300,19 @@ def test_on_a_nearly_full_disk_a_unit_is_taken_whole_or_refused_before(tmp_path:
 
 def test_a_unit_is_measured_before_it_begins(tmp_path: Path) -> None:
     log, _ = opened(tmp_path, SimulatedFiles())
-    log.check_unit([(b"x", 0)] * 90, 0)
+    log.check_unit([[b"x"] * 90], 0)
     with pytest.raises(RecordTooLarge, match="bytes of one record"):
-        log.check_unit([(b"x", 0)] * 200, 0)
+        log.check_unit([[b"x"] * 100] * 2, 0)
     with pytest.raises(RecordTooLarge):
         log.check_unit([], 1000)
     body = log.stage()
     log.append(body, bytes(5000))
     large = log.payload_of(body, bytes(2900), 0)
-    log.check_unit([(large, 0)] * 2, 0)
+    log.check_unit([[large] * 2], 0)
     with pytest.raises(RecordTooLarge):
-        log.check_unit([(large, 0)] * 3, 0)
+        log.check_unit([[large, b"x", large, large]], 0)
     with pytest.raises(RecordTooLarge):
-        log.check_unit([(large, 2000)] * 2, 0)
+        log.check_unit([], 0, growing=[(large, 2000)] * 2)
     log.close()
 
 
@@ -328,7 +328,7 @@ def test_the_sets_of_queues_of_a_unit_are_measured_too(tmp_path: Path, size: int
     taken = 0
     for count in range(1, len(routes) + 1):
         try:
-            log.check_unit([(bytes(size), 0)] * count, 0, routes[:count])
+            log.check_unit([[bytes(size)]] * count, 0, routes[:count])
         except RecordTooLarge as error:
             assert "different sets of queues" in str(error)
             break
@@ -364,7 +364,7 @@ def test_what_was_let_pass_is_taken(tmp_path: Path, sizes: list[int], acks: int,
     log.write()
     puts = [bytes(size) for size in sizes]
     try:
-        log.check_unit([(payload, 0) for payload in puts], acks)
+        log.check_unit([puts], acks)
     except RecordTooLarge:
         assert 64 * len(puts) + 40 * acks > 6080
         log.close()
@@ -386,7 +386,7 @@ def test_what_makes_room_does_not_count_against_a_unit(tmp_path: Path) -> None:
     incarnation, route = a_queue(log)
     old = [log.put(route, b"x", 0) for _ in range(4000)]
     log.write()
-    log.check_unit([(b"new", 0)], 0)
+    log.check_unit([[b"new"]], 0)
     log.begin_unit()
     new = log.put(route, b"new", 0)
     for number in old[::2]:

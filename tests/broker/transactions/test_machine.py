@@ -20,11 +20,15 @@ from support.broker_site import BrokerSite, waiting_in
 from support.examples import IS_LONG_FORM, examples
 from support.proton_transactions import ProtonTransactionClient
 
+from penstock_broker.messages.store import FEWEST_TOGETHER
+
 EXAMPLES = examples(60)
 QUEUES = ("a", "b")
 PICK = st.integers(0, 9)
 WHICH = st.integers(0, 2)
 """An open transaction, or none if there are fewer."""
+TOGETHER = st.sampled_from(QUEUES).map(lambda queue: [queue] * (FEWEST_TOGETHER + 1))
+"""So many that the commit stores them together."""
 SELDOM = st.integers(0, 3).map(lambda drawn: drawn == 3)
 
 
@@ -133,7 +137,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(
         what=PICK,
-        posts=st.lists(st.sampled_from(QUEUES), min_size=1, max_size=3),
+        posts=st.lists(st.sampled_from(QUEUES), min_size=1, max_size=3) | TOGETHER,
         accepts=st.lists(st.booleans(), max_size=2),
         then=st.sampled_from(
             ["", "leave", "commit", "roll back", "commit, crash", "commit, crash", "leave, roll back"]

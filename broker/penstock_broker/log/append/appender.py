@@ -87,6 +87,11 @@ class PendingRecords:
         self._counted = len(self.records), size
         return size
 
+    @property
+    def holds_plain_puts_only(self) -> bool:
+        """Whether the records are puts with their payloads, two buffers each, and nothing else."""
+        return not (self.bodies or self.volatile) and len(self.records) == 2 * sum(map(len, self.puts.values()))
+
     def add_put(self, route_set: int, message: int, body: StagedBody | None) -> None:
         """Note a put whose record was added, and the body that it names."""
         self.puts.setdefault(route_set, []).append(message)

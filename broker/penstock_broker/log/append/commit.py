@@ -72,17 +72,29 @@ class Commits:
         self._definition_bytes = 0
         """How many bytes further route sets of the unit may take where they are defined."""
 
-    def check_unit(self, puts: Iterable[tuple[Buffer, int]], acks: int, route_sets: Iterable[int] = ()) -> None:
+    def check_unit(
+        self,
+        puts: Iterable[Sequence[Buffer]],
+        acks: int,
+        route_sets: Iterable[int] = (),
+        *,
+        growing: Iterable[tuple[Buffer, int]] = (),
+    ) -> None:
         """Whether a unit of these puts and this number of acks will be taken, provided that it begins in this turn.
 
-        A put is a payload, and by how many bytes it may become longer. `route_sets`: those that the puts name, each of
-        which has to be defined in the segment of the record. Raises RecordTooLarge, or NoRoom. A unit of acks alone
-        finds room also when the disk is full.
+        `puts`: the payloads, in lists of any length. `growing`: further ones, each with the bytes by which it may
+        become longer. `route_sets`: those that the puts name, each of which has to be defined in the segment of the
+        record. Raises RecordTooLarge, or NoRoom. A unit of acks alone finds room also when the disk is full.
         """
-        count = inline = heads = growing = 0
-        for payload, growth in puts:
+        count = inline = heads = grown = 0
+        for payloads in puts:  # may be very many
+            large = [each for each in payloads if isinstance(each, LargePayload)] if _has_large(payloads) else []
+            count += len(payloads)
+            heads += sum(len(each.head) for each in large)
+            inline += sum(map(len, payloads)) - sum(map(len, large))
+        for payload, growth in growing:
             count += 1
-            growing += growth
+            grown += growth
             if isinstance(payload, LargePayload):
                 heads += len(payload.head) + growth
             else:
@@ -94,7 +106,7 @@ class Commits:
             return
         self._told_of = set(route_sets)
         definitions = sum(map(self._definition, self._told_of))
-        is_staged = heads + inline - growing + count * PUT.size > self._largest // 2
+        is_staged = heads + inline - grown + count * PUT.size > self._largest // 2
         left = self._writer.capacity - BLOCK_HEADER.size - record - definitions - (0 if is_staged else inline)
         self._definition_bytes = left
         if left < 0:
@@ -142,18 +154,22 @@ class Commits:
         """
         unit, pending = self._leave_unit()
         records: list[Buffer] = []
-        for record in record_buffers(unit.records):
-            if record[0][0] in PUT_TYPES:
-                records.append(b"".join(record))
-            else:
-                pending.records += record
+        is_plain = unit.holds_plain_puts_only and unit.size <= self._largest // 2
+        if is_plain:
+            records = unit.records  # each in two pieces: they are put together anyway
+        else:
+            for record in record_buffers(unit.records):
+                if record[0][0] in PUT_TYPES:
+                    records.append(b"".join(record))
+                else:
+                    pending.records += record
         acks: list[CommitAck] = []
         for (incarnation, reason), messages in unit.acks.items():
             if reason is EndReason.DROPPED:
                 self._appender.ack_many(incarnation, messages, reason)
             else:
                 acks.append(CommitAck(incarnation, messages, reason))
-        self._append_commit(records, acks)
+        self._append_commit(records, acks, fits=is_plain)
         for route_set, numbers in unit.puts.items():
             pending.puts.setdefault(route_set, []).extend(numbers)
         pending.bodies += unit.bodies
@@ -185,12 +201,13 @@ class Commits:
         outside.other_bytes += unit.other_bytes
         return unit, outside
 
-    def _append_commit(self, records: list[Buffer], acks: Sequence[CommitAck]) -> None:
+    def _append_commit(self, records: list[Buffer], acks: Sequence[CommitAck], *, fits: bool = False) -> None:
+        """`fits`: no payload has to be in a body of its own."""
         pending = self._appender.pending
         leaving = [(ack, sorted(ack.messages)) for ack in acks if ack.incarnation in self._usage.queues]
         leaving = [(ack, messages) for ack, messages in leaving if messages]
         staged: list[tuple[int, int, StagedBody]] = []
-        if sum(map(len, records)) > self._largest // 2:
+        if not fits and sum(map(len, records)) > self._largest // 2:
             records = [self._with_staged_payload(record, staged) for record in records]
             self._bodies.write()
         puts = len(records)
@@ -215,6 +232,10 @@ class Commits:
         self._bodies.hold_back(body, record[PUT.size :])  # the caller has checked for free space before the unit began
         staged.append((message, route_set, body))
         return staged_put_record(route_set, message, arrival, flags, (body.number, 0, body.length))
+
+
+def _has_large(payloads: Sequence[Buffer]) -> bool:
+    return LargePayload in set(map(type, payloads))
 
 
 def _encoded(put: CommitPut) -> bytes:

@@ -176,9 +176,9 @@ def staged_put_record(
     return _record(RecordType.STAGED_PUT, body + head, flags)
 
 
-def commit_record(records: Iterable[Buffer]) -> bytes:
-    """See `Commit`. `records` are encoded puts, staged puts and acks."""
-    return _record(RecordType.COMMIT, b"".join(records))
+def commit_record(records: Sequence[Buffer]) -> bytes:
+    """See `Commit`. `records` are encoded puts, staged puts and acks, each in any number of pieces."""
+    return b"".join([PREFIX.pack(RecordType.COMMIT, 0, 0, sum(map(len, records))), *records])
 
 
 def ack_record(incarnation: int, messages: Sequence[int], reason: EndReason = EndReason.ACCEPTED) -> bytes:
