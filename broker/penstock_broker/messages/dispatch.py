@@ -211,7 +211,7 @@ def _fair_share(queue: Queue, count: int) -> int:
 
 
 def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> int:
-    """Send up to `count` messages to one consumer; how many were."""
+    """Take up to `count` messages for one consumer and send them; how many were taken."""
     now = broker.clock.now_us
     link, redelivery = consumer.link, queue.redelivery
     if (
@@ -262,12 +262,13 @@ def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> 
 
 def _send_in_order(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> int:
     """The same where priorities, groups, selectors or a transaction have a say, or something is known of single
-    messages.
+    messages. Those that have expired count for the visit: a million of them may lie before the first that is sent.
     """
-    sent = 0
+    sent = taken = 0
     if consumer.link.acquisition is not None:
         count = min(count, acquisition_limits.room(broker, consumer))
-    while sent < count and (entries := queue.backlog.take_many(consumer, count - sent)):
+    while sent < count and taken < VISIT_MESSAGES and (entries := queue.backlog.take_many(consumer, count - sent)):
+        taken += len(entries)
         try:
             if consumer.link.max_bytes:
                 entries = entries_that_fit(broker, queue, consumer, entries)
@@ -280,7 +281,7 @@ def _send_in_order(broker: Broker, queue: Queue, consumer: ReceivingLink, count:
         broker.work.dirty.append(consumer.connection)
     if queue.expiry.may_expire and not queue.in_flight and not queue.waiting:
         queue.expiry.may_expire = False
-    return sent
+    return taken
 
 
 def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: list[Entry]) -> int:
