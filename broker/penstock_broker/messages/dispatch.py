@@ -211,7 +211,7 @@ def _fair_share(queue: Queue, count: int) -> int:
 
 
 def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> int:
-    """Take up to `count` messages for one consumer and send them; how many were taken."""
+    """Send up to `count` messages to one consumer; how many were, or what was done instead."""
     now = broker.clock.now_us
     link, redelivery = consumer.link, queue.redelivery
     if (
@@ -264,11 +264,10 @@ def _send_in_order(broker: Broker, queue: Queue, consumer: ReceivingLink, count:
     """The same where priorities, groups, selectors or a transaction have a say, or something is known of single
     messages. Those that have expired count for the visit: a million of them may lie before the first that is sent.
     """
-    sent = taken = 0
+    sent = dropped = 0
     if consumer.link.acquisition is not None:
         count = min(count, acquisition_limits.room(broker, consumer))
-    while sent < count and taken < VISIT_MESSAGES and (entries := queue.backlog.take_many(consumer, count - sent)):
-        taken += len(entries)
+    while sent < count and (entries := queue.backlog.take_many(consumer, count - sent)):
         try:
             if consumer.link.max_bytes:
                 entries = entries_that_fit(broker, queue, consumer, entries)
@@ -276,12 +275,14 @@ def _send_in_order(broker: Broker, queue: Queue, consumer: ReceivingLink, count:
         except Exception:
             broker.interrupted_work.take(queue, entries)
             raise
+        if not entries and (dropped := dropped + count - sent) >= VISIT_MESSAGES:
+            break  # all had expired, or are too long
     if sent and not consumer.connection.is_dirty:
         consumer.connection.is_dirty = True
         broker.work.dirty.append(consumer.connection)
     if queue.expiry.may_expire and not queue.in_flight and not queue.waiting:
         queue.expiry.may_expire = False
-    return taken
+    return sent + dropped
 
 
 def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: list[Entry]) -> int:

@@ -43,6 +43,8 @@ class Exclusions(dict[object, SeenNumbers]):
             numbers.forget(number)
             if not numbers:
                 del self[consumer]
+        if not self:
+            self._of_anybody = SeenNumbers()
 
     def left(self, consumer: object) -> None:
         """The consumer is gone: as if it had never refused anything."""

@@ -122,6 +122,7 @@ class Groups:
 
     def _read(self, entry: Entry) -> None:
         name, self._is_closed = group_of(entry, read_head(entry[DATA]))
-        is_short = len(name) <= LONGEST_NAME
-        self._name = name if is_short else blake2b(name.encode(errors="surrogatepass"), digest_size=16).digest()
+        self._name = name
+        if len(name) > LONGEST_NAME:
+            self._name = blake2b(name.encode(errors="surrogatepass"), digest_size=16).digest()
         self._last = entry[NUMBER]

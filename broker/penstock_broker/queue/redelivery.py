@@ -102,7 +102,8 @@ class Redelivery:
         """The message has left for good."""
         self.attempts.pop(number, None)
         self.seen.forget(number)
-        self.excluded.forget(number)
+        if self.excluded:
+            self.excluded.forget(number)
         self.repeated.forget(number)
 
     def take_all(self) -> list[Pile]:
