@@ -1,4 +1,4 @@
-"""When a durable subscription that nobody uses any more is ended (the setting `idleExpirySeconds`).
+"""When a permanent subscription that nobody uses any more is ended (the setting `idleExpirySeconds`).
 
 This concerns only subscriptions that a client made, and only where the setting is given: a subscription that a resource
 declares is ended by its resource. The time counts from when the last consumer left. Time during which the broker was
@@ -17,16 +17,16 @@ GRACE_SECONDS: Final = 600
 
 
 def has_idled(
-    *, now_us: int, unused_since_us: int, started_us: int, limit_seconds: int | None, is_lasting: bool, managed: bool
+    *, now_us: int, unused_since_us: int, started_us: int, limit_seconds: int | None, is_permanent: bool, managed: bool
 ) -> bool:
     """True if the subscription is to be ended.
 
     Args:
         now_us, unused_since_us, started_us: microseconds since the epoch; `unused_since_us` is 0 while a link consumes.
-        is_lasting: the subscription is durable and permanent; all others end by their lifetime.
+        is_permanent: its lifetime is, whether it is durable or not; all others end by their lifetime.
         managed: a resource declares it.
     """
-    if limit_seconds is None or managed or not is_lasting or not unused_since_us:
+    if limit_seconds is None or managed or not is_permanent or not unused_since_us:
         return False
     limit_us = limit_seconds * 1_000_000
     grace_us = min(limit_seconds, GRACE_SECONDS) * 1_000_000

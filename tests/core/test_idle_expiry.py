@@ -10,7 +10,7 @@ HOUR = 3_600_000_000  # microseconds
 
 
 @pytest.mark.parametrize(
-    ("now_us", "unused_since_us", "started_us", "limit_seconds", "is_lasting", "managed", "answer"),
+    ("now_us", "unused_since_us", "started_us", "limit_seconds", "is_permanent", "managed", "answer"),
     [
         (3 * HOUR, 2 * HOUR, 0, 3600, True, False, True),
         (3 * HOUR - 1, 2 * HOUR, 0, 3600, True, False, False),
@@ -29,7 +29,7 @@ def test_who_has_idled(
     unused_since_us: int,
     started_us: int,
     limit_seconds: int | None,
-    is_lasting: bool,
+    is_permanent: bool,
     managed: bool,
     answer: bool,
 ) -> None:
@@ -40,7 +40,7 @@ def test_who_has_idled(
             unused_since_us=unused_since_us,
             started_us=started_us,
             limit_seconds=limit_seconds,
-            is_lasting=is_lasting,
+            is_permanent=is_permanent,
             managed=managed,
         )
         is answer

@@ -91,8 +91,8 @@ class ClientDeliverySpec(DeliverySpec):
     dead_letter: ClientDestination | None = None
     expiry: ClientDestination | None = None
     idle_expiry_seconds: Annotated[int, Field(ge=1, le=2**31)] | None = None
-    """A client's durable subscription from which no client has consumed for this long ends with its messages; left out:
-    never.
+    """A client's permanent subscription from which no client has consumed for this long ends with its messages; left
+    out: never.
     """
 
 

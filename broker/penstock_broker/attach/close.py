@@ -52,9 +52,10 @@ def end_if_over(broker: Broker, identity: Identity) -> None:
 
 
 def end_subscription(broker: Broker, subscription: Subscription, error: AmqpError | None = None) -> None:
-    """End a subscription with its backlog; links that still consume are closed, with `error` if it is given."""
+    """End a subscription with its backlog; its links are closed, with `error` if it is given."""
     error = error or amqp_error(Refuse(Reason.SUBSCRIPTION_ENDED, f"The {subscription.identity} was ended."))
     _close_receivers(broker, list(subscription.queue.links.consumers), error)
+    _close_receivers(broker, list(subscription.queue.links.browsers), error)
     broker.topology.end(subscription)
     for number in subscription.users.connections:
         connection = broker.clients.connections.get(number)

@@ -23,7 +23,7 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import PointToPointQueue, Subscription
 from penstock_core.idle_expiry import has_idled
 from penstock_core.reason import Reason, Refuse
-from penstock_core.terms import NodeKind
+from penstock_core.terms import Lifetime, NodeKind
 
 __all__ = ["SWEEP_MS", "sweep_subscriptions", "watch_queues"]
 
@@ -74,7 +74,7 @@ def _sweep_one(broker: Broker, sweep: _Sweep, subscription: Subscription) -> Non
         unused_since_us=unused_since_us,
         started_us=broker.instance.started_us,
         limit_seconds=limit,
-        is_lasting=subscription.is_logged,
+        is_permanent=subscription.lifetime is Lifetime.PERMANENT,
         managed=subscription.managed is not None,
     ):
         logger.info(

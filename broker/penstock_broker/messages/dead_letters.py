@@ -12,6 +12,8 @@ Source: docs/decisions/033-dead-letters.md; docs/concepts/messages.md, "Dead let
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator, Iterator
+from functools import partial
 from itertools import islice
 from typing import Final, assert_never
 
@@ -134,8 +136,9 @@ def _send_on(broker: Broker, queue: Queue, letter: Stranded, address: str) -> No
     refused = _try(broker, queue, letter, address)
     if refused is None:
         return
-    if not broker.stranded:
-        broker.clock.after(RETRY_MS, lambda: _retry(broker))
+    if not broker.retries_stranded:
+        broker.retries_stranded = True
+        broker.clock.after(RETRY_MS, partial(_retry, broker))
     broker.stranded[queue] = None
     queue.stranded[letter.entry[NUMBER]] = letter
     queue.note_change()
@@ -178,29 +181,48 @@ def _retry(broker: Broker) -> None:
     A destination that refuses one may take others, as one that has no room for a message that is too large. So some
     others are tried, too, from another place each time, and where they go they go before the one that can't.
     """
+    _go_on(broker, _attempts(broker))
+
+
+def _go_on(broker: Broker, attempts: Iterator[None]) -> None:
+    """Try the next ones, until this turn's time is over: a thousand queues may wait for one destination."""
+    is_over = broker.clock.stint()
+    for _ in attempts:
+        if is_over():
+            broker.clock.after(0, partial(_go_on, broker, attempts))
+            return
+    broker.retries_stranded = bool(broker.stranded)
+    if broker.stranded:
+        broker.clock.after(RETRY_MS, partial(_retry, broker))
+
+
+def _attempts(broker: Broker) -> Iterator[None]:
+    """A step for each message that is tried."""
     for queue in list(broker.stranded):
         try:
-            _retry_some(broker, queue)
+            yield from _attempts_of(broker, queue)
         except Exception:
             logger.exception("Stranded messages of %r could not be tried again; they are in a second", queue.name)
-    if broker.stranded:
-        broker.clock.after(RETRY_MS, lambda: _retry(broker))
 
 
-def _retry_some(broker: Broker, queue: Queue) -> None:
-    if _try_again(broker, queue, list(islice(queue.stranded, RETRIED_AT_ONCE)), 1):
+def _attempts_of(broker: Broker, queue: Queue) -> Iterator[None]:
+    was_refused = yield from _try_again(broker, queue, list(islice(queue.stranded, RETRIED_AT_ONCE)), 1)
+    if was_refused and queue.stranded:
         places = min(len(queue.stranded), _LOOKED_THROUGH)
         first = broker.clock.now_us // (RETRY_MS * 1000) * TRIED_IN_VAIN % places
-        _try_again(broker, queue, list(islice(queue.stranded, first, first + RETRIED_AT_ONCE)), TRIED_IN_VAIN)
+        others = list(islice(queue.stranded, first, first + RETRIED_AT_ONCE))
+        yield from _try_again(broker, queue, others, TRIED_IN_VAIN)
     if not queue.stranded:
-        del broker.stranded[queue]
+        broker.stranded.pop(queue, None)
 
 
-def _try_again(broker: Broker, queue: Queue, numbers: list[int], most: int) -> bool:
+def _try_again(broker: Broker, queue: Queue, numbers: list[int], most: int) -> Generator[None, None, bool]:
     """Try these messages, until an address has refused `most` of them. True if one was refused."""
     refused: dict[str, int] = {}
     for number in numbers:
-        letter = queue.stranded[number]
+        letter = queue.stranded.get(number)
+        if letter is None:
+            continue  # it has left in another turn
         address = queue.policy.expiry_address if letter.cause is DeathReason.EXPIRED else queue.policy.dead_letter
         if address is None:
             del queue.stranded[number]
@@ -210,6 +232,9 @@ def _try_again(broker: Broker, queue: Queue, numbers: list[int], most: int) -> b
                 del queue.stranded[number]
             else:
                 refused[address] = refused.get(address, 0) + 1
+        else:
+            continue
+        yield
     return bool(refused)
 
 

@@ -211,7 +211,7 @@ def _fair_share(queue: Queue, count: int) -> int:
 
 
 def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> int:
-    """Send up to `count` messages to one consumer; how many were."""
+    """Send up to `count` messages to one consumer; how many were, or what was done instead."""
     now = broker.clock.now_us
     link, redelivery = consumer.link, queue.redelivery
     if (
@@ -262,9 +262,9 @@ def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> 
 
 def _send_in_order(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> int:
     """The same where priorities, groups, selectors or a transaction have a say, or something is known of single
-    messages.
+    messages. Those that have expired count for the visit: a million of them may lie before the first that is sent.
     """
-    sent = 0
+    sent = dropped = 0
     if consumer.link.acquisition is not None:
         count = min(count, acquisition_limits.room(broker, consumer))
     while sent < count and (entries := queue.backlog.take_many(consumer, count - sent)):
@@ -275,12 +275,14 @@ def _send_in_order(broker: Broker, queue: Queue, consumer: ReceivingLink, count:
         except Exception:
             broker.interrupted_work.take(queue, entries)
             raise
+        if not entries and (dropped := dropped + count - sent) >= VISIT_MESSAGES:
+            break  # all had expired, or are too long
     if sent and not consumer.connection.is_dirty:
         consumer.connection.is_dirty = True
         broker.work.dirty.append(consumer.connection)
     if queue.expiry.may_expire and not queue.in_flight and not queue.waiting:
         queue.expiry.may_expire = False
-    return sent
+    return sent + dropped
 
 
 def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: list[Entry]) -> int:

@@ -15,12 +15,11 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from penstock_amqp.endpoint.events import AVAILABLE, EXPIRES, FLAGS, NUMBER, Entry
+from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_broker.messages import dead_letters
 from penstock_broker.messages.due_times import deadline, note_expiry, set_timer
 from penstock_broker.queue.delayed import ExpiryPass
 from penstock_broker.queue.queue import Queue
-from penstock_broker.queue.snapshots import take_some
 from penstock_broker.state.broker import Broker
 
 __all__ = ["keep_time"]
@@ -31,10 +30,18 @@ PASSED: Final = 1500
 """Messages that a pass looks at in one turn: about two milliseconds."""
 
 LOOKED_AT: Final = 250
-"""So many of them are looked at before the time is."""
+"""So many of them are looked at before the time is,"""
+
+LOOKED_AT_BYTES: Final = 1024 * 1024
+"""or so many bytes: they may have to be read from the log."""
 
 SLICE: Final = 500
-"""Messages that become available, or leave, in one turn."""
+"""Messages that become available, or leave, in one turn. While more than these are about to leave, a pass waits: it
+brings the bodies of paged messages into memory, and they leave more slowly than they are found.
+"""
+
+MOST_LEAVING_BYTES: Final = 4 * LOOKED_AT_BYTES
+"""While more bytes are about to leave, it waits, too."""
 
 UNREAD_US: Final = 5_000_000
 """Until the look through a queue whose messages can't be read goes on."""
@@ -53,7 +60,7 @@ def keep_time(broker: Broker, queue: Queue) -> None:
         queue.expiry.passing = _begin(queue, now, broker.log.next_number)
         queue.expiry.next_due = 0
     again = now
-    if queue.expiry.passing is not None:
+    if queue.expiry.passing is not None and not _is_behind(queue):
         try:
             _pass(queue, queue.expiry.passing, now, is_over)
         except OSError as error:  # what has expired and can't be read waits; no consumer gets it either
@@ -79,8 +86,8 @@ def _make_available(broker: Broker, queue: Queue, is_over: Callable[[], bool]) -
     """Put delayed messages whose time has come behind those that wait: a slice of them."""
     scheduled, now = queue.delayed, broker.clock.now_us
     due: list[Entry] = []
-    for _ in range(SLICE):
-        if not scheduled or scheduled.next_due() > now or (due and is_over()):
+    for count in range(SLICE):
+        if not scheduled or scheduled.next_due() > now or (count and is_over()):
             break
         entry = scheduled.pop_first()
         expires = deadline(queue, entry)
@@ -109,9 +116,9 @@ def _begin(queue: Queue, now_us: int, below: int) -> ExpiryPass:
 def _pass(queue: Queue, passing: ExpiryPass, now_us: int, is_over: Callable[[], bool]) -> None:
     """Look at the next slice; at the end it is known when the first message expires that is left."""
     for _ in range(PASSED // LOOKED_AT):
-        if _look_at_some(queue, passing, now_us) < LOOKED_AT:
+        if not _look_at_some(queue, passing, now_us):
             break
-        if is_over():
+        if is_over() or _is_behind(queue):
             return
     else:
         return
@@ -125,22 +132,33 @@ def _pass(queue: Queue, passing: ExpiryPass, now_us: int, is_over: Callable[[], 
     queue.expiry.next_pass = now_us + passing.seen * PAUSE_US_PER_MESSAGE
 
 
-def _look_at_some(queue: Queue, passing: ExpiryPass, now_us: int) -> int:
-    """Take what has expired out of the next messages; how many there were. Raises OSError."""
+def _is_behind(queue: Queue) -> bool:
+    """Whether enough messages are about to leave."""
+    expired = queue.expiry.expired
+    return len(expired) > SLICE or sum([len(entry[DATA]) for entry in expired]) > MOST_LEAVING_BYTES
+
+
+def _look_at_some(queue: Queue, passing: ExpiryPass, now_us: int) -> bool:
+    """Take what has expired out of the next messages; False if there are no more. Raises OSError."""
     passed: set[int] = set()
     gone: dict[int, Entry] = {}
-    entries, error = take_some(passing.entries, LOOKED_AT)
-    for entry in entries:
-        passed.add(entry[NUMBER])
-        expires = deadline(queue, entry)
-        if not expires:
-            continue
-        if expires <= now_us:
-            gone[entry[NUMBER]] = entry
-        elif not passing.next_expiry or expires < passing.next_expiry:
-            passing.next_expiry = expires
+    size, is_more, failure = 0, False, None
+    try:
+        for entry in passing.entries:
+            passed.add(entry[NUMBER])
+            size += len(entry[DATA])
+            expires = deadline(queue, entry)
+            if expires and expires <= now_us:
+                gone[entry[NUMBER]] = entry
+            elif expires and (not passing.next_expiry or expires < passing.next_expiry):
+                passing.next_expiry = expires
+            if len(passed) == LOOKED_AT or size >= LOOKED_AT_BYTES:
+                is_more = True
+                break
+    except OSError as error:
+        failure = error
     queue.expiry.expired.extend(queue.pick(gone, passed))
     passing.seen += len(passed)
-    if error is not None:
-        raise error
-    return len(passed)
+    if failure is not None:
+        raise failure
+    return is_more

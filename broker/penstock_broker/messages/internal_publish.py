@@ -8,7 +8,7 @@ second, in the same turn, so that a crash duplicates at worst. Source: docs/deci
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from penstock_amqp.endpoint.events import AmqpError
 from penstock_amqp.errors import DecodeError
@@ -25,7 +25,10 @@ from penstock_core.destinations import FoundDestination, MakeQueue, MissingDesti
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import Overflow
 
-__all__ = ["destination_of", "publish_internally", "put_into"]
+__all__ = ["MOST_TARGETS", "destination_of", "publish_internally", "put_into"]
+
+MOST_TARGETS: Final = 1024
+"""Addresses that are remembered; with one more all are forgotten. A MOVE may name another one each time."""
 
 
 def publish_internally(
@@ -78,7 +81,11 @@ def destination_of(broker: Broker, address: str) -> ExchangeTarget | QueueTarget
     found = decide_destination(address, broker.topology)
     match found:
         case FoundDestination():
-            target = broker.routes.targets[address] = _target(broker, found.address, broker.routes.targets.get(address))
+            targets = broker.routes.targets
+            target = _target(broker, found.address, targets.get(address))
+            if address not in targets and len(targets) >= MOST_TARGETS:
+                targets.clear()
+            targets[address] = target
             return target
         case MakeQueue() | MissingDestination():
             return Refuse(Reason.ADDRESS_NOT_FOUND, f"There is no {address!r}; declare it.")

@@ -111,7 +111,11 @@ def tail_of(log: Log, queue: Queue) -> PagedTail:
         longest = queue.policy.max_ttl_us
         found = entries.all_of(reading)
         if longest:
-            found = [(*each[:EXPIRES], bounded(each[EXPIRES], each[AVAILABLE], longest), each[FLAGS]) for each in found]
+            came = entries.delayed_came_us
+            found = [
+                (*each[:EXPIRES], bounded(each[EXPIRES], came.get(each[NUMBER], each[AVAILABLE]), longest), each[FLAGS])
+                for each in found
+            ]
         return Stretch(found, reading.following, reading.bytes)
 
     def lost(count: int, size: int) -> None:

@@ -26,10 +26,12 @@ _SPECIAL: Final = VOLATILE | SCHEDULED
 class RecordedEntries:
     """Remembers how the last message began."""
 
-    __slots__ = ("_beginning",)
+    __slots__ = ("_beginning", "delayed_came_us")
 
     def __init__(self) -> None:
         self._beginning = UNKNOWN
+        self.delayed_came_us: dict[int, int] = {}
+        """When those delayed messages came that `all_of` has made last, by number; the entry says when it was due."""
 
     def of(self, number: int, data: bytes, arrival_us: int, flags: int) -> Entry:
         """The entry as it was when the message came; `arrival_us` and `flags` are those of its record.
@@ -52,6 +54,7 @@ class RecordedEntries:
     def all_of(self, reading: Reading) -> list[Entry]:
         """The same for all that was read of a deep backlog: most cost no further call."""
         found: list[Entry] = []
+        self.delayed_came_us = {}
         for part in reading.parts:
             if isinstance(part, list):
                 self._add_puts(part, found)
@@ -89,7 +92,7 @@ class RecordedEntries:
                 expires = arrival_us + ttl_us if ttl_us else 0
                 found.append((number, data, arrival_us, expires, beginning.flags | LOGGED))
                 continue
-            found.append(self.of(number, data, arrival_us, flags))
+            found.append(self._special(number, data, arrival_us, flags))
             beginning = self._beginning
             prefix, count_at, ttl_us = beginning.prefix, beginning.count_at, beginning.ttl_us
 
@@ -105,5 +108,10 @@ class RecordedEntries:
             at += taken
             if at < len(puts):
                 _, number, arrival_us, data, flags = puts[at]
-                found.append(self.of(number, data, arrival_us, flags))
+                found.append(self._special(number, data, arrival_us, flags))
                 at += 1
+
+    def _special(self, number: int, data: bytes, arrival_us: int, flags: int) -> Entry:
+        if flags & SCHEDULED:
+            self.delayed_came_us[number] = arrival_us
+        return self.of(number, data, arrival_us, flags)

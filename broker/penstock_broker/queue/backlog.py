@@ -26,6 +26,7 @@ from penstock_broker.queue import snapshots
 from penstock_broker.queue.closed_groups import ClosedGroups
 from penstock_broker.queue.cursor import BacklogConsumer
 from penstock_broker.queue.disposal import Pile
+from penstock_broker.queue.exclusions import Exclusions
 from penstock_broker.queue.flags import GROUPED, ORDERED, SCHEDULED, priority_of
 from penstock_broker.queue.groups import Groups
 from penstock_broker.queue.level_walk import LevelWalks
@@ -53,8 +54,8 @@ class Backlog:
         "_closed", "_levels", "_reserved", "_walks", "examination", "groups", "is_plain", "normal", "selections",
     )  # fmt: skip
 
-    def __init__(self, excluded: dict[int, set[BacklogConsumer]]) -> None:
-        """`excluded`: who said undeliverable-here, by message number."""
+    def __init__(self, excluded: Exclusions) -> None:
+        """`excluded`: who said undeliverable-here, and of what."""
         self.normal = PriorityLevel(NORMAL_LEVEL)
         self.is_plain = True
         self.groups: Groups | None = None

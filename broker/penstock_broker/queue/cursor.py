@@ -23,6 +23,7 @@ from penstock_amqp.endpoint.events import DATA, NUMBER, Entry
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.message_head import read_head
 from penstock_amqp.messages.selected_fields import Selectable, SelectedFields
+from penstock_broker.queue.exclusions import Exclusions
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.selection_search import SelectionSearch
@@ -91,7 +92,7 @@ class SelectorCursor:
         self,
         selector: Selector | None,
         examination: Examination,
-        excluded: dict[int, set[BacklogConsumer]],
+        excluded: Exclusions,
         consumer: BacklogConsumer | None = None,
     ) -> None:
         self.selector = selector
@@ -136,7 +137,7 @@ class SelectorCursor:
         if self.consumer is None:
             return True
         is_too_long = 0 < self.max_bytes < len(entry[DATA])
-        return not is_too_long and self.consumer not in self._excluded.get(entry[NUMBER], ())
+        return not is_too_long and not self._excluded.holds(self.consumer, entry[NUMBER])
 
     def next(self, level: PriorityLevel, cursors: Sequence[SelectorCursor]) -> Entry | None:
         """The next message of a level that is wanted, left where it is; None if there is none, or the budget is spent.

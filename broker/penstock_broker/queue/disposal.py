@@ -25,7 +25,7 @@ Pile: TypeAlias = (
     | list[list[tuple[int, Entry]]]
     | set[int]
     | Mapping[int, object]
-    | Mapping[str, object]
+    | Mapping[str | bytes, object]
     | Mapping[Ptr, object]
     | Iterator[object]
 )

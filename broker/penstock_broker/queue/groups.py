@@ -8,6 +8,7 @@ Source: docs/decisions/031-queue-order.md.
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Final
 
 from penstock_amqp.endpoint.events import DATA, NUMBER, Entry
@@ -15,9 +16,12 @@ from penstock_amqp.messages.message_head import read_head
 from penstock_broker.queue.cursor import BacklogConsumer
 from penstock_broker.queue.flags import group_of
 
-__all__ = ["MAX_IDLE_GROUPS", "Group", "Groups"]
+__all__ = ["LONGEST_NAME", "MAX_IDLE_GROUPS", "Group", "Groups"]
 
 MAX_IDLE_GROUPS: Final = 16_384
+
+LONGEST_NAME: Final = 256
+"""Characters. Of a longer name a digest is kept: a name may take a mebibyte, and is kept when its messages are gone."""
 
 _LOOK_AT: Final = 16
 """Groups that are looked at to find one to forget."""
@@ -26,10 +30,9 @@ _LOOK_AT: Final = 16
 class Group:
     """A group that a consumer owns."""
 
-    __slots__ = ("consumer", "held", "name")
+    __slots__ = ("consumer", "held")
 
-    def __init__(self, name: str, consumer: BacklogConsumer) -> None:
-        self.name = name
+    def __init__(self, consumer: BacklogConsumer) -> None:
         self.consumer = consumer
         self.held = 0
         """Its messages that are with the consumer, or reserved for it."""
@@ -42,13 +45,13 @@ class Groups:
 
     def __init__(self, max_idle: int = MAX_IDLE_GROUPS) -> None:
         self.max_idle = max_idle
-        self._owned: dict[str, Group] = {}
-        """Used longest ago first."""
+        self._owned: dict[str | bytes, Group] = {}
+        """By name, or its digest; used longest ago first."""
         self._held: dict[int, Group] = {}
         """By message number, for those that are with a consumer, or reserved for it."""
         self._last = -1
         """The number of the message that was read last, and what it says."""
-        self._name = ""
+        self._name: str | bytes = ""
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -82,7 +85,7 @@ class Groups:
         group = self._owned.pop(name, None)
         if group is None:
             self._forget_idle()
-            group = Group(name, consumer)
+            group = Group(consumer)
         if group.consumer is consumer:
             self.hold(entry, group)
             if self._is_closed:
@@ -101,7 +104,7 @@ class Groups:
         for name in [name for name, group in self._owned.items() if group.consumer is consumer]:
             del self._owned[name]
 
-    def take_all(self) -> tuple[dict[int, Group], dict[str, Group]]:
+    def take_all(self) -> tuple[dict[int, Group], dict[str | bytes, Group]]:
         """Hand over what is remembered; no consumer owns a group any more."""
         held, owned = self._held, self._owned
         self._held, self._owned = {}, {}
@@ -118,5 +121,8 @@ class Groups:
                 owned[name] = group
 
     def _read(self, entry: Entry) -> None:
-        self._name, self._is_closed = group_of(entry, read_head(entry[DATA]))
+        name, self._is_closed = group_of(entry, read_head(entry[DATA]))
+        self._name = name
+        if len(name) > LONGEST_NAME:
+            self._name = blake2b(name.encode(errors="surrogatepass"), digest_size=16).digest()
         self._last = entry[NUMBER]

@@ -18,6 +18,7 @@ from weakref import WeakSet
 from penstock_amqp.endpoint.events import FLAGS, NUMBER, Entry
 from penstock_broker.queue.flags import SCHEDULED
 from penstock_broker.queue.priority_level import PriorityLevel
+from penstock_broker.queue.seen_numbers import SeenNumbers
 from penstock_broker.queue.selections import Selections
 from penstock_broker.queue.sorted_messages import SortedMessages
 
@@ -38,7 +39,7 @@ class LevelWalk:
     again.
     """
 
-    __slots__ = ("__weakref__", "_at", "_below", "_due_us", "_found", "_level", "_parts", "_rest", "_walks")
+    __slots__ = ("__weakref__", "_at", "_below", "_due_us", "_found", "_level", "_parts", "_rest", "_seen", "_walks")
 
     def __init__(self, level: PriorityLevel, parts: Parts, walks: LevelWalks, below: int, due_us: int) -> None:
         """`below`: what has this number or a higher one came later. `due_us`: see `PagedTail.snapshot`."""
@@ -47,6 +48,8 @@ class LevelWalk:
         self._at = -1
         """Up to this number all was seen that is not fresh."""
         self._found: deque[Entry] = deque()
+        self._seen = SeenNumbers()
+        """A message that was seen may be fresh again: it was paged, and read back since."""
         self._rest: Iterator[Entry] | None = None
         """What follows, once no more is left than can be copied, or than is in no memory."""
 
@@ -57,7 +60,8 @@ class LevelWalk:
         while True:
             while self._found:
                 entry = self._found.popleft()
-                if entry[NUMBER] < self._below:
+                if entry[NUMBER] < self._below and not self._seen.holds(entry[NUMBER]):
+                    self._seen.note(entry[NUMBER])
                     return entry
             if self._rest is not None:
                 self._found.append(next(self._rest))

@@ -362,7 +362,7 @@ class Queue:
         expiry, redelivery = self.expiry, self.redelivery
         passing = [expiry.passing.entries] if expiry.passing is not None else []
         piles: list[Pile] = [*self.backlog.take_all(), self.delayed.take_all(), expiry.expired, *passing]
-        piles += (self.stranded, redelivery.excluded, *redelivery.take_all())
+        piles += (self.stranded, *redelivery.take_all())
         self.ready = self.arrivals = self.backlog.normal.fresh
         expiry.expired, self.stranded = deque(), {}
         expiry.next_due = 0

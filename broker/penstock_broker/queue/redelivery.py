@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock_amqp.endpoint.events import NUMBER, Entry
-from penstock_broker.queue.cursor import BacklogConsumer
 from penstock_broker.queue.disposal import Pile
+from penstock_broker.queue.exclusions import Exclusions
 from penstock_broker.queue.seen_numbers import SeenNumbers
 
 __all__ = ["KEPT", "LEAST", "Redelivery", "RepeatedMessages"]
@@ -90,8 +90,8 @@ class Redelivery:
         """The messages of which most deliveries failed."""
         self.seen = SeenNumbers()
         """Numbers that a consumer may have seen: their header says delivery-count > 0, but no attempt counts."""
-        self.excluded: dict[int, set[BacklogConsumer]] = {}
-        """Consumers that said undeliverable-here, by message number."""
+        self.excluded = Exclusions()
+        """Which consumers said undeliverable-here of which messages."""
 
     def delivery_count(self, number: int) -> int:
         """What the header of the next delivery says."""
@@ -102,12 +102,13 @@ class Redelivery:
         """The message has left for good."""
         self.attempts.pop(number, None)
         self.seen.forget(number)
-        self.excluded.pop(number, None)
+        if self.excluded:
+            self.excluded.forget(number)
         self.repeated.forget(number)
 
     def take_all(self) -> list[Pile]:
-        """Hand over what is known; nothing is known any more. Who is kept from a message stays, for the backlog."""
-        piles: list[Pile] = [self.seen, self.attempts]
+        """Hand over what is known; nothing is known any more."""
+        piles: list[Pile] = [self.seen, self.attempts, *self.excluded.take_all()]
         self.seen, self.attempts = SeenNumbers(), {}
         self.repeated = RepeatedMessages(self.attempts)
         return piles

@@ -76,8 +76,10 @@ class SelectionSearch:
             self._begin(level, self._seen)
 
     def came_late(self, entry: Entry) -> None:
-        """A message is there whose number is lower than that of others before it, and which is wanted."""
-        self._found.append(entry)
+        """A message is there that was delayed and is wanted. If its number is not lower than that of one before it, it
+        comes as all others do; else it is in memory as long as it waits."""
+        if entry[NUMBER] <= self._seen:
+            self._found.append(entry)
 
     def copy(self) -> SelectionSearch:
         """Another one that is as far as this."""

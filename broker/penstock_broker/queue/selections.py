@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_broker.queue.cursor import BacklogConsumer, Examination, SelectorCursor
+from penstock_broker.queue.exclusions import Exclusions
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_core.selector import Selector
 
@@ -18,8 +19,8 @@ class Selections:
 
     __slots__ = ("_excluded", "_excludes", "cursors", "examination")
 
-    def __init__(self, excluded: dict[int, set[BacklogConsumer]]) -> None:
-        """`excluded`: who said undeliverable-here, by message number."""
+    def __init__(self, excluded: Exclusions) -> None:
+        """`excluded`: who said undeliverable-here, and of what."""
         self.examination = Examination()
         self.cursors: list[SelectorCursor] = []
         self._excluded = excluded
@@ -35,7 +36,7 @@ class Selections:
 
     def exclude(self, consumer: BacklogConsumer, number: int) -> None:
         """The consumer is not to get this message again."""
-        self._excluded.setdefault(number, set()).add(consumer)
+        self._excluded.exclude(consumer, number)
         self._excludes = True
         self._own_cursor(consumer)
 
@@ -57,10 +58,7 @@ class Selections:
     def left(self, consumer: BacklogConsumer) -> None:
         """The consumer is gone."""
         self.drop(consumer)
-        for number in [number for number, refusers in self._excluded.items() if consumer in refusers]:
-            self._excluded[number].discard(consumer)
-            if not self._excluded[number]:  # nobody refuses it any more: as if nobody ever had
-                del self._excluded[number]
+        self._excluded.left(consumer)
 
     def drop_needless(self) -> None:
         """Drop the cursors of those who take everything now that nothing is excluded any more."""

@@ -129,7 +129,7 @@ class DeliverySettings(DeliveryPolicy):
     """The delivery policy of subscriptions and queues that clients make, or auto-creation makes for them."""
 
     idle_expiry_seconds: int | None = Field(default=None, ge=1)
-    """A client's durable subscription that nobody has consumed from for longer than this is ended; absent: never."""
+    """A client's permanent subscription that nobody has consumed from for longer than this is ended; absent: never."""
 
 
 class LogSettings(Spec):

@@ -243,6 +243,8 @@ class Broker:
         """What clients may make by naming it."""
         self.stranded: dict[Queue, None] = {}
         """Queues with messages that could not be sent on, see `messages.dead_letters`."""
+        self.retries_stranded = False
+        """A timer is set that tries them again, or they are being tried."""
         self.audits: dict[str, Audit] = {}
         """Audits that are on, or whose records may still be fetched, by the name of the queue."""
         self.is_stopping = False

@@ -16,6 +16,7 @@ from penstock_amqp.messages.message_head import Head
 from penstock_broker.access.connection import Connection
 from penstock_broker.queue.consumer import Link, ReceivingLink, SendingLink
 from penstock_broker.queue.cursor import Examination, SelectorCursor
+from penstock_broker.queue.exclusions import Exclusions
 from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
 from penstock_broker.queue.queue import Queue
 from penstock_broker.queue.snapshots import LazyCopy
@@ -94,7 +95,7 @@ class Browser(ReceivingLink):
         if selector is not None:
             examination = Examination()
             examination.ask_for((selector,))
-            self.cursor = SelectorCursor(selector, examination, {})
+            self.cursor = SelectorCursor(selector, examination, Exclusions())
 
     def take_pending(self) -> deque[Entry]:
         """Hand over what is left of its copies and is in memory; it gets nothing more."""

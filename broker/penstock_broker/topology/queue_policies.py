@@ -55,8 +55,9 @@ class QueueDefaults:
         queue.policy.overflow = Overflow(limits.overflow) if is_declared else self.overflow
         delivery = record.delivery or self.delivery
         queue.policy.max_deliveries = delivery.max_deliveries or 0
-        queue.policy.dead_letter = delivery.dead_letter
-        queue.policy.expiry_address = delivery.expiry
+        # The defaults are for all queues, also for the one that they name: no queue is its own destination.
+        queue.policy.dead_letter = delivery.dead_letter if delivery.dead_letter != queue.name else None
+        queue.policy.expiry_address = delivery.expiry if delivery.expiry != queue.name else None
         max_ttl_us = (delivery.max_ttl_ms or 0) * 1000
         queue.expiry.is_retimed |= max_ttl_us != queue.policy.max_ttl_us and queue.depth > 0
         queue.policy.max_ttl_us = max_ttl_us

@@ -1,4 +1,6 @@
-"""Subscriptions that clients left behind end where that is wanted, and since when they are unused outlives restarts."""
+"""Subscriptions that clients left behind end where that is wanted, and since when they are unused outlives restarts.
+What nobody could come back to ends without that.
+"""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # proton's own types are not complete.
@@ -9,10 +11,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from proton import Terminus
-from support.proton_client import put_symbols
+from proton import Endpoint, Receiver, Terminus
+from support.proton_client import Browsing, put_symbols
 from support.stepped_broker import Peer, SteppedBroker
 
+from penstock_broker.access.permissions import PermissionCheck
 from penstock_broker.attach.unused_nodes import SWEEP_MS, SWEPT_AT_ONCE
 from penstock_broker.clock import STINT_SECONDS
 from penstock_core.existing_subscription import OwnerMark
@@ -28,14 +31,17 @@ def timed() -> Iterator[SteppedBroker]:
     broker.close()
 
 
-def subscribe(peer: Peer, name: str = "billing") -> None:
+def subscribe(
+    peer: Peer, name: str = "billing", *, durability: int = Terminus.DELIVERIES, shares: bool = True
+) -> Receiver:
     link = peer.session.receiver(name)
     link.source.address = "amq.topic"
-    link.source.durability = Terminus.DELIVERIES
+    link.source.durability = durability
     link.source.expiry_policy = Terminus.EXPIRE_NEVER
-    put_symbols(link.source.capabilities, ["topic", "shared", "global"])
+    put_symbols(link.source.capabilities, ["topic", "shared", "global"] if shares else ["topic"])
     link.open()
     peer.pump()
+    return link
 
 
 def pass_seconds(timed: SteppedBroker, seconds: int) -> None:
@@ -64,6 +70,59 @@ def test_a_subscription_left_behind_ends(timed: SteppedBroker) -> None:
     assert unused_since_ms(timed) is None
     timed.restart()
     assert unused_since_ms(timed) is None
+
+
+def test_who_browses_one_that_ends_is_told(timed: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def may(*_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(PermissionCheck, "may_use_others", may)
+    peer, browser = timed.connect(), timed.connect("administrator")
+    subscribe(peer)
+    link = browser.session.receiver("look")
+    link.source.address = "psub:durable:global:billing"
+    Browsing().apply(link)
+    link.open()
+    link.flow(10)
+    browser.pump()
+    assert link.state & Endpoint.REMOTE_ACTIVE
+    peer.drop()
+    pass_seconds(timed, LIMIT + 60)
+    browser.pump()
+    assert link.state & Endpoint.REMOTE_CLOSED
+    assert link.remote_condition is not None
+    assert link.remote_condition.name == "amqp:resource-deleted"
+
+
+def test_a_volatile_one_that_never_expires_ends_too(timed: SteppedBroker) -> None:
+    """Its lifetime is permanent, and a restart may be months away."""
+    peer = timed.connect()
+    link = subscribe(peer, durability=Terminus.NONDURABLE)
+    assert link.remote_source.expiry_policy == Terminus.EXPIRE_NEVER
+    peer.drop()
+    pass_seconds(timed, LIMIT - 60)
+    assert unused_since_ms(timed) is not None
+    pass_seconds(timed, 120)
+    assert unused_since_ms(timed) is None
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_what_no_link_can_find_again_ends_with_its_connection(timed: SteppedBroker, is_lost: bool) -> None:
+    """A not-shared volatile subscription has a random name: decision 158."""
+    peer = timed.connect()
+    link = subscribe(peer, durability=Terminus.NONDURABLE, shares=False)
+    assert link.remote_source.expiry_policy == Terminus.EXPIRE_WITH_CONNECTION
+    link.detach()
+    peer.pump()
+    assert len(timed.broker.topology.subscriptions) == 1
+    subscribe(peer, durability=Terminus.NONDURABLE, shares=False)
+    assert len(timed.broker.topology.subscriptions) == 2, "a link that comes back gets another queue"
+    if is_lost:
+        peer.drop()
+    else:
+        peer.connection.close()
+        peer.pump()
+    assert not timed.broker.topology.subscriptions
 
 
 def test_a_sweep_checks_a_few_in_each_turn(timed: SteppedBroker) -> None:

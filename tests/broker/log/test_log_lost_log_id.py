@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_broker.log.format.blocks import decode_block, seal_block, seed_of
-from penstock_broker.log.format.lost_log_id import NoAgreement, find_lost_id, id_for_seed, start_value
+from penstock_broker.log.format.lost_log_id import LONGEST, NoAgreement, find_lost_id, id_for_seed, start_value
 
 
 @given(data=st.binary(max_size=200), value=st.integers(0, 0xFFFF_FFFF))
@@ -71,6 +71,24 @@ def test_blocks_that_do_not_agree_have_no_id() -> None:
 def test_one_block_says_that_something_was_promised_for_all() -> None:
     """Else a log whose messages were promised would be taken for a new one."""
     assert find_lost_id([(7, bytes(segment(b"\x99" * 16, 5, 0)))]) is not None
+
+
+def test_a_log_of_long_blocks_alone_is_not_taken_for_a_new_one() -> None:
+    """They tell that something was promised, though it would take too long to find out of which log they are."""
+    content = bytearray(4096)
+    for synced in (0, 1):
+        block = bytearray(64 + LONGEST + 64)
+        seal_block(block, seed_of(b"\x99" * 16), segment=7, offset=len(content), flags=0, epoch=1, sequence=synced + 1,
+                   synced=synced, time_ms=0)  # fmt: skip
+        content += block
+        if not synced:
+            assert find_lost_id([(7, bytes(content))]) is None
+    with pytest.raises(NoAgreement):
+        find_lost_id([(7, bytes(content))])
+    short = segment(b"\x99" * 16, 0, 0)
+    found = find_lost_id([(7, bytes(content)), (7, bytes(short))])
+    assert found is not None
+    assert seed_of(found) == seed_of(b"\x99" * 16)
 
 
 @pytest.mark.parametrize(("others", "is_found"), [(62, True), (63, False)])

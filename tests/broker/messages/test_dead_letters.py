@@ -9,6 +9,7 @@ import pytest
 from proton import Condition, Delivery, Message, symbol
 from support.stepped_broker import Peer, SteppedBroker
 
+from penstock_amqp.endpoint.events import NUMBER
 from penstock_api.management import DeliveryPolicy as Policy
 from penstock_api.management import QueueLimits
 from penstock_broker.messages import dead_letters
@@ -207,6 +208,57 @@ def test_an_error_with_one_queue_leaves_no_stranded_message_behind(
     timed.pass_ms(RETRY_MS)
     assert sorted(str(message.body) for message in buried(timed)) == ["jobs", "more"]
     assert not timed.broker.stranded
+
+
+def test_many_queues_that_waited_for_one_destination_send_on_in_slices(timed: SteppedBroker) -> None:
+    """Each look at the clock takes a second, so a turn tries one message at most."""
+    peer = timed.connect()
+    for number in range(5):
+        timed.make_queue(f"jobs {number}", LIMITED)
+        peer.send(f"jobs {number}", *(Message(body=f"{number} {each}", durable=True) for each in range(3)))
+        peer.receive(f"jobs {number}")
+        for _ in range(3):
+            peer.take(Delivery.REJECTED)
+    dead = timed.make_queue("dead")
+    timed.step_seconds = 1.0
+    timed.now_ms += RETRY_MS
+    depths: list[int] = []
+    while dead.depth < 15:
+        timed.turn()
+        depths.append(dead.depth)
+    assert list(dict.fromkeys([0, *depths])) == list(range(16))
+    timed.step_seconds = 0.0
+    timed.turn()
+    assert not timed.broker.stranded
+    assert [message.body for message in buried(timed)] == [f"{each} {number}" for each in range(5) for number in "012"]
+    peer.send("jobs 0", Message(body="late", durable=True))
+    timed.broker.topology.delete_queue("dead")
+    peer.take(Delivery.REJECTED)
+    assert len(timed.broker.stranded) == 1
+    dead = timed.make_queue("dead")
+    timed.pass_ms(RETRY_MS)
+    assert dead.depth == 1, "and what is stranded later is tried again as before"
+
+
+def test_what_leaves_while_stranded_messages_are_tried_again_is_not_missed(timed: SteppedBroker) -> None:
+    jobs = timed.make_queue("jobs", LIMITED)
+    peer = timed.connect()
+    send(peer, "m1", "m2", "m3")
+    peer.receive("jobs")
+    for _ in range(3):
+        peer.take(Delivery.REJECTED)
+    dead = timed.make_queue("dead")
+    timed.step_seconds = 1.0
+    timed.now_ms += RETRY_MS
+    while not dead.depth:
+        timed.turn()
+    assert (dead.depth, len(jobs.stranded)) == (1, 2)
+    second = next(iter(jobs.stranded.values())).entry
+    assert jobs.take_out({second[NUMBER]: second}, {second[NUMBER]}) == [second]
+    timed.step_seconds = 0.0
+    timed.turn()
+    assert (dead.depth, len(jobs.stranded)) == (2, 0)
+    assert [message.body for message in buried(timed)] == ["m1", "m3"]
 
 
 def test_where_the_destination_is_full_messages_wait_for_room(timed: SteppedBroker) -> None:

@@ -10,7 +10,7 @@ from penstock_amqp.endpoint.events import AmqpError
 from penstock_amqp.types.plain_values import to_wire
 from penstock_api.management import EntityType, QueueDeclaration, QueueLimits
 from penstock_broker.management import declare
-from penstock_broker.messages.internal_publish import destination_of, publish_internally, put_into
+from penstock_broker.messages.internal_publish import MOST_TARGETS, destination_of, publish_internally, put_into
 from penstock_broker.queue.queue import LOGGED
 from penstock_core.reason import Reason, Refuse
 
@@ -82,3 +82,11 @@ def test_a_destination_that_was_made_anew_is_found(timed: SteppedBroker) -> None
     graves = timed.make_queue("graves")
     assert put(timed, "graves", DURABLE) is None
     assert graves.depth == 1
+
+
+def test_so_many_destinations_are_remembered(timed: SteppedBroker) -> None:
+    """A script that moves messages may name another key for each of them, for months."""
+    for number in range(MOST_TARGETS + 10):
+        target = destination_of(timed.broker, f"amq.topic/{number}")
+        assert destination_of(timed.broker, f"amq.topic/{number}") is target
+    assert len(timed.broker.routes.targets) == 10

@@ -240,6 +240,22 @@ def test_messages_expire_though_they_are_not_in_memory(broker: SteppedBroker) ->
     assert (queue.depth, queue.depth_bytes) == (0, 0)
 
 
+def test_the_longest_time_to_live_of_delayed_messages_counts_from_when_they_came(broker: SteppedBroker) -> None:
+    """docs/concepts/messages.md: "The time to live goes on meanwhile"."""
+    broker.make_queue("q", DeliveryPolicy(max_ttl_ms=5000))
+    page(broker)
+    fill(broker, "q", annotations={symbol("x-opt-delivery-delay"): 3000})
+    broker.pass_ms(3000)
+    settle_down(broker)
+    queue = broker.queue("q")
+    assert (in_memory(broker, "q") <= 64, queue.waiting) == (True, DEEP)
+    broker.pass_ms(1999 - 4 * paging.LOOK_MS)
+    assert queue.depth == DEEP
+    broker.pass_ms(1)
+    settle_down(broker)
+    assert (queue.depth, queue.totals.expired) == (0, DEEP)
+
+
 @pytest.mark.parametrize(("overflow", "kept"), [("DropOldest", range(200, 300)), ("DropNewest", range(100))])
 def test_a_limit_holds_though_what_it_drops_is_not_in_memory(
     broker: SteppedBroker, overflow: Literal["DropOldest", "DropNewest"], kept: range

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from penstock_amqp.endpoint.events import Entry
 from penstock_broker.queue import backlog as backlog_module
 from penstock_broker.queue.backlog import Backlog
-from penstock_broker.queue.cursor import BacklogConsumer
+from penstock_broker.queue.exclusions import Exclusions
 from penstock_broker.queue.flags import priority_of
 from penstock_core.selector import Selector, compile_selector
 
@@ -33,7 +33,7 @@ def by_number(*chosen: int) -> dict[int, Entry]:
 
 
 def backlog(*entries: Entry) -> Backlog:
-    made = Backlog({})
+    made = Backlog(Exclusions())
     made.put(entries)
     return made
 
@@ -308,7 +308,7 @@ def test_a_message_that_everybody_calls_undeliverable_here_stays() -> None:
 
 def test_the_order_is_plain_again_once_all_that_was_undeliverable_somewhere_has_left() -> None:
     """But a selector stays, and so does a limit of length."""
-    excluded: dict[int, set[BacklogConsumer]] = {}
+    excluded = Exclusions()
     made = Backlog(excluded)
     made.put([entry(1), entry(2), entry(3)])
     one, two, short = Somebody(), Somebody(), Somebody()
@@ -322,7 +322,7 @@ def test_the_order_is_plain_again_once_all_that_was_undeliverable_somewhere_has_
         made.calm_down()
         assert one.cursor is not None
         assert take(made, two) == left
-        del excluded[left]
+        excluded.forget(left)
     made.calm_down()
     assert (one.cursor, short.cursor is None, made.is_plain) == (None, False, False)
     made.left(short)
@@ -349,7 +349,7 @@ def test_who_comes_with_the_same_selector_gets_what_another_called_undeliverable
 def test_of_who_called_a_message_undeliverable_here_nothing_is_left_once_it_leaves() -> None:
     """AMQP 1.0 part 3, 3.4.5: it is undeliverable at that link. Else a message that stays would be remembered for all
     consumers that ever refused it, and slow down the end of each other one."""
-    excluded: dict[int, set[BacklogConsumer]] = {}
+    excluded = Exclusions()
     made = Backlog(excluded)
     made.put([entry(1), entry(2)])
     one, two = Somebody(), Somebody()
@@ -358,9 +358,9 @@ def test_of_who_called_a_message_undeliverable_here_nothing_is_left_once_it_leav
         made.exclude(who, number)
         made.put_back(entry(number))
     made.left(one)
-    assert excluded == {1: {two}}
+    assert [excluded.holds(who, 1) for who in (one, two)] == [False, True]
     made.left(two)
-    assert excluded == {}
+    assert not excluded
 
 
 def test_a_group_goes_to_one_consumer_until_it_leaves() -> None:
@@ -563,7 +563,7 @@ class HandingOut(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.backlog = Backlog({})
+        self.backlog = Backlog(Exclusions())
         self.waiting: dict[int, Waiting] = {}
         self.takers: dict[Somebody, str | None] = {}
         self.held: dict[int, tuple[Waiting, Somebody]] = {}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from broker.queue.ordered_messages import Somebody, entry, message
+from support.encoded_messages import amqp_value, described, fields
 
+from penstock_amqp.endpoint.events import Entry
 from penstock_broker.queue.groups import Groups
 
 
@@ -62,6 +64,23 @@ def test_a_group_with_messages_at_its_consumer_is_not_forgotten() -> None:
             groups.release(number)
     assert owner(groups, "0") == "one"
     assert len(groups) <= 3
+
+
+def test_of_long_names_no_more_than_a_digest_is_kept() -> None:
+    """AMQP sets no limit to group-id, and a group is remembered when its messages are gone."""
+
+    def named(number: int, name: str) -> Entry:
+        string32 = b"\xb1" + len(name).to_bytes(4, "big") + name.encode()
+        return entry(number, described(0x73, fields(*[b"\x40"] * 10, string32, wide=True)) + amqp_value("x"))
+
+    groups, one, two = Groups(), Somebody("one"), Somebody("two")
+    names = ["g" * 256, "g" * 100_000, "g" * 100_001]
+    for number, (name, who) in enumerate(zip(names, (one, two, one), strict=True)):
+        groups.take(named(number, name), who)
+    found = [groups.owner(named(number + 10, name)) for number, name in enumerate(names)]
+    assert [group and group.consumer for group in found] == [one, two, one]
+    _, owned = groups.take_all()
+    assert [len(name) for name in owned] == [256, 16, 16]
 
 
 def test_a_message_that_is_reserved_and_then_taken_is_held_once() -> None:

@@ -15,12 +15,15 @@ from penstock_broker.queue import delayed as delayed_module
 from penstock_broker.queue import level_walk, snapshots
 from penstock_broker.queue.backlog import Backlog
 from penstock_broker.queue.delayed import DelayedMessages
+from penstock_broker.queue.exclusions import Exclusions
 from penstock_broker.queue.flags import SCHEDULED
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.queue import Queue
 from penstock_broker.queue.tail_pieces import pageable_if
 from penstock_broker.queue.tail_snapshot import Stretch
 from penstock_core.selector import Selector, compile_selector
+
+ANY = pageable_if(lambda _: True)
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +36,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def backlog(*numbers: int) -> Backlog:
-    made = Backlog({})
+    made = Backlog(Exclusions())
     made.put([entry(number) for number in numbers])
     return made
 
@@ -106,7 +109,7 @@ def test_two_walks_see_everything_once_also_what_became_available_out_of_order()
 
 
 def test_two_walks_see_everything_once_in_whichever_priority_each_of_them_is() -> None:
-    made = Backlog({})
+    made = Backlog(Exclusions())
     made.put([entry(number, message(4 if number <= 20 else 9)) for number in range(1, 41)])
     ahead, behind = made.snapshot(below=41), made.snapshot(below=41)
     assert numbers(behind, 2) == [21, 22]
@@ -146,8 +149,27 @@ def test_a_walk_goes_on_into_what_is_in_no_memory_and_misses_nothing_before_it()
     assert numbers(made.snapshot(below=34)) == [*range(10, 30), 5, *range(30, 34)]
 
 
+def test_what_is_paged_and_brought_back_is_not_seen_again() -> None:
+    """A browser has seen twenty messages, which stand apart since then. They are paged, and are fresh once more."""
+    made = backlog(*range(1, 41))
+    walk = made.snapshot(below=41)
+    assert numbers(walk, 20) == list(range(1, 21))
+    bodies = {each[0]: each for each in made}
+
+    def source(first: int, last: int, most: int, most_bytes: int) -> Stretch:
+        return Stretch([bodies[number] for number in range(first, last + 1)], last + 1, 0)
+
+    made.normal.begin_tail(PagedTail(source, lambda count, size: None))
+    assert not made.normal.forget_bodies(5, ANY, 100), "the fresh ones go first"
+    assert made.normal.forget_bodies(5, ANY, 100), "then what was looked at"
+    made.normal.pull(100, 1 << 20)
+    assert [each[0] for each in made.normal.back] == [1, 2, 3, 4, 5]
+    assert [each[0] for each in made.normal.fresh] == list(range(6, 41))
+    assert numbers(walk) == list(range(21, 41))
+
+
 def test_reserved_messages_are_seen_in_their_place() -> None:
-    made = Backlog({})
+    made = Backlog(Exclusions())
     made.put([entry(number, message(group="g" if number % 2 else None)) for number in range(1, 21)])
     owner, other = Somebody("owner"), Somebody("other")
     assert made.take(owner) == entry(1, message(group="g"))
@@ -158,7 +180,7 @@ def test_reserved_messages_are_seen_in_their_place() -> None:
 
 
 def test_each_level_is_looked_through_and_the_highest_first() -> None:
-    made = Backlog({})
+    made = Backlog(Exclusions())
     made.put([entry(number, message(9 if number > 12 else 4)) for number in range(1, 25)])
     assert numbers(made.snapshot(below=25)) == [*range(13, 25), *range(1, 13)]
 

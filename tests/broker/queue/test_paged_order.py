@@ -4,6 +4,8 @@ groups, priorities, what comes back, what is dropped.
 
 from __future__ import annotations
 
+from sys import getrefcount
+
 from broker.queue.ordered_messages import Somebody, entry, message
 from broker.queue.test_backlog import HandingOut, Waiting, selector, take
 from hypothesis import settings
@@ -12,6 +14,7 @@ from hypothesis.stateful import precondition, rule
 
 from penstock_amqp.endpoint.events import DATA, NUMBER
 from penstock_broker.queue.backlog import Backlog
+from penstock_broker.queue.exclusions import Exclusions
 from penstock_broker.queue.flags import SCHEDULED, priority_of
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
@@ -33,7 +36,7 @@ def test_an_owner_gets_what_is_unread_of_its_group_before_what_another_met_behin
         found = [each for each in entries if first <= each[NUMBER] <= last]
         return Stretch(found, last + 1, sum(len(each[DATA]) for each in found))
 
-    backlog, owner, other = Backlog({}), Somebody("owner"), Somebody("other")
+    backlog, owner, other = Backlog(Exclusions()), Somebody("owner"), Somebody("other")
     backlog.put(entries[:2])
     assert take(backlog, owner) == 1
     tail = PagedTail(source, lambda count, size: None)
@@ -55,7 +58,7 @@ def test_of_delayed_messages_that_come_below_a_search_only_those_are_found_that_
     def source(first: int, last: int, most: int, most_bytes: int) -> Stretch:
         return Stretch([each for each in entries if first <= each[NUMBER] <= last], last + 1, 0)
 
-    backlog, blue = Backlog({}), Somebody()
+    backlog, blue = Backlog(Exclusions()), Somebody()
     backlog.put(entries[:2])
     tail = PagedTail(source, lambda count, size: None)
     backlog.normal.begin_tail(tail)
@@ -67,6 +70,30 @@ def test_of_delayed_messages_that_come_below_a_search_only_those_are_found_that_
     assert [take(backlog, blue), take(backlog, blue)] == [4, None]
 
 
+def test_of_delayed_messages_that_come_before_a_search_nothing_is_kept() -> None:
+    """A million may become due together, wanted by somebody who has no credit, and then their bodies are paged."""
+    entries = [entry(number, message(colour="red")) for number in range(10, 14)]
+    body = message(colour="blue")
+
+    def source(first: int, last: int, most: int, most_bytes: int) -> Stretch:
+        found = [*entries, entry(14, bytes(bytearray(body)), SCHEDULED)]
+        return Stretch([each for each in found if first <= each[NUMBER] <= last], last + 1, 0)
+
+    backlog, blue = Backlog(Exclusions()), Somebody()
+    backlog.put(entries[:2])
+    tail = PagedTail(source, lambda count, size: None)
+    backlog.normal.begin_tail(tail)
+    backlog.put(entries[2:])
+    tail.take_in(ANY, 14, 10)
+    backlog.select(blue, selector("colour = 'blue'"))
+    assert take(backlog, blue) is None
+    unheld = getrefcount(body)
+    backlog.put([entry(14, body, SCHEDULED)])
+    tail.take_in(ANY, 15, 10)
+    assert (tail.runs_count, getrefcount(body)) == (3, unheld)
+    assert [take(backlog, blue), take(backlog, blue)] == [14, None]
+
+
 def test_a_search_looks_at_no_more_than_a_visit_may_and_finds_what_still_waits() -> None:
     """The window was copied when it began: 11 is in that copy, and has left the queue since."""
     colours = {10: "red", 11: "blue", 12: "red", 13: "red", 14: "red", 15: "blue"}
@@ -75,7 +102,7 @@ def test_a_search_looks_at_no_more_than_a_visit_may_and_finds_what_still_waits()
     def source(first: int, last: int, most: int, most_bytes: int) -> Stretch:
         return Stretch([each for each in entries if first <= each[NUMBER] <= last], last + 1, 0)
 
-    backlog, blue, other = Backlog({}), Somebody("blue"), Somebody("other")
+    backlog, blue, other = Backlog(Exclusions()), Somebody("blue"), Somebody("other")
     backlog.put(entries[:2])
     tail = PagedTail(source, lambda count, size: None)
     backlog.normal.begin_tail(tail)

@@ -18,6 +18,7 @@ from penstock_amqp.endpoint.events import DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_broker.queue import paged_tail, tail_pieces
 from penstock_broker.queue import run as run_module
 from penstock_broker.queue.backlog import Backlog
+from penstock_broker.queue.exclusions import Exclusions
 from penstock_broker.queue.paged_tail import PagedTail
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.queue import Queue
@@ -372,7 +373,7 @@ def test_a_look_that_goes_on_after_a_run_grew_ends_where_it_did_when_it_began() 
 
 def test_the_next_expiry_is_that_of_whichever_priority_expires_first() -> None:
     recorded = Recorded()
-    made = Backlog({})
+    made = Backlog(Exclusions())
     made.put([entry(1), entry(2, message(priority=9))])
     for level, expires in zip(made.levels, (7000, 6000), strict=True):
         level.begin_tail(recorded.tail())

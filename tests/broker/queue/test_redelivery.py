@@ -91,8 +91,10 @@ def test_at_the_end_nothing_is_known() -> None:
     known = Redelivery()
     fail(known, 1, 2)
     known.seen.note(1)
+    known.excluded.exclude("a consumer", 2)
     piles = known.take_all()
-    assert piles == [{0: 0b10}, {1: 2}]  # number 1 is the second bit of the first piece
-    assert (known.attempts, known.seen, worst(known, 5)) == ({}, {}, [])
+    # Number 1 is the second bit of the first piece. What somebody refused is kept for all and for each.
+    assert piles == [{0: 0b10}, {1: 2}, {0: 0b100}, {0: 0b100}]
+    assert (known.attempts, known.seen, known.excluded, worst(known, 5)) == ({}, {}, {}, [])
     fail(known, 1, 2)
     assert worst(known, 5) == [(1, 2)]

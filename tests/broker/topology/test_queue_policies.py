@@ -65,6 +65,15 @@ def test_a_declared_delivery_policy_replaces_the_default_one_as_a_whole() -> Non
     assert (policy.max_deliveries, policy.dead_letter, policy.max_ttl_us) == (3, "dead", 0)
 
 
+def test_the_queue_that_the_defaults_name_is_not_its_own_destination() -> None:
+    """As for what is declared (docs/reference/management.md). Else a consumer would get what it rejected for ever."""
+    node = queue_node()
+    QueueDefaults(delivery=DeliveryPolicy(max_deliveries=3, dead_letter="jobs", expiry="late")).apply_to_queue(node)
+    assert (node.queue.policy.dead_letter, node.queue.policy.expiry_address) == (None, "late")
+    QueueDefaults(delivery=DeliveryPolicy(dead_letter="dead", expiry="jobs")).apply_to_queue(node)
+    assert (node.queue.policy.dead_letter, node.queue.policy.expiry_address) == ("dead", None)
+
+
 def test_messages_that_wait_get_another_time_to_live() -> None:
     empty, filled = queue_node(delivery=DeliveryPolicy(max_ttl_ms=7)), queue_node(delivery=DeliveryPolicy(max_ttl_ms=7))
     filled.queue.put([(1, b"m", 0, 0, LOGGED)])
