@@ -14,7 +14,6 @@ from typing import assert_never
 
 from penstock_core import permissions
 from penstock_core.attach_request import AskedSource, AttachRequest, binding_asked, identities_to_look_up
-from penstock_core.attach_table import Naming
 from penstock_core.binding import (
     Binding,
     check_binding,
@@ -168,21 +167,12 @@ def _create(request: AttachRequest, binding: Binding, steals: bool) -> Create | 
     return Create(
         identity=identity,
         exclusivity=row.exclusivity,
-        lifetime=_lifetime(request),
+        lifetime=lifetime_of(request.expiry),
         binding=binding,
         owner=request.link if row.exclusivity is Exclusivity.LINK and row.durable else None,
         user=request.user,
         steals=steals,
     )
-
-
-def _lifetime(request: AttachRequest) -> Lifetime:
-    """What the expiry policy asks for. No link can find a queue of random name again, so such a one is not permanent
-    (docs/decisions/158-random-names-end.md).
-    """
-    lifetime = lifetime_of(request.expiry)
-    is_findable = request.row.naming is not Naming.RANDOM
-    return lifetime if is_findable or lifetime is not Lifetime.PERMANENT else Lifetime.CONNECTION_CLOSE
 
 
 def _check_exclusivity(request: AttachRequest, existing: ExistingSubscription) -> Refuse | None:

@@ -19,7 +19,6 @@ from penstock_core.attach import (
 from penstock_core.binding import Binding, ByConnection, ByContainer, Filter, NoLocal, no_local_of
 from penstock_core.identity import Identity, LinkKey, queue_name
 from penstock_core.reason import ErrorCondition, Reason, Refuse
-from penstock_core.source_reply import source_reply
 from penstock_core.terms import ClientOverrides, Exclusivity, ExpiryPolicy, Lifetime
 
 OWNED = LinkKey(CONTAINER, "sub")
@@ -99,18 +98,9 @@ def test_decision_02_durable_is_durability_1_or_2(durability: int, durable: bool
 )
 def test_decision_02_the_lifetime_follows_the_expiry_policy(expiry: ExpiryPolicy | None, lifetime: Lifetime) -> None:
     for durability in (0, 2):
-        decision = decide(attaching(shared=True, durability=durability, expiry=expiry), None, None)
+        decision = decide(attaching(durability=durability, expiry=expiry), None, None)
         assert isinstance(decision, Create)
         assert decision.lifetime is lifetime
-
-
-@pytest.mark.parametrize("global_", [False, True])
-def test_decision_158_a_random_name_does_not_outlive_its_connection(global_: bool) -> None:
-    request = attaching(global_=global_, durability=0, expiry=ExpiryPolicy.NEVER)
-    decision = decide(request, None, None)
-    assert isinstance(decision, Create)
-    assert decision.lifetime is Lifetime.CONNECTION_CLOSE
-    assert source_reply(request, decision).expiry is ExpiryPolicy.CONNECTION_CLOSE
 
 
 # 3. Null source: the row's own queue first, then, without a capability, the name up to the bar

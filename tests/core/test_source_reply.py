@@ -38,7 +38,7 @@ def test_decision_02_and_11_distribution_mode_move_on_a_topic() -> None:
     [(None, ExpiryPolicy.SESSION_END), *((each, each) for each in ExpiryPolicy)],
 )
 def test_decision_07_a_new_one_is_told_as_asked(expiry: ExpiryPolicy | None, told: ExpiryPolicy) -> None:
-    assert reply_to(attaching(shared=True, expiry=expiry)).expiry is told
+    assert reply_to(attaching(expiry=expiry)).expiry is told
 
 
 def test_decision_07_an_existing_one_is_told_as_it_is() -> None:

@@ -128,12 +128,8 @@ class Model:
             self._leave(live, lost=True)
         if there is None:
             is_owned = source.durable and not source.shared
-            is_lost = not source.durable and not source.shared and source.expiry == "never"  # decision 158
             there = Subscription(
-                source.shared,
-                "connection-close" if is_lost else source.expiry,
-                key,
-                (link.container_id, link.name) if is_owned else None,
+                source.shared, source.expiry, key, (link.container_id, link.name) if is_owned else None
             )
             self.subscriptions[link.identity] = there
             self.births[link.identity] += 1
