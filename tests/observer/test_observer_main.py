@@ -219,12 +219,26 @@ def settings(folder: Path, **changes: Any) -> ObserverSettings:
         ({"broker": ""}, "broker and namespace"),
         ({"tls_cert": Path("x")}, "tls-cert and tls-key"),
         ({"retain_bytes": 0}, "retain-bytes"),
+        ({"interval_seconds": float("inf")}, "interval"),
+        ({"segment_seconds": float("nan")}, "segment-seconds"),
+        ({"retain_seconds": float("inf")}, "retain-seconds"),
     ],
 )
 def test_settings_that_cannot_work_are_named(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
     """Before anything is tried."""
     with pytest.raises(Misuse, match=told):
         settings(tmp_path, **changes)
+
+
+def test_all_settings_that_cannot_work_are_named_at_once(tmp_path: Path) -> None:
+    with pytest.raises(Misuse) as told:
+        settings(tmp_path, interval_seconds=0.5, ordinal=-1, tls_key=Path("x"))
+    assert told.value.cause.splitlines() == [
+        "3 observer settings can't be used:",
+        "  interval must be from 1 second to a year",
+        "  ordinal must be 0 to 999",
+        "  tls-cert and tls-key must be both set, or neither",
+    ]
 
 
 def test_an_address_in_use_is_a_clear_failure(tmp_path: Path) -> None:
