@@ -307,6 +307,9 @@ def announce(addresses: dict[str, str], *files: Path | None) -> None:
                     continue
                 told = f"The addresses can't be written to {path}: {error.strerror}."
                 raise CannotRun(told, "Check the folder and its owner.") from error
+    output: object = sys.stdout
+    if output is None:  # it is closed, and the files tell
+        return
     for name, address in addresses.items():
         sys.stdout.write(f"listening {name} {address}\n")
     sys.stdout.flush()
