@@ -120,6 +120,8 @@ def login_of(site: BrokerAccess) -> PasswordLogin | None:
                 f"there is a password in {site.password_file}, and nobody to log in with it.", "Say who with --user."
             )
         return None
+    if not site.user:
+        raise Misuse("--user is empty.", "Name the user, or leave --user out to log in without a name.")
     if site.password_file is None:
         raise Misuse(f"there is no password for {site.user}.", "Give the file that holds it with --password-file.")
     try:

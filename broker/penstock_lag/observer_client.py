@@ -59,6 +59,8 @@ class Observer:
         self, path: str, headers: dict[str, str], method: str, body: bytes | None = None
     ) -> urllib.request.Request:
         try:
+            if not self.url.isascii():
+                raise ValueError("it has letters that are not ASCII; write the host as DNS has it")
             if not can_be_looked_up(urlsplit(self.url).hostname or ""):
                 raise ValueError("a part of the host's name is empty or too long")
             return urllib.request.Request(self.url.rstrip("/") + path, body, headers, method=method)

@@ -162,6 +162,7 @@ def test_each_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> No
             ["lag", "--watch", "--observer", "127.0.0.1:8080"], "It must begin with http:// or https://", id="no URL"
         ),
         pytest.param(["broker", "--data", "d", "--management", "m.sock"], "'m.sock' is not an address", id="no socket"),
+        pytest.param(["up", ".", "--snapshot-seconds", "0.1"], "0.1 is not in the range 1<=x<=31536000", id="often"),
         pytest.param(["up", "/nonexistent"], "/nonexistent does not exist.\nGive the folder", id="no folder"),
         pytest.param(["operator", "--lag-image", "l", "--broker-image", ""], "setting broker-image", id="image"),
         pytest.param(

@@ -50,6 +50,11 @@ def test_a_password_without_a_user_is_told_and_not_left_out(tmp_path: Path) -> N
     assert str(told.value) == f"there is a password in {password}, and nobody to log in with it.\nSay who with --user."
 
 
+def test_an_empty_user_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Misuse, match="--user is empty"):
+        access_of(BrokerAccess("localhost", "", tmp_path, None))
+
+
 @pytest.mark.parametrize("verb", [["status"], ["ping"], ["send", "q", "x"]])
 def test_a_host_that_no_name_can_be_is_wrong_usage(verb: list[str]) -> None:
     said = penstock(*verb, "--broker", "склад..example:5672")
