@@ -44,6 +44,7 @@ _WORDS: Final = {
     "string_pattern_mismatch": "must match the pattern {pattern}",
 }
 """Our message by pydantic's type of error, with fields of its context."""
+_TOO_SHORT: Final = frozenset({"string_too_short", "too_short"})
 _NAMES: Final = re.compile(r"^(?:Input|Value|String|Tuple|Number|Dictionary|List) should\b")
 """What pydantic's messages of all other types begin with: it names its own kinds of values."""
 _OURS: Final = "Value error, "
@@ -81,6 +82,8 @@ def _sentence(detail: ErrorDetails) -> str:
     if detail["type"] == "union_tag_invalid":
         context = detail.get("ctx", {})
         return f"{context['discriminator'].strip(chr(39))} is one of {context['expected_tags']}"
+    if detail["type"] in _TOO_SHORT and detail.get("ctx", {}).get("min_length") == 1:
+        return "must not be empty"
     words = _WORDS.get(detail["type"])
     if words is not None:
         return words.format(**detail.get("ctx", {}))

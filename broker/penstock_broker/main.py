@@ -10,7 +10,8 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
+from itertools import chain, count
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -76,7 +77,8 @@ def run(
     its subclasses.
     """
     given = settings.load(config) if config is not None else BrokerSettings()
-    listeners = (*given.listeners, *(_listener_option(number, address) for number, address in enumerate(listen)))
+    free = _free_names({each.name for each in given.listeners})
+    listeners = (*given.listeners, *({"name": next(free), "address": address} for address in listen))
     update: dict[str, object] = {"listeners": listeners}
     if management is not None:
         update["management"] = {"address": management}
@@ -224,8 +226,10 @@ def _salt_key(data: Path) -> bytes:
         raise CannotRun(f"The data folder {data} can't be used: {error}.", "Check its volume and owner.") from error
 
 
-def _listener_option(number: int, address: str) -> dict[str, object]:
-    return {"name": "amqp" if number == 0 else f"amqp-{number + 1}", "address": address}
+def _free_names(taken: Set[str]) -> Iterator[str]:
+    """Names for the listeners of the command line: those that no listener of the file has."""
+    named = chain(("amqp",), (f"amqp-{number}" for number in count(2)))
+    return (name for name in named if name not in taken)
 
 
 def _open_log(
@@ -303,6 +307,9 @@ def announce(addresses: dict[str, str], *files: Path | None) -> None:
                     continue
                 told = f"The addresses can't be written to {path}: {error.strerror}."
                 raise CannotRun(told, "Check the folder and its owner.") from error
+    output: object = sys.stdout
+    if output is None:  # it is closed, and the files tell
+        return
     for name, address in addresses.items():
         sys.stdout.write(f"listening {name} {address}\n")
     sys.stdout.flush()

@@ -115,7 +115,13 @@ def _way_to_write(broker: str) -> str:
 def login_of(site: BrokerAccess) -> PasswordLogin | None:
     """User and password of the options; None without a user. Raises `Misuse`."""
     if site.user is None:
+        if site.password_file is not None:
+            raise Misuse(
+                f"there is a password in {site.password_file}, and nobody to log in with it.", "Say who with --user."
+            )
         return None
+    if not site.user:
+        raise Misuse("--user is empty.", "Name the user, or leave --user out to log in without a name.")
     if site.password_file is None:
         raise Misuse(f"there is no password for {site.user}.", "Give the file that holds it with --password-file.")
     try:

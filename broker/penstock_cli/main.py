@@ -7,6 +7,7 @@ The modules of the verbs define options only. Each imports the code of its proce
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final, cast
@@ -100,4 +101,7 @@ def main() -> None:
     output: object = sys.stdout
     if isinstance(output, io.TextIOWrapper):  # None if it is closed
         sys.stdout = StandardOutput.over(cast("io.TextIOWrapper", output))
+    error: object = sys.stderr
+    if error is None:  # closed: nobody hears, and no file that is opened later may take its number
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the life of the process
     sys.exit(run(sys.argv[1:]))

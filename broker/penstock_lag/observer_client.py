@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from penstock_api.connection_failures import connection_failure
+from penstock_api.host_names import can_be_looked_up
 from penstock_api.observer_api import Problem
 
 __all__ = ["Observer", "ObserverError"]
@@ -57,6 +59,10 @@ class Observer:
         self, path: str, headers: dict[str, str], method: str, body: bytes | None = None
     ) -> urllib.request.Request:
         try:
+            if not self.url.isascii():
+                raise ValueError("it has letters that are not ASCII; write the host as DNS has it")
+            if not can_be_looked_up(urlsplit(self.url).hostname or ""):
+                raise ValueError("a part of the host's name is empty or too long")
             return urllib.request.Request(self.url.rstrip("/") + path, body, headers, method=method)
         except ValueError as error:
             raise ObserverError(f"{self.url} is not an address: {error}") from error

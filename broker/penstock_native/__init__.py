@@ -9,6 +9,7 @@ Nothing here knows queues or subscriptions. Source: docs/decisions/092-compiled-
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from typing import Any, Final
 
@@ -34,7 +35,8 @@ def _find() -> tuple[Any, Any, Any, str]:
     if chosen == "python":
         return None, None, None, f"{ENGINE_VARIABLE} is python"
     if chosen != "compiled":
-        raise SystemExit(f"{ENGINE_VARIABLE} is {chosen!r}; it can be `compiled` (the default) or `python`.")
+        sys.stderr.write(f"{ENGINE_VARIABLE} is {chosen!r}; it can be `compiled` (the default) or `python`.\n")
+        raise SystemExit(2)  # a wrong setting: docs/reference/command-line.md
     try:
         import_module("cproton")  # it prepares the library
         path = import_module("cproton_ffi").__file__

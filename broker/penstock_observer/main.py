@@ -24,6 +24,7 @@ from aiohttp import web
 from penstock_api.failure import CannotRun
 from penstock_api.observer_api import PAGE
 from penstock_lag_rules.thresholds import Thresholds
+from penstock_observer import malformed_requests
 from penstock_observer.access_reviews import ApiServerReviews, PageOf
 from penstock_observer.audit_fetch import AuditFetcher
 from penstock_observer.audit_files import AuditStore
@@ -96,6 +97,7 @@ async def serve(
         audits = _audits(settings, ledger)
         app = make_app(Api(live, ledger, results, place, token, lambda: datetime.now(UTC), rollups, audits))
         app.add_subapp(PAGE, page_app(_page(settings, live, ledger, token, history, results)))
+        malformed_requests.keep_out()
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         try:

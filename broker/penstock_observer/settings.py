@@ -6,16 +6,19 @@ environment.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from penstock_api.failure import Misuse
+from penstock_api.setting_checks import SettingChecks
 
 __all__ = ["ObserverSettings"]
 
 HOUR: Final = 3600
 MIB: Final = 1024 * 1024
+LONGEST: Final = 365 * 24 * HOUR
+"""Seconds; nobody waits for longer, and no timer takes more than some years."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,28 +69,26 @@ class ObserverSettings:
     """Records of audits take less if this is more than a quarter of the volume."""
 
     def __post_init__(self) -> None:
-        """Check the values; raises Misuse with the name of the setting."""
-        self._check(self.interval_seconds >= 1, "interval", "at least 1 second")
-        self._check(self.segment_seconds >= 1, "segment-seconds", "at least 1 second")
-        self._check(self.segment_rows >= 1, "segment-rows", "at least 1")
-        self._check(self.segment_bytes >= 1, "segment-bytes", "at least 1")
-        self._check(self.retain_seconds >= 1, "retain-seconds", "at least 1 second")
-        self._check(self.retain_bytes >= 1, "retain-bytes", "at least 1 byte")
-        self._check(self.results_kept >= 1, "results-kept", "at least 1")
-        self._check(self.results_bytes >= 1, "results-bytes", "at least 1 byte")
-        self._check(self.rollups_bytes >= 1, "rollups-bytes", "at least 1 byte")
-        self._check(self.audit_bytes >= 1, "audit-bytes", "at least 1 byte")
-        self._check(0 <= self.ordinal < 1000, "ordinal", "0 to 999")
-        self._check(0 <= self.port < 65536, "listen", "HOST:PORT with a port from 0 to 65535")
-        self._check(bool(self.broker) and bool(self.namespace), "broker and namespace", "a name, not empty")
+        """Check the values; raises Misuse with the name of each setting that is wrong."""
+        checks = SettingChecks("observer")
+        check = checks.check
+        check(1 <= self.interval_seconds <= LONGEST, "interval", "from 1 second to a year")
+        check(1 <= self.segment_seconds <= LONGEST, "segment-seconds", "from 1 second to a year")
+        check(self.segment_rows >= 1, "segment-rows", "at least 1")
+        check(self.segment_bytes >= 1, "segment-bytes", "at least 1")
+        check(1 <= self.retain_seconds < math.inf, "retain-seconds", "at least 1 second")
+        check(self.retain_bytes >= 1, "retain-bytes", "at least 1 byte")
+        check(self.results_kept >= 1, "results-kept", "at least 1")
+        check(self.results_bytes >= 1, "results-bytes", "at least 1 byte")
+        check(self.rollups_bytes >= 1, "rollups-bytes", "at least 1 byte")
+        check(self.audit_bytes >= 1, "audit-bytes", "at least 1 byte")
+        check(0 <= self.ordinal < 1000, "ordinal", "0 to 999")
+        check(0 <= self.port < 65536, "listen", "HOST:PORT with a port from 0 to 65535")
+        check(bool(self.broker) and bool(self.namespace), "broker and namespace", "a name, not empty")
         is_asked = self.account is None or self.api_server.startswith("https://")
-        self._check(is_asked, "api-server", "an https:// URL, if there is an account; a pod of a cluster knows it")
-        self._check((self.tls_cert is None) == (self.tls_key is None), "tls-cert and tls-key", "both set, or neither")
-
-    @staticmethod
-    def _check(good: bool, name: str, rule: str) -> None:
-        if not good:
-            raise Misuse(f"observer setting {name} can't be used.", f"It must be {rule}.")
+        check(is_asked, "api-server", "an https:// URL, if there is an account; a pod of a cluster knows it")
+        check((self.tls_cert is None) == (self.tls_key is None), "tls-cert and tls-key", "both set, or neither")
+        checks.end()
 
     @property
     def results(self) -> Path:

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
-from penstock_api.failure import Misuse
-from penstock_api.log_lines import LogFormat
+from penstock_api.log_lines import LEVELS, LogFormat
+from penstock_api.setting_checks import SettingChecks, WrongSettings
 from penstock_operator.lag_options import LagJobOptions, read_lag_job
 
 __all__ = ["OperatorSettings"]
 
 _PREFIX: Final = "PENSTOCK_OPERATOR_"
+LONGEST: Final = 86_400
+"""Seconds between two looks: a day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,26 +62,24 @@ class OperatorSettings:
     log_format: LogFormat = LogFormat.TEXT
 
     def __post_init__(self) -> None:
-        """Check the values; raises Misuse with the name of the setting."""
-        self._check(bool(self.broker_image), "broker-image", "the name of an image")
-        self._check(bool(self.lag_image), "lag-image", "the name of an image")
-        self._check(self.resync_seconds >= 1, "resync-seconds", "at least 1")
-        self._check(self.poll_seconds >= 1, "poll-seconds", "at least 1")
-        self._check(1 <= self.workers <= 1000, "workers", "1 to 1000")
-        self._check(30 <= self.pass_seconds <= 3600, "pass-seconds", "30 to 3600")
-        self._check(0 <= self.liveness_port < 65536, "liveness-port", "0 to 65535")
-        self._check(5 <= self.lease_seconds <= 3600, "lease-seconds", "5 to 3600")
-        self._check(bool(self.own_namespace) or not self.lease, "own-namespace", "the namespace of the Lease")
+        """Check the values; raises Misuse with the name of each setting that is wrong."""
+        checks = SettingChecks("operator")
+        checks.check(bool(self.broker_image), "broker-image", "the name of an image")
+        checks.check(bool(self.lag_image), "lag-image", "the name of an image")
+        checks.check(1 <= self.resync_seconds <= LONGEST, "resync-seconds", f"1 to {LONGEST}")
+        checks.check(1 <= self.poll_seconds <= LONGEST, "poll-seconds", f"1 to {LONGEST}")
+        checks.check(1 <= self.workers <= 1000, "workers", "1 to 1000")
+        checks.check(30 <= self.pass_seconds <= 3600, "pass-seconds", "30 to 3600")
+        checks.check(0 <= self.liveness_port < 65536, "liveness-port", "0 to 65535")
+        checks.check(5 <= self.lease_seconds <= 3600, "lease-seconds", "5 to 3600")
+        checks.check(bool(self.own_namespace) or not self.lease, "own-namespace", "the namespace of the Lease")
+        checks.check(self.log_level.lower() in LEVELS, "log-level", f"one of {', '.join(LEVELS)}")
+        checks.end()
 
     @property
     def lag_seconds(self) -> float:
         """The time between two readings of a Broker's lag: by default that between two polls of its observer."""
         return 2 * self.poll_seconds
-
-    @staticmethod
-    def _check(good: bool, name: str, rule: str) -> None:
-        if not good:
-            raise Misuse(f"operator setting {name} can't be used.", f"It must be {rule}.")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -87,7 +87,7 @@ class OperatorSettings:
         chart makes of a value that somebody has removed, counts as missing.
 
         Raises:
-            Misuse: a variable is missing or has an invalid value.
+            Misuse: variables are missing or have an invalid value; all of them are named.
         """
         source = os.environ if environment is None else environment
         values = {
@@ -95,8 +95,18 @@ class OperatorSettings:
             for key, value in source.items()
             if key.startswith(_PREFIX) and value
         }
+        checks = SettingChecks("operator")
+
+        def whole(name: str, default: int) -> int:
+            text = values.get(name, str(default))
+            return checks.read(text, int, default, name.replace("_", "-"), "a whole number")
+
+        def seconds(name: str, default: float) -> float:
+            text = values.get(name, str(default))
+            return checks.read(text, float, default, name.replace("_", "-"), "a number of seconds")
+
         try:
-            return cls(
+            made = cls(
                 broker_image=values.get("broker_image", ""),
                 lag_image=values.get("lag_image", ""),
                 lag_job=read_lag_job(values.get("lag_job", "")),
@@ -104,25 +114,24 @@ class OperatorSettings:
                 own_namespace=values.get("own_namespace", ""),
                 cluster_domain=values.get("cluster_domain", "cluster.local"),
                 liveness_host=values.get("liveness_host", ""),
-                liveness_port=int(values.get("liveness_port", "8080")),
-                resync_seconds=float(values.get("resync_seconds", "120")),
-                poll_seconds=float(values.get("poll_seconds", "5")),
-                workers=int(values.get("workers", "200")),
-                pass_seconds=float(values.get("pass_seconds", "120")),
+                liveness_port=whole("liveness_port", 8080),
+                resync_seconds=seconds("resync_seconds", 120),
+                poll_seconds=seconds("poll_seconds", 5),
+                workers=whole("workers", 200),
+                pass_seconds=seconds("pass_seconds", 120),
                 lease=values.get("lease", ""),
-                lease_seconds=int(values.get("lease_seconds", "15")),
+                lease_seconds=whole("lease_seconds", 15),
                 identity=values.get("identity", ""),
                 # Kubernetes gives every pod the address of the API server's Service.
                 has_ipv6=":" in source.get("KUBERNETES_SERVICE_HOST", ""),
                 log_level=values.get("log_level", "INFO"),
-                log_format=_log_format(values.get("log_format", "text")),
+                log_format=checks.read(
+                    values.get("log_format", "text"), LogFormat, LogFormat.TEXT, "log-format", "text or json"
+                ),
             )
-        except ValueError as error:
-            raise Misuse(f"an operator setting in the environment is not a number: {error}.", "Correct it.") from error
-
-
-def _log_format(word: str) -> LogFormat:
-    try:
-        return LogFormat(word)
-    except ValueError:
-        raise Misuse("operator setting log-format can't be used.", "It must be text or json.") from None
+        except WrongSettings as others:
+            checks.add(others)
+            made = None
+        checks.end()
+        assert made is not None, "it was made, or there were mistakes"
+        return made

@@ -85,7 +85,7 @@ def test_an_operator_without_brokers_writes_an_empty_list() -> None:
         ),
         pytest.param(
             document({**SHOP, "observers": []}),
-            "brokers.0.observers: must have at least 1 entries",
+            "brokers.0.observers: must not be empty",
             id="no observer",
         ),
         pytest.param(

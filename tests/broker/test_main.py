@@ -6,6 +6,7 @@ import errno
 from pathlib import Path
 
 import pytest
+from support.broker_process import BrokerProcess
 
 from penstock_api.failure import CannotRun
 from penstock_broker.main import announce
@@ -29,3 +30,11 @@ def test_a_full_volume_keeps_nobody_from_being_served(
 def test_a_folder_that_is_not_ours_is_told(tmp_path: Path) -> None:
     with pytest.raises(CannotRun, match="No such file or directory"):
         announce({}, tmp_path / "absent" / "addresses.json")
+
+
+def test_a_listener_of_the_command_line_has_a_name_that_the_file_does_not_give(tmp_path: Path) -> None:
+    """Two of one name would be one line in the addresses."""
+    settings: dict[str, object] = {"listeners": [{"address": "127.0.0.1:0"}, {"name": "amqp-2", "address": "[::1]:0"}]}
+    with BrokerProcess(tmp_path / "data", listen=("127.0.0.1:0",) * 2, settings=settings) as broker:
+        ports = [broker.addresses[name].rpartition(":")[2] for name in ("amqp", "amqp-2", "amqp-3", "amqp-4")]
+    assert len(set(ports)) == 4

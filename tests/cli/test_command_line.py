@@ -153,18 +153,27 @@ def test_each_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> No
         pytest.param(["broker", "--data", "d", "--listen", "5672"], "'5672' is not HOST:PORT", id="no host"),
         pytest.param(["broker", "--data", "d", "--listen", "h:66666"], "'h:66666' is not HOST:PORT", id="no port"),
         pytest.param(
+            ["broker", "--data", "d", "--listen", "a..b:5672"], "'a..b:5672' names a host that can't", id="no name"
+        ),
+        pytest.param(
             ["broker", "--data", "d", "--listen", "amqp://h:5672"], "leave out amqp://: h:5672", id="URL as a listener"
         ),
         pytest.param(
             ["lag", "--watch", "--observer", "127.0.0.1:8080"], "It must begin with http:// or https://", id="no URL"
         ),
         pytest.param(["broker", "--data", "d", "--management", "m.sock"], "'m.sock' is not an address", id="no socket"),
+        pytest.param(["up", ".", "--snapshot-seconds", "0.1"], "0.1 is not in the range 1<=x<=31536000", id="often"),
         pytest.param(["up", "/nonexistent"], "/nonexistent does not exist.\nGive the folder", id="no folder"),
         pytest.param(["operator", "--lag-image", "l", "--broker-image", ""], "setting broker-image", id="image"),
         pytest.param(
             ["observer", "--broker-socket", "s", "--ledger", "l", "--token-file", __file__, "--segment-bytes", "16Mx"],
             "'16Mx' is not a size; write bytes, or a number with a unit, such as 16Mi",
             id="no size",
+        ),
+        pytest.param(
+            ["export", "--broker", "unix:/nonexistent", "--namespace", "a/b", "--broker-name", "Main"],
+            "penstock: --broker-name must match the pattern ^[a-z0-9]([-a-z0-9]*[a-z0-9])?$; --namespace must match",
+            id="no names of resources",
         ),
         pytest.param(["lag", "--nonsense"], "unrecognized arguments: --nonsense", id="the job's own parser"),
     ],
@@ -199,6 +208,7 @@ def test_bad_settings_are_exit_code_2_and_name_the_key(tmp_path: Path) -> None:
     ("line", "complaint"),
     [
         ("listeners: [{address: 'amqp://127.0.0.1:0'}]", "listeners.0.address: 'amqp://127.0.0.1:0' is a URL, not an"),
+        ("listeners: [{address: 'a..b:0'}]", "listeners.0.address: 'a..b:0' names a host that can't be: a part of its"),
         ("maxMessageBytes: sixteen", "maxMessageBytes: 'sixteen' is not a quantity; write a number with an optional"),
         ("maxMessageBytes: 1Ki2", "such as 512Mi or 10Gi"),
         ("idleTimeoutSeconds: soon", "idleTimeoutSeconds: must be a whole number."),
@@ -229,6 +239,20 @@ def test_up_says_what_this_machine_does_not_give_it(arguments: list[str], tmp_pa
     folder = Path(__file__).parents[2] / "examples/local"
     said = penstock("up", str(folder), "--data", str(tmp_path / "data"), *arguments)
     assert (said.returncode, "Traceback" in said.stderr) == (3, False), said.stderr
+
+
+@pytest.mark.parametrize("name", ["up.lock", "broker.yaml", "ledger", "observer.token"])
+def test_up_says_that_a_file_of_its_folder_can_t_be_written(name: str, tmp_path: Path) -> None:
+    """As in a folder of another user. What can't be written has another form here, because root may write all."""
+    place = tmp_path / "data" / name
+    if name in ("ledger", "observer.token"):
+        (tmp_path / "data").mkdir()
+        place.symlink_to("absent/absent")
+    else:
+        place.mkdir(parents=True)
+    said = penstock("up", str(Path(__file__).parents[2] / "examples/local"), "--data", str(tmp_path / "data"))
+    assert (said.returncode, "Traceback" in said.stderr) == (3, False), said.stderr
+    assert f"the folder {tmp_path / 'data'} can't be used: " in said.stderr
 
 
 def test_bad_manifests_are_exit_code_2_and_nothing_is_started(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_an_exchange_can_refuse_what_no_binding_matches(broker: BrokerProcess) -
         (["queue", "x", "--max-bytes", "lots"], 2, "'lots' is not a size; write bytes, or a number with a unit"),
         (["queue", "x", "--max-bytes", "0"], 2, "limits.maxBytes: must be at least 1\nNothing was asked"),
         (["queue", "x", "--dead-letter", "d", "--max-deliveries", "2000000"], 2, "must be at most 1000000"),
-        (["queue", "x", "--dead-letter", ""], 2, "must have at least 1 character"),
+        (["queue", "x", "--dead-letter", ""], 2, "delivery.deadLetter: must not be empty"),
         (["subscription", "x" * 300, "--exchange", "amq.topic"], 2, "subscriptionName: must have at most 255"),
         (["queue", "x", "--max-deliveries", "3"], 2, "--max-deliveries needs --dead-letter."),
     ],

@@ -81,11 +81,19 @@ async def test_a_token_lets_in_whom_the_declaration_names(broker: BrokerProcess)
     assert "may not consume on subscription 'billing'" in refused.stderr
 
 
+def test_a_ping_logs_in_by_the_token_both_times(broker: BrokerProcess) -> None:
+    """It receives on one connection and sends on another, at a broker that lets nobody in without a name."""
+    said = penstock("ping", *at(broker, "evil"))
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.startswith("1 message sent and received in ")
+
+
 @pytest.mark.parametrize(
     ("scheme", "ca", "name", "further", "complaint"),
     [
         ("amqp", False, "billing", [], "a token is not sent without TLS"),
         ("amqps", True, "billing", ["--user", "ann"], "there are two ways to log in"),
+        ("amqps", True, "billing", ["--password-file", __file__], "there are two ways to log in"),
         ("amqps", True, "empty", [], "is empty: there is no token"),
     ],
 )

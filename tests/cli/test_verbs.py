@@ -119,7 +119,7 @@ def test_what_can_not_go_back_is_told_and_exits_with_1(broker: BrokerProcess) ->
     [
         (["peek", "nowhere"], 2, "neither a queue nor a subscription 'nowhere'"),
         (["move", "graves", "nowhere"], 1, "There is no 'nowhere'"),
-        (["move", "graves", ""], 2, "destination: must have at least 1 character"),
+        (["move", "graves", ""], 2, "destination: must not be empty"),
         (["purge", "graves", "--yes", "--selector", "a ="], 1, "InvalidSelector"),
         (["peek", "graves", "--count", "0"], 2, "0 is not in the range"),
         (["purge", "graves"], 1, "Give --yes where nobody can confirm"),

@@ -40,6 +40,27 @@ def test_what_does_not_exist_is_refused(command: str) -> None:
     assert said.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "words", "told"),
+    [
+        (
+            "crash",
+            "--files nosuch",
+            "there is no file layer 'nosuch'; there are: aio, counted, lossy, points, lossy-points",
+        ),
+        ("crash", "--files aio,", "there is no file layer ''; there are: aio"),
+        ("crash", "--kills 0", "--kills must be at least 1"),
+        ("mixed", "--files points", "there is no file layer 'points'; there are: aio, lossy"),
+        ("sparse", "--one-in 60000,many", "--one-in must be whole numbers above 0"),
+        ("sparse", "--one-in 0", "--one-in must be whole numbers above 0"),
+    ],
+)
+def test_a_soak_that_is_asked_for_what_there_is_not_says_what_there_is(command: str, words: str, told: str) -> None:
+    said = hack(f"hack/soak/{command}", *words.split())
+    assert (said.returncode, "Traceback" in said.stderr) == (2, False)
+    assert told in said.stderr
+
+
 def test_several_stages_may_stand_behind_one_only() -> None:
     assert hack("hack/test", "--only", "jms", "clients", "--only", "fast", "--list").returncode == 0
     said = hack("hack/test", "--only", "jms", "cliens")

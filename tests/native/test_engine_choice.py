@@ -55,7 +55,7 @@ def test_an_engine_that_does_not_exist_ends_the_process() -> None:
     environment = {**os.environ, "PENSTOCK_ENGINE": "rust"}
     command = [sys.executable, "-c", "import penstock_native"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr == "PENSTOCK_ENGINE is 'rust'; it can be `compiled` (the default) or `python`.\n"
 
 

@@ -195,6 +195,30 @@ async def test_an_observer_without_a_broker_serves(tmp_path: Path) -> None:
         assert await within_deadline(observer.process.wait()) == 0
 
 
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x00",
+        b"AMQP\x03\x01\x00\x00\r\n\r\n",
+    ],
+)
+async def test_what_is_no_http_is_answered_and_no_traceback(
+    tmp_path: Path, request_bytes: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever reaches the port could fill the log with it."""
+    async with observing(tmp_path, tmp_path / "observer.sock") as observer:
+        host, _, port = observer.base.removeprefix("http://").rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(request_bytes)
+        assert (await within_deadline(reader.readline())).startswith(b"HTTP/1.0 400 ")
+        writer.close()
+        observer.process.send_signal(signal.SIGTERM)
+        assert await within_deadline(observer.process.wait()) == 0
+    said = capfd.readouterr().err
+    assert ("observing " in said, "Traceback" in said) == (True, False), said
+
+
 def settings(folder: Path, **changes: Any) -> ObserverSettings:
     """Settings that work, with changes."""
     (folder / "token").write_text("x")
@@ -219,12 +243,26 @@ def settings(folder: Path, **changes: Any) -> ObserverSettings:
         ({"broker": ""}, "broker and namespace"),
         ({"tls_cert": Path("x")}, "tls-cert and tls-key"),
         ({"retain_bytes": 0}, "retain-bytes"),
+        ({"interval_seconds": float("inf")}, "interval"),
+        ({"segment_seconds": float("nan")}, "segment-seconds"),
+        ({"retain_seconds": float("inf")}, "retain-seconds"),
     ],
 )
 def test_settings_that_cannot_work_are_named(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
     """Before anything is tried."""
     with pytest.raises(Misuse, match=told):
         settings(tmp_path, **changes)
+
+
+def test_all_settings_that_cannot_work_are_named_at_once(tmp_path: Path) -> None:
+    with pytest.raises(Misuse) as told:
+        settings(tmp_path, interval_seconds=0.5, ordinal=-1, tls_key=Path("x"))
+    assert told.value.cause.splitlines() == [
+        "3 observer settings can't be used:",
+        "  interval must be from 1 second to a year",
+        "  ordinal must be 0 to 999",
+        "  tls-cert and tls-key must be both set, or neither",
+    ]
 
 
 def test_an_address_in_use_is_a_clear_failure(tmp_path: Path) -> None:

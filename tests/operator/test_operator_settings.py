@@ -78,7 +78,12 @@ def test_the_lag_job_as_the_chart_gives_it() -> None:
         ({"PENSTOCK_OPERATOR_LAG_IMAGE": "l"}, "broker-image"),
         ({**IMAGES, "PENSTOCK_OPERATOR_RESYNC_SECONDS": "0"}, "resync-seconds"),
         ({**IMAGES, "PENSTOCK_OPERATOR_LIVENESS_PORT": "70000"}, "liveness-port"),
-        ({**IMAGES, "PENSTOCK_OPERATOR_WORKERS": "many"}, "not a number"),
+        ({**IMAGES, "PENSTOCK_OPERATOR_WORKERS": "many"}, "workers can't be used.\nIt must be a whole number"),
+        ({**IMAGES, "PENSTOCK_OPERATOR_POLL_SECONDS": "5s"}, "poll-seconds can't be used.\nIt must be a number"),
+        ({**IMAGES, "PENSTOCK_OPERATOR_POLL_SECONDS": "inf"}, "poll-seconds"),
+        ({**IMAGES, "PENSTOCK_OPERATOR_RESYNC_SECONDS": "nan"}, "resync-seconds"),
+        ({**IMAGES, "PENSTOCK_OPERATOR_LOG_LEVEL": "loud"}, "log-level.*\nIt must be one of debug, info"),
+        ({**IMAGES, "PENSTOCK_OPERATOR_LOG_FORMAT": "xml"}, "log-format"),
         ({**IMAGES, "PENSTOCK_OPERATOR_PASS_SECONDS": "29"}, "pass-seconds"),
         ({**IMAGES, "PENSTOCK_OPERATOR_PASS_SECONDS": "3601"}, "pass-seconds"),
         ({**IMAGES, "PENSTOCK_OPERATOR_LAG_JOB": "{"}, "lag-job is not JSON"),
@@ -88,3 +93,20 @@ def test_the_lag_job_as_the_chart_gives_it() -> None:
 def test_what_can_t_be_used_is_named(variables: dict[str, str], names: str) -> None:
     with pytest.raises(Misuse, match=names):
         OperatorSettings.from_environment(variables)
+
+
+def test_all_mistakes_are_named_at_once() -> None:
+    wrong = {"WORKERS": "many", "LEASE_SECONDS": "1.5", "LOG_FORMAT": "xml", "LOG_LEVEL": "loud", "PASS_SECONDS": "29"}
+    with pytest.raises(Misuse) as told:
+        OperatorSettings.from_environment(
+            {"PENSTOCK_OPERATOR_LAG_IMAGE": "l", **{f"PENSTOCK_OPERATOR_{name}": text for name, text in wrong.items()}}
+        )
+    assert told.value.cause.splitlines() == [
+        "6 operator settings can't be used:",
+        "  workers must be a whole number",
+        "  lease-seconds must be a whole number",
+        "  log-format must be text or json",
+        "  broker-image must be the name of an image",
+        "  pass-seconds must be 30 to 3600",
+        "  log-level must be one of debug, info, warning, error",
+    ]

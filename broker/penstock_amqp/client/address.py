@@ -8,6 +8,7 @@ import ssl
 from dataclasses import dataclass
 
 from penstock_amqp.client.errors import NoAnswer
+from penstock_api.host_names import can_be_looked_up
 
 __all__ = ["Address"]
 
@@ -35,7 +36,10 @@ class Address:
         host, colon, port = text.rpartition(":")
         if not colon or not host or "/" in host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
             raise ValueError(f"{text!r} is neither unix:PATH nor HOST:PORT")
-        return cls(host=host.removeprefix("[").removesuffix("]"), port=int(port), tls=tls, server_name=server_name)
+        host = host.removeprefix("[").removesuffix("]")
+        if not can_be_looked_up(host):
+            raise ValueError(f"{text!r} names a host that can't be: a part of its name is empty or too long")
+        return cls(host=host, port=int(port), tls=tls, server_name=server_name)
 
     def __str__(self) -> str:
         return f"unix:{self.unix_path}" if self.unix_path is not None else f"{self.host}:{self.port}"

@@ -8,7 +8,7 @@ SASL and TLS are in front of it: the first bytes it sees are the bare AMQP heade
 - `engine.Engine` carries messages in batches, and stops where something else has to be done;
 - `Input` gives the engine the received bytes, and hands what the engine leaves to Python to the other parts;
 - `ConnectionLifecycle` opens and closes the connection;
-- `Attachments` knows the sessions and links, `AttachReplies` answers attaches;
+- `Attachments` knows the sessions and links, `AttachReplies` answers attaches, `LinkEnds` ends both;
 - `IncomingMessages` reads messages that come in parts or over new links, `OutgoingStreams` sends long ones in pieces;
 - `DeliverySettlement` settles what is not simply accepted, `TransactionAnswers` answers what came in a transaction;
 - `FlowAnswers` answers what flows ask for;
@@ -27,7 +27,7 @@ from typing import Final
 from penstock_amqp.endpoint import conditions
 from penstock_amqp.endpoint.attach_replies import AttachReplies
 from penstock_amqp.endpoint.attachments import Attachments
-from penstock_amqp.endpoint.buffers import FREED, OUTPUT_VIEW, Ptr
+from penstock_amqp.endpoint.buffers import OUTPUT_VIEW, Ptr
 from penstock_amqp.endpoint.connection_lifecycle import ConnectionLifecycle
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import AmqpError, Entry, Event
@@ -35,13 +35,14 @@ from penstock_amqp.endpoint.flow_answers import FlowAnswers
 from penstock_amqp.endpoint.freed_parts import NO_CALL, NO_PART
 from penstock_amqp.endpoint.incoming_messages import IncomingMessages, end_input
 from penstock_amqp.endpoint.input import UNBOUNDED, Input
+from penstock_amqp.endpoint.link_ends import LinkEnds
 from penstock_amqp.endpoint.links import InLink, OutLink, PartialMemory, Session
 from penstock_amqp.endpoint.outgoing_streams import OutgoingStreams, Stream
 from penstock_amqp.endpoint.output_changes import PendingChanges
 from penstock_amqp.endpoint.proton import deliveries, links
 from penstock_amqp.endpoint.proton.compiled_engine import engine_of
 from penstock_amqp.endpoint.proton.connection import ProtonConnection
-from penstock_amqp.endpoint.session_window import kept_back, note_lost
+from penstock_amqp.endpoint.session_window import kept_back
 from penstock_amqp.endpoint.settlement import DeliverySettlement
 from penstock_amqp.endpoint.transaction_answers import TransactionAnswers
 from penstock_amqp.endpoint.unsettled_deliveries import UnsettledDeliveries
@@ -62,6 +63,7 @@ class Endpoint:
     __slots__ = (
         "_attachments",
         "_connection",
+        "_ends",
         "_max_message_bytes",
         "_outgoing",
         "_replies",
@@ -123,6 +125,14 @@ class Endpoint:
         """Answers to what the peer sends in a transaction."""
         self._replies = AttachReplies(engine, changes, self._settlement)
         self._outgoing = OutgoingStreams(engine)
+        self._ends = LinkEnds(
+            engine,
+            changes,
+            attachments,
+            replies=self._replies,
+            settlement=self._settlement,
+            outgoing=self._outgoing,
+        )
         self.acquiring = self._outgoing
         """Its `send` and `send_as` are those for a link with an `acquisition`."""
         self.streams: Mapping[OutLink, Stream] = self._outgoing.by_link
@@ -230,7 +240,7 @@ class Endpoint:
         takes_long = self.engine.has_sent_many or len(links) > MANY_LINKS
         self.engine.free()
         self.engine = self._settlement = self._replies = self._outgoing = self.flows = self.input = NO_PART
-        self.unsettled = self.sockets = self.changes = self.acquiring = self.transactions = NO_PART
+        self.unsettled = self.sockets = self.changes = self.acquiring = self.transactions = self._ends = NO_PART
         self.receive = self.accept = self.output = self.posted_in_part = NO_CALL
         release = self._connection.let_go()
         if later is not None and (takes_long or always):
@@ -287,38 +297,12 @@ class Endpoint:
         """Detach or close a link, as an answer or on our own initiative. The link is gone then, and its unsettled
         deliveries are forgotten without an answer. If its attach has no answer yet, this refuses the attach.
         """
-        if not link.is_open:
-            return
-        self._forget(link)
-        if link in link.session.links:
-            link.session.links.remove(link)
-        if isinstance(link, InLink) and links.has_unsettled(link.ptr):
-            self.changes.leave_unanswered(link.session)
-        self._replies.end(link, closed=closed, error=error)
-        link.ptr = FREED
+        if link.is_open:
+            self._ends.detach(link, closed=closed, error=error)
 
     def end(self, session: Session) -> None:
         """Answer the peer's End. The session is gone with its links; their unsettled deliveries are settled."""
-        for link in session.links:
-            self._forget(link)
-            links.free_link(link.ptr)
-            link.ptr = FREED
-        session.links = []
-        links.close_session(session.ptr)
-        session.ptr = FREED
-        if self._attachments.holds_begins:
-            self.engine.write()  # its channel is free once our End is written
-        self._attachments.ended()
-
-    def _forget(self, link: InLink | OutLink) -> None:
-        """Drop every pointer to a link, because the engine is about to reuse its addresses."""
-        self._attachments.forget(link)
-        if isinstance(link, InLink):
-            end_input(link)
-            self._settlement.forget(link)
-        else:
-            self._outgoing.forget(link)
-            note_lost(link)
+        self._ends.end(session)
 
     def all_links(self) -> tuple[InLink | OutLink, ...]:
         """Every link that is attached."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Final, cast
 
-import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
 from penstock_api.resources.base import GROUP
@@ -16,6 +15,7 @@ from penstock_api.resources.exchange import Exchange
 from penstock_api.resources.queue import Queue
 from penstock_api.resources.subscription import Subscription
 from penstock_api.validation_messages import validation_messages
+from penstock_api.yaml_documents import NotYaml, yaml_documents
 
 __all__ = ["AnyResource", "Declaring", "Holding", "InvalidManifest", "load", "parse"]
 
@@ -52,8 +52,8 @@ def load(text: str) -> Iterator[AnyResource]:
         InvalidManifest: the text isn't YAML, or one of the resources is invalid.
     """
     try:
-        documents = list(yaml.safe_load_all(text))
-    except yaml.YAMLError as error:
+        documents = yaml_documents(text)
+    except NotYaml as error:
         raise InvalidManifest(f"not YAML: {error}") from error
     for document in documents:
         if document is None:

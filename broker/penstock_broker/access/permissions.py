@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
-import yaml
 from pydantic import ValidationError
 
 from penstock_api.failure import Misuse
 from penstock_api.settings.permissions import Grants, Permission
 from penstock_api.validation_messages import validation_messages
+from penstock_api.yaml_documents import NotYaml, yaml_document
 from penstock_broker.access.connection import Connection
 from penstock_broker.access.connection_client import ConnectionLogin
 from penstock_broker.settings.settings import BrokerSettings, Role
@@ -173,10 +173,11 @@ def _stamp(path: Path | None) -> _Stamp:
 def _read(path: Path) -> tuple[Permission, ...]:
     cure = "Write `permissions:` with a list, as docs/reference/security.md shows."
     try:
-        return Grants.model_validate(yaml.safe_load(path.read_text()) or {}).permissions
+        content = yaml_document(path.read_text(encoding="utf-8"))
+        return Grants.model_validate({} if content is None else content).permissions
     except OSError as error:
         raise Misuse(f"The permissions {path} can't be read: {error.strerror}.", "Check the path.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (NotYaml, UnicodeDecodeError) as error:
         raise Misuse(f"The permissions {path} are not valid YAML: {error}.", cure) from error
     except ValidationError as error:
         raise Misuse(

@@ -6,6 +6,8 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import AfterValidator
 
+from penstock_api.host_names import can_be_looked_up
+
 __all__ = ["UNIX", "Address", "HostPort", "split"]
 
 UNIX: Final = "unix:"
@@ -19,6 +21,8 @@ def split(address: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
     if not colon or "/" in host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise ValueError(f"{address!r} is not an address: write HOST:PORT, such as 0.0.0.0:5672 or [::1]:5672")
+    if not can_be_looked_up(host):
+        raise ValueError(f"{address!r} names a host that can't be: a part of its name is empty or too long")
     return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
 
 

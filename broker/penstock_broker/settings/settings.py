@@ -7,11 +7,11 @@ for `BrokerSettings.for_dev`. Source: docs/reference/configuration.md.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
-import yaml
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from penstock_amqp.transports.origins import normal_origin
@@ -27,6 +27,7 @@ from penstock_api.settings.memory import MemorySettings
 from penstock_api.settings.permissions import Permission
 from penstock_api.settings.transaction_limits import TransactionSettings
 from penstock_api.validation_messages import validation_messages
+from penstock_api.yaml_documents import NotYaml, yaml_document
 from penstock_broker.settings.addresses import UNIX, Address, HostPort, split
 from penstock_broker.settings.security import MECHANISM_NAMES, Authentication, Tls
 from penstock_core.terms import Overflow
@@ -183,24 +184,29 @@ class BrokerSettings(Spec):
     """Messages that a producer may send ahead."""
 
     @model_validator(mode="after")
-    def _has_transactions_in_segments(self) -> BrokerSettings:
-        self.transactions.check(self.log.segment_bytes)
+    def _fits_together(self) -> BrokerSettings:
+        wrong = [told for listener in self.listeners for told in self._mistakes_of(listener)]
+        names = [listener.name for listener in self.listeners]
+        wrong += [f"several listeners are named {name!r}" for name in sorted(set(names)) if names.count(name) > 1]
+        try:
+            self.transactions.check(self.log.segment_bytes)
+        except ValueError as error:
+            wrong.append(str(error))
+        if wrong:
+            raise ValueError("; ".join(wrong))
         return self
 
-    @model_validator(mode="after")
-    def _has_secrets_protected(self) -> BrokerSettings:
-        for listener in self.listeners:
-            wanted = listener.sasl_mechanisms or ()
-            unknown = [name for name in wanted if name not in MECHANISM_NAMES]
-            if unknown:
-                raise ValueError(f"{unknown[0]!r} is not a SASL mechanism; there are {', '.join(MECHANISM_NAMES)}")
-            exposed = [name for name in wanted if name in CLEARTEXT_MECHANISMS]
-            if exposed and not self.is_private(listener):
-                raise ValueError(
-                    f"listener {listener.name!r} would take {exposed[0]} without TLS from other machines: give it tls, "
-                    "or set authentication.allowInsecurePlain"
-                )
-        return self
+    def _mistakes_of(self, listener: ListenerSettings) -> Iterator[str]:
+        wanted = listener.sasl_mechanisms or ()
+        for name in wanted:
+            if name not in MECHANISM_NAMES:
+                yield f"{name!r} is not a SASL mechanism; there are {', '.join(MECHANISM_NAMES)}"
+        exposed = [name for name in wanted if name in CLEARTEXT_MECHANISMS]
+        if exposed and not self.is_private(listener):
+            yield (
+                f"listener {listener.name!r} would take {exposed[0]} without TLS from other machines: give it tls, or "
+                "set authentication.allowInsecurePlain"
+            )
 
     @property
     def largest_message_bytes(self) -> int:
@@ -224,13 +230,15 @@ class BrokerSettings(Spec):
 def load(path: Path) -> BrokerSettings:
     """Read the configuration file. Raises `Misuse` that names every wrong key."""
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml_document(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise Misuse(f"The configuration {path} can't be read: {error.strerror}.", "Check the path.") from error
-    except yaml.YAMLError as error:
+    except UnicodeDecodeError as error:
+        raise Misuse(f"The configuration {path} is not text in UTF-8.", "Convert it, such as with iconv.") from error
+    except NotYaml as error:
         raise Misuse(f"The configuration {path} is not valid YAML: {error}.", "Correct the line.") from error
     try:
-        return BrokerSettings.model_validate(content or {})
+        return BrokerSettings.model_validate({} if content is None else content)
     except ValidationError as error:
         wrong = "; ".join(validation_messages(error, whole="the file"))
         raise Misuse(

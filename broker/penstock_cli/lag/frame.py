@@ -46,9 +46,9 @@ def frame(
     if colour:
         lines[1:] = [_coloured(line, lag) for line, lag in zip(lines[1:], lags, strict=False)]
     if len(lags) > room:
-        lines.append(f"... and {len(lags) - room} more in less trouble")
+        lines.append(f"... and {len(lags) - room} more in less trouble"[:width])
     elif not lags:
-        lines.append("(no subscriptions)")
+        lines.append("(no subscriptions)"[:width])
     return "\n".join([line[:width] for line in top] + lines) + "\n"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from datetime import UTC, datetime
 from functools import partial
@@ -138,7 +137,7 @@ def _milliseconds(time: datetime) -> int:
 
 def _write(output: Path, page: str) -> None:
     if output == Path("-"):
-        sys.stdout.write(page)
+        click.echo(page, nl=False)
         return
     hidden = output.with_name(f".{output.name}.new")
     try:

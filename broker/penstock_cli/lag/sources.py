@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -68,6 +69,13 @@ def _with_observers(verb: Callable[..., int], *, required: bool) -> Callable[...
         if required and not urls:
             raise Misuse("--observer names no observer.", "Give the base URL of each observer.")
         token = read_token(token_file) if urls else ""
+        if ca_file is not None:
+            try:
+                ssl.create_default_context(cafile=str(ca_file))
+            except OSError as error:  # an SSLError is one
+                raise Misuse(
+                    f"{ca_file} holds no certificates that can be read: {error}.", "Give a PEM file."
+                ) from error
         return verb(Sources(tuple(Observer(url, token, ca_file) for url in urls)), **rest)
 
     return with_sources

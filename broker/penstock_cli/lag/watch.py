@@ -43,7 +43,8 @@ def watch(sources: Sources, *, interval: float, count: int | None) -> int:
 
     Exit codes: 0 the lag was shown; 1 no observer answered; 2 wrong usage.
     """
-    is_terminal = sys.stdout.isatty()
+    output: object = sys.stdout  # None if it is closed
+    is_terminal = output is not None and sys.stdout.isatty()
     left = count if count is not None else (None if is_terminal else 1)
     try:
         while True:

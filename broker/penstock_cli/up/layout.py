@@ -10,7 +10,8 @@ import json
 import random
 import secrets
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -88,12 +89,18 @@ class Layout:
 
     def prepare(self) -> None:
         """Make the folders and the token, unless they are there. Raises `CannotRun` where nothing can be written."""
-        try:
+        with self.usable():
             for folder in (self.data, self.ledger):
                 folder.mkdir(parents=True, exist_ok=True)
             if not self.token.exists():
                 self.token.touch(mode=0o600)
                 self.token.write_text(secrets.token_urlsafe(32) + "\n", encoding="ascii")
+
+    @contextmanager
+    def usable(self) -> Generator[None]:
+        """What the system does not allow in the folder, in this block, becomes a `CannotRun`."""
+        try:
+            yield
         except OSError as error:
             told = f"the folder {self.root} can't be used: {error.strerror}."
             raise CannotRun(told, "Choose another one with --data, or make it writable for this user.") from error

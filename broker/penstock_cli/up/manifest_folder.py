@@ -28,6 +28,7 @@ from penstock_api.resources import (
     Subscription,
     parse,
 )
+from penstock_api.yaml_documents import NOT_YAML, StrictLoader
 from penstock_core.reason import Refuse
 from penstock_core.selector import compile_selector
 
@@ -90,7 +91,7 @@ def read(folder: Path) -> Manifests:
 
 def _read_file(file: Path, problems: list[str]) -> Iterator[_Placed]:
     try:
-        loader = yaml.SafeLoader(file.read_text(encoding="utf-8"))
+        loader = StrictLoader(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.reader.ReaderError) as error:
         problems.append(f"{file}: can't be read: {error}")
         return
@@ -105,7 +106,7 @@ def _read_file(file: Path, problems: list[str]) -> Iterator[_Placed]:
             resource = _parse(construct(node), place, problems)
             if resource is not None:
                 yield _Placed(place, resource)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the latter: a date that is none, lists in lists
+    except NOT_YAML as error:
         problems.append(f"{file} (document {max(number, 1)}): not YAML: {' '.join(str(error).split())}")
 
 

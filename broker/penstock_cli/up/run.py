@@ -76,9 +76,10 @@ def run(options: Options, say: Callable[[str], None]) -> int:
         with _alone(layout):
             encrypted = free_endpoint(*options.listen_tls) if wants_tls(manifests.broker) else None
             endpoints = Endpoints(free_endpoint(*options.listen), free_endpoint(*options.observer), encrypted)
-            settings = commands.broker_settings(manifests.broker, endpoints, layout, options.folder)
-            settings["observerPeek"] = options.shows_messages
-            layout.broker_config.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+            with layout.usable():
+                settings = commands.broker_settings(manifests.broker, endpoints, layout, options.folder)
+                settings["observerPeek"] = options.shows_messages
+                layout.broker_config.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
             try:
                 asyncio.run(_Up(manifests, endpoints, layout, options, say).run())
             except* Failure as failures:
@@ -92,7 +93,9 @@ def run(options: Options, say: Callable[[str], None]) -> int:
 @contextmanager
 def _alone(layout: Layout) -> Generator[None, None, None]:
     """Lock the data folder for this command."""
-    with (layout.root / "up.lock").open("w") as lock:
+    with layout.usable():
+        held = (layout.root / "up.lock").open("w")
+    with held as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -151,7 +151,11 @@ def _policies(held: dict[str, Any]) -> dict[str, object]:
         raise Misuse("--max-deliveries needs --dead-letter.", "Say where messages go that failed so often.")
     limits = {"maxBytes": held["max_bytes"], "maxMessages": held["max_messages"]}
     limited = {**limits, "overflow": held["overflow"]} if any(each is not None for each in limits.values()) else {}
-    delivery = {key: held[key] for key in ("max_deliveries", "dead_letter", "expiry")}
+    delivery = {
+        "maxDeliveries": held["max_deliveries"],
+        "deadLetter": held["dead_letter"],
+        "expiry": held["expiry"],
+    }
     return {"limits": limited, "delivery": delivery}
 
 

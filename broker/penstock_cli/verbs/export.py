@@ -24,12 +24,23 @@ def export(site: BrokerAccess, *, namespace: str, broker_name: str) -> int:
       penstock export --namespace shop --broker-name main > adopted.yaml
     """
     import yaml
+    from pydantic import ValidationError
 
+    from penstock_api.failure import Misuse
     from penstock_api.manifest_export import ResourcePlace
+    from penstock_api.references import BrokerRef
+    from penstock_api.validation_messages import validation_messages
     from penstock_cli.broker_client import ask
     from penstock_cli.export import exported, found_on
     from penstock_cli.progress import in_terminal
 
+    try:
+        BrokerRef(name=broker_name, namespace=namespace)
+    except ValidationError as error:
+        options = {"name": "--broker-name", "namespace": "--namespace"}
+        wrong = [message.partition(": ") for message in validation_messages(error)]
+        told = "; ".join(f"{options[field]} {rule}" for field, _, rule in wrong)
+        raise Misuse(f"{told}.", "Give the names of the Broker resource and of its namespace.") from error
     made = exported(ask(site, lambda client: found_on(client, in_terminal)), ResourcePlace(namespace, broker_name))
     if made.manifests:
         click.echo(

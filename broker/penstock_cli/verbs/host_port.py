@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from penstock_api.host_names import can_be_looked_up
+
 __all__ = ["HOST_PORT", "HostPort", "split"]
 
 
@@ -20,6 +22,8 @@ class HostPort(click.ParamType[str]):
         host, colon, port = value.rpartition(":")
         if not colon or not host or "/" in host or not port.isascii() or not port.isdigit() or int(port) > 65535:
             self.fail(f"{value!r} is not HOST:PORT, such as 127.0.0.1:5672 or [::1]:5672", param, ctx)
+        if not can_be_looked_up(host):
+            self.fail(f"{value!r} names a host that can't be: a part of its name is empty or too long", param, ctx)
         return value
 
 

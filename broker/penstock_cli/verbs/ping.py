@@ -60,16 +60,13 @@ def ping(site: BrokerAccess, *, wait: float) -> int:
 
 def _round(site: BrokerAccess) -> None:
     """Receive from a new temporary queue what a second connection sends there."""
-    from penstock_amqp.client.address import Address
     from penstock_amqp.client.message_client import MessageClient
     from penstock_amqp.client.message_session import Sender, Subscriber
     from penstock_amqp.messages.message_codec import Message, encode_message
-    from penstock_cli.broker_client import login_of, tls_of
-    from penstock_cli.message_access import as_client, client_address
+    from penstock_cli.message_access import access_of, as_client
     from penstock_cli.received_message import read_message
 
-    login = login_of(site)
-    address: Address = client_address(site.broker, tls_of(site.ca_file))
+    address, login = access_of(site)
 
     async def work(receiver: MessageClient) -> bytes | None:
         if receiver.address is None:

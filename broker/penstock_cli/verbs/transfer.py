@@ -58,7 +58,7 @@ def send(
     \b
     Examples:
       penstock send orders/eu.fr '{"id": 4711}' --property region=eu
-      tail -f orders.log | penstock send orders --broker amqps://main.shop.svc --ca-file ca.crt \\
+      tail -f orders.log | penstock send orders --broker amqps://main-amqp.shop.svc --ca-file ca.crt \\
           --user ann --password-file password
     """
     from penstock_amqp.client.message_session import Sender
@@ -171,7 +171,7 @@ def receive(
         return 0
     if count is not None and received < count:
         raise Failure(
-            f"{received} of {count} messages came within {wait:g} s of each other.", "Wait for longer with --wait."
+            f"{received} of {count} messages came, and then none for {wait:g} s.", "Wait for longer with --wait."
         )
     return 0
 

@@ -45,14 +45,14 @@ __all__ = ["up"]
 )
 @click.option(
     "--snapshot-seconds",
-    type=float,
+    type=click.FloatRange(1, 365 * 24 * 3600),
     default=10.0,
     show_default=True,
     help="Seconds between two snapshots of the ledger.",
 )
 @click.option(
     "--segment-seconds",
-    type=float,
+    type=click.FloatRange(1, 365 * 24 * 3600),
     default=60.0,
     show_default=True,
     help="Age in seconds at which a ledger segment is finished.",

@@ -274,3 +274,19 @@ def test_a_changed_file_that_cannot_be_read_for_a_moment_is_read_later(tmp_path:
         assert not check.reload()
     assert check.reload()
     assert check.permissions.grants == ()
+
+
+@pytest.mark.parametrize(
+    "content", [b"permissions: 2026-13-45", b"permissions: " + b"[" * 3000, "# \u00e4".encode("latin-1")]
+)
+def test_a_changed_file_that_is_no_yaml_changes_nothing_and_is_told(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What PyYAML raises for the first two is no `YAMLError`."""
+    path = tmp_path / "permissions.yaml"
+    path.write_text("permissions: [{users: [ann], actions: [publish], queues: [jobs]}]")
+    check = PermissionCheck(BrokerSettings(permissions_file=path))
+    path.write_bytes(content)
+    assert not check.reload()
+    assert len(check.permissions.grants) == 1
+    assert f"The permissions stay as they were: The permissions {path} are not valid YAML" in caplog.text

@@ -56,10 +56,67 @@ def test_wrong_keys_are_all_named(tmp_path: Path) -> None:
     assert "autoCreate" in wrong.value.cause
 
 
-@pytest.mark.parametrize("text", ["listeners: [", "- a\n- b"])
+@pytest.mark.parametrize("text", ["listeners: [", "- a\n- b", "[]", "false", "''"])
 def test_what_is_no_map_is_refused_in_words(tmp_path: Path, text: str) -> None:
     with pytest.raises(Misuse):
         load(write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("# für das Lager\n".encode("latin-1"), "is not text in UTF-8"),
+        (b"authentication: {users: {ann: 2026-13-45}}", "is not valid YAML: month must be in 1..12"),
+        (b"maxFrameBytes: 0x_", "is not valid YAML: "),
+        (b"a: " + b"[" * 3000, "is not valid YAML: lists or maps lie too deep in each other"),
+        (b"a: \x00", "is not valid YAML: "),
+    ],
+)
+def test_a_file_that_is_no_yaml_is_refused_in_words(tmp_path: Path, content: bytes, told: str) -> None:
+    path = tmp_path / "broker.yaml"
+    path.write_bytes(content)
+    with pytest.raises(Misuse) as wrong:
+        load(path)
+    assert f"The configuration {path} {told}" in wrong.value.cause
+
+
+def test_a_key_that_is_there_twice_is_told_with_its_line(tmp_path: Path) -> None:
+    """YAML's own libraries keep the last one, and half of the listeners would be missing."""
+    with pytest.raises(Misuse, match=r"(?s)the key 'listeners' is there twice.*line 3, column 1"):
+        load(write(tmp_path, "listeners: [{address: 'h:1'}]\nautoCreate: true\nlisteners: [{address: 'h:2'}]\n"))
+
+
+def test_an_anchor_may_be_used_twice_and_overridden(tmp_path: Path) -> None:
+    text = (
+        "listeners:\n- &a {name: a, address: 'h:1', maxMessageBytes: 1Ki}\n- &b {<<: *a, name: b}\n"
+        "- {<<: *b, name: c, maxMessageBytes: 2Ki}\n"
+    )
+    found = load(write(tmp_path, text)).listeners
+    assert [(each.name, each.address, each.max_message_bytes) for each in found] == [
+        ("a", "h:1", 1024),
+        ("b", "h:1", 1024),
+        ("c", "h:1", 2048),
+    ]
+
+
+def test_all_that_does_not_fit_together_is_told_at_once(tmp_path: Path) -> None:
+    text = (
+        "listeners:\n"
+        "- {name: one, address: '0.0.0.0:1', saslMechanisms: [PLAIN, SCRAM]}\n"
+        "- {name: two, address: '0.0.0.0:2', saslMechanisms: [CRAM-MD5]}\n"
+        "- {name: two, address: 'h:3'}\n"
+        "log: {segmentBytes: 1Mi}\ntransactions: {maxBytes: 1Gi}\n"
+    )
+    with pytest.raises(Misuse) as wrong:
+        load(write(tmp_path, text))
+    for told in (
+        "'SCRAM' is not a SASL mechanism",
+        "'CRAM-MD5' is not a SASL mechanism",
+        "listener 'one' would take PLAIN without TLS",
+        "several listeners are named 'two'",
+        "transactions.maxBytes",
+    ):
+        assert told in wrong.value.cause
 
 
 def test_sizes_may_have_units(tmp_path: Path) -> None:
