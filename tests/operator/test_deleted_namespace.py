@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from support.api_server_alone import ApiServerAlone, api_server_alone
+from support.ended_operator import end_operator
 from support.operator_in_memory import resource
 from support.waiting import wait_until
 
@@ -62,9 +63,8 @@ class Site:
     async def operator(self) -> AsyncGenerator[None]:
         self.running = asyncio.create_task(operate(SETTINGS, no_broker, str(self.server.kubeconfig)))
         yield
-        self.running.cancel()
-        await asyncio.gather(self.running, return_exceptions=True)
-        self.running = None
+        running, self.running = self.running, None
+        await end_operator(running)
 
     async def until(self, *arguments: str, says: str) -> None:
         """Wait until kubectl says exactly this."""

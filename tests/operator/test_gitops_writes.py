@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 import yaml
 from support.api_server_alone import ApiServerAlone, api_server_alone
+from support.ended_operator import end_operator
 from support.operator_in_memory import resource
 from support.waiting import wait_until
 
@@ -125,8 +126,7 @@ async def site(server: ApiServerAlone, tmp_path: Path, monkeypatch: pytest.Monke
     settings = replace(SETTINGS, resync_seconds=2)
     made = Site(server, tmp_path, asyncio.create_task(operate(settings, no_broker, str(server.kubeconfig))))
     yield made
-    made.running.cancel()
-    await asyncio.gather(made.running, return_exceptions=True)
+    await end_operator(made.running)
 
 
 async def test_what_others_write_leaves_status_and_finalizer_or_they_come_back(site: Site) -> None:
