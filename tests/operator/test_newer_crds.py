@@ -153,6 +153,22 @@ async def test_a_forced_deletion_leaves_what_it_declared_to_the_collector() -> N
     assert QUEUE not in world.broker.subscriptions
 
 
+async def test_a_clock_that_is_set_back_does_not_make_a_deletion_wait_for_a_broker_that_can_t_be_read() -> None:
+    """By two hours: the 30 seconds begin again, and are over when they are over."""
+    world, billing = await begun(), ResourceKey("Subscription", "shop", "billing")
+    edit(world, "Broker", "main", {"fromTheFuture": 1})
+    world.now = 9000
+    await pass_time(world, 1)
+    world.api.user_deletes("Subscription", "shop", "billing")
+    await world.controller.list_all(cast(Any, world.api), ())
+    for world.now in (1800, 1829):
+        await world.reconciler.reconcile(billing)
+        assert conditions(world, "Subscription", "billing")["DeletionBlocked"][:2] == ("True", "ReferenceUnreadable")
+    world.now = 1830
+    await world.reconciler.reconcile(billing)
+    assert billing not in world.api.objects
+
+
 async def test_its_deletion_does_not_wait_for_a_broker_that_is_gone() -> None:
     world = await begun()
     edit(world, "Subscription", "billing", {"fromTheFuture": 1})

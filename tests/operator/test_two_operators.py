@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from support.api_server_in_memory import ApiServerInMemory
 from support.management_in_memory import BrokerInMemory
 from support.operator_in_memory import SETTINGS, World, resource
@@ -131,3 +132,39 @@ async def test_a_deletion_waits_for_a_broker_that_has_come_back_and_is_not_conne
         await turn(one)
     assert api.objects["Subscription", "shop", "billing"]["metadata"]["finalizers"]
     assert "psub:durable:global:billing" in one.broker.subscriptions
+
+
+@pytest.mark.parametrize(
+    ("how", "released_at"),
+    [
+        pytest.param("namespace", 150, id="its-namespace-goes"),
+        pytest.param("force", 150, id="a-person-forces-it"),
+        pytest.param("", None, id="it-is-only-deleted"),
+    ],
+)
+async def test_a_deletion_that_the_manager_of_its_broker_does_not_see_does_not_hold_its_namespace(
+    how: str, released_at: int | None
+) -> None:
+    """The first one watches single namespaces by now, and this one is not among them; it manages the Broker still."""
+    one, two = operators()
+    for _ in range(5):
+        await turn(one, two)
+    api = one.api
+    api.user_deletes("Subscription", "shop", "billing")
+    if how == "namespace":
+        api.terminating.add("shop")
+    elif how == "force":
+        api.user_annotates("Subscription", "shop", "billing", {"penstock.dev/force-delete": "true"})
+    written, released = api.written, None
+    while two.now < 600 and released is None:
+        renew(one)
+        one.now += 10
+        at = two.now
+        await turn(two)
+        released = at if ("Subscription", "shop", "billing") not in api.objects else None
+    assert released == released_at
+    assert two.sessions.open == {}
+    assert api.written == written
+    assert "psub:durable:global:billing" in one.broker.subscriptions, (
+        "only who manages the Broker deletes anything there"
+    )

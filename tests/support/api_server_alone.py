@@ -1,4 +1,6 @@
-"""A real API server with its etcd, and nothing else of a cluster: no node, no controllers. hack/cluster builds both."""
+"""A real API server with its etcd, and nothing else of a cluster: no node, and only the controllers that a test wants.
+hack/cluster builds the programs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import ssl
 import subprocess
 import time
 import urllib.request
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +41,10 @@ class ApiServerAlone:
 
 
 @contextmanager
-def api_server_alone(folder: Path) -> Generator[ApiServerAlone]:
-    """It runs, with its data and logs in `folder`, on free ports of the loopback."""
+def api_server_alone(folder: Path, controllers: Sequence[str] = ()) -> Generator[ApiServerAlone]:
+    """It runs, with its data and logs in `folder`, on free ports of the loopback. `controllers`: those of
+    kube-controller-manager that run beside it, such as `namespace-controller`.
+    """
     programs, (client, peer, secure) = located(folders()), _free_ports(3)
     (folder / "tokens.csv").write_text(f"{_TOKEN},me,me,system:masters\n")
     key = folder / "accounts.key"
@@ -80,7 +84,21 @@ def api_server_alone(folder: Path) -> Generator[ApiServerAlone]:
         )
         ca = folder / "certificates" / "apiserver.crt"
         _wait_until_ready(server, url, ca, folder / "apiserver.log")
-        yield ApiServerAlone(_kubeconfig(url, ca, folder / "kubeconfig"))
+        kubeconfig = _kubeconfig(url, ca, folder / "kubeconfig")
+        if controllers:
+            running.enter_context(
+                _started(
+                    folder / "controllers.log",
+                    programs["kube-controller-manager"],
+                    kubeconfig=kubeconfig,
+                    controllers=",".join(controllers),
+                    secure_port=0,
+                    leader_elect="false",
+                    kube_api_qps=300,
+                    kube_api_burst=500,
+                )
+            )
+        yield ApiServerAlone(kubeconfig)
 
 
 @contextmanager

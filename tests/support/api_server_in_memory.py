@@ -35,6 +35,8 @@ class ApiServerInMemory:
     """What watches of all kinds would tell, in order, each with its resource version; None: nobody asks."""
     documents: dict[str, Any] = field(default_factory=dict[str, Any])
     """What is served beside objects, by path."""
+    terminating: set[str] = field(default_factory=set[str])
+    """The namespaces that are being deleted."""
     served: set[str] = field(default_factory=set[str])
     """The optional kinds that the cluster has."""
     failing: bool = False
@@ -61,7 +63,8 @@ class ApiServerInMemory:
         self.read += 1
         self.requests += 1
         if kind.kind == "Namespace":
-            return {"metadata": {"name": name, "uid": f"uid-{name}"}}
+            ending = {"deletionTimestamp": SINCE} if name in self.terminating else {}
+            return {"metadata": {"name": name, "uid": f"uid-{name}", **ending}}
         at = (kind.kind, namespace or "", name)
         return _copied(self.objects[at]) if at in self.objects else None
 

@@ -123,6 +123,8 @@ class ManagementClient:
     def __init__(self, client: Client, timeout_seconds: float) -> None:
         self._client = client
         self._timeout_seconds = timeout_seconds
+        self.before_change: Callable[[], None] = lambda: None
+        """Called before each request with a list of changes; if it raises, neither that nor another one is sent."""
 
     @classmethod
     async def connect(
@@ -239,6 +241,7 @@ class ManagementClient:
         """
         body, is_list = [_listed(entry) for entry in entries], len(entries) > 1
         most_bytes = _LIST_BYTES if is_list else None
+        self.before_change()
         try:
             reply = await self.request(
                 operation, entries[0].type, None, body, properties=properties, most_bytes=most_bytes

@@ -35,8 +35,9 @@ class AcceptedTokens:
         if accepted:
             self.refused_since, self.knows_scopes = None, True
         else:
-            self.refused_since = self.refused_since or self.clock()
-            if self.clock() - self.refused_since >= _REFUSED_FOR:
+            now = self.clock()
+            self.refused_since = min(self.refused_since or now, now)  # the clock may have been set back
+            if now - self.refused_since >= _REFUSED_FOR:
                 self.knows_scopes = False
         if self.knows_scopes is not known:
             self.changed()

@@ -6,7 +6,8 @@ Source: docs/decisions/106-one-operator-leads.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from penstock_api.state_documents import BrokerState
 from penstock_operator.brokers.management import (
@@ -25,7 +26,7 @@ def fenced(connect: Connector, leads: Callable[[], bool]) -> Connector:
     """A connector whose connections declare and delete only while `leads` says so."""
 
     async def connected(access: ManagementAccess) -> BrokerManagement:
-        return FencedManagement(await connect(access), leads)
+        return FencedManagement(await connect(replace(access, before_change=partial(_check, leads))), leads)
 
     return connected
 
@@ -43,12 +44,12 @@ class FencedManagement:
 
     async def declare(self, entries: Sequence[DeclareEntity]) -> Sequence[BrokerReply]:
         """Create or update each entity."""
-        self._check()
+        _check(self.leads)
         return await self.management.declare(entries)
 
     async def delete(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
         """Delete each entity."""
-        self._check()
+        _check(self.leads)
         return await self.management.delete(entries)
 
     async def changes(self, since: int | None) -> EntityChanges:
@@ -63,6 +64,7 @@ class FencedManagement:
         """Close the connection."""
         await self.management.close()
 
-    def _check(self) -> None:
-        if not self.leads():
-            raise Unreachable("this operator does not lead any more, so it changes nothing on brokers")
+
+def _check(leads: Callable[[], bool]) -> None:
+    if not leads():
+        raise Unreachable("this operator does not lead any more, so it changes nothing on brokers")

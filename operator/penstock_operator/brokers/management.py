@@ -51,6 +51,10 @@ class ManagementAccess:
     """The certificate of the CA, PEM."""
     user: str
     password: str = field(repr=False)
+    before_change: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+    """Called before each request that changes something: a list of changes that is long is sent in several requests. It
+    raises Unreachable if no more may be sent.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,7 @@ async def connect(access: ManagementAccess) -> AmqpManagement:
             timeout_seconds=_TIMEOUT_SECONDS,
             container_id="penstock-operator",
         )
+    client.before_change = access.before_change
     return AmqpManagement(client, access.server_name)
 
 

@@ -67,8 +67,11 @@ class PendingCommands:
 
     def take(self) -> Batch:
         """What is sent next; the rest stays. All that wait are put in order, not only those that are taken: else an
-        exchange could come behind the subscriptions that need it.
+        exchange could come behind the subscriptions that need it. What nobody waits for any more is not sent: a pass
+        that took too long has ended, and a declaration that goes after the deletion of a later pass would undo that.
         """
+        self._deletions = [pending for pending in self._deletions if not pending.reply.done()]
+        self._declarations = [pending for pending in self._declarations if not pending.reply.done()]
         self._deletions.sort(key=lambda pending: pending.command.entity.value, reverse=True)
         self._declarations.sort(key=lambda pending: pending.command.entity.value)
         batch = Batch(self._deletions[:BATCH], self._declarations[:BATCH])

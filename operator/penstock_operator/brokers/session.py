@@ -166,7 +166,7 @@ class BrokerSession:
             await self._learn_changes(management)
             await self._count_bound(management)
         except Unreachable as error:
-            self._connection_lost(str(error))
+            self._request_failed(management, error)
             raise
         return self.declared.marked()
 
@@ -178,7 +178,7 @@ class BrokerSession:
         try:
             await self._learn_changes(management, again=False)
         except Unreachable as error:
-            self._connection_lost(str(error))
+            self._request_failed(management, error)
             raise
 
     async def _learn_changes(self, management: BrokerManagement, *, again: bool = True) -> None:
@@ -229,10 +229,11 @@ class BrokerSession:
                 self._is_sending = False
 
     async def _send(self, management: BrokerManagement, batch: Batch) -> None:
-        problem = "the session was closed"
+        problem, life = "the session was closed", self._life
         try:
             if batch.deletions:
                 replies = await management.delete([pending.command for pending in batch.deletions])
+                self._check_life(life)
                 for pending, reply in zip(batch.deletions, replies, strict=True):
                     if pending.command.rights_only:
                         self.declared.note_withdrawal(pending.command, reply)
@@ -241,17 +242,28 @@ class BrokerSession:
                 set_replies(batch.deletions, replies)
             if batch.declarations:
                 answers = await management.declare([pending.command for pending in batch.declarations])
+                self._check_life(life)
                 for declaration, answer in zip(batch.declarations, answers, strict=True):
                     self.declared.note(declaration.command, answer)
                 set_replies(batch.declarations, answers)
         except Unreachable as error:
             problem = str(error)
-            self._connection_lost(problem)
+            self._request_failed(management, error)
         except Exception as error:
             problem = self._met_bug(error)
         finally:
             # Also if the session is closed meanwhile, or a bug ends it: who waits for a reply would wait for ever.
             batch.fail(problem)
+
+    def _check_life(self, life: tuple[str, int] | None) -> None:
+        """Raise Unreachable if a reply is that of the broker in an earlier life than the one that is known now."""
+        if life is not None and life != self._life:
+            raise Unreachable("the broker was restarted before its reply came")
+
+    def _request_failed(self, management: BrokerManagement, error: Unreachable) -> None:
+        """Give up the connection of the request; one that was given up already may have a successor, which works."""
+        if management is self._management:
+            self._connection_lost(str(error))
 
     async def _keep_connected(self) -> None:
         delay = reconnect_pause.FIRST_SECONDS

@@ -36,11 +36,15 @@ from penstock_operator.plans.decisions import (
     Retry,
 )
 
-__all__ = ["GRACE_SECONDS", "DeletionView", "plan_deletion", "view_of"]
+__all__ = ["GRACE_SECONDS", "DeletionView", "plan_deletion", "view_of", "was_left_too_long"]
 
 GRACE_SECONDS: Final = 30
 """Seconds for which a deletion waits in a terminating namespace, or for a broker that does not answer."""
 
+_LEFT_SECONDS: Final = 120
+"""Seconds after which an operator that manages the Broker would have released what has to be released: it waits for at
+most the grace, and looks at everything every two minutes.
+"""
 
 _NOT_REACHED: Final[Mapping[Reach, ConditionReason]] = {
     Reach.UNREADABLE: ConditionReason.REFERENCE_UNREADABLE,
@@ -118,6 +122,11 @@ def _requested_at(timestamp: datetime, now: datetime) -> datetime:
     """
     grace = timedelta(seconds=GRACE_SECONDS)
     return timestamp if timestamp <= now + grace else now - grace
+
+
+def was_left_too_long(requested: datetime, now: datetime) -> bool:
+    """Whether another operator, to which the deletion of a resource is left, seems not to see it."""
+    return (now - _requested_at(requested, now)).total_seconds() >= GRACE_SECONDS + _LEFT_SECONDS
 
 
 def plan_deletion(view: DeletionView) -> DeleteEntity | KeepStatus | RemoveFinalizer | Report:

@@ -62,7 +62,7 @@ class ObserverContact:
 
     def failed(self, now: datetime, failure: str) -> Self:
         """The contact after a request without an answer; `failure` says why."""
-        since = now if self.failing_since is None else self.failing_since
+        since = min(self.failing_since or now, now)  # the clock may have been set back
         worded = _worded(self._failure, failure, now)
         return replace(self, failures=self.failures + 1, failing_since=since, _failure=worded)
 
@@ -73,5 +73,5 @@ class ObserverContact:
 
 
 def _worded(before: _Words | None, text: str, now: datetime) -> _Words:
-    keeps = before is not None and now - before.since < _REWORDING
+    keeps = before is not None and timedelta(0) <= now - before.since < _REWORDING
     return before if keeps and before is not None else _Words(text[:_MAX_CHARACTERS], now)

@@ -17,10 +17,13 @@ from penstock_operator.plans.broker_contact import BrokerContact
 from penstock_operator.plans.conditions import ConditionReason
 from penstock_operator.plans.decisions import BrokerView, Reach
 
-__all__ = ["GRACE", "OF_THE_BROKER", "began", "is_over_grace", "keeps_status", "ready_reason"]
+__all__ = ["CLOCKS_DIFFER", "GRACE", "OF_THE_BROKER", "began", "is_over_grace", "keeps_status", "ready_reason"]
 
 GRACE: Final = timedelta(minutes=2)
 """So long a broker may not answer before its resources say so; the alert PenstockBrokerUnreachable waits as long."""
+
+CLOCKS_DIFFER: Final = timedelta(minutes=1)
+"""The clocks of two machines may differ by so much: the time in a status is that of the operator which wrote it."""
 
 OF_THE_BROKER: Final = frozenset(
     {
@@ -36,13 +39,13 @@ OF_THE_BROKER: Final = frozenset(
 
 
 def began(broker: Broker, now: datetime) -> datetime:
-    """Since when a broker does not answer that has not done so since this operator started: as its status says, which
-    outlives the operator; else now.
+    """Since when a broker certainly does not answer that has not done so since this operator started: as its status
+    says, which outlives the operator, but a minute later; else now.
     """
     for condition in broker.status.conditions:
         is_away = condition.status != "True" and condition.reason != ConditionReason.SCALED_TO_ZERO
         if condition.type == "Available" and is_away:
-            return min(condition.last_transition_time, now)
+            return min(condition.last_transition_time + CLOCKS_DIFFER, now)
     return now
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
@@ -19,7 +19,7 @@ from penstock_operator.children import cluster_issuer, lag_job, lag_schedules, p
 from penstock_operator.children.cluster_issuer import ClusterIssuer
 from penstock_operator.children.credentials import SECRETS
 from penstock_operator.children.metadata import belongs_to_predecessor, is_ours
-from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError, api_resource_of
+from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Conflict, KubeError, api_resource_of
 from penstock_operator.cluster.child_versions import ChildVersions
 from penstock_operator.manifest import Manifest, text_at
 from penstock_operator.plans import node_loss
@@ -208,13 +208,15 @@ async def apply_children(
     wanted: Sequence[Manifest],
     observed: ObservedChildren,
     now: datetime,
+    is_going: Callable[[], bool],
 ) -> None:
     """Apply the children in this order, apart from those that are as they were after they were applied last, and delete
     those that are not wanted any more: what a choice of the spec needed that was taken back, and a lag schedule, unless
-    a run of it is under way. Updates `observed`.
+    a run of it is under way. Updates `observed`. `is_going`: whether the Broker is deleted by now. Who deletes it with
+    `--cascade=orphan` keeps its children, and one that got its owner again after that would be deleted for it.
 
     Raises:
-        KubeError: the API server refused.
+        KubeError: the API server refused; Conflict if the Broker is deleted meanwhile.
     """
     certificate = observed.get("Certificate", f"{broker.metadata.name}-tls")
     if broker.spec.tls.issuer_ref is None and certificate is not None and is_ours(certificate, broker.metadata.uid):
@@ -223,6 +225,8 @@ async def apply_children(
         observed.found["Certificate", f"{broker.metadata.name}-tls"] = None
     applied: set[tuple[str, str]] = set()
     for manifest in wanted:
+        if is_going():
+            raise Conflict(409, f"Broker {broker.key} was deleted meanwhile")
         kind, name = str(manifest["kind"]), text_at(manifest, "metadata", "name") or ""
         before = observed.get(kind, name)
         if before is not None and lag_schedules.must_be_recreated(manifest, before):

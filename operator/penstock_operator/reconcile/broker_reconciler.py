@@ -151,6 +151,7 @@ class BrokerReconciler:
         self.children.begin_read(key)
         absent = self._ready.begin(key, broker)
         observed = await observe_children(self.kube, self.facts, broker, absent)
+        volumes = await observe_volumes(self.kube, broker, observed)
         if self._is_outdated(key, broker):
             # Another pass begins with the newer spec.
             self.enqueue(key)
@@ -159,7 +160,6 @@ class BrokerReconciler:
         hosts = self._wanted.hosts(key, broker, observed)
         keys = self._wanted.credentials(key, broker, observed, hosts, now)
         certificate = certificate_view(broker, observed)
-        volumes = await observe_volumes(self.kube, broker, observed)
         wanted = self._wanted.manifests(broker, pinned, keys, observed, hosts, volumes)
         taken_names, predecessor_children = foreign_children(broker, wanted, observed)
         unknown, unconfirmed = self._wanted.unknown_settings(broker, pinned, observed)
@@ -174,7 +174,7 @@ class BrokerReconciler:
             # A broker that answers now may be that of the deleted Broker of the same name.
             await self.sessions.drop(broker.key)
         elif not taken_names and may_apply and not is_paused:
-            refusal = await self._apply(broker, wanted, observed, now)
+            refusal = await self._apply(key, broker, wanted, observed, now)
             is_applied = refusal is None
         elif is_open and not is_paused:
             for child in wanted:
@@ -234,11 +234,13 @@ class BrokerReconciler:
         return None if accepted is None else accepted.knows_scopes
 
     async def _apply(
-        self, broker: Broker, wanted: list[Manifest], observed: ObservedChildren, now: datetime
+        self, key: ResourceKey, broker: Broker, wanted: list[Manifest], observed: ObservedChildren, now: datetime
     ) -> Refusal | None:
         """Apply the children; the refusal if the API server does not take one. Those before it are applied then."""
         try:
-            await apply_children(self.kube, self.children, broker, wanted, observed, now)
+            await apply_children(
+                self.kube, self.children, broker, wanted, observed, now, lambda: self._is_going(key, broker)
+            )
         except KubeError as error:
             if error.refusal is None:
                 raise
@@ -278,11 +280,18 @@ class BrokerReconciler:
         self.shared_lag.offer(broker.metadata.uid, member)
 
     def _is_outdated(self, key: ResourceKey, broker: Broker) -> bool:
-        """Whether the Broker was changed since this pass began, or is another one of the same name now."""
+        """Whether the Broker was changed or deleted since this pass began, or is another one of the same name now."""
         entry, metadata = self.cache.get(key), broker.metadata
         if entry is None:
-            return False
+            return True
         return (entry.version.uid, entry.version.generation) != (metadata.uid, metadata.generation)
+
+    def _is_going(self, key: ResourceKey, broker: Broker) -> bool:
+        """Whether the Broker is gone, or being deleted, since this pass began."""
+        entry = self.cache.get(key)
+        if entry is None or entry.version.uid != broker.metadata.uid:
+            return True
+        return dig(entry.manifest, "metadata", "deletionTimestamp") is not None
 
     async def _view(
         self,

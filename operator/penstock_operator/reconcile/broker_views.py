@@ -45,10 +45,13 @@ class BrokerViews:
         if broker is None:
             if not self.cache.is_unreadable(key):
                 return BrokerView(reach=Reach.ABSENT)
+            now = self.clock()
+            # The clock may have been set back since: then its time counts from now on.
+            since = self._unreadable_since[key] = min(self._unreadable_since.get(key, now), now)
             return BrokerView(
                 reach=Reach.UNREADABLE,
                 problem="This operator can't parse the Broker's spec.",
-                unreachable_since=self._unreadable_since.setdefault(key, self.clock()),
+                unreachable_since=since,
             )
         self.forget(key)
         if broker.metadata.deletion_timestamp is not None:

@@ -18,7 +18,7 @@ from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.cluster.cache import Cache, ResourceKey, key_of
 from penstock_operator.plans import rights
 from penstock_operator.plans.decisions import Reach
-from penstock_operator.plans.orphans import Claim, find_orphans
+from penstock_operator.plans.orphans import Claim, MarkedEntity, find_orphans
 from penstock_operator.reconcile.broker_findings import BrokerFindings
 from penstock_operator.settings import OperatorSettings
 
@@ -70,7 +70,10 @@ class OrphanCollector:
                 unreadable=self.cache.unreadable(key),
             )
             found.pending_removals &= {entity.owner.uid for entity in marked_entities}
+            resources = {(entity.name, entity.owner.uid): entity for entity in marked_entities}
             for deletion in found_orphans.collect:
+                if self.cache.unreadable(key) or self._is_claimed(key, resources[deletion.name, deletion.owner_uid]):
+                    continue  # While the ones before it were deleted, its resource was made again, or may have been.
                 reply = await session.delete(deletion)
                 logger.info(
                     "the operator asked to delete the orphan %s on %s: the broker replied %s %s",
@@ -90,6 +93,11 @@ class OrphanCollector:
         if found.orphans != found_orphans.listed:
             found.orphans = found_orphans.listed
             self.enqueue(key)
+
+    def _is_claimed(self, key: ResourceKey, entity: MarkedEntity) -> bool:
+        """Whether the resource that an entity belongs to exists by now, and still means it."""
+        entry = self.cache.get(ResourceKey(entity.owner.kind, entity.owner.namespace, entity.owner.name))
+        return entry is not None and (entry.references.broker, entry.references.entity) == (key[1:], entity.name)
 
     def _claims(self, key: ResourceKey) -> set[Claim]:
         claims: set[Claim] = set()

@@ -100,6 +100,8 @@ class ReadyBrokers:
         are in `namespaces`.
         """
         last, shown = self._ready.get(key), broker.status
+        if not any(condition.type == "Ready" and condition.status == "True" for condition in shown.conditions):
+            return True  # Somebody else has written its status.
         if last is None or counts != (shown.exchanges, shown.subscriptions, shown.queues or 0):
             return True
         if namespaces != last.namespaces:

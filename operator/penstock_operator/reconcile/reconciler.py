@@ -10,14 +10,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import assert_never, cast
+from typing import assert_never
 
 from penstock_api import declaration
 from penstock_api.resources import AnyResource, Broker, Declaring, Exchange, Queue, Subscription, parse
 from penstock_operator import names
 from penstock_operator.brokers.management import Unreachable
 from penstock_operator.brokers.sessions import BrokerSessions
-from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Conflict, KubeError
+from penstock_operator.cluster.api_server import ApiServer, KubeError
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
 from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans import managing_operator, outage
@@ -39,6 +39,7 @@ from penstock_operator.plans.decisions import (
     Retry,
 )
 from penstock_operator.plans.exchange import ExchangeView, plan_exchange
+from penstock_operator.plans.managing_operator import Responsibility
 from penstock_operator.plans.queue import QueueView, plan_queue
 from penstock_operator.plans.refusals import Refusal, refused_conditions
 from penstock_operator.plans.subscription import SubscriptionView, plan_subscription
@@ -50,6 +51,8 @@ from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
 from penstock_operator.reconcile.broker_views import BrokerViews
 from penstock_operator.reconcile.children_of_views import ChildrenOfViews, ViewT
 from penstock_operator.reconcile.exchange_holders import is_held_elsewhere
+from penstock_operator.reconcile.finalizers import Finalizers, finalizers_of
+from penstock_operator.reconcile.left_deletions import LeftDeletions
 from penstock_operator.reconcile.other_operators import OtherOperators
 from penstock_operator.reconcile.paced_status import PacedStatus
 from penstock_operator.settings import OperatorSettings
@@ -78,8 +81,10 @@ class Reconciler:
     """Writes the Secrets of `spec.binding`."""
     children: ChildrenOfViews = field(init=False)
     views: BrokerViews = field(init=False)
+    finalizers: Finalizers = field(init=False)
     others: OtherOperators = field(init=False)
     """What is known of other operators that manage Brokers."""
+    left: LeftDeletions = field(init=False)
 
     def __post_init__(self) -> None:
         """Make the writers."""
@@ -90,6 +95,8 @@ class Reconciler:
         self.paced = PacedStatus(self.kube, self.cache, self.clock, self.enqueue, self.sessions.is_declaring)
         me = managing_operator.name_of(self.settings.own_namespace, self.settings.lease)
         self.others = OtherOperators(self.kube, self.cache, me, self.clock, self.enqueue)
+        self.finalizers = Finalizers(self.kube, self.cache)
+        self.left = LeftDeletions(self.cache, self.finalizers, self.clock)
 
     async def reconcile(self, key: ResourceKey) -> Retry:
         """Reconcile one resource, and return when to reconcile it again.
@@ -118,6 +125,8 @@ class Reconciler:
                 return True
             self.paced.withdraw(key)
             self.bindings.forget(key)
+            if self.others.responsibility(ResourceKey("Broker", *broker)) is Responsibility.KEEP_OFF:
+                await self.left.look(key)
             return False
         if await self.others.take(key):
             return True
@@ -218,9 +227,13 @@ class Reconciler:
                 # Another pass begins with the newer spec; what an older one declares could undo that of a newer one.
                 self.enqueue(key)
                 return Retry.RESYNC
+            if isinstance(decision, DeleteEntity | RemoveFinalizer) and self._was_rewritten(key, view.resource):
+                # A person may have kept it from being deleted at the last moment.
+                self.enqueue(key)
+                return Retry.RESYNC
             match decision:
                 case AddFinalizer():
-                    manifest = await self._add_finalizer(manifest)
+                    manifest = await self.finalizers.add(manifest)
                     if self._is_outdated(key, view.resource):
                         # The view has what an older spec refers to, and no event may tell of the newer one any more.
                         self.enqueue(key)
@@ -236,7 +249,8 @@ class Reconciler:
                 case RemoveFinalizer():
                     if decision.is_removal_pending:
                         self._note_pending_removal(view.resource)
-                    return await self._release(key, manifest, decision)
+                    await self.finalizers.remove(key, manifest, decision.why)
+                    return Retry.RESYNC
                 case KeepStatus():
                     self.paced.withdraw(key)
                     return decision.retry
@@ -262,6 +276,14 @@ class Reconciler:
         is_deleting = dig(entry.manifest, "metadata", "deletionTimestamp") is not None
         return (generation is not None and generation > metadata.generation) or is_deleting
 
+    def _was_rewritten(self, key: ResourceKey, resource: Declaring) -> bool:
+        """Whether its spec or its annotations, which say what a deletion may do, were changed since this pass began."""
+        entry, metadata = self.cache.get(key), resource.metadata
+        if entry is None or entry.version.uid != metadata.uid:
+            return False
+        now = None if entry.resource is None else entry.resource.metadata
+        return now is None or (now.generation, now.annotations) != (metadata.generation, metadata.annotations)
+
     def _note_pending_removal(self, resource: Declaring) -> None:
         """Remember that the broker still has the entity. This must happen before the finalizer is removed: afterwards
         nothing else refers to the entity.
@@ -286,27 +308,8 @@ class Reconciler:
 
     async def _is_terminating(self, resource: Declaring) -> bool:
         """Whether the namespace is being deleted, too; it is read only for a resource that is being deleted."""
-        if resource.metadata.deletion_timestamp is None:
-            return False
-        namespace = await self.kube.get(API_RESOURCES["Namespace"], None, resource.metadata.namespace)
-        return namespace is None or dig(namespace, "metadata", "deletionTimestamp") is not None
-
-    async def _add_finalizer(self, manifest: Manifest) -> Manifest:
-        updated = await self.kube.set_finalizers(manifest, [*_finalizers(manifest), names.FINALIZER])
-        if updated is None:
-            raise Conflict(409, "the resource was deleted before the finalizer was added")
-        self.cache.put(updated)
-        return updated
-
-    async def _release(self, key: ResourceKey, manifest: Manifest, decision: RemoveFinalizer) -> Retry:
-        finalizers = _finalizers(manifest)
-        others = [name for name in finalizers if name != names.FINALIZER]
-        if len(others) < len(finalizers):
-            updated = await self.kube.set_finalizers(manifest, others)
-            logger.info("the finalizer of %s was removed: %s", key, decision.why)
-            if updated is not None and others:
-                self.cache.put(updated)
-        return Retry.RESYNC
+        is_deleting = resource.metadata.deletion_timestamp is not None
+        return is_deleting and await self.finalizers.is_terminating(resource.metadata.namespace)
 
     async def _write(self, key: ResourceKey, manifest: Manifest, resource: AnyResource, report: Report) -> bool:
         """Write a report into the status; whether it has changed that."""
@@ -337,13 +340,14 @@ class Reconciler:
             UnreadableView(
                 problem=entry.problem,
                 is_deleting=dig(manifest, "metadata", "deletionTimestamp") is not None,
-                has_finalizer=names.FINALIZER in _finalizers(manifest),
+                has_finalizer=names.FINALIZER in finalizers_of(manifest),
                 is_forced=dig(manifest, "metadata", "annotations", names.FORCE_DELETE) == "true",
                 is_broker_gone=self._is_broker_gone(entry),
             )
         )
         if isinstance(decision, RemoveFinalizer):
-            return await self._release(key, manifest, decision)
+            await self.finalizers.remove(key, manifest, decision.why)
+            return Retry.RESYNC
         wanted = status.unparsable(manifest, decision, self.clock())
         if status.differs(manifest, wanted):
             logger.error("%s can't be parsed: %s", key, entry.problem)
@@ -363,11 +367,6 @@ def _renewed(view: ViewT, manifest: Manifest) -> ViewT:
     resource = parse(manifest)
     assert isinstance(resource, type(view.resource))
     return replace(view, resource=resource)
-
-
-def _finalizers(manifest: Manifest) -> list[str]:
-    found = dig(manifest, "metadata", "finalizers")
-    return [str(name) for name in cast(list[object], found)] if isinstance(found, list) else []
 
 
 def _is_paced(resource: Declaring, report: Report) -> bool:

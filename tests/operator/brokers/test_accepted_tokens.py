@@ -86,6 +86,16 @@ async def test_an_observer_of_an_earlier_release_is_read_with_the_token_for_ever
     assert (stage.tokens.knows_scopes, stage.changes) == (True, 2)
 
 
+async def test_a_clock_that_is_set_back_lets_the_ten_minutes_begin_anew(stage: Stage) -> None:
+    stage.accepts.remove("narrow")
+    await stage.ask()
+    await stage.ask(-120)
+    await stage.ask(9)
+    assert stage.tokens.knows_scopes is None
+    await stage.ask(1)
+    assert stage.tokens.knows_scopes is False
+
+
 async def test_a_rotation_does_not_widen_what_others_have(stage: Stage) -> None:
     """Each acceptance begins the ten minutes anew."""
     await stage.ask()

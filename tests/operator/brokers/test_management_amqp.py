@@ -18,6 +18,7 @@ from penstock_api import declaration, release_terms
 from penstock_api.management import EntityType
 from penstock_api.resources.header_bindings import as_text
 from penstock_broker.settings.settings import BrokerSettings
+from penstock_operator.brokers.fenced_management import fenced
 from penstock_operator.brokers.management import ManagementAccess, NotUnderstood, Unanswered, Unreachable
 from penstock_operator.brokers.management_amqp import connect
 from penstock_operator.brokers.sessions import BrokerSessions
@@ -153,6 +154,34 @@ async def test_declare_query_and_remove(access: ManagementAccess) -> None:
     assert set(after.removed) == {(EntityType.EXCHANGE, "orders"), (EntityType.SUBSCRIPTION, QUEUE)}
     assert [it for it in after.there if it.owner] == []
     assert (await management.changes(10**6)).is_whole, "a revision of another life of the broker"
+    await management.close()
+
+
+async def test_who_loses_the_lead_between_two_parts_of_a_list_sends_no_other_part(access: ManagementAccess) -> None:
+    """Six subscriptions, each with 255 KiB of binding keys, are sent in two parts of at most 1 MiB."""
+    keys = [f"{key}.".ljust(255, "\U0001f980") for key in range(256)]
+    made = [subscription(metadata={"name": f"s{number}", "uid": f"u{number}"}, bindingKeys=keys) for number in range(6)]
+    bodies = [declaration.subscription_declaration(each, exchange="orders", cluster_id="c1") for each in made]
+    declarations = [DeclareEntity(EntityType.SUBSCRIPTION, None, body) for body in bodies]
+    asked = 0
+
+    def leads() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked <= 4
+
+    management = await fenced(connect, leads)(access)
+    orders = declaration.exchange_declaration(exchange(), cluster_id="c1")
+    assert [it.status for it in await management.declare([DeclareEntity(EntityType.EXCHANGE, "orders", orders)])] == [
+        201
+    ]
+    asked = 1  # The next are: the list, which is too long for one request, its first half, and its second half.
+    with pytest.raises(Unreachable, match="does not lead any more"):
+        await management.declare(declarations)
+    assert asked == 5
+    told = await management.changes(None)
+    names = [it.name for it in told.there if it.entity is EntityType.SUBSCRIPTION]
+    assert names == [f"psub:durable:global:s{number}" for number in range(3)]
     await management.close()
 
 

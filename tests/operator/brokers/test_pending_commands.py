@@ -56,9 +56,25 @@ async def test_who_waits_when_the_broker_goes_is_told_so_and_a_cancelled_one_is_
     assert len(pending) == 0
 
 
+async def test_what_nobody_waits_for_any_more_is_not_sent() -> None:
+    """A pass took too long and was ended; then its resource is deleted. Deletions go first, so the older declaration
+    would make it again.
+    """
+    pending = PendingCommands()
+    pending.add(declared(1)).cancel()
+    pending.add(removal(EntityType.QUEUE, "q1")).cancel()
+    pending.add(removal(EntityType.SUBSCRIPTION, "s1"))
+    pending.add(EXCHANGE)
+    batch = pending.take()
+    assert [it.command.name for it in batch.deletions] == ["s1"]
+    assert [it.command for it in batch.declarations] == [EXCHANGE]
+    assert len(pending) == 0
+
+
 async def test_each_gets_his_own_reply() -> None:
     pending = PendingCommands()
     replies = [pending.add(declared(number)) for number in range(3)]
+    batch = pending.take()
     replies[1].cancel()
-    set_replies(pending.take().declarations, [BrokerReply(status=status) for status in (201, 200, 409)])
+    set_replies(batch.declarations, [BrokerReply(status=status) for status in (201, 200, 409)])
     assert [it.status for it in await asyncio.gather(replies[0], replies[2])] == [201, 409]

@@ -88,7 +88,7 @@ def begun(lease: Lease) -> World:
     world = World()
     fenced = FencedApiServer(world.api, lease.leads)
     whole, brokers = world.reconciler, world.reconciler.brokers
-    for part in (whole, whole.children, whole.paced, whole.bindings, brokers, brokers.facts):
+    for part in (whole, whole.finalizers, whole.children, whole.paced, whole.bindings, brokers, brokers.facts):
         cast(Any, part).kube = fenced
     world.api.objects["Pod", "shop", "main-0"] = {
         "apiVersion": "v1",

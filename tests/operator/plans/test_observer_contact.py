@@ -31,6 +31,12 @@ def test_a_minute_of_failures_is_one() -> None:
     assert contact.is_unreachable(NOW + at(60))
 
 
+def test_a_clock_that_is_set_back_lets_the_minute_begin_anew() -> None:
+    contact = failing(7200, 7205, 5)
+    assert not contact.is_unreachable(NOW + at(64))
+    assert contact.is_unreachable(NOW + at(65))
+
+
 def test_an_answer_in_between_ends_it() -> None:
     contact = failing(0, 30).answered(NOW + at(40))
     assert (contact.failure, contact.failures) == ("", 0)

@@ -29,8 +29,8 @@ def condition(kind: str, status: str, reason: str, generation: int = 3) -> dict[
 @pytest.mark.parametrize(
     ("available", "expected"),
     [
-        pytest.param(("Unknown", "BrokerUnreachable"), datetime(2026, 3, 1, 11, tzinfo=UTC), id="it-was-away-before"),
-        pytest.param(("False", "PodNotReady"), datetime(2026, 3, 1, 11, tzinfo=UTC), id="its-pod-was-away"),
+        pytest.param(("Unknown", "BrokerUnreachable"), datetime(2026, 3, 1, 11, 1, tzinfo=UTC), id="away-before"),
+        pytest.param(("False", "PodNotReady"), datetime(2026, 3, 1, 11, 1, tzinfo=UTC), id="its-pod-was-away"),
         pytest.param(("True", "Serving"), NOW, id="it-served"),
         pytest.param(("False", "ScaledToZero"), NOW, id="it-was-stopped-on-purpose"),
         pytest.param(None, NOW, id="nothing-is-known"),
@@ -45,6 +45,16 @@ def test_a_clock_that_was_set_back_does_not_matter() -> None:
     earlier = NOW - timedelta(days=1)
     shown = {"conditions": [condition("Available", "Unknown", "BrokerUnreachable")]}
     assert outage.began(broker(shown), earlier) == earlier
+
+
+@pytest.mark.parametrize("behind", [0, 30, 60], ids=lambda seconds: f"{seconds} s behind")
+@pytest.mark.parametrize(("away", "over"), [(119, False), (180, True)])
+def test_a_clock_that_was_behind_lets_no_outage_show_within_its_grace(behind: int, away: int, over: bool) -> None:
+    """The operator on another machine wrote by its clock that the broker is away; then this one began."""
+    written = NOW - timedelta(seconds=away + behind)
+    away_since = {**condition("Available", "Unknown", "BrokerUnreachable"), "lastTransitionTime": written.isoformat()}
+    contact = BrokerContact.unknown(NOW).reported(outage.began(broker({"conditions": [away_since]}), NOW))
+    assert outage.is_over_grace(contact, NOW) is over
 
 
 @pytest.mark.parametrize(("seconds", "over"), [(0, False), (119, False), (120, True), (4000, True)])

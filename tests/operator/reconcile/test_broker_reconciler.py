@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from support.api_server_in_memory import ApiServerInMemory
 from support.management_in_memory import BrokerInMemory, SessionInMemory, SessionsInMemory
-from support.resources import broker, broker_state
+from support.resources import broker, broker_state, manifest_of
 
 from penstock_api import release_terms
 from penstock_api.resources import Broker
@@ -56,10 +56,12 @@ class Place:
         return report
 
     def reconciler(self, default_image: str = "image:1") -> BrokerReconciler:
-        """An operator that has just started."""
+        """An operator that has just started, and has listed the Broker."""
+        cache = Cache()
+        cache.put(manifest_of("Broker", {}, None, {}))
         return BrokerReconciler(
             self.api,
-            Cache(),
+            cache,
             cast(BrokerSessions, self.sessions),
             OperatorSettings(broker_image=default_image, lag_image="lag:1"),
             lambda: datetime(2026, 3, 1, tzinfo=UTC),

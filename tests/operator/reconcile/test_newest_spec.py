@@ -6,22 +6,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from support.api_server_in_memory import ApiServerInMemory
 from support.operator_in_memory import World, resource
 
-from penstock_operator.cluster.api_server import ApiResource
+from penstock_operator.cluster.api_server import ApiResource, Conflict
 from penstock_operator.cluster.cache import ResourceKey
 from penstock_operator.manifest import Manifest
 
 ORDERS = ResourceKey("Exchange", "shop", "orders")
+MAIN = ResourceKey("Broker", "shop", "main")
 
 
 @dataclass(slots=True)
 class EventfulApiServer(ApiServerInMemory):
-    """While the first object is read, or gets its finalizer, something happens."""
+    """While the first object is read or applied, or gets its finalizer, something happens."""
 
     meanwhile: Callable[[], None] | None = None
     while_finalizers_are_set: Callable[[], None] | None = None
+    while_applied: Callable[[], None] | None = None
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        meanwhile, self.while_applied = self.while_applied, None
+        if meanwhile is not None:
+            meanwhile()
+        return await ApiServerInMemory.apply(self, manifest)
 
     async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
         meanwhile, self.while_finalizers_are_set = self.while_finalizers_are_set, None
@@ -95,6 +104,67 @@ async def test_children_are_not_made_from_the_old_spec_of_a_broker() -> None:
     await world.reconcile_next(10)
     stateful_set = api.objects["StatefulSet", "shop", "main"]
     assert stateful_set["spec"]["replicas"] == 0
+
+
+@pytest.mark.parametrize("is_held", [False, True], ids=["gone", "held-by-somebody-else"])
+async def test_no_child_is_made_for_a_broker_that_is_deleted_meanwhile(is_held: bool) -> None:
+    """With `--cascade=orphan` the children stay, without an owner. One that names it again would be deleted for it."""
+    api = EventfulApiServer()
+    world = World(api=api)
+    api.user_applies(resource("Broker", "main"))
+    await world.controller.list_all(api, ())
+
+    def delete() -> None:
+        if is_held:
+            api.objects["Broker", "shop", "main"]["metadata"]["finalizers"] = ["orphan"]
+        api.user_deletes("Broker", "shop", "main")
+        world.tell(len(api.events))
+
+    api.while_applied = delete
+    with pytest.raises(Conflict, match="was deleted meanwhile"):
+        await world.reconciler.reconcile(MAIN)
+    assert api.applied == 1, "the one that was under way"
+    await world.reconcile_next(10)
+    assert (api.applied, world.sessions.open) == (1, {})
+
+
+async def test_a_broker_that_is_gone_when_its_children_have_been_read_gets_none() -> None:
+    api = EventfulApiServer()
+    world = World(api=api)
+    api.user_applies(resource("Broker", "main"))
+    await world.controller.list_all(api, ())
+
+    def delete() -> None:
+        api.user_deletes("Broker", "shop", "main")
+        world.tell(len(api.events))
+
+    api.meanwhile = delete
+    await world.reconciler.reconcile(MAIN)
+    assert (api.applied, world.sessions.open) == (0, {})
+
+
+async def test_who_protects_a_resource_at_the_last_moment_keeps_what_it_declared() -> None:
+    """The deletion reads the namespace before it asks the broker; meanwhile a person annotates the resource."""
+    api = EventfulApiServer()
+    world = World(api=api)
+    for kind, name in (("Broker", "main"), ("Exchange", "orders"), ("Subscription", "billing")):
+        api.user_applies(resource(kind, name))
+    await world.calm_down()
+    declared = set(world.broker.subscriptions)
+    assert len(declared) == 1
+    api.user_deletes("Subscription", "shop", "billing")
+    world.tell(len(api.events))
+
+    def protect() -> None:
+        api.user_annotates("Subscription", "shop", "billing", {"penstock.dev/delete-protection": "true"})
+        world.tell(len(api.events))
+
+    api.meanwhile = protect
+    await world.reconciler.reconcile(ResourceKey("Subscription", "shop", "billing"))
+    await world.reconcile_next(10)
+    assert set(world.broker.subscriptions) == declared
+    shown = api.objects["Subscription", "shop", "billing"]["status"]["conditions"]
+    assert [it["reason"] for it in shown if it["type"] == "DeletionBlocked"] == ["ProtectedByAnnotation"]
 
 
 async def test_a_pass_that_writes_nothing_puts_nothing_back() -> None:

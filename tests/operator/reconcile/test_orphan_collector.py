@@ -79,6 +79,27 @@ async def test_what_is_owed_goes_when_the_broker_is_back_and_all_else_waits() ->
     assert [(it["name"], it["reason"]) for it in findings[BROKER].orphans] == [("unseen", "NotYetDue")]
 
 
+async def test_what_is_made_again_while_others_are_deleted_keeps_its_messages() -> None:
+    """Thousands of deletions take a while, and a GitOps tool makes their resources again meanwhile."""
+    cache, queues = Cache(), [f"psub:durable:global:{name}" for name in ("first", "second", "third")]
+
+    class Slow(Session):
+        async def delete(self, entry: DeleteEntity) -> BrokerReply:
+            for name, exchange in (("second", "orders"), ("third", "orders")):
+                spec = {"exchangeRef": {"name": exchange}, "subscriptionName": "else" if name == "third" else name}
+                cache.put(manifest_of("Subscription", spec, None, {"name": name, "uid": "another"}))
+            return await Session.delete(self, entry)
+
+    owners = [left(name.rsplit(":", 1)[1], f"u{number}").owner for number, name in enumerate(queues)]
+    session = Slow(left=[MarkedEntity(name, owner) for name, owner in zip(queues, owners, strict=True)])
+    cache.put(manifest_of("Broker", broker().spec.model_dump(mode="json", by_alias=True, exclude_none=True), None, {}))
+    findings = {BROKER: BrokerFindings(pending_removals={"u0", "u1", "u2"})}
+    settings = OperatorSettings(broker_image="b", lag_image="l")
+    sessions = cast(BrokerSessions, Every(session))
+    await OrphanCollector(cache, sessions, settings, "c1", findings, lambda: 1000.0, lambda key: None).run()
+    assert [it.name for it in session.left] == [queues[1]], "the third resource declares another queue"
+
+
 async def test_a_bug_with_one_broker_does_not_keep_the_orphans_of_others() -> None:
     """It would end the task that lists the resources, and so the operator, again and again."""
 

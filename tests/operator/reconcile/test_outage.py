@@ -236,15 +236,18 @@ async def test_the_grace_begins_when_the_broker_stops_to_answer_and_not_when_its
 
 
 async def test_an_operator_that_starts_during_an_outage_knows_how_long_it_has_lasted() -> None:
+    """A minute of it may be the difference of the clocks of two machines."""
     before = await begun(1)
     go_down(before)
-    await pass_seconds(before, 60)
+    await pass_seconds(before, 100)
     again = World(api=before.api, broker=before.broker, now=before.now)
     again.forget()
     await settle(again)
     (billing,) = again.controller.cache.all("Subscription")
     assert reason(again, billing) == "Ready"
-    await pass_seconds(again, 90)
+    await pass_seconds(again, 60)
+    assert reason(again, billing) == "Ready"
+    await pass_seconds(again, 50)
     assert ready(again, billing) == UNREACHABLE
 
 

@@ -17,7 +17,8 @@ from penstock_operator.plans.lag_service import lag_service
 from penstock_operator.reconcile.ready_brokers import ReadyBrokers, look_seconds
 
 MAIN = ResourceKey("Broker", "shop", "main")
-COUNTED = {"exchanges": 2, "subscriptions": 5}
+READY = {"type": "Ready", "status": "True", "reason": "Ready", "lastTransitionTime": NOW.isoformat()}
+COUNTED = {"exchanges": 2, "subscriptions": 5, "conditions": [READY]}
 ABSENT = frozenset({("CronJob", "main-lag")})
 
 
@@ -77,6 +78,14 @@ def test_what_is_not_ready_is_due() -> None:
 @pytest.mark.parametrize("counts", [(3, 5, 0), (2, 4, 0), (2, 5, 1)])
 def test_a_status_with_other_figures_makes_it_due(counts: tuple[int, int, int]) -> None:
     assert is_due(ready(), 1, counts)
+
+
+@pytest.mark.parametrize(
+    "conditions", [pytest.param([], id="removed"), pytest.param([{**READY, "status": "False"}], id="edited")]
+)
+def test_a_status_that_somebody_has_edited_makes_it_due(conditions: list[dict[str, str]]) -> None:
+    shown = broker({**COUNTED, "conditions": conditions})
+    assert ready().is_due(MAIN, shown, (2, 5, 0), frozenset({"a"}), NOW + timedelta(seconds=1))
 
 
 def test_a_resource_of_another_namespace_makes_it_due() -> None:

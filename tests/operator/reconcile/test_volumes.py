@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.api_server_in_memory import ApiServerInMemory
 from support.cluster_with_volumes import CLASS, ClusterWithVolumes, Ended
 from support.management_in_memory import BrokerInMemory, SessionsInMemory
-from support.resources import broker
+from support.resources import broker, manifest_of
 
 from penstock_api.quantity import parse_quantity
 from penstock_operator.brokers.sessions import BrokerSessions
@@ -46,10 +46,11 @@ class Place:
 
     async def run(self) -> dict[str, tuple[str, str, str]]:
         """Reconcile once with an operator that has just started; the conditions by type."""
-        sessions = SessionsInMemory(BrokerInMemory())
+        sessions, cache = SessionsInMemory(BrokerInMemory()), Cache()
+        cache.put(manifest_of("Broker", {}, None, {}))
         reconciler = BrokerReconciler(
             self.api,
-            Cache(),
+            cache,
             cast(BrokerSessions, sessions),
             OperatorSettings(broker_image=self.image, lag_image="lag:1"),
             lambda: NOW,
