@@ -56,9 +56,11 @@ def place(disk_milliseconds: int = 0) -> Generator[Path]:
     which takes so much longer.
     """
     BUILD.mkdir(parents=True, exist_ok=True)
-    with slow_disk(BUILD, disk_milliseconds) if disk_milliseconds else nullcontext(BUILD) as disk:
-        with TemporaryDirectory(prefix="data-", dir=disk) as name:
-            yield Path(name)
+    with (
+        slow_disk(BUILD, disk_milliseconds) if disk_milliseconds else nullcontext(BUILD) as disk,
+        TemporaryDirectory(prefix="data-", dir=disk) as name,
+    ):
+        yield Path(name)
 
 
 def reported(
