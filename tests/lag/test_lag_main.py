@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -313,6 +314,16 @@ def test_the_command_prints_a_table_and_stores_the_result(tmp_path: Path) -> Non
     assert result_in(tmp_path).run_name == "run-9"
 
 
+@pytest.fixture
+def own_collection() -> Iterator[None]:
+    """`main` is a whole process, and says when Python looks for garbage; later tests have Python's own times."""
+    before = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("own_collection")
 def test_errors_reach_the_shell(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Exit code 2 for a wrong setting, 1 for a failure; cause and cure on the standard error."""
     words = ["--observer", "http://127.0.0.1:1", "--broker", "main", "--namespace", "shop"]
