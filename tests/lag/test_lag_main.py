@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -312,15 +311,6 @@ def test_the_command_prints_a_table_and_stores_the_result(tmp_path: Path) -> Non
     assert lines[0].startswith("SUBSCRIPTION")
     assert lines[2].split()[:6] == ["shop/orders", "Lagging", "190", "180", "10", "65"]
     assert result_in(tmp_path).run_name == "run-9"
-
-
-@pytest.fixture
-def own_collection() -> Iterator[None]:
-    """`main` is a whole process, and says when Python looks for garbage; later tests have Python's own times."""
-    before = gc.get_threshold()
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*before)
 
 
 @pytest.mark.usefixtures("own_collection")
