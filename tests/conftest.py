@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,17 @@ LIMIT_SECONDS = {
 Each is many times what the slowest of its tests takes: a test may fail because it hangs, never because the machine is
 slow or busy.
 """
+
+
+@pytest.fixture
+def own_collection() -> Iterator[None]:
+    """For a test that calls what a whole lag job is: it says when Python looks for garbage. Later tests have Python's
+    own times again.
+    """
+    before = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -74,6 +74,7 @@ def test_nothing_is_told_if_the_reader_of_the_output_has_ended(verb: str) -> Non
     assert (said.returncode, said.stderr) == (1, b"")
 
 
+@pytest.mark.usefixtures("own_collection")
 @pytest.mark.parametrize("verb", [["lag"], ["lag", "report"], ["lag", "--watch"], ["lag", "audit"], ["log", "dump"]])
 def test_the_short_option_for_help_is_known_everywhere(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert called(*verb, "-h") == 0

@@ -313,6 +313,7 @@ def test_the_command_prints_a_table_and_stores_the_result(tmp_path: Path) -> Non
     assert result_in(tmp_path).run_name == "run-9"
 
 
+@pytest.mark.usefixtures("own_collection")
 def test_errors_reach_the_shell(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Exit code 2 for a wrong setting, 1 for a failure; cause and cure on the standard error."""
     words = ["--observer", "http://127.0.0.1:1", "--broker", "main", "--namespace", "shop"]

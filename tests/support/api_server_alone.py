@@ -5,7 +5,6 @@ hack/cluster builds the programs.
 from __future__ import annotations
 
 import os
-import socket
 import ssl
 import subprocess
 import time
@@ -14,11 +13,13 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import yaml
 from kube.binaries import located
 from kube.settings import folders
+
+from penstock_cli.up.layout import free_endpoint
 
 __all__ = ["ApiServerAlone", "api_server_alone"]
 
@@ -45,7 +46,8 @@ def api_server_alone(folder: Path, controllers: Sequence[str] = ()) -> Generator
     """It runs, with its data and logs in `folder`, on free ports of the loopback. `controllers`: those of
     kube-controller-manager that run beside it, such as `namespace-controller`.
     """
-    programs, (client, peer, secure) = located(folders()), _free_ports(3)
+    programs = located(folders())
+    client, peer, secure = (free_endpoint("127.0.0.1", 0).rpartition(":")[2] for _ in range(3))
     (folder / "tokens.csv").write_text(f"{_TOKEN},me,me,system:masters\n")
     key = folder / "accounts.key"
     subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
@@ -109,14 +111,6 @@ def _started(log: Path, program: Path, **options: object) -> Generator[subproces
             yield process
         finally:
             process.kill()
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [cast(int, each.getsockname()[1]) for each in sockets]
 
 
 def _wait_until_ready(server: subprocess.Popen[bytes], url: str, ca: Path, log: Path) -> None:

@@ -40,6 +40,6 @@ async def test_each_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) 
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", where) for where in answers]
 
         monkeypatch.setattr(loop, "getaddrinfo", known)
-        _, writer = await Address(host="broker", port=1, answer_seconds=0.2).connect()
+        _, writer = await Address(host="broker", port=1, answer_seconds=1).connect()
         assert writer.get_extra_info("peername") == listener.getsockname()
         writer.close()

@@ -139,11 +139,12 @@ def test_hashing_keeps_nobody_waiting_but_who_logs_in(tmp_path: Path) -> None:
     folder.mkdir()
     settings: dict[str, object] = {
         "authentication": {"usersFolder": str(folder), "anonymous": True, "scramIterations": 2_000_000},
+        "limits": {"loginSeconds": 300},
         "autoCreate": True,
     }
     with BrokerProcess(tmp_path / "data", dev=False, settings=settings) as broker:
         slow: list[socket.socket] = []
-        for number in range(4):  # each needs more than a second of hashing, one after the other
+        for number in range(20):  # each needs more than a second of hashing, one after the other; nobody waits for it
             (folder / f"user{number}").write_text("secret")
             sock = socket.create_connection(("127.0.0.1", broker.port), 20)
             init = Init(mechanism=Symbol("PLAIN"), initial_response=f"\0user{number}\0secret".encode())

@@ -46,20 +46,28 @@ class Watched:
 
     api: ApiServerInMemory
     faults: Faults
-    controller: Controller = field(
-        default_factory=lambda: Controller(Cache(is_complete=True), Metrics(), time.monotonic)
-    )
+    controller: Controller = field(init=False)
     activity: WatchActivity = field(default_factory=lambda: WatchActivity(timeout=2.0))
     tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
     wait_for_kinds: Callable[[], Awaitable[None]] | None = None
+    readings: list[float] = field(default_factory=list[float])
+    """What the clock of the operator has said."""
+
+    def __post_init__(self) -> None:
+        self.controller = Controller(Cache(is_complete=True), Metrics(), self.clock)
+
+    def clock(self) -> float:
+        now = time.monotonic()
+        self.readings.append(now)  # also from the thread of the watches
+        return now
 
     async def start(self, settings: OperatorSettings = SETTINGS, *, server: int = 60, **times: float) -> float:
-        """Begin to watch; a moment after which each watch is opened for the first time."""
+        """Begin to watch; the moment from which on each watch is expected to be opened."""
         chosen = WatchTimes(server=server, **{"silent": 60.0, "grace": 60.0, **times})
         watching = watch.watch(self.controller, settings, self.activity, chosen, wait_for_kinds=self.wait_for_kinds)
         self.tasks.append(asyncio.create_task(watching))
         await asyncio.sleep(0)
-        return time.monotonic()
+        return self.readings[0]
 
     def opened(self, path: str) -> int:
         """How often the API server was asked for this watch."""
@@ -211,7 +219,7 @@ async def test_watches_begin_anew_only_when_all_kinds_exist(watched: Watched) ->
 
     watched.faults.always, watched.wait_for_kinds = ends, wait_for_kinds
     await watched.start()
-    await watched.until(asked.is_set, seconds=30)
+    await watched.until(asked.is_set)
     assert watched.opened(BROKERS) == 1
     exist.set()
     await watched.sees("Broker", "main")
