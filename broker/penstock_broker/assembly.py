@@ -88,10 +88,4 @@ def assemble(
     memory_watch = MemoryWatch(broker, credit, process)
     broker.look_at_memory = memory_watch.look
     memory_watch.start()
-    loop.watch(log.descriptor, lambda: _synced(broker))
     return loop
-
-
-def _synced(broker: Broker) -> None:
-    broker.log.collect()
-    broker.sync.release(broker.fail_connection, broker.clock)

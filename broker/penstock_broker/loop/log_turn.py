@@ -15,6 +15,7 @@ from penstock_broker.attach import connection_end
 from penstock_broker.loop.connections import IDLE_MS, Connections
 from penstock_broker.loop.stop import Stop
 from penstock_broker.state.broker import Broker
+from penstock_core.sync_gathering import MOST_ANSWERS, SLOW_US, SyncGathering
 
 __all__ = ["LogTurn"]
 
@@ -25,6 +26,8 @@ LOOK_MS: Final = 2
 """A turn that did not look whether the log has idle work is followed by one that does after so long, or before."""
 LOOK_TURNS: Final = 16
 """So many turns without a look are possible at most, however short they are."""
+
+SLOW: Final = SLOW_US / 1e6
 
 
 class LogTurn:
@@ -44,14 +47,21 @@ class LogTurn:
         self._tells_blocks = logger.isEnabledFor(logging.DEBUG)
         """Looked at once: a turn must not pay for lines that nobody reads."""
         self._told_block = broker.log.sequence
+        self._gathering = SyncGathering()
+        self.gathers = False
+        """The next sync waits for those who were just answered, and no longer than a part of a millisecond."""
+        self._requested = 0.0
+        """When the sync that is under way was requested, in seconds of the clock; 0: none is, or its end was noted."""
+        self._at_least = 0.0
+        """Seconds that the disk takes for a sync at least: so long one was seen under way. It is forgotten slowly."""
 
     def longest_wait_ms(self) -> int:
         """How long the loop may wait for a descriptor, as far as the log is concerned."""
         return LOOK_MS if self._looks_late else LAZY_SYNC_MS if self._log.wants_sync else IDLE_MS
 
-    def finish(self) -> None:
+    def finish(self, began: float) -> None:
         """Delivered-up-to numbers, the log's block, the sync, sockets: in this order. The disk works while sockets are
-        flushed; where a sync holds the turn, it comes last."""
+        flushed; where a sync holds the turn, it comes last. `began`: when the turn did, in seconds of the clock."""
         broker, log = self._broker, self._log
         sync, work = broker.sync, broker.work
         if delivers := bool(work.delivered):
@@ -66,7 +76,9 @@ class LogTurn:
             if log.sync_may_have_ended:
                 log.collect()  # while this turn was at work: another turn would only cost time
             if sync.has_synced_waiting:
-                sync.release(broker.fail_connection, broker.clock)
+                self._release()
+            elif self._requested and began - self._requested > self._at_least:
+                self._at_least = began - self._requested
             if log.failed is not None and sync.is_awaited:
                 self._abandon()
         # Acks alone may wait a little: what a crash loses of them is delivered once more. Producers that wait for
@@ -74,14 +86,36 @@ class LogTurn:
         is_wanted = (log.wants_sync and (sync.is_awaited or self._clock.now_ms >= self._lazy_sync_ms)) or (
             work.held and log.sequence != log.synced
         )
+        self.gathers = False
+        if is_wanted and self._gathering.is_open and not work.held:
+            waiting = sync.count_waiting(self._gathering.expected)
+            self.gathers = not self._gathering.is_over(int(began * 1e6), waiting)
+            is_wanted = not self.gathers
         if is_wanted:
             self._lazy_sync_ms = self._clock.now_ms + LAZY_SYNC_MS
-            if not self._waits_for_syncs:
-                log.request_sync()
+            if not self._waits_for_syncs and log.request_sync():
+                self._requested = self._seconds()
         if work.dirty:
             self._connections.flush()
         if is_wanted and self._waits_for_syncs:
             log.request_sync()
+
+    def note_synced(self) -> None:
+        """The log's descriptor has become readable: a sync has ended."""
+        self._log.collect()
+        self._release()
+
+    def _release(self) -> None:
+        """Let the answers go that waited for blocks which are synced."""
+        broker, requested = self._broker, self._requested
+        sync = broker.sync
+        if requested and sync.has_synced_waiting:
+            self._requested = 0.0
+            if self._at_least >= SLOW:
+                self._at_least *= 15 / 16
+                now, answered, waiting = self._seconds(), sync.count_synced(), sync.count_waiting(MOST_ANSWERS)
+                self._gathering.sync_ended(int(now * 1e6), int((now - requested) * 1e6), answered, waiting)
+        sync.release(broker.fail_connection, broker.clock)
 
     def maintain(self, began: float, *, was_idle: bool) -> None:
         """Do idle work of the log, if it has some. `began`: when the turn did, in seconds of the clock. `was_idle`: no

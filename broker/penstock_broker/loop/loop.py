@@ -107,6 +107,7 @@ class Loop:
         """What earlier turns may have left for the next one: lists that stay the same objects."""
         self.watch(self._unauthenticated.descriptor, self._acceptor.serve_unauthenticated)
         self.watch(self._login_thread.descriptor, self._login_thread.collect)
+        self.watch(broker.log.descriptor, self._log_turn.note_synced)
         if any(listener.has_revocable_logins for listener in listeners):
             broker.clock.timers.at(clock.now_ms() + CHECK_MS, self.login_revalidation.check)
 
@@ -165,6 +166,7 @@ class Loop:
             any(self._left_over)
             or self._visits.paces
             or self._ready.count
+            or self._log_turn.gathers
             or self._log_turn.maintained  # idle time is used, and publishers may be waiting
             or broker.sync.has_synced_waiting
             or (work.held and not broker.must_wait)  # not all of those who waited are released yet
@@ -196,7 +198,7 @@ class Loop:
             drains.finish_drains(broker)
         if work.streaming:
             connections.advance_streams(max(deadline, clock() + DISPATCH_SECONDS))
-        self._log_turn.finish()
+        self._log_turn.finish(began)
         if broker.memory.came > broker.memory.look_after:
             self._look_at_memory()
         if broker.paging.queues:

@@ -88,6 +88,22 @@ class SyncQueue:
             self.is_awaited = True
         return sequence
 
+    def count_synced(self) -> int:
+        """How many answers wait for blocks that are synced already."""
+        synced = self._log.synced
+        return sum(len(who) or 1 for sequence, actions in self._waiting if sequence <= synced for who, _ in actions)
+
+    def count_waiting(self, most: int) -> int:
+        """How many answers wait for a sync; `most` if there are more."""
+        synced, found = self._log.synced, 0
+        for sequence, actions in self._waiting:
+            if sequence > synced:
+                for connections, _ in actions:
+                    found += len(connections) or 1
+                    if found >= most:
+                        return most
+        return found
+
     def release(self, fail: Callable[[Connection], None], clock: TurnClock) -> None:
         """Run the actions whose blocks are synced by now, in one slice of a turn: very many clients may have waited for
         one sync. `fail` closes a connection whose action fails.

@@ -40,13 +40,13 @@ class Sync:
         """Becomes readable when `collect` has something to take note of."""
         return self._syncer.descriptor
 
-    def request(self) -> None:
-        """Start an fdatasync of what is written, unless one is under way, nothing is new, or the log has failed.
+    def request(self) -> bool:
+        """Start an fdatasync of what is written, unless one is under way, nothing is new, or the log has failed: False.
         `descriptor` tells its end.
         """
         writer = self._writer
         if self._awaited or writer.synced == writer.sequence or writer.failed is not None:
-            return
+            return False
         self._awaited, self._sequence = 1, writer.sequence
         handles = tuple(writer.dirty)
         writer.dirty.clear()
@@ -55,6 +55,7 @@ class Sync:
             self._awaited = 2
             self._syncer.submit_folder(_NEW_NAME, writer.folder)
         self._syncer.submit(writer.sequence, handles)
+        return True
 
     def request_for_spare(self, handle: int) -> None:
         """Start an fdatasync of a spare segment, behind the one that is under way. Nothing may be recycled until both
