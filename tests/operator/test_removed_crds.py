@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from support.api_server_alone import ApiServerAlone, api_server_alone
+from support.ended_operator import end_operator
 from support.operator_in_memory import resource
 from support.waiting import wait_until
 
@@ -98,5 +99,4 @@ async def test_a_removed_crd_is_one_line_and_its_return_is_seen(
     assert [
         record.getMessage() for record in caplog.records if record.exc_info or record.levelno >= logging.ERROR
     ] == []
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    await end_operator(running)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import warnings
 
 __all__ = ["end_operator"]
 
@@ -15,6 +14,4 @@ async def end_operator(running: asyncio.Task[None]) -> None:
     """
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+    gc.collect()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import selectors
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -41,6 +42,9 @@ _KOPF_END_SECONDS: Final = 3.0
 _CANCELLATIONS: Final = 5
 _TURNS: Final = 5
 """So many turns of a loop are enough for it to close a connection that was given up."""
+_CLOSE_SECONDS: Final = 1.0
+_OWN_DESCRIPTORS: Final = 1
+"""That by which other threads wake a loop."""
 _HELD_SECONDS: Final = 0.1
 """So long kopf keeps an object that it has handed over. It must not be 0: kopf would look for the next event for ever.
 """
@@ -97,7 +101,8 @@ class KopfRun:
             ) from None
 
     def _run(self) -> None:
-        loop = asyncio.new_event_loop()
+        selector = selectors.DefaultSelector()
+        loop = asyncio.SelectorEventLoop(selector)
         try:
             loop.run_until_complete(self._watch())
         except BaseException as error:
@@ -106,18 +111,23 @@ class KopfRun:
         finally:
             try:
                 _end_tasks(loop)
-                loop.run_until_complete(self._close_connections(loop))
+                loop.run_until_complete(self._close_connections(loop, selector))
             finally:
                 loop.close()
                 self._tell(self.ended.set)
 
-    async def _close_connections(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close what streams that were cancelled have left open: the loop can't do it any more once it is closed."""
+    async def _close_connections(self, loop: asyncio.AbstractEventLoop, selector: selectors.BaseSelector) -> None:
+        """Close what streams that were cancelled have left open: the loop can't do it any more once it is closed. Over
+        TLS each end says good-bye, so the answers are waited for, but not from an API server that is away.
+        """
         await loop.shutdown_asyncgens()
         if self._logged_in is not None:
             await self._logged_in[1].aiohttp_session.close()
         for _ in range(_TURNS):
             await asyncio.sleep(0)
+        until = loop.time() + _CLOSE_SECONDS
+        while len(selector.get_map()) > _OWN_DESCRIPTORS and loop.time() < until:
+            await asyncio.sleep(0.005)
 
     async def _watch(self) -> None:
         stop, ending = asyncio.Event(), asyncio.Event()
