@@ -17,8 +17,8 @@ SLOW_US: Final = 300
 """Microseconds that an fdatasync takes at least, where waiting pays. On a faster disk the processor is what limits."""
 MOST_US: Final = 1_000
 """Microseconds that the log waits at most."""
-PART: Final = 4
-"""It waits for this part of what the last fdatasync took."""
+PART: Final = 2
+"""It waits for what the last fdatasync took, divided by this."""
 MOST_ANSWERS: Final = 1_000
 """With more answers than that the processor is the limit on every disk."""
 LEAST_PAUSE: Final = 8

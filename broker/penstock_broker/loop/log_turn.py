@@ -27,6 +27,8 @@ LOOK_MS: Final = 2
 LOOK_TURNS: Final = 16
 """So many turns without a look are possible at most, however short they are."""
 
+GATHER_MS: Final = 1
+"""The least for which the loop can sleep while the next sync waits; who comes wakes it."""
 SLOW: Final = SLOW_US / 1e6
 
 
@@ -48,20 +50,24 @@ class LogTurn:
         """Looked at once: a turn must not pay for lines that nobody reads."""
         self._told_block = broker.log.sequence
         self._gathering = SyncGathering()
-        self.gathers = False
-        """The next sync waits for those who were just answered, and no longer than a part of a millisecond."""
+        self._gathers = False
+        """The next sync waits for those who were just answered."""
         self._requested = 0.0
         """When the sync that is under way was requested, in seconds of the clock; 0: none is, or its end was noted."""
-        self._at_least = 0.0
-        """Seconds that the disk takes for a sync at least: so long one was seen under way. It is forgotten slowly."""
+        self._was_under_way = False
+        """It still was at the end of the last turn."""
+        self.began = 0.0
+        """When the turn did, in seconds of the clock."""
 
     def longest_wait_ms(self) -> int:
         """How long the loop may wait for a descriptor, as far as the log is concerned."""
+        if self._gathers:
+            return GATHER_MS
         return LOOK_MS if self._looks_late else LAZY_SYNC_MS if self._log.wants_sync else IDLE_MS
 
-    def finish(self, began: float) -> None:
+    def finish(self) -> None:
         """Delivered-up-to numbers, the log's block, the sync, sockets: in this order. The disk works while sockets are
-        flushed; where a sync holds the turn, it comes last. `began`: when the turn did, in seconds of the clock."""
+        flushed; where a sync holds the turn, it comes last."""
         broker, log = self._broker, self._log
         sync, work = broker.sync, broker.work
         if delivers := bool(work.delivered):
@@ -77,8 +83,6 @@ class LogTurn:
                 log.collect()  # while this turn was at work: another turn would only cost time
             if sync.has_synced_waiting:
                 self._release()
-            elif self._requested and began - self._requested > self._at_least:
-                self._at_least = began - self._requested
             if log.failed is not None and sync.is_awaited:
                 self._abandon()
         # Acks alone may wait a little: what a crash loses of them is delivered once more. Producers that wait for
@@ -86,17 +90,19 @@ class LogTurn:
         is_wanted = (log.wants_sync and (sync.is_awaited or self._clock.now_ms >= self._lazy_sync_ms)) or (
             work.held and log.sequence != log.synced
         )
-        self.gathers = False
+        self._gathers = False
         if is_wanted and self._gathering.is_open and not work.held:
             waiting = sync.count_waiting(self._gathering.expected)
-            self.gathers = not self._gathering.is_over(int(began * 1e6), waiting)
-            is_wanted = not self.gathers
+            self._gathers = not self._gathering.is_over(int(self.began * 1e6), waiting)
+            is_wanted = not self._gathers
         if is_wanted:
             self._lazy_sync_ms = self._clock.now_ms + LAZY_SYNC_MS
             if not self._waits_for_syncs and log.request_sync():
                 self._requested = self._seconds()
         if work.dirty:
             self._connections.flush()
+        if self._requested:
+            self._was_under_way = not log.sync_may_have_ended
         if is_wanted and self._waits_for_syncs:
             log.request_sync()
 
@@ -111,10 +117,10 @@ class LogTurn:
         sync = broker.sync
         if requested and sync.has_synced_waiting:
             self._requested = 0.0
-            if self._at_least >= SLOW:
-                self._at_least *= 15 / 16
-                now, answered, waiting = self._seconds(), sync.count_synced(), sync.count_waiting(MOST_ANSWERS)
-                self._gathering.sync_ended(int(now * 1e6), int((now - requested) * 1e6), answered, waiting)
+            took = self.began - requested
+            if took >= SLOW and self._was_under_way:
+                answered, waiting = sync.count_synced(), sync.count_waiting(MOST_ANSWERS)
+                self._gathering.sync_ended(int(self.began * 1e6), int(took * 1e6), answered, waiting)
         sync.release(broker.fail_connection, broker.clock)
 
     def maintain(self, began: float, *, was_idle: bool) -> None:

@@ -166,7 +166,6 @@ class Loop:
             any(self._left_over)
             or self._visits.paces
             or self._ready.count
-            or self._log_turn.gathers
             or self._log_turn.maintained  # idle time is used, and publishers may be waiting
             or broker.sync.has_synced_waiting
             or (work.held and not broker.must_wait)  # not all of those who waited are released yet
@@ -174,7 +173,7 @@ class Loop:
         most_events = self._ready.most_events if self._ready.count else MAX_EVENTS
         ready = self._epoll.poll(0 if has_work or not may_wait else self._wait_seconds(), most_events)
         clock = self._clock.seconds
-        began = clock()
+        began = self._log_turn.began = clock()
         turn_clock.now_us = self._clock.now_us()
         deadline = began + (SHORT_TURN_SECONDS if began < self._visits.short_until else TURN_SECONDS)
         turn_clock.now_ms = now_ms = self._clock.now_ms()
@@ -198,7 +197,7 @@ class Loop:
             drains.finish_drains(broker)
         if work.streaming:
             connections.advance_streams(max(deadline, clock() + DISPATCH_SECONDS))
-        self._log_turn.finish(began)
+        self._log_turn.finish()
         if broker.memory.came > broker.memory.look_after:
             self._look_at_memory()
         if broker.paging.queues:
