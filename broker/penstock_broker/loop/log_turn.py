@@ -15,7 +15,7 @@ from penstock_broker.attach import connection_end
 from penstock_broker.loop.connections import IDLE_MS, Connections
 from penstock_broker.loop.stop import Stop
 from penstock_broker.state.broker import Broker
-from penstock_core.sync_gathering import MOST_ANSWERS, SLOW_US, SyncGathering
+from penstock_core.sync_delay import MOST_ANSWERS, SLOW_US, SyncDelay
 
 __all__ = ["LogTurn"]
 
@@ -27,7 +27,7 @@ LOOK_MS: Final = 2
 LOOK_TURNS: Final = 16
 """So many turns without a look are possible at most, however short they are."""
 
-GATHER_MS: Final = 1
+DELAY_MS: Final = 1
 """The least for which the loop can sleep while the next sync waits; who comes wakes it."""
 SLOW: Final = SLOW_US / 1e6
 
@@ -49,8 +49,8 @@ class LogTurn:
         self._tells_blocks = logger.isEnabledFor(logging.DEBUG)
         """Looked at once: a turn must not pay for lines that nobody reads."""
         self._told_block = broker.log.sequence
-        self._gathering = SyncGathering()
-        self._gathers = False
+        self._delay = SyncDelay()
+        self._is_delayed = False
         """The next sync waits for those who were just answered."""
         self._requested = 0.0
         """When the sync that is under way was requested, in seconds of the clock; 0: none is, or its end was noted."""
@@ -61,8 +61,8 @@ class LogTurn:
 
     def longest_wait_ms(self) -> int:
         """How long the loop may wait for a descriptor, as far as the log is concerned."""
-        if self._gathers:
-            return GATHER_MS
+        if self._is_delayed:
+            return DELAY_MS
         return LOOK_MS if self._looks_late else LAZY_SYNC_MS if self._log.wants_sync else IDLE_MS
 
     def finish(self) -> None:
@@ -90,11 +90,11 @@ class LogTurn:
         is_wanted = (log.wants_sync and (sync.is_awaited or self._clock.now_ms >= self._lazy_sync_ms)) or (
             work.held and log.sequence != log.synced
         )
-        self._gathers = False
-        if is_wanted and self._gathering.is_open and not work.held:
-            waiting = sync.count_waiting(self._gathering.expected)
-            self._gathers = not self._gathering.is_over(int(self.began * 1e6), waiting)
-            is_wanted = not self._gathers
+        self._is_delayed = False
+        if is_wanted and self._delay.is_open and not work.held:
+            waiting = sync.count_waiting(self._delay.expected)
+            self._is_delayed = not self._delay.is_over(int(self.began * 1e6), waiting)
+            is_wanted = not self._is_delayed
         if is_wanted:
             self._lazy_sync_ms = self._clock.now_ms + LAZY_SYNC_MS
             if not self._waits_for_syncs and log.request_sync():
@@ -120,7 +120,7 @@ class LogTurn:
             took = self.began - requested
             if took >= SLOW and self._was_under_way:
                 answered, waiting = sync.count_synced(), sync.count_waiting(MOST_ANSWERS)
-                self._gathering.sync_ended(int(self.began * 1e6), int(took * 1e6), answered, waiting)
+                self._delay.sync_ended(int(self.began * 1e6), int(took * 1e6), answered, waiting)
         sync.release(broker.fail_connection, broker.clock)
 
     def maintain(self, began: float, *, was_idle: bool) -> None:

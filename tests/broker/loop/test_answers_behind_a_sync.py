@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.broker_site import HeldSyncer
+from support.held_broker import HeldBroker
 from support.raw_client import RawClient, symbols
-from support.stepped_broker import SteppedBroker, SteppedStream
+from support.stepped_broker import SteppedStream
 
 from penstock_amqp.endpoint.buffers import OUTPUT_BYTES
 from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import Attach, Flow, Source, Target, Transfer
 from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_amqp.types.values import Symbol
-from penstock_broker.log import FileLayer
 from penstock_broker.messages import internal_publish
 from penstock_broker.state.routes import QueueTarget
 
@@ -23,30 +22,14 @@ SENT = encode_frame(Transfer(handle=0, delivery_id=0, delivery_tag=b"t", message
 ECHO = encode_frame(Flow(next_incoming_id=0, incoming_window=1000, next_outgoing_id=1, outgoing_window=1000, echo=True))
 
 
-class Held:
-    """A broker whose log is synced when the test says so."""
-
-    def __init__(self) -> None:
-        self.timed = SteppedBroker(syncer=self._make)
-
-    def _make(self, files: FileLayer) -> HeldSyncer:
-        self.syncer = HeldSyncer(files)
-        return self.syncer
-
-    def catch_up(self) -> None:
-        for _ in range(4):
-            self.syncer.complete()
-            self.timed.pass_ms(10)
-
-
 @pytest.fixture
-def held() -> Iterator[Held]:
-    broker = Held()
+def held() -> Iterator[HeldBroker]:
+    broker = HeldBroker()
     yield broker
     broker.timed.close()
 
 
-def producer(held: Held) -> tuple[SteppedStream, RawClient]:
+def producer(held: HeldBroker) -> tuple[SteppedStream, RawClient]:
     held.timed.make_queue("work")
     held.catch_up()
     stream = SteppedStream(held.timed)
@@ -58,7 +41,7 @@ def producer(held: Held) -> tuple[SteppedStream, RawClient]:
     return stream, client
 
 
-def test_an_accept_waits_for_the_sync_and_comes_with_it(held: Held) -> None:
+def test_an_accept_waits_for_the_sync_and_comes_with_it(held: HeldBroker) -> None:
     stream, client = producer(held)
     (connection,) = held.timed.broker.clients.connections.values()
     stream.sendall(SENT)
@@ -72,7 +55,7 @@ def test_an_accept_waits_for_the_sync_and_comes_with_it(held: Held) -> None:
     client.socket.close()
 
 
-def test_an_echo_that_came_with_a_message_does_not_wait_for_the_sync(held: Held) -> None:
+def test_an_echo_that_came_with_a_message_does_not_wait_for_the_sync(held: HeldBroker) -> None:
     stream, client = producer(held)
     stream.sendall(SENT + ECHO)
     for _ in range(3):
@@ -84,7 +67,7 @@ def test_an_echo_that_came_with_a_message_does_not_wait_for_the_sync(held: Held)
     client.socket.close()
 
 
-def test_a_sync_that_ends_within_a_turn_is_answered_in_that_turn(held: Held) -> None:
+def test_a_sync_that_ends_within_a_turn_is_answered_in_that_turn(held: HeldBroker) -> None:
     stream, client = producer(held)
     stream.sendall(SENT)
     held.timed.turn()
@@ -97,7 +80,7 @@ def test_a_sync_that_ends_within_a_turn_is_answered_in_that_turn(held: Held) -> 
 
 
 def test_a_client_that_is_gone_when_its_attaches_are_answered_costs_its_connection_only(
-    held: Held, caplog: pytest.LogCaptureFixture
+    held: HeldBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its socket breaks within a message that is longer than the output's buffer: what is left of that is not taken for
     the frames of the second answer.

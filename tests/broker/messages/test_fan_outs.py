@@ -7,29 +7,19 @@ from collections.abc import Iterator
 import pytest
 from proton import Delivery, Message
 from support.stepped_broker import Peer, SteppedBroker
+from support.wide_exchange import QUEUES, wide_exchange
 
-from penstock_api.management import EntityType, SubscriptionDeclaration
 from penstock_broker.access.connection import Connection
 from penstock_broker.attach import failed_connection
-from penstock_broker.management import declare
-from penstock_broker.management.replies import to_value
-from penstock_broker.messages import queue_limits, store
+from penstock_broker.messages import queue_limits
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
-
-QUEUES = 7
 
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[SteppedBroker]:
-    monkeypatch.setattr(store, "MOST_QUEUES_PER_TURN", 3)
-    broker = SteppedBroker()
-    for number in range(QUEUES):
-        body = to_value(SubscriptionDeclaration(subscription_name=f"s{number}", exchange="amq.fanout"))
-        assert declare.declare(broker.broker, EntityType.SUBSCRIPTION, None, body, update=False).status == 201
-    broker.turn()
-    yield broker
-    broker.close()
+    with wide_exchange(monkeypatch) as broker:
+        yield broker
 
 
 def queues(site: SteppedBroker) -> list[Queue]:

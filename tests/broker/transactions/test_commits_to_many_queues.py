@@ -11,30 +11,19 @@ import pytest
 from support.raw_client import RawClient
 from support.stepped_broker import SteppedBroker, SteppedStream
 from support.transaction_client import TransactionClient
+from support.wide_exchange import QUEUES, wide_exchange
 
 from penstock_amqp.frames.performatives import Accepted, Close, Disposition
 from penstock_amqp.messages.transaction_types import Discharge
-from penstock_api.management import EntityType, SubscriptionDeclaration
-from penstock_broker.management import declare
-from penstock_broker.management.replies import to_value
-from penstock_broker.messages import queue_limits, store
+from penstock_broker.messages import queue_limits
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
-
-QUEUES = 7
 
 
 @pytest.fixture
 def wide(monkeypatch: pytest.MonkeyPatch) -> Iterator[SteppedBroker]:
-    """Messages to the exchange need three turns to be in all of their queues."""
-    monkeypatch.setattr(store, "MOST_QUEUES_PER_TURN", 3)
-    broker = SteppedBroker()
-    for number in range(QUEUES):
-        body = to_value(SubscriptionDeclaration(subscription_name=f"s{number}", exchange="amq.fanout"))
-        assert declare.declare(broker.broker, EntityType.SUBSCRIPTION, None, body, update=False).status == 201
-    broker.turn()
-    yield broker
-    broker.close()
+    with wide_exchange(monkeypatch) as broker:
+        yield broker
 
 
 @pytest.fixture

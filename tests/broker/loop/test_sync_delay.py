@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 import pytest
-from support.broker_site import HeldSyncer
+from support.held_broker import HeldBroker
 from support.raw_client import RawClient
-from support.stepped_broker import SteppedBroker, SteppedStream
+from support.stepped_broker import SteppedStream
 
 from penstock_amqp.frames.performatives import Target, Transfer
-from penstock_broker.log import FileLayer
 
 DURABLE = b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x75\xa0\x01x"
 
 
-class Producers:
+class Producers(HeldBroker):
     """Two that wait for each accept, on a disk that is done with a sync when the test says so."""
 
     def __init__(self, look_seconds: float) -> None:
         """`look_seconds`: what each look at the clock takes while a sync is under way."""
+        super().__init__()
         self.look_seconds = look_seconds
-        self.timed = SteppedBroker(syncer=self._make)
         self.timed.make_queue("work")
         self.catch_up()
         self.streams = [SteppedStream(self.timed) for _ in range(2)]
@@ -33,15 +33,6 @@ class Producers:
         for stream in self.streams:
             stream.take()
         self.sent = [0, 0]
-
-    def _make(self, files: FileLayer) -> HeldSyncer:
-        self.syncer = HeldSyncer(files)
-        return self.syncer
-
-    def catch_up(self) -> None:
-        for _ in range(4):
-            self.syncer.complete()
-            self.timed.pass_ms(10)
 
     def send(self, number: int) -> None:
         count = self.sent[number]
@@ -70,22 +61,25 @@ class Producers:
         assert self.streams[1].take() == b""
 
 
-@pytest.fixture
-def slow() -> Iterator[Producers]:
-    made = Producers(0.0002)
+@contextmanager
+def producers(look_seconds: float) -> Generator[Producers]:
+    made = Producers(look_seconds)
     yield made
     for client in made.clients:
         client.socket.close()
     made.timed.close()
+
+
+@pytest.fixture
+def slow() -> Iterator[Producers]:
+    with producers(0.0002) as made:
+        yield made
 
 
 @pytest.fixture
 def fast() -> Iterator[Producers]:
-    made = Producers(0.00001)
-    yield made
-    for client in made.clients:
-        client.socket.close()
-    made.timed.close()
+    with producers(0.00001) as made:
+        yield made
 
 
 def test_the_next_sync_waits_for_the_one_that_was_answered(slow: Producers) -> None:

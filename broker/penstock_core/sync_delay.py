@@ -4,14 +4,14 @@ On a disk whose fdatasync takes long, producers that wait for each accept fall i
 while the other comes, so that each message takes two fdatasyncs. If the log waits a part of an fdatasync's time for the
 answered half to send again, all of them are in the next one.
 
-Pure: the times and the numbers of answers come in as arguments. Source: docs/decisions/155-syncs-that-gather.md.
+Pure: the times and the numbers of answers come in as arguments. Source: docs/decisions/155-sync-delay.md.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MOST_ANSWERS", "SLOW_US", "SyncGathering"]
+__all__ = ["MOST_ANSWERS", "SLOW_US", "SyncDelay"]
 
 SLOW_US: Final = 300
 """Microseconds that an fdatasync takes at least, where waiting pays. On a faster disk the processor is what limits."""
@@ -26,7 +26,7 @@ MOST_PAUSE: Final = 256
 """Fdatasyncs that begin at once after waiting was in vain: twice as many each time, up to this."""
 
 
-class SyncGathering:
+class SyncDelay:
     """Of one log. `is_open`: the next fdatasync waits."""
 
     __slots__ = ("_expected", "_left_out", "_pause", "_until_us", "is_open")
