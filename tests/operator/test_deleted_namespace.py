@@ -25,7 +25,7 @@ from penstock_operator.settings import OperatorSettings
 
 pytestmark = pytest.mark.built
 
-CRDS = Path(__file__).resolve().parents[2] / "crds"
+CONTROLLERS = ("namespace-controller", "garbage-collector-controller")
 SETTINGS = OperatorSettings(
     broker_image="b", lag_image="l", own_namespace="default", liveness_host="127.0.0.1", liveness_port=0, lease=""
 )
@@ -38,11 +38,7 @@ async def no_broker(_access: ManagementAccess) -> BrokerManagement:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ApiServerAlone]:
-    with api_server_alone(tmp_path, ("namespace-controller", "garbage-collector-controller")) as made:
-        made.kubectl("apply", "--server-side", "-f", str(CRDS))
-        made.kubectl("wait", "--for=condition=Established", "crd", "--all")
-        for name in ("shop", "infra"):
-            made.kubectl("create", "namespace", name)
+    with api_server_alone(tmp_path, CONTROLLERS, ("shop", "infra")) as made:
         yield made
 
 

@@ -26,7 +26,6 @@ from penstock_operator.settings import OperatorSettings
 
 pytestmark = pytest.mark.built
 
-CRDS = Path(__file__).resolve().parents[2] / "crds"
 SETTINGS = OperatorSettings(
     broker_image="b", lag_image="l", own_namespace="default", liveness_host="127.0.0.1", liveness_port=0, lease="lead"
 )
@@ -114,9 +113,6 @@ def _timeless(shown: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ApiServerAlone]:
     with api_server_alone(tmp_path) as made:
-        made.kubectl("apply", "--server-side", "-f", str(CRDS))
-        made.kubectl("wait", "--for=condition=Established", "crd", "--all")
-        made.kubectl("create", "namespace", "shop")
         yield made
 
 

@@ -24,7 +24,6 @@ from penstock_operator.settings import OperatorSettings
 
 pytestmark = pytest.mark.built
 
-CRDS = Path(__file__).resolve().parents[2] / "crds"
 QUEUES = "queues.penstock.dev"
 SETTINGS = OperatorSettings(
     broker_image="b", lag_image="l", own_namespace="default", liveness_host="127.0.0.1", liveness_port=0, lease=""
@@ -38,9 +37,6 @@ async def no_broker(_access: ManagementAccess) -> BrokerManagement:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ApiServerAlone]:
     with api_server_alone(tmp_path) as made:
-        made.kubectl("apply", "--server-side", "-f", str(CRDS))
-        made.kubectl("wait", "--for=condition=Established", "crd", "--all")
-        made.kubectl("create", "namespace", "shop")
         yield made
 
 
@@ -92,7 +88,7 @@ async def test_a_removed_crd_is_one_line_and_its_return_is_seen(
     apply(server, tmp_path, resource("Exchange", "meanwhile"))
     await seen("exchange.penstock.dev", "meanwhile", "BrokerNotFound")
     assert len(logged("does not know a kind")) == 1
-    server.kubectl("apply", "--server-side", "-f", str(CRDS))
+    server.apply_crds()
     await said("the API server knows all kinds again")
     apply(server, tmp_path, resource("Queue", "after"))
     await seen("queue.penstock.dev", "after", "BrokerNotFound")

@@ -24,6 +24,7 @@ from penstock_cli.up.layout import free_endpoint
 __all__ = ["ApiServerAlone", "api_server_alone"]
 
 _TOKEN: Final = "of-the-test"
+_CRDS: Final = Path(__file__).resolve().parents[2] / "crds"
 _SECONDS: Final = 120.0
 """It starts within ten seconds; only a test that fails waits so long."""
 
@@ -40,11 +41,17 @@ class ApiServerAlone:
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
         return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
 
+    def apply_crds(self) -> None:
+        """Ours, as they are in this tree."""
+        self.kubectl("apply", "--server-side", "-f", str(_CRDS))
+
 
 @contextmanager
-def api_server_alone(folder: Path, controllers: Sequence[str] = ()) -> Generator[ApiServerAlone]:
-    """It runs, with its data and logs in `folder`, on free ports of the loopback. `controllers`: those of
-    kube-controller-manager that run beside it, such as `namespace-controller`.
+def api_server_alone(
+    folder: Path, controllers: Sequence[str] = (), namespaces: Sequence[str] = ("shop",)
+) -> Generator[ApiServerAlone]:
+    """It runs, with its data and logs in `folder`, on free ports of the loopback, and has our CRDs and `namespaces`.
+    `controllers`: those of kube-controller-manager that run beside it, such as `namespace-controller`.
     """
     programs = located(folders())
     client, peer, secure = (free_endpoint("127.0.0.1", 0).rpartition(":")[2] for _ in range(3))
@@ -100,7 +107,12 @@ def api_server_alone(folder: Path, controllers: Sequence[str] = ()) -> Generator
                     kube_api_burst=500,
                 )
             )
-        yield ApiServerAlone(kubeconfig)
+        made = ApiServerAlone(kubeconfig)
+        made.apply_crds()
+        made.kubectl("wait", "--for=condition=Established", "crd", "--all")
+        for name in namespaces:
+            made.kubectl("create", "namespace", name)
+        yield made
 
 
 @contextmanager
