@@ -157,7 +157,7 @@ static void on_transfer(Peer *peer, const uint8_t **fields, const uint8_t *end, 
     memcpy(&stamp, end - body_size, 8);
     peer->delivery_count++;
     peer->used++;
-    if (stamp < started_at) earlier++; /* of another run */
+    if (stamp < started_at && sender_count) earlier++; /* of another run; who only receives takes them all */
     else received++;
     if (stamp >= measured_from && stamp < measured_to) count(&latencies, now - stamp);
 }
@@ -462,7 +462,7 @@ int main(int argc, char **argv) {
     printf(", \"earlier\": %llu, \"refused\": %llu, \"unanswered\": %lld, \"missing\": %lld",
            (unsigned long long)earlier, (unsigned long long)refused,
            settled ? 0LL : (long long)(sent - accepted - refused),
-           (long long)((double)sent * copies) - (long long)received);
+           sender_count ? (long long)((double)sent * copies) - (long long)received : 0LL);
     print("latency", &latencies);
     print("late", &lateness);
     print("answer", &answers);

@@ -1,5 +1,6 @@
 """`hack/bench peers`: the same client on Penstock, Artemis, RabbitMQ and Broker-J, in turn: flow, waiting producers,
-latency. Every broker has one durable queue. Whether a broker syncs before it accepts is seen by strace.
+latency, consumers with little credit. Every broker has one durable queue. Whether a broker syncs before it accepts is
+seen by strace.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from benching import machine
 from benching.brokers import Broker
 from benching.flow import BODIES, chart, one_flow
 from benching.flow import COLUMNS as FLOW_COLUMNS
+from benching.little_credit import CASES as CREDIT_CASES
+from benching.little_credit import COLUMNS as CREDIT_COLUMNS
+from benching.little_credit import little_credit_jobs
 from benching.open_loop import COLUMNS as LATENCY_COLUMNS
 from benching.open_loop import RATES, latency_chart, latency_jobs
 from benching.peer_archives import Missing
@@ -59,7 +63,8 @@ def peers(
         runs = interleaved(_jobs(folder, brokers, seconds, quick=quick, waiting_only=waiting_only), rounds)
     full = [run for run in runs if run.case in {case for case, _, _ in BODIES}]
     waiting = [run for run in runs if run.case.endswith(" waiting")]
-    paced = [run for run in runs if run not in full and run not in waiting]
+    credit = [run for run in runs if run.case in {case for case, _, _ in CREDIT_CASES}]
+    paced = [run for run in runs if run not in full and run not in waiting and run not in credit]
     full = relative(full, "Penstock", "rate", "of_penstock")
     waiting = relative(relative(waiting, "Penstock", "rate", "of_penstock"), LIMIT, "rate", "share")
     waiting = relative(waiting, ECHO, "rate", "of_echo")
@@ -67,6 +72,7 @@ def peers(
         (full, (FLOW_COLUMNS[0], OF_OURS, *FLOW_COLUMNS[1:])),
         (waiting, (SYNC_COLUMNS[0], OF_OURS, *SYNC_COLUMNS[1:])),
         (paced, LATENCY_COLUMNS),
+        (credit, CREDIT_COLUMNS),
     ]
     charts = {
         "peers-flow": chart("Messages of 1 producer and 1 consumer", "per second", medians(full), "rate"),
@@ -99,4 +105,5 @@ def _jobs(folder: Path, brokers: Sequence[Broker], seconds: float, *, quick: boo
         if not quick or size == 1024
         for broker in brokers
     ]
-    return [*flows, *waiting, *latency_jobs(reached, RATES[:2] if quick else RATES, seconds)]
+    latency = latency_jobs(reached, RATES[:2] if quick else RATES, seconds)
+    return [*flows, *waiting, *latency, *little_credit_jobs(brokers, seconds)]

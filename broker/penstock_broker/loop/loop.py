@@ -54,6 +54,9 @@ logger = logging.getLogger(__name__)
 TURN_SECONDS: Final = 0.002
 SHORT_TURN_SECONDS: Final = 0.0002
 """Of a turn, while consumers take all that they have credit for and messages wait: their next credit is seen soon."""
+LIGHT_SECONDS: Final = 0.001
+"""Of a short turn, for those who send little. One read of a producer takes a short turn's time, and fifty consumers
+with a credit of one are not to wait for fifty of these."""
 LATE_TOGETHER: Final = 32
 """Of connections that waited for this turn, so many are handled together at most: what they brought takes time of the
 turn only when it is handled."""
@@ -256,6 +259,7 @@ class Loop:
                     connections.serve(connection, mask)
                 is_late = clock() > deadline
         if had_waiting:
+            light_deadline = max(deadline, self._log_turn.began + LIGHT_SECONDS)
             connection, mask = waiting.pop_oldest()
             while True:
                 if connection.phase is not Phase.GONE and not (mask == READ and reads_ahead and ahead.read(connection)):
@@ -264,7 +268,7 @@ class Loop:
                     connections.serve(connection, mask)
                 elif len(ahead.batches) >= LATE_TOGETHER:
                     ahead.handle()
-                if not waiting.count or clock() > deadline:
+                if not waiting.count or clock() > (light_deadline if waiting.has_light else deadline):
                     break
                 connection, mask = waiting.pop()
         if ahead.batches:
@@ -280,7 +284,7 @@ class Loop:
 
     def _visit_queues(self, deadline: float) -> None:
         if self.broker.work.ready:
-            is_behind = self._visits.serve(deadline)
+            is_behind = self._visits.serve(deadline, self._log_turn.began + SHORT_TURN_SECONDS)
             self.connections.ahead.read_bytes = BUSY_READ_BYTES if is_behind or self._ready.count else READ_BYTES
         else:
             self._visits.paces = pacing.give_credit(self.broker, ())

@@ -26,6 +26,8 @@ DISPATCH_SECONDS: Final = 0.001
 """What queues get of a turn at least. Without it, reading could make queues ready faster than they are served."""
 QUEUE_AGAIN_MS: Final = 1_000
 """When a queue is looked at again that could not be served."""
+SOON_TURNS: Final = 4
+"""Consumers that have credit again after so many turns would be faster if turns were shorter."""
 _DONE: Final = Visit.DONE
 """An attribute of an enum's class takes long to find."""
 _OUTPUT_FULL: Final = Visit.OUTPUT_FULL
@@ -35,7 +37,8 @@ class QueueVisits:
     """The visits of one broker's queues. `paces`: a queue is behind, or producers wait for one that was.
 
     `short_until`: turns that begin before it are short, in seconds of the clock that bounds them. Consumers of a queue
-    took a whole visit's messages and then had no credit left, and the next message had waited for long.
+    had no credit left, and the next message had waited for long. Either they had got a whole visit's messages in this
+    turn, or some in this turn and some a few turns ago, so that long turns are what they wait for.
     """
 
     __slots__ = ("_broker", "_seconds", "paces", "short_until")
@@ -47,10 +50,17 @@ class QueueVisits:
         self.short_until = 0.0
         self.paces = False
 
-    def serve(self, deadline: float) -> bool:
+    def _took_lately(self, queue: Queue) -> bool:
+        """Whether consumers that got messages in this turn did so a few turns ago as well; this turn is noted."""
+        turn = self._broker.clock.turns
+        last, queue.taken_turn = queue.taken_turn, turn
+        return 0 < turn - last <= SOON_TURNS
+
+    def serve(self, deadline: float, long_from: float) -> bool:
         """Visit the queues that may have something to send; True if some have more for consumers that would take it.
 
         `deadline`: when the turn's time is over, in seconds of the clock; they get `DISPATCH_SECONDS` in any case.
+        `long_from`: the turn is long if that moment has gone by.
         """
         broker, clock = self._broker, self._seconds
         ready, lines = broker.work.ready, broker.work.output_lines
@@ -58,13 +68,17 @@ class QueueVisits:
         withholds = broker.log.failure_file.is_missing
         again: list[Queue] = []
         unfinished: dict[Queue, bool] = {}
-        deadline = max(deadline, clock() + DISPATCH_SECONDS)
+        now = clock()
+        is_long, delivered = now > long_from, 0
+        deadline = max(deadline, now + DISPATCH_SECONDS)
         while ready:
             queue = ready.popleft()
             queue.is_scheduled = False
             caller, was_full = None, False
             if lines.called and (caller := lines.called.get(queue)) is not None:
                 was_full = caller.turn_bytes > TURN_BYTES
+            if is_long:
+                delivered = queue.totals.delivered
             try:
                 visit = _DONE if withholds and queue.is_logged else dispatch.serve(broker, queue)
                 if (
@@ -77,7 +91,10 @@ class QueueVisits:
                 if visit is _DONE:
                     if queue.awaits_output_of is not None:
                         lines.leave(queue)
-                    if unfinished and unfinished.pop(queue, False) and pacing.is_kept_waiting(queue, now_us):
+                    has_used_up = bool(unfinished) and unfinished.pop(queue, False)
+                    if is_long and queue.totals.delivered != delivered:
+                        has_used_up = self._took_lately(queue) or has_used_up
+                    if has_used_up and pacing.is_kept_waiting(queue, now_us):
                         self.short_until = clock() + UNWANTED_US / 1e6
                 elif visit is _OUTPUT_FULL and len(queue.links.consumers) == 1:
                     unfinished[queue] = True

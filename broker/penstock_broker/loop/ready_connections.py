@@ -40,6 +40,11 @@ class ReadyConnections:
         """
         return MAX_EVENTS + min(len(self._bulk), MOST_AGAIN)
 
+    @property
+    def has_light(self) -> bool:
+        """Whether some wait whose last read brought little: `pop` takes these first."""
+        return bool(self._light)
+
     def new_among(self, ready: list[tuple[int, int]], expected: int) -> list[tuple[int, int]]:
         """What epoll says that was not known: `ready` without those that wait already and are only still readable."""
         waiting = self.descriptors

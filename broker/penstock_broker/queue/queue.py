@@ -125,6 +125,7 @@ class Queue:
         "returned",
         "staged_bytes",
         "stranded",
+        "taken_turn",
         "totals",
     )
 
@@ -156,6 +157,8 @@ class Queue:
         """Where its only consumer is, if that has got its part of a turn; see `state.output_lines`."""
         self.delivered_up_to = 0
         """Highest message number that was sent to a consumer."""
+        self.taken_turn = 0
+        """The loop's last turn in which consumers got messages; long turns alone are noted."""
         self.depth_bytes = 0
         self.staged_bytes = 0
         """Of these, those of long messages that are in the log alone."""

@@ -199,6 +199,55 @@ def test_turns_are_short_where_the_next_one_uses_up_the_credit_of_consumers(
     assert visits.short_until == (0.004 if are_short else 0), "in seconds of a clock that stands still at 0"
 
 
+@pytest.mark.parametrize(
+    ("renews_each", "step_seconds", "are_short"),
+    [
+        pytest.param(1, 0.0005, True, id="it gives credit for each turn, and a turn takes long"),
+        pytest.param(4, 0.0005, True, id="it gives credit for every fourth turn"),
+        pytest.param(9, 0.0005, False, id="it gives credit now and then"),
+        pytest.param(1, 0.00001, False, id="turns take no time"),
+    ],
+)
+def test_turns_are_short_where_a_consumer_with_little_credit_waits_for_long_ones(
+    timed: SteppedBroker, renews_each: int, step_seconds: float, are_short: bool
+) -> None:
+    """It has a window of ten messages, far from a whole visit's 64, and thousands wait."""
+    timed.make_queue("q", durable=False)
+    build(timed, Pouring(timed, "q"), 5_000)
+    consumer = Taking(timed, "q", 10)
+    consumer.take(renew=False)
+    timed.step_seconds = step_seconds
+    for number in range(18):
+        consumer.take(renew=number % renews_each == 0)
+        turn(timed)
+    assert consumer.taken >= 10
+    visits = timed.loop._visits  # pyright: ignore[reportPrivateUsage]
+    assert (visits.short_until > 0) is are_short
+
+
+def test_consumers_with_a_credit_of_one_do_not_wait_for_one_read_of_a_producer_each(timed: SteppedBroker) -> None:
+    """Where turns are short, the read of one producer takes a turn's time. Each look at the clock takes 0.03 ms here,
+    so that the 1 ms of those who send little are enough for all ten consumers.
+    """
+    timed.make_queue("q", durable=False)
+    producers = [Pouring(timed, "q") for _ in range(5)]
+    build(timed, producers[0], 5_000)
+    consumers = [Taking(timed, "q", 1) for _ in range(10)]
+    timed.step_seconds = 0.00003
+    visits = timed.loop._visits  # pyright: ignore[reportPrivateUsage]
+    taken = 0
+    for number in range(60):
+        visits.short_until = 1e9
+        for producer in producers:
+            producer.pour()
+        for consumer in consumers:
+            consumer.take()
+        if number == 20:
+            taken = sum(consumer.taken for consumer in consumers)
+        turn(timed)
+    assert sum(consumer.taken for consumer in consumers) - taken >= 8 * 39
+
+
 def overload(timed: SteppedBroker) -> tuple[list[Taking], Pouring]:
     """A producer waits for a queue that is behind."""
     consumers, producer = fan_out(timed), Pouring(timed, "amq.fanout")
