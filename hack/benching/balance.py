@@ -1,6 +1,7 @@
 """`hack/bench balance`: one producer and one consumer at full speed: what comes in, what goes out, what waits and how
 long; the same of 50 and of 200 producers that send to one consumer, and of 50 that send to two; then beside a steady
-flow on another exchange, that flow alone, and beside ten producers; and consumers with little credit.
+flow on another exchange, that flow alone, and beside ten producers; ten producers to ten subscriptions; and consumers
+with little credit.
 
 The clients are those of the other measurements (load.c); they get a processor before the broker does, so that the
 broker is what is slow.
@@ -14,7 +15,7 @@ from functools import partial
 
 from benching import machine
 from benching.brokers import QUEUE, Broker, penstock
-from benching.little_credit import little_credit_jobs
+from benching.little_credit import apart, little_credit_jobs
 from benching.load_client import Measured
 from benching.results import Column, Run, medians, percentile
 from benching.rounds import Job, interleaved, load, place, reported
@@ -52,6 +53,7 @@ def balance(seconds: float, rounds: int) -> int:
             Job("full speed", "beside 1,000/s", lambda: beside.pop("bulk", {})),
             Job("1,000/s", "beside ten producers", partial(_both, broker, seconds, beside, senders=10)),
             Job("ten producers", "beside 1,000/s", lambda: beside.pop("bulk", {})),
+            Job("ten producers", "to 10 subscriptions", partial(_to_ten, broker, seconds)),
             *(Job(job.case, "beside ten producers", job.run) for job in little_credit_jobs([broker], seconds)),
         ]
         runs = interleaved(jobs, rounds)
@@ -75,6 +77,13 @@ def _both(broker: Broker, seconds: float, beside: dict[str, dict[str, float]], *
         paced = pool.submit(_one, broker, PACED, PACED_RATE, seconds)
         beside["bulk"] = bulk.result()
         return paced.result()
+
+
+def _to_ten(broker: Broker, seconds: float) -> dict[str, float]:
+    """Each subscription gets every message: what goes out is that of one of them."""
+    shared = {"to": "amq.fanout", "from": "amq.fanout", "fromcap": "topic", "size": SIZE, "durable": 0, "rate": 0}
+    found = apart(broker, seconds, shared, 10, 10, 1_000)
+    return {**found, "out": found["out"] / 10}
 
 
 def _told(found: Measured) -> dict[str, float]:

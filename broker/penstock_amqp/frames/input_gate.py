@@ -26,7 +26,7 @@ from penstock_amqp.errors import DecodeError, WireError
 from penstock_amqp.frames.frames import AMQP_FRAME, AMQP_HEADER, HEAD_BYTES, frame_of, parse_head, performative_code
 from penstock_amqp.frames.mandatory_fields import check_disposition, check_value
 from penstock_amqp.frames.performatives import Attach, Begin, Disposition, Flow, Open, Transfer
-from penstock_amqp.frames.wide_dispositions import is_wide
+from penstock_amqp.frames.wide_dispositions import WIDE, width
 from penstock_amqp.types.composites import numbered
 from penstock_amqp.types.decoder import decode
 from penstock_amqp.types.encoder import encode
@@ -51,7 +51,9 @@ _PROTOCOL: Final = AMQP_HEADER[:4]
 _MOST_ATTACHES: Final = 8
 """Most attaches that the engine is given at once, so that their cost is counted before more are handled."""
 WIDE_COST: Final = 2048
-"""A wide disposition costs as much as so many inspected frames."""
+"""A wide disposition costs as much as so many inspected frames at most."""
+DELIVERIES_PER_FRAME: Final = 2
+"""Of a wide disposition, so many cost as much as an inspected frame."""
 _SECOND: Final = "\x1f"
 """Separates a link name that is attached already from the number that is added to make it unique."""
 
@@ -163,9 +165,10 @@ class InputGate:
             if behind:
                 return True
             raise
-        if not is_wide(body):
+        cost = _wide_cost(body)
+        if not cost:
             return False
-        self.looked += 0 if behind else WIDE_COST
+        self.looked += 0 if behind else cost
         return True
 
     def _gather(self, data: memoryview) -> tuple[int, bytes | None]:
@@ -234,7 +237,7 @@ class InputGate:
         told = self._renamed_attach(known, channel, seen) if known.descriptor == Attach.CODE else known
         if known.descriptor == Disposition.CODE:
             check_value(Disposition, known, HEAD_BYTES)
-            self.looked += WIDE_COST if is_wide(memoryview(encode(known))) else 0
+            self.looked += _wide_cost(memoryview(encode(known)))
         is_usual = code is not None and known == value
         if is_usual and told is known:
             return None
@@ -254,6 +257,12 @@ class InputGate:
         told = f"{name}{_SECOND}{self._renamed}"
         self._originals[told] = name
         return Described(attach.descriptor, [told, *fields[1:]])
+
+
+def _wide_cost(disposition: memoryview) -> int:
+    """What a disposition costs if it is wide, in inspected frames; else 0."""
+    named = width(disposition)
+    return min(named // DELIVERIES_PER_FRAME, WIDE_COST) if named >= WIDE else 0
 
 
 def _extent(data: bytes, at: int) -> tuple[int, int, int, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["WIDE", "is_wide"]
+__all__ = ["WIDE", "width"]
 
 WIDE: Final = 256
 """Deliveries; a disposition that names fewer costs no more than other frames."""
@@ -22,9 +22,9 @@ _HEAD_BYTES: Final = {0xC0: 3, 0xD0: 9}
 _LIST_AT: Final = 3
 
 
-def is_wide(body: memoryview) -> bool:
-    """Whether the disposition in this frame body, whose descriptor takes three bytes, names many deliveries. False as
-    well if it is cut short or malformed.
+def width(body: memoryview) -> int:
+    """How many deliveries the disposition in this frame body names beside the first. Its descriptor takes three bytes.
+    0 as well if it is cut short or malformed.
     """
     try:
         at = _LIST_AT + _HEAD_BYTES[body[_LIST_AT]]
@@ -33,10 +33,10 @@ def is_wide(body: memoryview) -> bool:
         for _ in range(2):
             end = at + 1 + _NUMBER_BYTES[body[at]]
             if end > len(body):
-                return False
+                return 0
             numbers.append(int.from_bytes(body[at + 1 : end]))
             at = end
     except (IndexError, KeyError):
-        return False
+        return 0
     first, last = numbers
-    return (last - first) & _SERIAL >= WIDE
+    return (last - first) & _SERIAL

@@ -191,7 +191,7 @@ class Loop:
         if work.held and not broker.must_wait:
             connections.release_held()
         if connections.behind:
-            connections.catch_up(deadline)
+            connections.catch_up(max(deadline, began + LIGHT_SECONDS))
         if work.ready or self._visits.paces:
             self._visit_queues(deadline)
         if work.browsing:

@@ -214,14 +214,16 @@ class CreditHold:
             self.waiting.append(producer)
 
     def note(self, producer: Producer, queues: tuple[Queue, ...]) -> None:
-        """Its messages are on their way into `queues`: it waits for its next credit if one of these is behind."""
-        if producer.waits_for not in self.behind:
-            producer.waits_for = next((queue for queue in queues if queue in self.behind), None)
-            producer.reached = queues if producer.waits_for is not None else ()
+        """Its messages are on their way into `queues`: it waits for its next credit if one of these is behind. For the
+        first one, so that all producers of an exchange wait for the same queue and share what it earns.
+        """
+        producer.waits_for = next((queue for queue in queues if queue in self.behind), None)
+        producer.reached = queues if producer.waits_for is not None else ()
 
     def waits(self, producer: Producer) -> bool:
         """Whether a queue that its messages reached is still behind."""
-        self.note(producer, producer.reached)
+        if producer.waits_for not in self.behind:
+            self.note(producer, producer.reached)
         return producer.waits_for is not None
 
     def pace(self, producer: Producer) -> None:

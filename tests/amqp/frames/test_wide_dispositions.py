@@ -8,12 +8,12 @@ from support.engine_pair import EnginePair
 from penstock_amqp.endpoint.endpoint import Endpoint
 from penstock_amqp.endpoint.events import Event
 from penstock_amqp.frames.frames import HEAD_BYTES, encode_frame
-from penstock_amqp.frames.performatives import Accepted, Disposition, Received
-from penstock_amqp.frames.wide_dispositions import WIDE, is_wide
+from penstock_amqp.frames.performatives import Accepted, Disposition, Flow, Received
+from penstock_amqp.frames.wide_dispositions import width
 from penstock_amqp.messages.message_codec import Message, encode_message
 
 DATA = encode_message(Message(body="x"))
-HELD = 3000
+HELD = 4200
 TURN = 64
 
 
@@ -24,24 +24,24 @@ def frame(first: int, last: int | None, **fields: object) -> bytes:
 @pytest.mark.parametrize(
     ("first", "last", "wanted"),
     [
-        (0, None, False),
-        (0, 0, False),
-        (7, WIDE + 6, False),
-        (7, WIDE + 7, True),
-        (0, 2**31 - 1, True),
-        (2**32 - 1, 200, False),
-        (2**32 - 100, WIDE, True),
-        (2**31 - 1, 2**31, False),
-        (5, 4, True),
+        (0, None, 0),
+        (0, 0, 0),
+        (7, 262, 255),
+        (7, 263, 256),
+        (0, 2**31 - 1, 2**31 - 1),
+        (2**32 - 1, 200, 201),
+        (2**32 - 100, 256, 356),
+        (2**31 - 1, 2**31, 1),
+        (5, 4, 2**32 - 1),
     ],
 )
-def test_the_range_is_that_of_serial_numbers(first: int, last: int | None, wanted: bool) -> None:
-    assert is_wide(memoryview(frame(first, last, settled=True, state=Accepted())[HEAD_BYTES:])) is wanted
+def test_the_range_is_that_of_serial_numbers(first: int, last: int | None, wanted: int) -> None:
+    assert width(memoryview(frame(first, last, settled=True, state=Accepted())[HEAD_BYTES:])) == wanted
 
 
 @pytest.mark.parametrize("size", range(12))
 def test_what_is_cut_short_names_nothing(size: int) -> None:
-    assert not is_wide(memoryview(frame(0, 2**31 - 1)[HEAD_BYTES : HEAD_BYTES + size]))
+    assert width(memoryview(frame(0, 2**31 - 1)[HEAD_BYTES : HEAD_BYTES + size])) == 0
 
 
 @pytest.fixture
@@ -90,6 +90,21 @@ def test_outcomes_that_change_nothing_are_counted(pair: EnginePair) -> None:
     assert turn(pair.endpoint, wide[:12]) == 12
     turn(pair.endpoint, wide[12:])
     assert pair.endpoint.input.left < -TURN
+
+
+@pytest.mark.parametrize(("named", "turns"), [(256, 1), (1000, 1), (3968, 1), (4096, 2)])
+def test_the_credit_behind_it_is_read_in_the_same_turn_unless_it_costs_a_turn(
+    pair: EnginePair, named: int, turns: int
+) -> None:
+    """A consumer accepts what it has got of its window, and gives credit again, by one write."""
+    wide = frame(0, named, settled=True, state=Accepted())
+    data = wide + encode_frame(
+        Flow(next_incoming_id=named, incoming_window=9000, next_outgoing_id=0, outgoing_window=1, handle=0,
+             delivery_count=HELD, link_credit=17)
+    )  # fmt: skip
+    taken = turn(pair.endpoint, data)
+    assert taken == (len(data) if turns == 1 else len(wide))
+    assert taken == len(data) or turn(pair.endpoint, data[taken:]) == len(data) - taken
 
 
 def test_narrow_ones_are_read_together(pair: EnginePair) -> None:

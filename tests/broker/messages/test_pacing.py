@@ -248,6 +248,43 @@ def test_consumers_with_a_credit_of_one_do_not_wait_for_one_read_of_a_producer_e
     assert sum(consumer.taken for consumer in consumers) - taken >= 8 * 39
 
 
+def test_in_short_turns_those_who_sent_much_at_once_do_not_go_on_one_by_one(timed: SteppedBroker) -> None:
+    """Twelve links of a connection are more than one turn takes of it (64 units of work, eight for a link)."""
+    peers = [timed.connect(f"attaches {number}") for number in range(10)]
+    timed.step_seconds = 0.0001
+    visits = timed.loop._visits  # pyright: ignore[reportPrivateUsage]
+    visits.short_until = 1e9
+    for peer in peers:
+        for number in range(12):
+            link = peer.session.receiver(f"link {number}")
+            link.source.address = "amq.fanout"
+            link.open()
+        peer.flush()
+    turns = 0
+    while len(timed.broker.topology.subscriptions) < 120:
+        turn(timed)
+        turns += 1
+    assert turns <= 6
+
+
+def test_many_producers_of_one_exchange_share_what_one_of_its_queues_earns(timed: SteppedBroker) -> None:
+    """Each queue that is behind earns credit for those who wait for it; if each producer waited for another queue, all
+    together would get as many times too much.
+    """
+    consumers = [Taking(timed, "amq.fanout", 4_000) for _ in range(8)]
+    producers = [Pouring(timed, "amq.fanout") for _ in range(8)]
+    make_slow(timed)
+    deepest: list[int] = []
+    for _ in range(200):
+        for producer in producers:
+            producer.pour()
+        turn(timed)
+        for consumer in consumers:
+            consumer.take()
+        deepest.append(max(depths(timed)))
+    assert deepest[-1] <= deepest[60] - WINDOW / 2
+
+
 def overload(timed: SteppedBroker) -> tuple[list[Taking], Pouring]:
     """A producer waits for a queue that is behind."""
     consumers, producer = fan_out(timed), Pouring(timed, "amq.fanout")
