@@ -120,6 +120,7 @@ class Attachments:
         link.engine_name = name
         if isinstance(link, InLink):
             take_up_to(link, self._max_message_bytes)  # some peers send before they have received any credit
+            link.limit = attach.initial_delivery_count or 0
             self._engine.receivers[ptr] = link
         else:
             link.max_bytes = attach.max_message_size or 0

@@ -8,6 +8,8 @@ after the engine's output. This module must not know queues or subscriptions. So
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
 
 from penstock_amqp.endpoint.attachments import Attachments
 from penstock_amqp.endpoint.buffers import OUTPUT_VIEW, Ptr
@@ -24,6 +26,9 @@ from penstock_amqp.frames.performatives import Flow
 from penstock_amqp.types.values import Symbol, Value
 
 __all__ = ["FlowAnswers"]
+
+_FLOW_BYTES: Final = 32
+"""About how long a flow is."""
 
 
 class FlowAnswers:
@@ -71,6 +76,25 @@ class FlowAnswers:
     def note_echoes_of_sessions(self) -> None:
         """The chunk may hold flows of sessions, for which the engine raises no event."""
         self.owed += [each for each in self._tap.echoes_of_sessions() if each.flow.echo]
+        if self.owed:
+            self._keep_up()
+
+    def _keep_up(self) -> None:
+        """What is owed is answered by the credit that its link has then, and this is what the link's last flow has
+        allowed: that flow says from where the credit counts.
+        """
+        allowed: dict[InLink | OutLink, Flow] = {}
+        for channel, flow in self._tap.performatives((Flow.CODE,)):
+            assert isinstance(flow, Flow)
+            self._tap.decoded += _FLOW_BYTES
+            named = self._attachments.named(TappedFlow(channel, flow))
+            if isinstance(named, OutLink):
+                allowed[named] = flow
+        for place, asked in enumerate(self.owed if allowed else ()):
+            last = allowed.get(link) if (link := self._attachments.named(asked)) is not None else None
+            if last is not None:
+                told = replace(last, echo=asked.flow.echo)
+                self.owed[place] = TappedFlow(asked.channel, told)
 
     def _allows_more(self, link: OutLink) -> bool:
         """True if the link's last flow grants so much credit that the engine reads it as a negative number."""
@@ -132,13 +156,18 @@ class FlowAnswers:
         # Of a message whose body is not with the engine it holds no byte, and of one that is sent in pieces no whole.
         is_sent = not (isinstance(link, OutLink) and links.queued(link.ptr))
         is_sent = is_sent and not kept_back(session, self._streams.by_link)
-        if flow.drain and not is_sent:
+        drains = (
+            isinstance(link, OutLink) and link.drain and link.credit > 0
+        )  # the peer takes the answer for the end of it
+        if flow.drain and (drains or not is_sent):
             self.owed.append(tapped)
             return b""
         told = self._session_state(session)
         waiting = link.context.available() if isinstance(link.context, AvailableCount) else None
         acquires_in = link.acquisition.txn_id if isinstance(link, OutLink) and link.acquisition is not None else None
-        state = flow_echo.LinkCredit(link.local[1], isinstance(link, OutLink), link.credit, waiting, acquires_in)
+        state = flow_echo.LinkCredit(
+            link.local[1], isinstance(link, OutLink), _credit(link, flow), waiting, acquires_in
+        )
         return b"" if told is None else flow_echo.echo_frame(flow, session.local_channel, told, state)
 
     def _session_state(self, session: Session) -> Flow | None:
@@ -149,6 +178,14 @@ class FlowAnswers:
         written = OUTPUT_VIEW[: self._engine.output()].tobytes()
         flows = [read_body(written[body:end], Flow)[0] for _, end, _, _, body in walk(written)]
         return flows[-1] if flows else None
+
+
+def _credit(link: InLink | OutLink, asked: Flow) -> int:
+    """The credit of a link; of one on which the peer sends, what is left from the delivery-count that it asked with."""
+    if isinstance(link, OutLink):
+        return link.credit
+    left = (link.limit - (asked.delivery_count or 0)) & 0xFFFF_FFFF
+    return left if left < 1 << 31 else 0
 
 
 def _transaction(properties: Mapping[Symbol, Value]) -> bytes | None:

@@ -173,6 +173,7 @@ class IncomingMessages:
             advance(link.ptr)
             update(received, RELEASED)
             settle(received)
+            link.limit += 1
             self._engine.credit(link, 1)
         return True
 
@@ -232,6 +233,7 @@ class IncomingMessages:
         advance(link.ptr)
         settle(received)
         if link.max_bytes:
+            link.limit += 1
             self._engine.credit(link, 1)
 
 

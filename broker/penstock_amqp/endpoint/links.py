@@ -142,7 +142,6 @@ class InLink:
 
     __slots__ = (
         "context",
-        "credit",
         "engine_name",
         "first_transfer",
         "is_answered",
@@ -150,6 +149,7 @@ class InLink:
         "is_open",
         "is_request",
         "keeps_handle",
+        "limit",
         "local",
         "max_bytes",
         "name",
@@ -180,7 +180,9 @@ class InLink:
         """A message came for which the peer had no credit: nothing is taken any more."""
         self.is_request = False
         """The user answers each message separately, which costs as much as a frame of another kind."""
-        self.credit = 0
+        self.limit = 0
+        """The delivery-count up to which the peer may send: the one that its attach named, and all credit given since.
+        The counts of AMQP are this modulo 2**32."""
         self.local: tuple[int, int] | None = None
         """Channel and handle by which we name the link."""
         self.remote: tuple[int, int] = (-1, -1)

@@ -200,5 +200,5 @@ class DeliverySettlement:
             count = max(second.withheld - second.unconfirmed, 0)
             second.withheld -= count
         if count:
-            link.credit += count
+            link.limit += count
             self._engine.credit(link, count)

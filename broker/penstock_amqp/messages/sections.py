@@ -43,6 +43,19 @@ _BY_NAME = {
 _REPEATED = (Section.DATA, Section.AMQP_SEQUENCE)
 _BODIES = (*_REPEATED, Section.AMQP_VALUE)
 _FIRST, _LAST = int(Section.HEADER), int(Section.FOOTER)
+_NULL = 0x40
+_LISTS, _MAPS, _BINARIES = (0x45, 0xC0, 0xD0), (0xC1, 0xD1), (0xA0, 0xB0)
+_CODES = {
+    Section.HEADER: _LISTS,
+    Section.DELIVERY_ANNOTATIONS: _MAPS,
+    Section.MESSAGE_ANNOTATIONS: _MAPS,
+    Section.PROPERTIES: _LISTS,
+    Section.APPLICATION_PROPERTIES: _MAPS,
+    Section.DATA: _BINARIES,
+    Section.AMQP_SEQUENCE: _LISTS,
+    Section.FOOTER: _MAPS,
+}
+"""The format codes that a section's value may have, besides null; an amqp-value may have any."""
 _BY_CODE: dict[object, Section] = {int(section): section for section in Section}
 
 ONE_BYTE_SIZE = -1
@@ -148,7 +161,7 @@ def find_section(data: bytes, start: int, wanted: Section) -> int:
 
 def check_sections(data: bytes, start: int) -> None:
     """Raise `DecodeError` unless `data` is whole sections in order from `start` on, each at most once, but for those of
-    a body of data or of sequences; their contents are not checked.
+    a body of data or of sequences, and each of its type; what they hold is not checked.
 
     The footer may stand before the body: rhea up to 3.0.5 writes it there, and no code depends on its place.
     """
@@ -166,7 +179,21 @@ def check_sections(data: bytes, start: int) -> None:
                 raise DecodeError("the message has two bodies", begin)
             if section is not Section.FOOTER:
                 before = section
-        at = end_of(data, at)
+        end = end_of(data, at)
+        if section is not None:
+            _check_type(data, at, section)
+        at = end
+
+
+def _check_type(data: bytes, at: int, section: Section) -> None:
+    """The value at `at`, of which all is here, has the type that the section asks for; a map has pairs."""
+    code = data[at]
+    if code != _NULL and code not in _CODES.get(section, (code,)):
+        raise DecodeError(f"a value of format code 0x{code:02x} may not be the section 0x{section:02x}", at)
+    if code in _MAPS and section in _CODES:
+        counts = data[at + 2 : at + 3] if code == _MAPS[0] else data[at + 5 : at + 9]
+        if int.from_bytes(counts) % 2:
+            raise DecodeError("a map with a key that has no value", at)
 
 
 def body_at(data: bytes) -> int | None:

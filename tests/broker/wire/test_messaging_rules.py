@@ -114,6 +114,7 @@ FOOTER = described(0x78, mapping(symbol("sum"), b"\x80" + bytes(8)))
             described(0x76, b"\xd0\x00\x00\x00\x06\x00\x00\x00\x02\x41\x42") + described(0x76, b"\x45"), id="lists"
         ),
         pytest.param(described(0x77, b"\x40"), id="null"),
+        pytest.param(b"".join(described(code, b"\x40") for code in (0x72, 0x74)) + BODY, id="null-maps"),
         pytest.param(described(0x77, b"\x00\xa3\x03foo" + string("hi")), id="described-value"),
         pytest.param(b"\x00\x80" + (0x77).to_bytes(8, "big") + string("hi"), id="wide-descriptor"),
         pytest.param(b"\x00" + symbol("amqp:amqp-value:*") + string("hi"), id="symbolic-descriptor"),
@@ -219,6 +220,13 @@ def test_what_came_back_is_no_first_acquisition_although_nothing_failed(
         pytest.param(HEADER + HEADER + BODY, id="two-headers"),
         pytest.param(PROPERTIES + ANNOTATIONS + BODY, id="out-of-order"),
         pytest.param(b"", id="nothing"),
+        pytest.param(described(0x72, b"\x45") + BODY, id="annotations-in-a-list"),
+        pytest.param(described(0x72, b"\xc1\x03\x01\xa3\x00") + BODY, id="key-without-value"),
+        pytest.param(described(0x74, b"\xd1\x00\x00\x00\x05\x00\x00\x00\x01\x40") + BODY, id="one-item-in-a-long-map"),
+        pytest.param(described(0x73, b"\xc1\x01\x00") + BODY, id="properties-in-a-map"),
+        pytest.param(described(0x75, string("hello")), id="text-as-data"),
+        pytest.param(described(0x76, b"\xc1\x01\x00"), id="sequence-in-a-map"),
+        pytest.param(BODY + described(0x78, b"\x45"), id="footer-in-a-list"),
     ],
 )
 @pytest.mark.parametrize("settled", [False, True])
