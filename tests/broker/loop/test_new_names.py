@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterator, Sized
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
+from typing import cast
 
 from support.raw_client import RawClient, symbols
 from support.stepped_broker import SteppedBroker, SteppedStream
 
-from penstock_amqp.frames.performatives import Close, Detach, Source, Target, Transfer
+from penstock_amqp.frames.performatives import Detach, Source, Target, Transfer
 from penstock_amqp.messages.message_codec import Message, Properties, encode_message
 from penstock_amqp.types.values import Described, Symbol, ULong, Value
 from penstock_api.management import QueueLimits
@@ -97,9 +98,10 @@ def entries_of(root: object) -> Counter[str]:
         each = waiting.pop()
         values: list[object] = []
         if isinstance(each, dict):
-            values += [*each.keys(), *each.values()]
+            pairs = cast(Mapping[object, object], each)
+            values += [*pairs.keys(), *pairs.values()]
         elif isinstance(each, list | tuple | set | frozenset):
-            values += each
+            values += cast(Iterable[object], each)
         elif type(each).__module__.startswith("penstock"):
             for name, value in fields_of(each):
                 values.append(value)
@@ -121,16 +123,13 @@ def fields_of(each: object) -> Iterator[tuple[str, object]]:
 
 def objects() -> Counter[str]:
     """The broker's objects by class."""
-    kinds = (type(each) for each in gc.get_objects())
-    return Counter(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds if is_ours(kind))
-
-
-def is_ours(kind: type) -> bool:
-    return str(kind.__module__).startswith("penstock")
+    kinds = [type(cast(object, each)) for each in gc.get_objects()]
+    ours = [kind for kind in kinds if str(kind.__module__).startswith("penstock")]
+    return Counter(f"{kind.__module__}.{kind.__qualname__}" for kind in ours)
 
 
 @contextmanager
-def without_collection() -> Iterator[None]:
+def without_collection() -> Generator[None]:
     gc.collect()
     gc.disable()
     try:
