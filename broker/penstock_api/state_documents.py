@@ -180,6 +180,7 @@ class BrokerState(ManagementDocument):
     now_ms: int
     connections: int
     subscriptions: int
+    client_subscriptions: int = 0  # permanent ones that clients made by attaching; also 0: an old release
     exchanges: int
     queues: int
     topology_revision: int | None = None  # grows with each change of a declaration; absent: an old release

@@ -105,6 +105,7 @@ def _broker(known: LiveBroker) -> Iterable[Metric]:
         ("epoch", "Number of starts of the broker on its data folder.", state.epoch),
         ("connections", "Open connections.", state.connections),
         ("subscriptions", "Subscriptions.", state.subscriptions),
+        ("client_subscriptions", "Permanent ones that clients made by attaching.", state.client_subscriptions),
         ("exchanges", "Exchanges.", state.exchanges),
         ("queues", "Point-to-point queues.", state.queues),
         ("log_bytes", "Size of the log.", state.log_bytes),

@@ -31,6 +31,9 @@ class ConnectionLimits(schema.Spec):
     """Longest time from the first byte to the Open."""
     sessions_per_connection: Annotated[int, Field(ge=1, le=256)] = 256
     links_per_connection: Annotated[int, Field(ge=1)] = 1024
+    subscriptions: Annotated[int, Field(ge=1)] | None = 20_000
+    """Permanent subscriptions that clients have made by attaching."""
+    subscriptions_per_user: Annotated[int, Field(ge=1)] | None = None
 
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -57,3 +60,9 @@ class ClientLimitsSpec(schema.Spec):
     """Sessions of one connection; left out: 256."""
     links_per_connection: Count | None = None
     """Links of one connection; left out: 1,024."""
+    subscriptions: Count | None = None
+    """Permanent subscriptions that clients have made by attaching, not those of resources; left out: 20,000. Further
+    ones are refused.
+    """
+    subscriptions_per_user: Count | None = None
+    """Those that one user has made; left out: no limit."""

@@ -39,6 +39,9 @@ Stamp: TypeAlias = tuple[int, int, int]
 
 MAX_FILE_BYTES = 4096
 
+KNOWN_WITHOUT_LOOK = 1000
+"""So many users with files are remembered before those are looked for whose files are gone."""
+
 
 class NoRecord(Enum):
     """Why `Users.ready` has no record."""
@@ -78,6 +81,7 @@ class Users:
         self._rounds = rounds
         self._given = {user: self._made(user, text) for user, text in given.items()}
         self._known: dict[str, _Known] = {}
+        self._most_known = KNOWN_WITHOUT_LOOK
         self._unread: set[str] = set()
         """Users whose files could not be read, which is told once."""
         self._lock = threading.Lock()
@@ -117,7 +121,24 @@ class Users:
             known = self._known.get(user)
             if known is None or known.stamp != stamp:
                 known = self._known[user] = self._read(user, path, stamp, known)
+                if len(self._known) > self._most_known:
+                    self._forget_removed()
         return known.record
+
+    @property
+    def remembered(self) -> int:
+        """How many users with files are remembered."""
+        return len(self._known)
+
+    def _forget_removed(self) -> None:
+        """Forget the users whose files are gone: nobody may log in as them again, and so ask for them."""
+
+        def is_there(user: str) -> bool:
+            return _stamp(self._file_of(user)) is not None
+
+        left = {user: known for user, known in self._known.copy().items() if is_there(user)}
+        self._known, self._most_known = left, max(KNOWN_WITHOUT_LOOK, 2 * len(left))
+        self._unread = set(filter(is_there, self._unread))
 
     def end_of(self, user: str, record: CredentialRecord) -> LoginEnd | None:
         """Why a login by this record has ended; None: it holds, also while the file can't be used.

@@ -92,8 +92,10 @@ def close_producers(broker: Broker, node: Exchange | PointToPointQueue, error: A
 
 
 def _close_receivers(broker: Broker, receivers: list[ReceivingLink], error: AmqpError) -> None:
+    """Close the links that receive from a queue which ends. No client has failed, so no delivery has: else the oldest
+    message that they hold might become a dead letter while the others end with their queue."""
     for each in receivers:
-        close_link(broker, each.connection, each.link, error)
+        close_link(broker, each.connection, each.link, error, orderly=True)
 
 
 def close_lookup(lookup: SubscriptionLookup, error: AmqpError) -> None:
@@ -102,12 +104,14 @@ def close_lookup(lookup: SubscriptionLookup, error: AmqpError) -> None:
     lookup.connection.endpoint.detach(lookup.link, closed=True, error=error)
 
 
-def close_link(broker: Broker, connection: Connection, link: InLink | OutLink, error: AmqpError) -> None:
-    """Close a link of any kind."""
+def close_link(
+    broker: Broker, connection: Connection, link: InLink | OutLink, error: AmqpError, *, orderly: bool = False
+) -> None:
+    """Close a link of any kind. `orderly`: see `remove_link`."""
     try:
         if isinstance(link.context, SendingLink):
             commit.producer_closing(link.context, error)
-        remove_link(broker, link, held_by(connection, link))
+        remove_link(broker, link, held_by(connection, link), orderly=orderly)
         delivery_returns.when_back((link,), partial(_detach, broker, connection, link, error))
     except Exception:
         broker.fail_connection(connection)  # it may be another than the one that is served
@@ -132,7 +136,7 @@ def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held] | None,
     """Clear every reference to a link. Its deliveries `held` go back to their queue; None: they do in the next turns,
     and `delivery_returns.when_back` says when.
 
-    `orderly`: the client ended the link itself, so nothing was lost and no delivery attempt counts.
+    `orderly`: the client ended the link itself, or the queue ends, so nothing was lost and no delivery attempt counts.
     """
     context = link.context
     match context:

@@ -7,6 +7,7 @@ docs/decisions/010-refusals-change-nothing.md.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from penstock_broker.attach import steal, temporary_nodes
 from penstock_broker.attach.node import SourceNode, TopicNode
 from penstock_broker.attach.request import SourceRequest
 from penstock_broker.state.broker import Broker
+from penstock_broker.topology.document_lengths import check_document
 from penstock_broker.topology.records import Exchange
 from penstock_core.attach import (
     AskedSource,
@@ -34,9 +36,12 @@ from penstock_core.permissions import Action, TargetKind, needs_to_subscribe
 from penstock_core.reason import Refuse
 from penstock_core.source_reply import SourceReply, source_reply
 from penstock_core.subscription_lifetime import outlives_process
-from penstock_core.terms import ExchangeType
+from penstock_core.subscription_limits import check_subscriptions
+from penstock_core.terms import ExchangeType, Lifetime
 
 __all__ = ["LookUpPlan", "SubscribePlan", "decide_lookup", "decide_subscription"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +97,16 @@ def decide_subscription(
         refused = broker.permissions.check(connection, Action.CONSUME, TargetKind.EXCHANGE, exchange.name)
         if refused is not None:
             return refused
-    if _writes(decision) and not (
-        broker.log.takes_topology() if isinstance(decision, Create) else broker.log.failed is None
-    ):
-        return broker.storage_refuse()
+    if isinstance(decision, Create):
+        refused = _check_number(broker, decision)
+        if refused is not None:
+            return refused
+    if _writes(decision):
+        if not (broker.log.takes_topology() if isinstance(decision, Create) else broker.log.failed is None):
+            return broker.storage_refuse()
+        refused = check_document(broker.log, broker.topology.draft(decision, broker.clock.now_us))
+        if refused is not None:
+            return refused
     return SubscribePlan(
         request=request,
         decision=decision,
@@ -160,6 +171,24 @@ def _asked(connection: Connection, request: SourceRequest, source: AskedSource |
         source=source,
         nonce=uuid.uuid4().hex,
     )
+
+
+def _check_number(broker: Broker, decision: Create) -> Refuse | None:
+    """None unless it would be one permanent subscription too many. Who runs the broker is told."""
+    if decision.lifetime is not Lifetime.PERMANENT:
+        return None
+    made, limits = broker.topology.client_subscriptions, broker.settings.limits
+    refused = check_subscriptions(
+        decision.identity,
+        decision.user,
+        made=len(made),
+        limit=limits.subscriptions,
+        made_by_user=made.made_by(decision.user),
+        user_limit=limits.subscriptions_per_user,
+    )
+    if refused is not None and broker.warnings.may_warn(f"subscriptions of {decision.user}"):
+        logger.warning("User %r can't subscribe: %s", decision.user[:100], refused.description)
+    return refused
 
 
 def _writes(decision: Create | Join | Rebind) -> bool:

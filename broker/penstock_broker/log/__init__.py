@@ -15,6 +15,7 @@ from penstock_broker.log.disk.files import (
 from penstock_broker.log.disk.syncers import SyncChoice, Syncer
 from penstock_broker.log.format.blocks import NewerFormat
 from penstock_broker.log.format.puts import put_at
+from penstock_broker.log.format.record_codec import document_bytes
 from penstock_broker.log.format.records import VOLATILE, Document, EndReason, Put
 from penstock_broker.log.inspection.log_inspection import Flaw, Inspection, inspect_log
 from penstock_broker.log.inspection.record_dump import (
@@ -81,6 +82,7 @@ __all__ = [
     "Wanted",
     "bytes_in_log",
     "carry_out",
+    "document_bytes",
     "inspect_log",
     "list_records",
     "lock_folder",

@@ -258,6 +258,11 @@ class Log:
         """Set the state of one document. Raises RecordTooLarge. See `Appender.topology`."""
         self._appender.topology(kind, key, payload, incarnation)
 
+    @property
+    def longest_document(self) -> int:
+        """Bytes that the record of one document may take."""
+        return self._appender.largest
+
     def delete(self, kind: str, key: str) -> None:
         """Remove a document, and with its incarnation all messages of that queue. Unknown ones are ignored."""
         self._appender.delete(kind, key)

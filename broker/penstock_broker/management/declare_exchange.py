@@ -10,6 +10,7 @@ from penstock_broker.management.declared_persistence import declared_persistence
 from penstock_broker.management.owner_marks import other_owner, outcome_of_change
 from penstock_broker.management.replies import ManagementReply, invalid_request, refusal
 from penstock_broker.state.broker import Broker
+from penstock_broker.topology.document_lengths import check_document
 from penstock_broker.topology.records import Exchange, new_router
 from penstock_core.declaration_rules import decide_exchange_declaration
 from penstock_core.reason import Reason, Refuse
@@ -32,6 +33,17 @@ def declare_exchange(broker: Broker, name: str | None, wanted: ExchangeDeclarati
         refused = other_owner(existing.owner, wanted, f"exchange {name!r}")
     if refused is None and existing is None and not broker.log.takes_topology():
         refused = broker.storage_refuse()
+    if refused is not None:
+        return refusal(refused)
+    draft = Exchange(
+        name=name,
+        type=kind,
+        alternate=wanted.alternate_exchange,
+        owner=wanted.owner,
+        publishers=wanted.publishers,
+        router=new_router(kind),
+    )
+    refused = check_document(broker.log, draft)
     if refused is not None:
         return refusal(refused)
     exchange = existing if existing is not None else Exchange(name=name, type=kind, router=new_router(kind))

@@ -18,6 +18,7 @@ from penstock_broker.messages import due_times
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology.auto_creation import make_destinations
+from penstock_broker.topology.document_lengths import check_document
 from penstock_broker.topology.documents import managed_of
 from penstock_broker.topology.records import Subscription
 from penstock_core.binding import Filter, binding_declared
@@ -63,16 +64,13 @@ def declare_subscription(
     lasts = outlives_process(declared.identity.durable, declared.lifetime)
     if isinstance(decision, Make) and lasts and not broker.log.takes_topology():
         decision = broker.storage_refuse()
-    refused = (
-        None
-        if isinstance(decision, Refuse)
-        else make_destinations(broker.topology, wanted.delivery, broker.clock.now_us)
-    )
+    if isinstance(decision, Refuse):
+        return refusal(decision)
+    refused = _check_length(broker, declared, wanted, subscription) if lasts else None
+    refused = refused or make_destinations(broker.topology, wanted.delivery, broker.clock.now_us)
     if refused is not None:
         return refusal(refused)
     match decision:
-        case Refuse():
-            return refusal(decision)
         case Make():
             made = _make(broker, declared, wanted)
             return declaration_reply(DeclarationOutcome.CREATED, _state(made, attributes))
@@ -120,7 +118,20 @@ def _declared(broker: Broker, name: str | None, wanted: SubscriptionDeclaration)
     )
 
 
-def _make(broker: Broker, declared: DeclaredSubscription, wanted: SubscriptionDeclaration) -> Subscription:
+def _check_length(
+    broker: Broker, declared: DeclaredSubscription, wanted: SubscriptionDeclaration, existing: Subscription | None
+) -> Refuse | None:
+    """None if the log can hold what is declared."""
+    if existing is not None and existing.binding == declared.binding and _policies(existing) == _wanted(wanted):
+        return None
+    draft = _described(broker, declared, wanted, 0)
+    draft.owner_link = existing.owner_link if existing is not None else None
+    return check_document(broker.log, draft)
+
+
+def _described(
+    broker: Broker, declared: DeclaredSubscription, wanted: SubscriptionDeclaration, incarnation: int
+) -> Subscription:
     logged = outlives_process(declared.identity.durable, declared.lifetime)
     subscription = Subscription(
         identity=declared.identity,
@@ -128,9 +139,14 @@ def _make(broker: Broker, declared: DeclaredSubscription, wanted: SubscriptionDe
         lifetime=declared.lifetime,
         binding=declared.binding,
         exchange_type=broker.topology.exchanges[declared.binding.exchange].type,
-        queue=Queue("", broker.log.next_incarnation(), is_logged=logged, now_us=broker.clock.now_us),
+        queue=Queue("", incarnation, is_logged=logged, now_us=broker.clock.now_us),
     )
     _put_policies(subscription, declared, wanted)
+    return subscription
+
+
+def _make(broker: Broker, declared: DeclaredSubscription, wanted: SubscriptionDeclaration) -> Subscription:
+    subscription = _described(broker, declared, wanted, broker.log.next_incarnation())
     broker.topology.add(subscription)
     broker.routes.forget()
     return subscription
@@ -200,6 +216,20 @@ def _policies(subscription: Subscription) -> tuple[object, ...]:
         subscription.client_overrides,
         subscription.owner,
         subscription.declared_consumers,
+    )
+
+
+def _wanted(wanted: SubscriptionDeclaration) -> tuple[object, ...]:
+    """The same of a subscription that has what is declared."""
+    return (
+        Lifetime(wanted.expiry_policy),
+        declared_persistence(wanted.persistence),
+        wanted.limits,
+        wanted.delivery,
+        wanted.rebind_policy,
+        wanted.client_overrides,
+        wanted.owner,
+        wanted.consumers,
     )
 
 

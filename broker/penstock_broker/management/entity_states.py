@@ -252,6 +252,7 @@ def broker_state(broker: Broker) -> StateDocument:
         "nowMs": broker.clock.now_us // 1000,
         "connections": len(broker.clients.connections),
         "subscriptions": len(topology.subscriptions),
+        "clientSubscriptions": len(topology.client_subscriptions),
         "exchanges": len(topology.exchanges),
         "queues": len(topology.queues),
         "topologyRevision": topology.revision,

@@ -81,6 +81,8 @@ def page_deep_queues(broker: Broker) -> None:
         if asked and asked % ASKED_AT_ONCE == 0 and is_over():
             return
         queue = paging.unasked.pop()
+        if queue.backlog.selections.cursors:
+            queue.backlog.selections.rest(queue.backlog.levels)
         size = memory_of(queue)
         if not size:
             continue

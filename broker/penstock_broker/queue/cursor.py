@@ -196,7 +196,13 @@ class SelectorCursor:
         """A message that was delayed is there now: have a look at it if the search may be beyond."""
         search = self._searches.get(level.priority)
         if search is not None and self.wants(entry):
-            search.came_late(entry)
+            search.came_late(level, entry)
+
+    def rest(self, level: PriorityLevel) -> None:
+        """Keep no bodies for the sake of a search that is not going on."""
+        search = self._searches.get(level.priority)
+        if search is not None:
+            search.rest(level)
 
     def search_again(self, level: PriorityLevel) -> None:
         """Messages that were examined elsewhere may be in the level's tail now."""

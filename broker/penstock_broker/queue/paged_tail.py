@@ -30,15 +30,7 @@ from penstock_broker.queue.tail_pieces import (
     take_chosen,
     tally,
 )
-from penstock_broker.queue.tail_snapshot import (
-    READ_MESSAGES,
-    RunPart,
-    Source,
-    Stretch,
-    TailSnapshot,
-    behind,
-    read_all,
-)
+from penstock_broker.queue.tail_snapshot import READ_MESSAGES, RunPart, Source, Stretch, TailSnapshot, behind, read_all
 
 __all__ = ["PagedTail"]
 
@@ -351,18 +343,20 @@ class PagedTail:
 
     # -- looking through --------------------------------------------------------------------------------------------
 
-    def snapshot(self, due_us: int = 0, after: int = -1) -> TailSnapshot:
+    def snapshot(self, due_us: int = 0, after: int = -1, below: int = _NO_LIMIT) -> TailSnapshot:
         """All that is here now, whatever changes while it is gone through; what is in the log is read on the way.
 
         `due_us`: leave out runs of which no message expires up to then, the others are taken out on the way; 0: leave
-        out none. `after`: leave out messages whose numbers are not higher.
+        out none. `after`: leave out messages whose numbers are not higher; `below`: and runs that are not lower.
         """
         parts: list[RunPart | MemoryPart | list[Entry]] = []
         for piece in self._pieces[self._at(after) or 0 :]:
             if isinstance(piece, MemoryPiece):
                 parts.append(MemoryPart(piece, self._in_memory, after))
+            elif piece.first >= below:
+                break
             elif piece.last > after and (not due_us or 0 < piece.expires <= due_us):
-                parts.append(RunPart(piece, max(piece.first, after + 1)))
+                parts.append(RunPart(piece, max(piece.first, after + 1), below))
         parts.append(behind(self.arrivals, after))
         return TailSnapshot(self._from_log, parts, due_us)
 

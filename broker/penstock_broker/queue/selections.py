@@ -5,6 +5,8 @@ Must not know queues or links. Source: JMS 2.0, 3.8.1; AMQP 1.0 part 3, 3.4.5 (u
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from penstock_amqp.endpoint.events import Entry
 from penstock_broker.queue.cursor import BacklogConsumer, Examination, SelectorCursor
 from penstock_broker.queue.exclusions import Exclusions
@@ -82,6 +84,13 @@ class Selections:
         """Messages of a level that were looked at are in its tail now."""
         for cursor in self.cursors:
             cursor.search_again(level)
+
+    def rest(self, levels: Iterable[PriorityLevel]) -> None:
+        """Keep no bodies for the sake of searches that are not going on. Call it now and then."""
+        for level in levels:
+            if level.tail is not None:
+                for cursor in self.cursors:
+                    cursor.rest(level)
 
     def unread(self) -> OSError | None:
         """Why a consumer can't be served now, if one can't: what it looks for can't be read. Told once."""

@@ -40,26 +40,34 @@ class Source(Protocol):
 
 
 class RunPart:
-    """What a run holds now, from one number on."""
+    """What a run holds now, from one number on and below another."""
 
     __slots__ = ("expires", "first", "last", "run")
 
-    def __init__(self, run: Run, first: int) -> None:
-        self.run, self.first, self.last = run, first, run.last
+    def __init__(self, run: Run, first: int, below: int) -> None:
+        self.run, self.first, self.last = run, first, min(run.last, below - 1)
         self.expires = 0
         """When the first of those seen expires that are not due; 0: none does."""
+
+    def copy(self) -> RunPart:
+        """Another one that is as far as this."""
+        made = RunPart(self.run, self.first, self.last + 1)
+        made.last, made.expires = self.last, self.expires
+        return made
 
 
 class TailSnapshot:
     """An iterator. Each step may raise OSError; the next step then tries again."""
 
-    __slots__ = ("_due_us", "_parts", "_read", "_source")
+    __slots__ = ("_due_us", "_parts", "_read", "_read_of", "_source")
 
     def __init__(self, source: Source, parts: Iterable[RunPart | MemoryPart | list[Entry]], due_us: int = 0) -> None:
         """`due_us`: who goes through it takes out all that expire up to then; 0: it does not look at that."""
         self._source, self._due_us = source, due_us
         self._parts = deque(parts)
         self._read: deque[Entry] = deque()
+        self._read_of: RunPart | None = None
+        """Of what these are, if they can be read again."""
 
     def __iter__(self) -> TailSnapshot:
         return self
@@ -69,6 +77,7 @@ class TailSnapshot:
             if not self._parts:
                 raise StopIteration
             part = self._parts[0]
+            self._read_of = None
             if isinstance(part, list):
                 self._read.extend(part)
                 self._parts.popleft()
@@ -85,7 +94,7 @@ class TailSnapshot:
         entries, following, _ = self._source(begin, min(end, part.last), READ_MESSAGES, READ_BYTES)
         own = run.own(entries)
         self._read.extend(own)
-        part.first = following
+        self._read_of, part.first = part, following
         if self._due_us:
             for entry in own:
                 if entry[EXPIRES] > self._due_us and (not part.expires or entry[EXPIRES] < part.expires):
@@ -94,6 +103,16 @@ class TailSnapshot:
             self._parts.popleft()
             if self._due_us and run.last == part.last:
                 run.expires = part.expires  # so that it is not read again before that
+
+    def give_back(self) -> None:
+        """Keep nothing that was read and can be read again when it is needed."""
+        part = self._read_of
+        if not self._read or part is None:
+            return
+        part.first = self._read[0][NUMBER]
+        if not self._parts or self._parts[0] is not part:
+            self._parts.appendleft(part)
+        self._read.clear()
 
     def copy(self) -> TailSnapshot:
         """Another one that is as far as this."""
@@ -104,16 +123,18 @@ class TailSnapshot:
             elif isinstance(part, MemoryPart):
                 made._parts.append(part.copy())
             else:
-                again = RunPart(part.run, part.first)
-                again.last, again.expires = part.last, part.expires
-                made._parts.append(again)
+                made._parts.append(part.copy())
         made._read.extend(self._read)
+        if self._read_of is not None:
+            is_next = bool(self._parts) and self._parts[0] is self._read_of
+            again = made._parts[0] if is_next else self._read_of.copy()
+            made._read_of = again if isinstance(again, RunPart) else None
         return made
 
 
 def read_all(source: Source, run: Run, first: int) -> list[Entry]:
     """All of a run from one number on. Raises OSError."""
-    return list(TailSnapshot(source, [RunPart(run, first)]))
+    return list(TailSnapshot(source, [RunPart(run, first, run.last + 1)]))
 
 
 def behind(entries: Iterable[Entry], number: int) -> list[Entry]:

@@ -7,18 +7,20 @@ know links' engines or sockets. Source: docs/decisions/036-what-is-durable.md an
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from penstock_broker.log import Log
 from penstock_broker.queue.disposal import Disposal
 from penstock_broker.queue.queue import Queue
 from penstock_broker.topology import documents
+from penstock_broker.topology.client_subscriptions import ClientSubscriptions
 from penstock_broker.topology.entity_list import EntityList
 from penstock_broker.topology.queue_policies import QueueDefaults
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, Temporary, new_router
 from penstock_broker.topology.state_changes import StateChanges
 from penstock_core.address import PREDEFINED
-from penstock_core.attach import Create, Rebind
+from penstock_core.attach import Create, Join, Rebind
 from penstock_core.binding import Binding
 from penstock_core.existing_subscription import ExistingSubscription
 from penstock_core.header_routing import HeadersRouter
@@ -45,6 +47,8 @@ class Topology:
         self.by_incarnation: dict[int, Subscription | PointToPointQueue] = {}
         self.made_by_name: dict[NodeKind, set[str]] = {kind: set() for kind in NodeKind}
         """What auto-creation made."""
+        self.client_subscriptions = ClientSubscriptions()
+        """How many clients have made."""
         self.disposal = Disposal()
         """What ended queues held, to be freed in slices."""
         self.state_changes = StateChanges()
@@ -132,20 +136,38 @@ class Topology:
 
     def create(self, decision: Create, now_us: int) -> Subscription:
         """Make and bind the subscription that a client's attach asks for."""
+        subscription = self._asked(decision, self._log.next_incarnation(), now_us)
+        self.add(subscription)
+        return subscription
+
+    def draft(self, decision: Create | Join | Rebind, now_us: int) -> Subscription:
+        """The subscription as it would be; nothing is made or changed."""
+        match decision:
+            case Create():
+                draft = self._asked(decision, 0, now_us)
+                draft.queue.name = draft.name
+                return draft
+            case Join():
+                draft = replace(self.subscriptions[decision.existing.identity])
+            case Rebind():
+                draft = replace(self.subscriptions[decision.existing.identity], binding=decision.binding)
+        if decision.claims is not None:
+            draft.owner_link = decision.claims
+        return draft
+
+    def _asked(self, decision: Create, incarnation: int, now_us: int) -> Subscription:
         exchange = self.exchanges[decision.binding.exchange]
         logged = outlives_process(decision.identity.durable, decision.lifetime)
-        subscription = Subscription(
+        return Subscription(
             identity=decision.identity,
             exclusivity=decision.exclusivity,
             lifetime=decision.lifetime,
             binding=decision.binding,
             exchange_type=exchange.type,
-            queue=Queue("", self._log.next_incarnation(), is_logged=logged, now_us=now_us),
+            queue=Queue("", incarnation, is_logged=logged, now_us=now_us),
             owner_link=decision.owner,
             user=decision.user,
         )
-        self.add(subscription)
-        return subscription
 
     def add(self, subscription: Subscription) -> None:
         """Write down and bind a new subscription."""
@@ -156,6 +178,7 @@ class Topology:
     def restore(self, subscription: Subscription) -> None:
         """Put a subscription in its place that the log knows already."""
         self.subscriptions[subscription.identity] = subscription
+        self.client_subscriptions.note(subscription)
         self.state_changes.watch(subscription.queue)
         self.by_incarnation[subscription.queue.incarnation] = subscription
         self._apply_policies(subscription)
@@ -186,6 +209,7 @@ class Topology:
         self._unbind(subscription)
         subscription.binding = binding
         subscription.exchange_type = self.exchanges[binding.exchange].type
+        self.client_subscriptions.note(subscription)
         self.write(subscription)
         self._apply_policies(subscription)
         self._bind(subscription)
@@ -197,6 +221,7 @@ class Topology:
 
     def changed(self, subscription: Subscription) -> None:
         """Write down that the owner mark, limits or policies of a subscription have changed."""
+        self.client_subscriptions.note(subscription)
         self.write(subscription)
         self._apply_policies(subscription)
         self._policies_changed(subscription.binding.exchange)
@@ -207,6 +232,7 @@ class Topology:
             self._erase(documents.SUBSCRIPTION, subscription.name)
         self._unbind(subscription)
         del self.subscriptions[subscription.identity]
+        self.client_subscriptions.forget(subscription)
         self.state_changes.end(subscription.name)
         del self.by_incarnation[subscription.queue.incarnation]
         self._dispose_of(subscription.queue)

@@ -46,6 +46,21 @@ def test_a_file_has_to_be_loaded_once_and_again_when_it_changes(tmp_path: Path) 
     assert users.load("ann") is None
 
 
+def test_users_that_came_and_went_are_forgotten(tmp_path: Path) -> None:
+    """A cluster may give each job a user of its own, and take it away."""
+    users, record = users_of(tmp_path), format_record(make_record("secret", b"s" * 16, 4096))
+    stays = tmp_path / "stays"
+    stays.write_text(record)
+    kept = loaded(users, "stays")
+    for number in range(5000):
+        path = tmp_path / f"job{number}"
+        path.write_text(record)
+        assert users.load(path.name) is not None
+        path.unlink()
+    assert users.remembered <= 1001
+    assert users.ready("stays") is kept
+
+
 def test_a_file_may_hold_a_record_instead_of_a_password(tmp_path: Path) -> None:
     record = make_record("secret", b"s" * 16, 5000)
     (tmp_path / "ann").write_text(format_record(record) + "\n")

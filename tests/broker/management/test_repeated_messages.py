@@ -93,6 +93,7 @@ def test_the_five_worst_are_listed_most_failures_first(timed: SteppedBroker) -> 
     assert {each.state for each in listed(timed)} == {"Ready"}
 
 
+@pytest.mark.parametrize("length", [1, 5000])
 @pytest.mark.parametrize(
     ("identifier", "text"),
     [
@@ -107,12 +108,12 @@ def test_the_five_worst_are_listed_most_failures_first(timed: SteppedBroker) -> 
     ],
 )
 def test_a_message_is_named_by_its_id_or_else_by_its_number(
-    timed: SteppedBroker, identifier: Identifier, text: str
+    timed: SteppedBroker, identifier: Identifier, text: str, length: int
 ) -> None:
     timed.make_queue("jobs")
     peer = timed.connect()
     peer.receive("jobs")
-    timed.connect().send("jobs", message(identifier))
+    timed.connect().send("jobs", message(identifier, "m" * length))
     fail(peer, 2)
     (found,) = listed(timed)
     assert found.id == (text if text != "#1" else f"#{numbers(timed)[0]}")

@@ -6,17 +6,23 @@
 from __future__ import annotations
 
 import pytest
-from proton import Condition, Delivery, Message, symbol
+from proton import Condition, Delivery, Message, Terminus, symbol
+from support.proton_client import put_symbols
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_amqp.endpoint.events import NUMBER
+from penstock_amqp.types.values import Value
 from penstock_api.management import DeliveryPolicy as Policy
-from penstock_api.management import QueueLimits
+from penstock_api.management import EntityType, QueueLimits
+from penstock_broker.management.declare import declare
+from penstock_broker.management.delete import delete
+from penstock_broker.management.logged_operations import Caller
 from penstock_broker.messages import dead_letters
 from penstock_broker.messages.dead_letters import RETRY_MS
 from penstock_broker.queue.queue import Queue, Stranded
 from penstock_broker.state.broker import Broker
 
+CALLER = Caller("ann", "here", "amqp")
 LIMITED = Policy(max_deliveries=2, dead_letter="dead")
 
 
@@ -118,6 +124,45 @@ def test_failures_are_remembered_over_a_restart(timed: SteppedBroker, jobs: Queu
         timed.restart()
         assert timed.queue("dead").depth == expected
     assert timed.queue("jobs").depth == 0
+
+
+def test_a_message_in_flight_ends_with_its_queue_and_is_no_dead_letter(timed: SteppedBroker, jobs: Queue) -> None:
+    """Decision 032: an attempt counts where a client was lost, and here it was not."""
+    send(timed.connect(), "m1")
+    peer = timed.connect()
+    peer.receive("jobs")
+    peer.take(Delivery.MODIFIED, failed=True)
+    peer.pump()
+    assert (len(peer.got), jobs.in_flight) == (1, 1)
+    answer = delete(timed.broker, CALLER, EntityType.QUEUE, "jobs", {"ifUnused": False})
+    timed.turn()
+    assert answer.status == 204
+    assert (timed.queue("dead").depth, jobs.totals.dead_lettered) == (0, 0)
+
+
+def test_a_message_in_flight_ends_with_its_subscription_and_is_no_dead_letter(timed: SteppedBroker) -> None:
+    dead = timed.make_queue("dead")
+    wanted: dict[Value, Value] = {
+        "subscriptionName": "sub",
+        "exchange": "amq.topic",
+        "delivery": {"maxDeliveries": 1, "deadLetter": "dead"},
+    }
+    assert declare(timed.broker, EntityType.SUBSCRIPTION, None, wanted, update=False).status == 201
+    peer = timed.connect()
+    link = peer.session.receiver("sub|1")
+    link.source.address = "amq.topic"
+    link.source.durability = Terminus.DELIVERIES
+    link.source.expiry_policy = Terminus.EXPIRE_NEVER
+    put_symbols(link.source.capabilities, ["topic", "shared", "global"])
+    link.open()
+    link.flow(10)
+    peer.pump()
+    assert peer.send("amq.topic", Message(body="m1", durable=True)) == ["accepted"]
+    assert len(peer.got) == 1
+    (subscription,) = timed.broker.topology.subscriptions.values()
+    answer = delete(timed.broker, CALLER, EntityType.SUBSCRIPTION, subscription.name, {"ifUnused": False})
+    timed.turn()
+    assert (answer.status, dead.depth) == (204, 0)
 
 
 def test_without_a_destination_there_is_no_limit_and_what_is_rejected_is_dropped(

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from penstock_amqp.endpoint.events import DATA, NUMBER
+from penstock_amqp.endpoint.events import DATA, NUMBER, Entry
 from penstock_broker.queue.backlog import Backlog
 from penstock_broker.queue.exclusions import Exclusions
 from penstock_broker.queue.flags import SCHEDULED, priority_of
@@ -95,7 +95,7 @@ def test_of_delayed_messages_that_come_before_a_search_nothing_is_kept() -> None
 
 
 def test_a_search_looks_at_no_more_than_a_visit_may_and_finds_what_still_waits() -> None:
-    """The window was copied when it began: 11 is in that copy, and has left the queue since."""
+    """11 was there when it began, and has left the queue since."""
     colours = {10: "red", 11: "blue", 12: "red", 13: "red", 14: "red", 15: "blue"}
     entries = [entry(number, message(colour=colour)) for number, colour in colours.items()]
 
@@ -116,10 +116,137 @@ def test_a_search_looks_at_no_more_than_a_visit_may_and_finds_what_still_waits()
 
     assert visit(1) == (None, 1)
     assert [take(backlog, other), take(backlog, other)] == [10, 11]
-    assert visit(2) == (None, 3)
-    assert visit(2) == (None, 5)
+    assert visit(2) == (None, 3), "12 and 13"
+    assert visit(1) == (None, 4)
     assert backlog.has_for(blue), "it is found and left where it is"
     assert take(backlog, blue) == 15
+
+
+class Paged:
+    """A backlog with a window of three messages, 10 to 12, and a tail with the others; blue ones are `wanted`."""
+
+    def __init__(self, *wanted: int, last: int = 20) -> None:
+        colours = {number: "blue" if number in wanted else "red" for number in range(10, last + 1)}
+        self.entries = {
+            number: entry(number, bytes(bytearray(message(colour=colour)))) for number, colour in colours.items()
+        }
+        """What the log holds, each with bytes of its own."""
+        self.unheld = {number: getrefcount(each[DATA]) for number, each in self.entries.items()}
+        self.backlog, self.blue, self.other = Backlog(Exclusions()), Somebody("blue"), Somebody("other")
+        self.tail = PagedTail(self.source, lambda count, size: None)
+        every = self.copies(10, last)
+        self.backlog.put(every[:3])
+        self.backlog.normal.begin_tail(self.tail)
+        self.backlog.put(every[3:])
+        del every
+        self.tail.take_in(ANY, last + 1, 1000)
+        self.backlog.select(self.blue, selector("colour = 'blue'"))
+
+    def source(self, first: int, last: int, most: int, most_bytes: int) -> Stretch:
+        found = self.copies(first, last)[:4]
+        return Stretch(found, found[-1][NUMBER] + 1, 0)
+
+    def copies(self, first: int, last: int) -> list[Entry]:
+        """Other entries of the same bytes."""
+        return [(*each,) for number, each in self.entries.items() if first <= number <= last]
+
+    def look(self, budget: int) -> Entry | None:
+        self.backlog.examination.budget = budget
+        return self.backlog.take(self.blue)
+
+    def rest(self) -> None:
+        """Two looks of the memory watch."""
+        self.backlog.selections.rest(self.backlog.levels)
+        self.backlog.selections.rest(self.backlog.levels)
+
+    def held(self) -> list[int]:
+        """The messages to whose bytes something refers."""
+        return [number for number, each in self.entries.items() if getrefcount(each[DATA]) > self.unheld[number]]
+
+
+def test_a_search_keeps_nothing_of_a_window_that_others_take() -> None:
+    """A thousand consumers that wait for credit would keep a window each, of 4 MiB."""
+    paged = Paged(14)
+    assert paged.look(1) is None
+    assert paged.held() == [10, 11, 12]
+    assert [take(paged.backlog, paged.other) for _ in range(3)] == [10, 11, 12]
+    assert paged.held() == []
+    assert take(paged.backlog, paged.blue) == 14
+
+
+def test_a_search_that_rests_keeps_nothing_of_what_it_read_and_goes_on_where_it_was() -> None:
+    paged = Paged(20)
+    assert paged.look(5) is None, "10 to 14"
+    assert paged.held() == [10, 11, 12, 15, 16], "13 to 16 were read"
+    paged.backlog.selections.rest(paged.backlog.levels)
+    assert paged.held() == [10, 11, 12, 15, 16], "it was used since the last look"
+    paged.backlog.selections.rest(paged.backlog.levels)
+    assert paged.held() == [10, 11, 12]
+    assert paged.look(4) is None, "15 to 18"
+    assert paged.backlog.examination.total == 9, "nothing was looked at twice"
+    paged.rest()
+    assert take(paged.backlog, paged.blue) == 20
+    assert paged.backlog.examination.total == 11
+
+
+def test_a_copy_of_a_search_that_rests_reads_by_itself() -> None:
+    """A consumer that refuses a message goes on with a search of its own."""
+    paged, third = Paged(15, 20), Somebody("third")
+    paged.backlog.select(third, selector("colour = 'blue'"))
+    assert paged.look(5) is None
+    paged.backlog.exclude(third, 10)
+    paged.rest()
+    assert [take(paged.backlog, third), take(paged.backlog, paged.blue)] == [15, 20]
+
+
+def test_what_goes_from_the_window_to_the_tail_before_it_was_looked_at_is_found_there() -> None:
+    paged = Paged(12, 18)
+    assert paged.look(1) is None
+    paged.tail.take_back(paged.backlog.normal.fresh, 0, ANY, 100)
+    paged.rest()
+    assert paged.held() == []
+    assert [take(paged.backlog, paged.blue) for _ in range(3)] == [12, 18, None]
+    assert paged.backlog.examination.total == 11, "each once"
+
+
+def test_a_window_whose_numbers_do_not_ascend_is_looked_through_once() -> None:
+    """11 was delayed, and became due behind 12 before there was a tail."""
+    entries = [entry(number, message(colour="red")) for number in (10, 12, 13, 14)]
+    late = entry(11, message(colour="blue"), SCHEDULED)
+
+    def source(first: int, last: int, most: int, most_bytes: int) -> Stretch:
+        return Stretch([each for each in entries if first <= each[NUMBER] <= last], last + 1, 0)
+
+    backlog, blue, other = Backlog(Exclusions()), Somebody("blue"), Somebody("other")
+    backlog.put([*entries[:2], late, entries[2]])
+    tail = PagedTail(source, lambda count, size: None)
+    backlog.normal.begin_tail(tail)
+    backlog.put(entries[3:])
+    tail.take_in(ANY, 15, 10)
+    backlog.select(blue, selector("colour = 'blue'"))
+    backlog.examination.budget = 2
+    assert (backlog.take(blue), backlog.examination.total) == (None, 2)
+    assert take(backlog, other) == 10
+    assert take(backlog, blue) == 11
+    assert take(backlog, blue) is None
+    assert backlog.examination.total == 5
+
+
+def test_of_delayed_messages_that_others_take_few_are_kept() -> None:
+    """The consumer has no credit for weeks, and another takes what comes."""
+    paged = Paged(last=200)
+    assert take(paged.backlog, paged.blue) is None
+    body = message(colour="blue")
+    unheld = getrefcount(body)
+    for number in range(1000):
+        late = entry(-number, body, SCHEDULED)  # lower than all others
+        paged.backlog.put([late])
+        paged.tail.arrivals.remove(late)  # somebody else has taken it
+        del late
+        assert getrefcount(body) <= unheld + 65
+    paged.rest()
+    assert getrefcount(body) == unheld
+    assert take(paged.backlog, paged.blue) is None
 
 
 class PagedHandingOut(HandingOut):
@@ -243,6 +370,24 @@ class PagedHandingOut(HandingOut):
     @rule()
     def fill_windows(self) -> None:
         self.read_on()
+
+    @precondition(lambda self: self.takers and self.tails())
+    @rule(index=st.integers(0, 9), budget=st.integers(1, 4))
+    def look_a_little(self, index: int, budget: int) -> None:
+        """A visit that ends before the consumer's next message is found."""
+        who = self.who(index)
+        expected = self.expected(who)
+        self.backlog.examination.budget = budget
+        entry = self.backlog.take(who)
+        assert entry is None or (expected is not None and entry[NUMBER] == expected.entry[NUMBER])
+        if expected is not None and entry is not None:
+            self.taken(expected, who)
+
+    @rule()
+    def rest(self) -> None:
+        """Two looks of the memory watch, between which nobody searches."""
+        self.backlog.selections.rest(self.backlog.levels)
+        self.backlog.selections.rest(self.backlog.levels)
 
     @precondition(lambda self: self.takers and self.tails())
     @rule(index=st.integers(0, 9))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock_amqp.endpoint.events import Entry
+from penstock_amqp.messages.message_codec import Message, Properties, decode_message, encode_message
+from penstock_amqp.types.values import ULong
 from penstock_broker.queue.redelivery import Redelivery
 
 
@@ -85,6 +87,30 @@ def test_of_very_many_the_worst_are_kept_and_one_that_was_left_out_returns() -> 
     assert worst(known, 1000) == [(number, 3) for number in range(1, 33)]
     fail(known, 65, 5)
     assert worst(known, 2) == [(65, 7), (1, 3)]
+
+
+@pytest.mark.parametrize("identifier", ["ID:1", "\N{EARTH GLOBE ASIA-AUSTRALIA}" * 40_000, b"x" * 40_000, 7, None])
+def test_of_long_messages_only_the_ids_are_kept(identifier: str | bytes | int | None) -> None:
+    """64 of them in each of 10,000 queues, of a megabyte each, would be 640 GB."""
+    known = Redelivery()
+    wide = ULong(identifier) if isinstance(identifier, int) else identifier
+    data = encode_message(Message(properties=Properties(message_id=wide, subject="s" * 1000), body="b" * 100_000))
+    for count in (1, 2, 3):
+        known.attempts[5] = count
+        known.repeated.failed((5, data, 1, 2, 3))
+    (((number, kept, *times), failed),) = known.repeated.worst(1)
+    assert (number, times, failed) == (5, [1, 2, 3], 3)
+    assert len(kept) < 1100
+    told = decode_message(kept).properties.message_id if kept else None
+    assert told == (identifier[:255] if isinstance(identifier, str | bytes) else identifier)
+
+
+def test_a_short_message_is_kept_as_it_is() -> None:
+    known = Redelivery()
+    known.attempts[5] = 2
+    entry = (5, encode_message(Message(body="b" * 400)), 1, 2, 3)
+    known.repeated.failed(entry)
+    assert known.repeated.worst(1)[0][0] is entry
 
 
 def test_at_the_end_nothing_is_known() -> None:

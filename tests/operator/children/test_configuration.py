@@ -178,6 +178,8 @@ def test_limits_are_the_broker_s_where_the_spec_has_none(tmp_path: Path) -> None
         "loginSeconds": 6,
         "sessionsPerConnection": 7,
         "linksPerConnection": 8,
+        "subscriptions": 9,
+        "subscriptionsPerUser": 10,
     }
     assert loaded(tmp_path, limits=every).limits == ConnectionLimits.model_validate(every)
 

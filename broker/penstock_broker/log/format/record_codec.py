@@ -123,6 +123,11 @@ def document_record(kind: str, key: str, incarnation: int, payload: bytes) -> by
     return _record(RecordType.DOCUMENT, head + kind_bytes + key_bytes + payload)
 
 
+def document_bytes(kind: str, key: str, payload: bytes) -> int:
+    """Bytes that the record of a document takes."""
+    return len(document_record(kind, key, 0, payload))
+
+
 def deleted_record(kind: str, key: str) -> bytes:
     """See `Deleted`."""
     kind_bytes, key_bytes = kind.encode(), key.encode()
