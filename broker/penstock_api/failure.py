@@ -6,6 +6,8 @@ traceback and exits with its code. Any other exception of a `run()` is a bug and
     Failure       1  something was tried and did not work
     ├─ Misuse     2  the command line, a setting or a manifest is wrong; nothing was tried
     └─ CannotRun  3  this machine lacks something that the command needs
+
+The lag job adds OutOfMemory, 4 (penstock_lag.spark_failures). Source: docs/reference/command-line.md.
 """
 
 from __future__ import annotations

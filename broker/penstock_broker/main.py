@@ -242,7 +242,8 @@ def _open_log(
             data / "log", files=files, options=options, progress=progress.reading, pageable=pageable, begins=False
         )
     except FolderLocked as error:
-        raise CannotRun(f"Another broker uses the data folder {data}.", "Stop it, or name another folder.") from error
+        told = f"Another broker uses the data folder {data}: {error}."
+        raise CannotRun(told, "Stop it, or name another folder.") from error
     except NewerFormat as error:
         raise CannotRun(f"The log in {data} can't be used: {error}.", "Start the Penstock that wrote it.") from error
     except (ForeignSegment, Unreadable) as error:

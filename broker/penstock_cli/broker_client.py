@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
@@ -144,7 +144,8 @@ def tls_of(ca_file: Path | None) -> ssl.SSLContext | None:
     try:
         return ssl.create_default_context(cafile=str(ca_file))
     except OSError as error:  # an SSLError is one
-        raise Misuse(f"{ca_file} holds no certificates that can be read: {error}.", "Give a PEM file.") from error
+        why = "" if isinstance(error, ssl.SSLError) else f": {error.strerror}"
+        raise Misuse(f"{ca_file} holds no certificates that can be read{why}.", "Give a PEM file.") from error
 
 
 @asynccontextmanager
@@ -156,13 +157,16 @@ async def _connected(connect: _Connect) -> AsyncGenerator[ManagementClient]:
         await client.close()
 
 
-async def find(client: ManagementClient, name: str) -> tuple[EntityType, str]:
+async def find(
+    client: ManagementClient, name: str, kinds: Sequence[EntityType] = (EntityType.QUEUE, EntityType.SUBSCRIPTION)
+) -> tuple[EntityType, str]:
     """Type and name of what a person means by `name`: a queue, the queue of a subscription, or a subscription.
 
-    Raises `Misuse` if the broker has nothing of this name, or several subscriptions.
+    `kinds`: what it may be; a queue has precedence over a subscription of its name.
+    Raises `Failure` if the broker has nothing of this name, or several subscriptions: only the broker could tell.
     """
     # Asked by name first: that is two requests, and a list of all subscriptions may be many.
-    for kind in (EntityType.QUEUE, EntityType.SUBSCRIPTION):
+    for kind in kinds:
         reply = await client.request(Operation.READ, kind, name)
         if reply.status != StatusCode.NOT_FOUND:
             reply.check()
@@ -173,8 +177,10 @@ async def find(client: ManagementClient, name: str) -> tuple[EntityType, str]:
     if len(found) == 1:
         return EntityType.SUBSCRIPTION, found[0]
     if found:
-        raise Misuse(f"several subscriptions are named {name!r}.", f"Say which: {', '.join(sorted(found))}")
-    raise Misuse(
+        raise Failure(f"several subscriptions are named {name!r}.", f"Say which: {', '.join(sorted(found))}")
+    if EntityType.QUEUE not in kinds:
+        raise Failure(f"there is no subscription {name!r}.", "See `penstock subscriptions list`.")
+    raise Failure(
         f"there is neither a queue nor a subscription {name!r}.",
         "See `penstock queues list` and `penstock subscriptions list`.",
     )

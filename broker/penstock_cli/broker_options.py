@@ -8,13 +8,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 __all__ = ["BrokerAccess", "on_broker", "on_clients"]
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+class _Asked(click.types.StringParamType):
+    """The text of an address; whoever leaves it out reads what it is and where it is found."""
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        """The sentences behind "Missing option"."""
+        return (
+            "It is the broker's management listener, unix:PATH or HOST:PORT: `penstock up` prints it, and the option "
+            "--management of `penstock broker` sets it."
+        )
+
+
+ASKED: Final = _Asked()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +73,7 @@ def _with_access(
 ) -> Callable[..., int]:
     """``told`` says what the address is, ``without`` what becomes of a login without ``--user``."""
     # An option that has a default counts as given, also if the default is None.
-    presence: dict[str, Any] = {"required": True} if required else {"default": "amqp://localhost"}
+    presence: dict[str, Any] = {"required": True, "type": ASKED} if required else {"default": "amqp://localhost"}
 
     @click.option(
         "--broker",

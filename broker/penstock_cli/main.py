@@ -37,7 +37,7 @@ __all__ = ["main", "penstock", "run"]
 
 EXIT_CODES: Final = (
     "Exit codes: 0 success; 1 failure; 2 wrong usage, setting or manifest; 3 this machine lacks something that the "
-    "command needs."
+    "command needs; 4 Spark ran out of memory."
 )
 
 

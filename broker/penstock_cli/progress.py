@@ -14,6 +14,8 @@ from typing import Final, TypeAlias, TypeVar
 
 import click
 
+from penstock_cli.terminal import can_erase
+
 __all__ = [
     "Follow",
     "Progress",
@@ -99,11 +101,10 @@ def with_progress(verb: Callable[..., int]) -> Callable[..., int]:
 
 
 def shown_on_terminal(verb: str) -> Callable[[Progress], None]:
-    """Writes progress to standard error: over the same line in a terminal, else line by line."""
+    """Writes progress to standard error: over the same line in a terminal that can erase, else line by line."""
 
     def show(progress: Progress) -> None:
-        is_terminal = sys.stderr.isatty()
-        start, end = ("\r\x1b[K", "") if is_terminal else ("", "\n")
+        start, end = ("\r\x1b[K", "") if can_erase(sys.stderr) else ("", "\n")
         click.echo(f"{start}{progress.sentence(verb)}{end}", nl=False, err=True)
 
     return show

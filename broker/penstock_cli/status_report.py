@@ -102,7 +102,8 @@ def _share(used: int, whole: int, level: str) -> str:
 def _concerns(report: BrokerReport) -> Iterator[str]:
     state = report.broker
     if state.durable_work != "Ok":
-        yield f"Durable messages are refused: the log is {state.durable_work}. See runbooks/storage-refuses-work.md."
+        page = "docs/how-to/runbooks/storage-refuses-work.md"
+        yield f"Durable messages are refused: the log is {state.durable_work}. See {page}."
     if state.storage_level != "Ok":
         largest = ", ".join(printable(each.queue_name) for each in state.largest_queues)
         yield f"The volume is filling ({state.storage_level}){f'; the largest queues: {largest}' if largest else ''}."

@@ -154,9 +154,10 @@ def _check_together(given: argparse.Namespace) -> None:
     if given.brokers is None:
         return
     values: dict[str, object] = vars(given)
-    for option in OF_ONE_BROKER:
-        if values[option.removeprefix("--").replace("-", "_")] not in (None, []):
-            raise Misuse(f"{option} can't be used together with --brokers.", "The file of --brokers says it.")
+    both = [each for each in OF_ONE_BROKER if values[each.removeprefix("--").replace("-", "_")] not in (None, [])]
+    if both:
+        named = ", ".join(both)
+        raise Misuse(f"{named} can't be used together with --brokers.", "The file of --brokers says it.")
 
 
 def _listed(words: Sequence[str]) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ class Delivery:
         except ObserverError as error:
             raise Failure(
                 f"the result of run {run_name} was not stored: {error}.",
-                "The observer of ordinal 0 keeps results; check that its pod runs, then run again.",
+                error.cure("The observer of ordinal 0 keeps results; check that its pod runs, then run again."),
             ) from error
 
 

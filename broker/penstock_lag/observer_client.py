@@ -25,6 +25,12 @@ __all__ = ["Observer", "ObserverError"]
 TIMEOUT_SECONDS: Final = 30.0
 PAUSE_SECONDS: Final = 1.0
 MAX_BYTES: Final = 256 * 1024 * 1024
+REFUSED: Final = (401, 403)
+"""The status of an answer to a token that is unknown, or good for something else."""
+TOKEN_CURE: Final = (
+    "Give a token that is good for this, by --token-file or in PENSTOCK_OBSERVER_TOKEN; "
+    "docs/reference/observer.md says which is."
+)
 
 
 class ObserverError(Exception):
@@ -34,6 +40,10 @@ class ObserverError(Exception):
         super().__init__(message)
         self.status = status
         """HTTP status, None if there was no answer."""
+
+    def cure(self, otherwise: str) -> str:
+        """What a person does about it: another token if the observer refused this one, else `otherwise`."""
+        return TOKEN_CURE if self.status in REFUSED else otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +102,10 @@ class Observer:
             reason = error.reason
             why = connection_failure(reason) if isinstance(reason, OSError) else reason
             raise ObserverError(f"{request.full_url} can't be reached: {why}") from error
+        except http.client.RemoteDisconnected as error:  # a BadStatusLine, too
+            raise ObserverError(f"{request.full_url} did not answer: the other side broke the connection") from error
+        except http.client.BadStatusLine as error:
+            raise ObserverError(f"{request.full_url} did not answer: what listens there speaks no HTTP") from error
         except (OSError, http.client.HTTPException) as error:
             raise ObserverError(f"{request.full_url} did not answer: {connection_failure(error)}") from error
         if left:  # http.client takes an answer that ends early for a whole one

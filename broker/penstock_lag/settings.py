@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -34,7 +34,7 @@ ONE_TOKEN: Final = "one line of ASCII with the observer's token"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagJobSettings:
-    """Settings of one run. Raises Misuse when made with values that can't work."""
+    """Settings of one run. Raises Misuse when made with values that can't work, and names all of them."""
 
     observers: tuple[str, ...] = ()
     """Base URLs in the order of the pods' ordinals, one per expected broker. The first one stores the result."""
@@ -73,42 +73,57 @@ class LagJobSettings:
     """Print a table for people to the standard output."""
 
     def __post_init__(self) -> None:
-        """Check the values; raises Misuse with the name of the option."""
-        if self.brokers_file is None:
-            if not (self.observers or self.ledgers):
-                raise Misuse("there is no ledger to read.", "Give --observer, or --ledger.")
-            _check(bool(self.observers) or not self.publish, "--ledger", "be used with --observer or with --no-publish")
-            if not (self.broker and self.namespace):
-                raise Misuse("it is not said which Broker is meant.", "Give --broker and --namespace, or --brokers.")
+        """Check the values; raises Misuse that names every option that is wrong."""
+        mistakes = [*self._missing(), *self._broken_rules()]
+        if len(mistakes) == 1:
+            raise Misuse(*mistakes[0])
+        if mistakes:
+            lines = [f"{len(mistakes)} things are wrong with the options:"]
+            lines += [f"  {cause} {cure}" for cause, cure in mistakes]
+            raise Misuse("\n".join(lines), "Correct all of them.")
+
+    def _missing(self) -> Iterator[tuple[str, str]]:
+        """What nobody has said: cause and cure of each mistake."""
+        if self.brokers_file is not None:
+            return
+        if not (self.observers or self.ledgers):
+            yield "there is no ledger to read.", "Give --observer, or --ledger."
+        if not (self.broker and self.namespace):
+            yield "it is not said which Broker is meant.", "Give --broker and --namespace, or --brokers."
+
+    def _broken_rules(self) -> Iterator[tuple[str, str]]:
+        """What can't be so: cause and cure of each mistake."""
+        is_one, is_lag = self.brokers_file is None, self.from_time is None
+        alone = bool(self.ledgers) and not self.observers
+        if is_one:
+            yield from _check(not alone or not self.publish, "--ledger", "be used with --observer or with --no-publish")
         else:
-            _check(self.output != STDOUT, "--output -", "be a folder if --brokers is given")
+            yield from _check(self.output != STDOUT, "--output -", "be a folder if --brokers is given")
         for url in self.observers:
-            _check(
-                url.startswith(("http://", "https://")), "--observer", f"be http:// or https:// URLs; {url!r} is not"
-            )
-        _check(1 <= self.window_seconds <= 7 * 86_400, "--window", "be 1 second to 7 days")
-        _check(self.stale_seconds >= 1, "--stale", "be at least 1 second")
-        _check(self.patience_seconds >= 0, "--patience", "be 0 seconds or more")
-        _check(self.from_time is not None or self.to_time is None, "--to", "be used with --from")
-        _check(self.from_time is None or self.brokers_file is None, "--from", "not be used with --brokers")
-        _check(self.from_time is None or self.as_of is None, "--as-of", "not be used with --from")
-        _check(
-            self.from_time is None or bool(self.observers) or self.rollups is not None,
-            "--ledger with --from",
-            "be used with --rollups, or with --observer",
-        )
-        _check(self.as_of is None or self.as_of.tzinfo is not None, "--as-of", "have a time zone, such as a final Z")
-        _check(re.fullmatch(MEMORY, self.memory) is not None, "--memory", "be a number and m or g, such as 1g or 1536m")
+            is_url = url.startswith(("http://", "https://"))
+            yield from _check(is_url, "--observer", f"be http:// or https:// URLs; {url!r} is not")
+        yield from _check(1 <= self.window_seconds <= 7 * 86_400, "--window", "be 1 second to 7 days")
+        yield from _check(self.stale_seconds >= 1, "--stale", "be at least 1 second")
+        yield from _check(self.patience_seconds >= 0, "--patience", "be 0 seconds or more")
+        yield from _check(not is_lag or self.to_time is None, "--to", "be used with --from")
+        yield from _check(is_lag or is_one, "--from", "not be used with --brokers")
+        yield from _check(is_lag or self.as_of is None, "--as-of", "not be used with --from")
+        has_place = is_lag or not alone or self.rollups is not None
+        yield from _check(has_place, "--ledger with --from", "be used with --rollups, or with --observer")
+        has_zone = self.as_of is None or self.as_of.tzinfo is not None
+        yield from _check(has_zone, "--as-of", "have a time zone, such as a final Z")
+        is_size = re.fullmatch(MEMORY, self.memory) is not None
+        yield from _check(is_size, "--memory", "be a number and m or g, such as 1g or 1536m")
         if self.run_name is not None:
-            check_run_name(self.run_name)
-        _check(not (self.table and self.output == STDOUT), "--table and --output -", "not be used together")
+            yield from _check_run_name(self.run_name)
+        is_both = self.table and self.output == STDOUT
+        yield from _check(not is_both, "--table and --output -", "not be used together")
 
 
 def check_run_name(name: str) -> str:
     """The name, if an observer accepts it; else raises Misuse."""
-    _check(
-        re.fullmatch(RUN_NAME, name) is not None and name != "latest", "--run-name", f"match {RUN_NAME}, not {name!r}"
-    )
+    for mistake in _check_run_name(name):
+        raise Misuse(*mistake)
     return name
 
 
@@ -138,6 +153,13 @@ def _fits_a_header(token: str) -> bool:
     return token.isascii() and token.isprintable()
 
 
-def _check(good: bool, option: str, rule: str) -> None:
+def _check_run_name(name: str) -> Iterator[tuple[str, str]]:
+    is_name = re.fullmatch(RUN_NAME, name) is not None and name != "latest"
+    letters = "1 to 253 letters, digits, dots, - and _, with a letter or digit at both ends"
+    yield from _check(is_name, "--run-name", f"have {letters}, and not be 'latest', but it is {name!r}")
+
+
+def _check(good: bool, option: str, rule: str) -> Iterator[tuple[str, str]]:
+    """Cause and cure, unless the rule is kept."""
     if not good:
-        raise Misuse(f"{option} can't be used.", f"{'They' if ' and ' in option else 'It'} must {rule}.")
+        yield f"{option} can't be used.", f"{'They' if ' and ' in option else 'It'} must {rule}."

@@ -79,7 +79,7 @@ class StoredAudit:
 
 
 class AuditStore:
-    """The folder, opened for writing. Raises Failure if it can't be used. Times are those of the broker's clock."""
+    """The folder, opened for writing. Raises CannotRun if it can't be used. Times are those of the broker's clock."""
 
     def __init__(
         self, folder: Path, limit_bytes: int, age_ms: int, ledger_begins_ms: Callable[[], int] | None = None

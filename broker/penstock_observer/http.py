@@ -36,7 +36,7 @@ from penstock_api.observer_api import (
     Problem,
     SegmentList,
 )
-from penstock_api.observer_tokens import Scope
+from penstock_api.observer_tokens import FULL_TOKEN, TOKEN_SCOPES, Scope
 from penstock_api.state_documents import SubscriptionState
 from penstock_lag_rules.entry import MESSAGE_LENGTH, time_of
 from penstock_observer.audit_files import AuditStore
@@ -45,14 +45,14 @@ from penstock_observer.live_lag import WINDOW_MS
 from penstock_observer.live_view import LiveBroker, LiveView
 from penstock_observer.metrics import accepts_gzip, exposition
 from penstock_observer.page import is_page
-from penstock_observer.replies import JSON, problem, put_reply, reply
+from penstock_observer.replies import JSON, allowed, problem, put_reply, reply
 from penstock_observer.results import BrokerPod, ResultStore
 from penstock_observer.rollup_paths import RollupPaths
 from penstock_observer.rollups import RollupStore
 from penstock_observer.rows import Poll
 from penstock_observer.scale import BadQuestion, per_consumer, scale_of
 from penstock_observer.scopes import scope_of
-from penstock_observer.secrets import Grant, TokenFile
+from penstock_observer.secrets import Grant, TokenFile, has_token
 
 __all__ = ["Api", "make_app"]
 
@@ -65,8 +65,15 @@ GRANT: Final = web.RequestKey("grant", Grant)
 """Key of a request: what its token is good for."""
 LIVE_THREADS: Final = 2
 """What is told to scrapers and to the operator at the same time; the others wait."""
+PLACE_OF_TOKENS: Final = (
+    "they are in the folder of the observer's own --token-file, in a cluster in the Secret BROKER-observer"
+)
 NO_TOKEN: Final = Problem(
-    error="Unauthorized", message="send 'Authorization: Bearer TOKEN' with a token that the observer knows"
+    error="Unauthorized",
+    message=f"no token came: send 'Authorization: Bearer TOKEN' with one of the observer's; {PLACE_OF_TOKENS}",
+)
+UNKNOWN_TOKEN: Final = Problem(
+    error="Unauthorized", message=f"the observer does not know that token: send one of its own; {PLACE_OF_TOKENS}"
 )
 
 
@@ -222,7 +229,8 @@ class Api:
         if request.path != HEALTH:
             grant = self.token.grant(request.headers, request.match_info.get("queue_name"))
             if grant is None:
-                return reply(NO_TOKEN, 401, {"WWW-Authenticate": "Bearer"})
+                wrong = UNKNOWN_TOKEN if has_token(request.headers) else NO_TOKEN
+                return reply(wrong, 401, {"WWW-Authenticate": "Bearer"})
             needed = scope_of(request)
             if not grant.allows(needed):
                 return reply(_not_enough(needed), 403)
@@ -232,7 +240,8 @@ class Api:
         except web.HTTPException as error:
             if error.status < 400 or error.content_type == JSON:
                 raise
-            return reply(Problem(error=type(error).__name__.removeprefix("HTTP"), message=error.reason), error.status)
+            told = Problem(error=type(error).__name__.removeprefix("HTTP"), message=error.reason)
+            return reply(told, error.status, allowed(error))
 
 
 def make_app(api: Api) -> web.Application:
@@ -276,7 +285,10 @@ def _live_result(known: LiveBroker, place: BrokerPod) -> LagResult:
 def _not_enough(needed: Scope | None) -> Problem:
     """The answer to a token that is good, but not for this."""
     scope = "everything" if needed is None else needed.value
-    return Problem(error="Forbidden", message=f"this token is for something else; here a token for '{scope}' is needed")
+    files = [name for name, scopes in TOKEN_SCOPES.items() if needed in scopes and scopes != TOKEN_SCOPES[FULL_TOKEN]]
+    good = ", ".join(("that of the observer's own --token-file", *files))
+    told = f"this token is for something else; here a token for '{scope}' is needed: {good}"
+    return Problem(error="Forbidden", message=told)
 
 
 def _tagged(response: web.Response, tag: str | None) -> web.Response:

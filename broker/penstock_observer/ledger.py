@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from penstock_api.failure import Failure
+from penstock_api.failure import CannotRun
 from penstock_api.ledger_format import HOUR_MS, SegmentName
 from penstock_api.observer_api import SegmentInfo
 from penstock_observer.ledger_folder import is_gone, open_folder
@@ -68,7 +68,7 @@ class LedgerFull(Exception):
 class Ledger:
     """One ledger folder, opened for writing. Only one process may have it open.
 
-    Raises Failure if the folder can't be made or read, or if another process has it open. If only its volume is full,
+    Raises CannotRun if the folder can't be made or read, or if another process has it open. If only its volume is full,
     read-only or broken, it has no segments yet, and is opened with the first poll that finds the volume mended. Files
     of other names are left alone; hidden files that an earlier process left half written are removed; unreadable
     segments are reported in the log, never listed, and deleted by age like all others.
@@ -112,7 +112,7 @@ class Ledger:
             self._find()
         except OSError as error:
             if error.errno not in VOLUME_FAULTS:
-                raise Failure(
+                raise CannotRun(
                     f"the ledger folder {folder} can't be used: {error}.",
                     "Give the observer a folder that it may read and write (--ledger).",
                 ) from error
@@ -358,7 +358,7 @@ class Ledger:
         return True
 
     def _find(self) -> None:
-        """Lock the folder and take over its segments. Raises OSError, or Failure if another process has it open."""
+        """Lock the folder and take over its segments. Raises OSError, or CannotRun if another process has it open."""
         found = open_folder(self.folder)
         self._lock = found.lock
         self._sealed, self._damaged, self._thinned = found.sealed, found.damaged, found.thinned

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from penstock_api.failure import Failure
+from penstock_api.failure import CannotRun
 from penstock_api.ledger_format import HIDDEN_PREFIX, SUFFIX, SegmentName
 from penstock_api.observer_api import SegmentInfo
 from penstock_observer.parquet import UnreadableSegment, outline_of
@@ -39,8 +39,8 @@ class LedgerFolder:
 
 
 def open_folder(folder: Path) -> LedgerFolder:
-    """Make the folder unless it is there, lock and read it. Raises OSError, or Failure if another process has it open;
-    it is not locked then.
+    """Make the folder unless it is there, lock and read it. Raises OSError, or CannotRun if another process has it
+    open; it is not locked then.
     """
     folder.mkdir(parents=True, exist_ok=True)
     found = LedgerFolder(_lock(folder))
@@ -97,7 +97,7 @@ def _lock(folder: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise Failure(
+        raise CannotRun(
             f"the ledger folder {folder} is in use by another observer.",
             "Stop that one, or give each observer a folder of its own (--ledger).",
         ) from None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import secrets
 import signal
 import socket
@@ -22,6 +21,7 @@ from functools import partial
 from aiohttp import web
 
 from penstock_api.failure import CannotRun
+from penstock_api.listen_failures import listen_failure
 from penstock_api.observer_api import PAGE
 from penstock_lag_rules.thresholds import Thresholds
 from penstock_observer import malformed_requests
@@ -206,11 +206,9 @@ async def _listen(runner: web.AppRunner, settings: ObserverSettings, certificate
     try:
         await _site(runner, settings, context).start()
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-        raise CannotRun(
-            f"the observer can't listen on {settings.host}:{settings.port}: {reason}.",
-            "Free the address, or choose another one of this machine with --listen.",
-        ) from error
+        why, cure = listen_failure(error)
+        told = f"the observer can't listen on {settings.host}:{settings.port}: {why}."
+        raise CannotRun(told, cure) from error
     port = runner.addresses[0][1]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return f"{'http' if certificate is None else 'https'}://{host}:{port}"

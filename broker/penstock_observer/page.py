@@ -28,6 +28,7 @@ from penstock_observer.ledger_time_series import time_series
 from penstock_observer.live_view import LiveBroker, LiveView
 from penstock_observer.page_readers import UNKNOWN, Reader, Readers
 from penstock_observer.page_sessions import SESSION_SECONDS
+from penstock_observer.replies import allowed
 from penstock_observer.results import ResultStore
 from penstock_observer.rows import Poll
 from penstock_page import render
@@ -115,7 +116,9 @@ class Page:
             if error.status < 400:
                 # A response of its own: aiohttp is about to forbid to return an exception.
                 return web.Response(status=error.status, headers=error.headers)
-            return _html(render.problem(error.reason, error.text or error.reason), error.status)
+            response = _html(render.problem(error.reason, error.text or error.reason), error.status)
+            response.headers.update(allowed(error) or {})
+            return response
 
     async def to_overview(self, _: web.Request) -> web.StreamResponse:
         """The addresses of the pages are relative to a folder."""

@@ -16,7 +16,11 @@ from penstock_observer.secrets import TokenFile
 __all__ = ["UNKNOWN", "Reader", "Readers"]
 
 SCHEME: Final = "bearer "
-UNKNOWN: Final = Refusal(401, "The observer does not know this token, or it is not for the page.")
+UNKNOWN: Final = Refusal(
+    401,
+    "The observer does not know this token, or it is not for the page. Take page.token: on Kubernetes it is in the "
+    "Secret BROKER-observer, elsewhere the token in the file of --token-file will do.",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from penstock_api.observer_api import Stored
 from penstock_observer.results import RejectedResult
 
-__all__ = ["JSON", "problem", "put_reply", "reply"]
+__all__ = ["JSON", "allowed", "problem", "put_reply", "reply"]
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +25,12 @@ def reply(body: BaseModel, status: int = 200, headers: dict[str, str] | None = N
     return web.Response(
         text=body.model_dump_json(by_alias=True, exclude_none=True), status=status, content_type=JSON, headers=headers
     )
+
+
+def allowed(error: web.HTTPException) -> dict[str, str] | None:
+    """The header of a 405 that says which methods there are (RFC 9110, 15.5.6)."""
+    methods = error.headers.get("Allow")
+    return None if methods is None else {"Allow": methods}
 
 
 def problem(kind: type[web.HTTPException], error: str, message: str) -> web.HTTPException:

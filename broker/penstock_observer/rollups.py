@@ -143,7 +143,7 @@ class RollupStore:
     """A folder of rollups. Synchronous; the caller keeps it off the event loop, one call at a time."""
 
     def __init__(self, folder: Path, place: BrokerPod, limit_bytes: int) -> None:
-        """Raises Failure if the folder can't be used."""
+        """Raises CannotRun if the folder can't be used."""
         self._folder = folder
         self._place = place
         self._limit_bytes = limit_bytes

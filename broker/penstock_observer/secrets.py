@@ -24,7 +24,7 @@ from penstock_api.observer_tokens import (
     scale_token,
 )
 
-__all__ = ["Grant", "ServerCertificate", "TokenFile"]
+__all__ = ["Grant", "ServerCertificate", "TokenFile", "has_token"]
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,11 @@ class TokenFile:
         """
         found = self.grant({"Authorization": authorization or ""})
         return found is not None and found.allows(scope) and found.namespace is None
+
+
+def has_token(headers: Mapping[str, str]) -> bool:
+    """Whether a request shows any token, known or not."""
+    return bool(_shown(headers))
 
 
 def _shown(headers: Mapping[str, str]) -> bytes:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from penstock_api.failure import Failure
+from penstock_api.failure import CannotRun
 
 __all__ = [
     "ROLLUPS_SHARE",
@@ -58,13 +58,13 @@ def volume_space(folder: Path) -> VolumeSpace:
 def at_start(what: str, folder: Path) -> Generator[None]:
     """The start of an observer does without this if the volume fails, which is logged: live states need no volume.
 
-    Raises Failure for any other OSError.
+    Raises CannotRun for any other OSError.
     """
     try:
         yield
     except OSError as error:
         if error.errno not in VOLUME_FAULTS:
-            raise Failure(
+            raise CannotRun(
                 f"the {what} folder {folder} can't be used: {error}.", "Make it readable and writable."
             ) from error
         log.error("the %s folder %s can't be used as it should: %s; the observer goes on without", what, folder, error)

@@ -10,7 +10,20 @@ from dataclasses import dataclass
 __all__ = ["PACKAGES", "STAGES", "TOO_OLD_IN_DEBIAN", "Stage", "obstacle"]
 
 PYTEST = ".venv/bin/python -m pytest -q -p no:cacheprovider"
-_COMMANDS = ("bench", "charts", "cluster", "crds", "demo", "images", "pictures", "release", "rules", "states", "test")
+_COMMANDS = (
+    "bench",
+    "charts",
+    "cluster",
+    "crds",
+    "demo",
+    "images",
+    "options",
+    "pictures",
+    "release",
+    "rules",
+    "states",
+    "test",
+)
 COMMANDS = " ".join(f"hack/{name}" for name in _COMMANDS)
 SOAKS = " ".join(
     f"hack/soak/{name}"
@@ -142,6 +155,7 @@ STAGES = (
         .venv/bin/lint-imports
         .venv/bin/python hack/crds --check
         .venv/bin/python hack/rules --check
+        .venv/bin/python hack/options --check
         .venv/bin/python hack/charts --check
         """,
         cores=1,

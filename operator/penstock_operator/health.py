@@ -11,6 +11,8 @@ from typing import Final
 
 from aiohttp import web
 
+from penstock_api.failure import CannotRun
+from penstock_api.listen_failures import listen_failure
 from penstock_operator.cluster.controller import Controller
 from penstock_operator.cluster.leadership import Leadership
 from penstock_operator.cluster.watch_activity import WatchActivity
@@ -72,7 +74,7 @@ async def serve(
     leadership: Leadership | None = None,
     activity: WatchActivity | None = None,
 ) -> web.AppRunner:
-    """Serve the three paths until the returned runner is cleaned up.
+    """Serve the three paths until the returned runner is cleaned up. Raises CannotRun if the port can't be had.
 
     `leadership`: None if this operator always leads.
     """
@@ -107,5 +109,13 @@ async def serve(
     app.router.add_get("/metrics", expose)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, settings.liveness_host or None, settings.liveness_port).start()
+    try:
+        await web.TCPSite(runner, settings.liveness_host or None, settings.liveness_port).start()
+    except OSError as error:
+        await runner.cleanup()
+        why, cure = listen_failure(error)
+        port = settings.liveness_port
+        where = f"{settings.liveness_host}:{port}" if settings.liveness_host else f"port {port}"
+        told = f"the operator can't listen on {where} (--liveness-host, --liveness-port): {why}."
+        raise CannotRun(told, cure) from error
     return runner

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -151,6 +152,12 @@ def test_each_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> No
         pytest.param(["nonsense"], "No such command 'nonsense'", id="unknown verb"),
         pytest.param(["broker"], "Missing option '--data'", id="missing option"),
         pytest.param(["subscriptions"], "Missing option '--broker'", id="missing broker"),
+        pytest.param(["status"], "It is the broker's management listener, unix:PATH or HOST:PORT: ", id="which broker"),
+        pytest.param(
+            ["status", "--broker", "unix:"],
+            "penstock: the broker can't be asked: unix: names no path.\nGive --broker HOST:PORT",
+            id="no path",
+        ),
         pytest.param(["broker", "--data", "d", "--listen", "5672"], "'5672' is not HOST:PORT", id="no host"),
         pytest.param(["broker", "--data", "d", "--listen", "h:66666"], "'h:66666' is not HOST:PORT", id="no port"),
         pytest.param(
@@ -177,6 +184,12 @@ def test_each_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> No
             id="no names of resources",
         ),
         pytest.param(["lag", "--nonsense"], "unrecognized arguments: --nonsense", id="the job's own parser"),
+        pytest.param(
+            ["lag", "watch"],
+            "penstock: there is no `penstock lag watch`.\nThere are `penstock lag report`, `penstock lag audit` and "
+            "`penstock lag --watch`; the lag job has options alone.",
+            id="an option without its dashes",
+        ),
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,6 +253,19 @@ def test_up_says_what_this_machine_does_not_give_it(arguments: list[str], tmp_pa
     folder = Path(__file__).parents[2] / "examples/local"
     said = penstock("up", str(folder), "--data", str(tmp_path / "data"), *arguments)
     assert (said.returncode, "Traceback" in said.stderr) == (3, False), said.stderr
+
+
+@pytest.mark.parametrize("option", ["--listen", "--observer"])
+def test_up_does_not_take_what_another_one_serves_for_its_own(option: str, tmp_path: Path) -> None:
+    """It said "observer serves" of an observer that does not know its token."""
+    folder = Path(__file__).parents[2] / "examples/local"
+    free = ("--listen", "127.0.0.1:0", "--observer", "127.0.0.1:0")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        said = penstock("up", str(folder), "--data", str(tmp_path / "data"), *free, option, taken)
+    assert (said.returncode, said.stdout) == (3, ""), said.stderr
+    cause = f"penstock: nothing can listen on {taken} ({option}): Address already in use.\n"
+    assert said.stderr == f"{cause}End what listens there, or name another port.\n"
 
 
 @pytest.mark.parametrize("name", ["up.lock", "broker.yaml", "ledger", "observer.token"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -236,7 +238,8 @@ async def test_a_report_of_an_earlier_end_judges_then(site: Site) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        (["report"], 1, "has no finished segment yet"),
+        (["report"], 1, "has no finished segment yet.\nRun this again in a minute or two: "),
+        (["report", "--observer", "http://127.0.0.1:1"], 1, "nothing listens there.\nIs the observer running, and"),
         (["report", "--day", "2023-11-14", "--window", "60"], 2, "--day can't be used together"),
         (["report", "--day", "yesterday"], 2, "does not match the format"),
         (
@@ -251,14 +254,30 @@ async def test_a_report_of_an_earlier_end_judges_then(site: Site) -> None:
         (["--watch", "--ca-file", __file__], 2, "test_lag_commands.py holds no certificates that can be read"),
         (["report", "--as-of", "0001-01-01T00:00Z"], 1, "has no finished segment yet"),
         (["--watch", "--interval", "0"], 2, "is not in the range"),
-        (["--watch"], 1, "the broker has not answered yet"),
+        (["--watch", "--observer", "URL/page"], 1, "Not Found.\nIs this the address of an observer, without a path, "),
+        (["--watch"], 1, "the broker has not answered yet.\nThe observer answers; see whether its broker runs."),
     ],
 )
 async def test_what_can_not_be_done_is_said(
     site: Site, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, complaint: str
 ) -> None:
-    assert await site.penstock(*arguments) == code
+    assert await site.penstock(*(word.replace("URL", site.url) for word in arguments)) == code
     assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", [["report"], ["--watch"], ["audit", "report", "--subscription", "shop/losing"]])
+async def test_a_token_that_is_not_good_is_told_with_the_cure(
+    site: Site, capsys: pytest.CaptureFixture[str], verb: list[str]
+) -> None:
+    """Not by asking whether the observer runs: it does."""
+    for token, status in (("wrong", 401), ("for-metrics", 403)):
+        (site.folder / "mine").write_text(token)
+        (site.folder / "scrape.token").write_text("for-metrics")
+        asked = ["lag", *verb, "--observer", site.url, "--token-file", str(site.folder / "mine")]
+        assert await asyncio.to_thread(run, asked) == 1
+        *_, cause, cure = capsys.readouterr().err.splitlines()
+        assert f" answered {status}: " in cause
+        assert cure.startswith("Give a token that is good for this, by --token-file or in PENSTOCK_OBSERVER_TOKEN; ")
 
 
 @pytest.mark.parametrize("verb", ["report", "--watch"])
@@ -295,6 +314,33 @@ async def test_without_a_terminal_the_lag_is_written_once(site: Site, capsys: py
         "psub:durable:global:well",
     ]
     assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("variables", "erases", "colours"),
+    [
+        ({"TERM": "xterm"}, True, True),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, True, False),
+        ({"TERM": "dumb"}, False, False),
+    ],
+)
+async def test_a_terminal_gets_what_it_can_show(
+    site: Site, variables: dict[str, str], erases: bool, colours: bool
+) -> None:
+    fill(site, 20)
+    looking, shown = os.openpty()
+    options = ("--count", "1", "--observer", site.url, "--token-file", str(site.folder / "token"))
+    watch = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "penstock_cli", "lag", "--watch", *options),
+        stdout=shown,
+        env={**{name: value for name, value in os.environ.items() if name != "NO_COLOR"}, **variables},
+    )
+    os.close(shown)
+    assert await watch.wait() == 0
+    said = os.read(looking, 65_536).decode()
+    os.close(looking)
+    assert said.removeprefix("\x1b[H\x1b[J").startswith("shop/main at 22:23:10 UTC: 3 subscriptions")
+    assert (said.startswith("\x1b[H\x1b[J"), "\x1b[31m" in said) == (erases, colours)
 
 
 async def test_an_observer_of_another_broker_of_that_name_is_left_out(

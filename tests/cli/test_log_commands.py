@@ -200,7 +200,7 @@ def test_a_log_that_a_broker_uses_is_left_alone(
     log = site.opened()
     code, _, err = penstock(capsys, verb[0], str(site.data), *verb[1:])
     log.close()
-    assert (code, "is in use by process" in err) == (2, True)
+    assert (code, "is in use by process" in err) == (3, True)
 
 
 @pytest.mark.parametrize("verb", ["verify", "dump", "repair"])

@@ -88,7 +88,7 @@ def test_a_healthy_broker_is_said_to_be_well() -> None:
     [
         (
             {"durable_work": "Full"},
-            "Durable messages are refused: the log is Full. See runbooks/storage-refuses-work.md.",
+            "Durable messages are refused: the log is Full. See docs/how-to/runbooks/storage-refuses-work.md.",
         ),
         ({"storage_level": "High"}, "The volume is filling (High)."),
         ({"memory_level": "HeldBack"}, "Messages take much of the memory (HeldBack): producers are slowed down."),

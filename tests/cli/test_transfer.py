@@ -63,6 +63,14 @@ def test_lines_of_the_input_are_sent_and_a_browser_leaves_them(broker: BrokerPro
     assert "3 of 4 messages came" in few.stderr
 
 
+def test_an_empty_body_is_a_message_and_an_empty_line_is_one_too(broker: BrokerProcess) -> None:
+    at = ("--broker", broker.url)
+    assert penstock("send", "empty", "", *at).stdout == "1 sent\n"
+    assert penstock("send", "empty", *at, typed="\n").stdout == "1 sent\n"
+    received = penstock("receive", "empty", "--count", "2", "-o", "json", *at).stdout.splitlines()
+    assert [json.loads(line)["body"] for line in received] == ["", ""]
+
+
 def test_more_messages_than_are_asked_for_at_once(broker: BrokerProcess) -> None:
     at = ("--broker", broker.url)
     bodies = [str(number) for number in range(250)]
@@ -240,6 +248,12 @@ def test_other_clients_understand_it(broker: BrokerProcess) -> None:
     [
         (["send", "a", "b", "--property", "n"], 2, "'n' is not a property.\nWrite NAME=VALUE"),
         (["send", "a", "b", "c", "--id", "m"], 2, "--id is for a single message."),
+        (
+            ["send", "", "b"],
+            2,
+            "Invalid value for 'ADDRESS': it is empty; name a queue, a subscription, or EXCHANGE/KEY",
+        ),
+        (["receive", ""], 2, "Invalid value for 'ADDRESS': it is empty; name a queue, a subscription, or EXCHANGE/KEY"),
         (["send", "a", "b", "--broker", "http://h:1"], 2, "'http://h:1' is not an address of a broker.\nWrite amqp://"),
         (["send", "a", "b", "--ttl", "99999999"], 2, "99999999.0 is not in the range"),
         (["send", "a", "b", "--broker", "amqp://h:x"], 2, "'amqp://h:x' is not an address of a broker."),

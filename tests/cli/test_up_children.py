@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock_api.failure import Failure
+from penstock_api.failure import CannotRun, Failure, Misuse
 from penstock_cli.up import children
 from penstock_cli.up.children import Backoff, ChildProcess, keep_running, run_once
 
@@ -57,8 +57,20 @@ async def test_a_child_with_wrong_settings_is_given_up_with_its_last_words(tmp_p
 
     async def started(_pid: int) -> None: ...
 
-    with pytest.raises(Failure, match="no such listener"):
+    with pytest.raises(Misuse, match="no such listener"):
         await keep_running(child, asyncio.Event(), lambda _: None, started)
+
+
+async def test_a_child_that_lacks_something_is_given_up_and_of_its_log_only_the_reason_is_told(tmp_path: Path) -> None:
+    lines = ("penstock: an older reason", "INFO here", "penstock: no port", "Name another.")
+    child = python(tmp_path, f"import sys; print({chr(10).join(lines)!r}); sys.exit(3)")
+
+    async def started(_pid: int) -> None: ...
+
+    with pytest.raises(CannotRun) as told:
+        await keep_running(child, asyncio.Event(), lambda _: None, started)
+    assert told.value.cause == "child can't run:\n    no port\n    Name another."
+    assert told.value.cure == f"Its whole log: {child.log}"
 
 
 async def test_what_goes_wrong_after_a_start_ends_the_child_and_comes_through(tmp_path: Path) -> None:

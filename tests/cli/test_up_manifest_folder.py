@@ -65,6 +65,20 @@ def test_files_of_sub_folders_and_other_groups_may_be_there(tmp_path: Path) -> N
     assert manifest_folder.read(tmp_path).broker.key == "default/shop"
 
 
+def test_a_group_that_is_misspelt_is_not_taken_for_one_of_others(tmp_path: Path) -> None:
+    """What it should declare would be left out without a word. Groups of others are as far from ours as theirs are."""
+    file = put(tmp_path, "all.yaml", GOOD)
+    others = ("rabbitmq.com/v1beta1", "kafka.strimzi.io/v1", "apps/v1", "kustomize.config.k8s.io/v1beta1", "v1")
+    for number, version in enumerate(others):
+        put(tmp_path, f"other{number}.yaml", f"apiVersion: {version}\nkind: Queue\nmetadata: {{name: q}}\n")
+    assert manifest_folder.read(tmp_path).queues == ()
+    file.write_text(
+        file.read_text().replace("penstock.dev/v1alpha1\nkind: Subscription", "penstok.dev/v1\nkind: Subscription")
+    )
+    (problem,) = problems(tmp_path)
+    assert problem.endswith(": apiVersion: 'penstok.dev' looks like 'penstock.dev' and is another group")
+
+
 def test_an_empty_folder_says_what_belongs_there(tmp_path: Path) -> None:
     with pytest.raises(Misuse, match="holds no manifest"):
         manifest_folder.read(tmp_path)

@@ -77,7 +77,7 @@ def test_a_second_up_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     with LocalSite(EXAMPLES, tmp_path / "data") as first:
         first.wait_until_serving()
         second = LocalSite(EXAMPLES, tmp_path / "data")
-        assert second.process.wait(timeout=300) == 1
+        assert second.process.wait(timeout=300) == 3
         assert "another `penstock up` uses" in (tmp_path / "up.log").read_text()
         with second:
             assert is_alive(first.pid("up"))

@@ -371,6 +371,25 @@ def test_settings_that_cannot_work_are_named(tmp_path: Path, changes: dict[str, 
         settings(tmp_path, **({"observers": ("http://x",)} | changes))
 
 
+def test_all_options_that_cannot_work_are_named_at_once() -> None:
+    """As the broker, the observer and the operator name all of theirs."""
+    words = "--namespace shop --run-name latest --window 0 --stale 0 --memory 2GiB --table --output -"
+    with pytest.raises(Misuse) as told:
+        parse(words.split())
+    assert str(told.value).splitlines() == [
+        "7 things are wrong with the options:",
+        "  there is no ledger to read. Give --observer, or --ledger.",
+        "  it is not said which Broker is meant. Give --broker and --namespace, or --brokers.",
+        "  --window can't be used. It must be 1 second to 7 days.",
+        "  --stale can't be used. It must be at least 1 second.",
+        "  --memory can't be used. It must be a number and m or g, such as 1g or 1536m.",
+        "  --run-name can't be used. It must have 1 to 253 letters, digits, dots, - and _, with a letter or digit at "
+        "both ends, and not be 'latest', but it is 'latest'.",
+        "  --table and --output - can't be used. They must not be used together.",
+        "Correct all of them.",
+    ]
+
+
 def test_a_run_needs_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the option, else the environment; spark-submit is not here to give one."""
     monkeypatch.delenv("PENSTOCK_RUN_NAME", raising=False)

@@ -256,6 +256,11 @@ def test_what_the_file_says_is_not_said_beside_it(words: str) -> None:
         parse(["--brokers", "brokers.json", "--run-name", "r", *words.split()])
 
 
+def test_all_that_the_file_says_is_named_at_once() -> None:
+    with pytest.raises(Misuse, match=r"--broker, --window can't be used together with --brokers\."):
+        parse(["--brokers", "brokers.json", "--window", "9", "--broker", "main"])
+
+
 def test_the_other_options_count_for_all_brokers() -> None:
     """The output is a folder then."""
     words = ["--brokers", "f", "--run-name", "r", "--no-publish", "--output", "folder", "--patience", "5"]

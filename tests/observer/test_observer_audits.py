@@ -20,7 +20,7 @@ from aiohttp.test_utils import TestServer
 from observer.audit_site import DAY_MS, NAME, OWNER, Site, audited
 
 from penstock_amqp.client.management import ManagementClient
-from penstock_api.failure import Failure, Misuse
+from penstock_api.failure import Failure
 from penstock_api.management import EntityType, Operation, SubscriptionDeclaration
 from penstock_api.message_audit import AuditEvent, AuditStart, AuditState, AuditTotals, EventKind
 from penstock_lag.audit.sources import from_folders, from_observers
@@ -97,8 +97,9 @@ async def test_what_a_report_needs_is_copied_from_the_observer(site: Site, tmp_p
     async with TestServer(make_app(api)) as server:
         observer = Observer(str(server.make_url("")), "s3cret")
         copied = await asyncio.to_thread(from_observers, [observer], "shop/billing", None, tmp_path / "copies")
-        with pytest.raises(Misuse, match="there is no audit of 'shop/other'"):
+        with pytest.raises(Failure, match="there is no audit of 'shop/other'") as missing:
             await asyncio.to_thread(from_observers, [observer], "shop/other", None, tmp_path / "copies")
+        assert missing.value.exit_code == 1  # the observer was asked
         with pytest.raises(ObserverError, match="there is no file '1' of an audit now"):
             await asyncio.to_thread(observer.get, "/v1/audits/1")
     there = from_folders([tmp_path / "ledger"], "billing", None)

@@ -121,6 +121,65 @@ async def test_nothing_is_told_without_the_token(observer: Observer, path: str) 
                 assert (await answer.json())["error"] == "Unauthorized"
 
 
+@pytest.mark.parametrize(
+    ("headers", "told"),
+    [
+        ({}, "no token came: send 'Authorization: Bearer TOKEN' with one of the observer's; "),
+        (
+            {"Authorization": "Basic czNjcmV0"},
+            "no token came: send 'Authorization: Bearer TOKEN' with one of the obse",
+        ),
+        ({"Authorization": "Bearer wrong"}, "the observer does not know that token: send one of its own; "),
+        ({"X-API-Key": "wrong"}, "the observer does not know that token: send one of its own; "),
+    ],
+)
+async def test_who_is_refused_reads_where_tokens_are(observer: Observer, headers: dict[str, str], told: str) -> None:
+    """And not whose observer it is: a stranger asks."""
+    async with (
+        aiohttp.ClientSession() as stranger,
+        stranger.get(f"{observer.base}/metrics", headers=headers) as answer,
+    ):
+        message = (await answer.json())["message"]
+    assert message.startswith(told)
+    place = "they are in the folder of the observer's own --token-file, in a cluster in the Secret BROKER-observer"
+    assert message.endswith(place)
+
+
+@pytest.mark.parametrize(
+    ("path", "good"),
+    [
+        ("/v1/subscriptions", "that of the observer's own --token-file, page.token, operator.token"),
+        ("/v1/ledger/segments", "that of the observer's own --token-file, ledger.token, lag.token"),
+        ("/nowhere", "that of the observer's own --token-file"),
+    ],
+)
+async def test_who_shows_the_wrong_one_of_its_tokens_reads_which_are_good(
+    observer: Observer, tmp_path: Path, path: str, good: str
+) -> None:
+    (tmp_path / "scrape.token").write_text("for-metrics")
+    headers = {"Authorization": "Bearer for-metrics"}
+    async with observer.session.get(f"{observer.base}{path}", headers=headers) as answer:
+        assert answer.status == 403
+        assert (await answer.json())["message"].endswith(f"' is needed: {good}")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "methods"),
+    [
+        ("POST", "/healthz", {"GET", "HEAD"}),
+        ("DELETE", "/metrics", {"GET", "HEAD"}),
+        ("POST", "/v1/lag/results/run-1", {"GET", "HEAD", "PUT"}),
+    ],
+)
+async def test_a_method_that_a_path_lacks_is_answered_with_those_that_it_has(
+    observer: Observer, method: str, path: str, methods: set[str]
+) -> None:
+    """RFC 9110, 15.5.6."""
+    async with observer.session.request(method, f"{observer.base}{path}") as answer:
+        assert (answer.status, (await answer.json())["error"]) == (405, "MethodNotAllowed")
+        assert set(answer.headers["Allow"].split(",")) == methods
+
+
 TOKENS = {
     "token": "for-everything",
     "scrape.token": "for-metrics",

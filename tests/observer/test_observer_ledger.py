@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from observer.samples import START_MS, a_poll, a_subscription
 
-from penstock_api.failure import Failure
+from penstock_api.failure import CannotRun
 from penstock_api.ledger_format import SegmentName
 from penstock_api.state_documents import DurationHistogram
 from penstock_observer.ledger import Ledger, LedgerFull, SealLimits
@@ -330,8 +330,8 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, ledger: Ledger) -> None
 
 
 def test_a_ledger_has_one_writer(tmp_path: Path, ledger: Ledger) -> None:
-    """A second observer on the folder would use the same numbers."""
-    with pytest.raises(Failure, match="in use by another observer"):
+    """A second observer on the folder would use the same numbers. It ends as a second broker does: with code 3."""
+    with pytest.raises(CannotRun, match="in use by another observer"):
         Ledger(tmp_path, WRITER, ROLLING, KEEP)
     assert ledger.segments == ()
 
@@ -339,7 +339,7 @@ def test_a_ledger_has_one_writer(tmp_path: Path, ledger: Ledger) -> None:
 def test_a_folder_that_cannot_be_made_is_a_clear_failure(tmp_path: Path) -> None:
     """A file in its place."""
     (tmp_path / "file").write_text("x")
-    with pytest.raises(Failure, match="can't be used") as told:
+    with pytest.raises(CannotRun, match="can't be used") as told:
         Ledger(tmp_path / "file" / "ledger", WRITER, ROLLING, KEEP)
     assert "--ledger" in told.value.cure
 

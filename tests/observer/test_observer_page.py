@@ -73,10 +73,17 @@ async def test_a_reader_logs_in_goes_on_and_out(site: Site) -> None:
     assert (await site.get("/page/", headers={"Cookie": f"{cookie.key}=session-0"}, allow_redirects=False))[0] == 303
 
 
+async def test_a_method_that_the_page_lacks_is_answered_with_those_that_it_has(site: Site) -> None:
+    """RFC 9110, 15.5.6."""
+    async with site.reader.post(f"{site.base}/page/style.css") as answer:
+        assert (answer.status, answer.headers["Allow"]) == (405, "GET,HEAD")
+
+
 async def test_the_wrong_token_is_refused(site: Site) -> None:
     status, _, body = await site.log_in("wrong")
     assert status == 401
     assert "does not know this token" in body
+    assert "Take page.token: on Kubernetes it is in the Secret BROKER-observer" in body
     assert "wrong" not in body
     assert list(site.reader.cookie_jar) == []
 

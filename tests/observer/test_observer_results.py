@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from observer.samples import END, a_result
 
+from penstock_api.failure import CannotRun
 from penstock_observer.results import BrokerPod, RefuseResult, RejectedResult, ResultStore, Store, beyond_size, decide
 
 PLACE = BrokerPod(broker="main", namespace="shop", ordinal=0)
@@ -54,6 +55,14 @@ def test_what_is_too_old_is_refused(stored: dict[str, int], run_name: str, end: 
     decision = decide({name: minutes(at) for name, at in stored.items()}, run_name, minutes(end), keep=2)
     assert isinstance(decision, RefuseResult)
     assert decision.error == error
+
+
+def test_a_folder_that_can_not_be_used_is_one_that_this_machine_lacks(tmp_path: Path) -> None:
+    """Code 3, as for the broker's folder; here a file is in its place."""
+    (tmp_path / "file").touch()
+    with pytest.raises(CannotRun, match=r"the result folder .* can't be used: .*Not a directory") as told:
+        ResultStore(tmp_path / "file" / "results", PLACE, keep=3)
+    assert told.value.cure == "Make it readable and writable."
 
 
 def test_a_result_comes_back_byte_for_byte(store: ResultStore) -> None:

@@ -5,9 +5,12 @@ set by the test.
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import aiohttp
+import pytest
 
+from penstock_api.failure import CannotRun
 from penstock_operator import health
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.cluster.controller import Controller
@@ -76,3 +79,14 @@ async def test_it_answers_over_http() -> None:
             assert 'penstock_operator_passes_total{kind="Broker",result="done"} 1.0' in text
     finally:
         await runner.cleanup()
+
+
+async def test_a_port_that_is_taken_is_no_bug_of_the_operator() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        settings = OperatorSettings(broker_image="b", lag_image="l", liveness_host="127.0.0.1", liveness_port=port)
+        with pytest.raises(CannotRun) as told:
+            await health.serve(settings, controller(), Metrics(), lambda: 0.0)
+    where = f"127.0.0.1:{port} (--liveness-host, --liveness-port)"
+    assert told.value.cause == f"the operator can't listen on {where}: Address already in use."
+    assert told.value.cure == "End what listens there, or name another port."

@@ -32,6 +32,8 @@ class Address:
     def parse(cls, text: str, tls: ssl.SSLContext | None = None, server_name: str | None = None) -> Address:
         """Read `unix:PATH`, `HOST:PORT` or `[IPV6]:PORT`. Raises `ValueError`."""
         if text.startswith("unix:"):
+            if text == "unix:":
+                raise ValueError("unix: names no path")
             return cls(unix_path=text.removeprefix("unix:"))
         host, colon, port = text.rpartition(":")
         if not colon or not host or "/" in host or not port.isascii() or not port.isdigit() or int(port) > 65_535:

@@ -103,7 +103,8 @@ class SaslClient:
         if self._start is not None:
             self._start += data
             if not SASL_HEADER.startswith(self._start[:8]):
-                raise SaslError(f"the server begins with {self._start[:8]!r}, not with the SASL header")
+                begins = self._start[:8].decode("latin-1")
+                raise SaslError(f"the server begins with {begins!r}, not with the SASL header: it speaks no AMQP 1.0")
             if len(self._start) < 8:
                 return None
             data, self._start = self._start[8:], None

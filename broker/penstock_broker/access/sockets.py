@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock_api.failure import CannotRun
+from penstock_api.listen_failures import listen_failure
 from penstock_broker.settings.addresses import UNIX, split
 
 __all__ = ["bind", "bound", "close"]
@@ -26,11 +27,8 @@ def bind(address: str, file_mode: int = 0o600) -> socket.socket:
     try:
         sock = _bind_unix(address.removeprefix(UNIX), file_mode) if address.startswith(UNIX) else _bind_tcp(address)
     except OSError as error:
-        # getaddrinfo has numbers of its own, below 0
-        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
-        raise CannotRun(
-            f"The broker can't listen on {address}: {reason}.", "Free the address, or name another one of this machine."
-        ) from error
+        why, cure = listen_failure(error, is_path=address.startswith(UNIX))
+        raise CannotRun(f"The broker can't listen on {address}: {why}.", cure) from error
     sock.setblocking(False)
     return sock
 

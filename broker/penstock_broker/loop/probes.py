@@ -1,4 +1,5 @@
-"""Answers `GET /livez` and `GET /readyz`, one small request per connection, no keep-alive; anything else gets 404.
+"""Answers GET and HEAD of `/livez` and `/readyz`, one small request per connection, no keep-alive. Another method gets
+405, another path 404.
 
 Whoever watches sockets serves them: the loop, or, while the log is read, the thread of `start_probes`. Must not know
 what is alive or ready: it asks. Source: docs/decisions/026-probes.md.
@@ -19,6 +20,7 @@ MAX_REQUEST: Final = 4096
 REQUEST_MS: Final = 5_000
 PAUSE_MS: Final = 100
 """How long no request is accepted after the system had no descriptor left."""
+NOT_ALLOWED: Final = "405 Method Not Allowed"
 
 
 class ProbeState(NamedTuple):
@@ -99,25 +101,31 @@ class Probes:
         self._forget(fd, sock)
 
     def _respond(self, sock: socket.socket, request: bytes) -> None:
-        status, text = self._answer(request.split(b"\r\n", 1)[0])
+        method, _, rest = request.split(b"\r\n", 1)[0].partition(b" ")
+        status, text = self._answer(method, rest.split(b" ", 1)[0].split(b"?", 1)[0])
         body = text.encode() + b"\n"
+        # "The origin server MUST generate an Allow header field in a 405 response" (RFC 9110, 15.5.6).
+        allow = "Allow: GET, HEAD\r\n" if status == NOT_ALLOWED else ""
         head = (
-            f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            f"HTTP/1.1 {status}\r\n{allow}Content-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
+            "Connection: close\r\n\r\n"
         )
         try:
-            sock.send(head.encode() + body)
+            sock.send(head.encode() + (b"" if method == b"HEAD" else body))
         except OSError:
             return  # the client is gone
 
-    def _answer(self, line: bytes) -> tuple[str, str]:
+    def _answer(self, method: bytes, path: bytes) -> tuple[str, str]:
         state = self._state()
-        match line.split(b" "):
-            case [b"GET", b"/livez", *_]:
+        match path:
+            case b"/livez":
                 good, text = state.is_live, state.live
-            case [b"GET", b"/readyz", *_]:
+            case b"/readyz":
                 good, text = state.is_ready, state.ready
             case _:
                 return "404 Not Found", "GET /livez or /readyz"
+        if method not in (b"GET", b"HEAD"):
+            return NOT_ALLOWED, f"GET {path.decode()}"
         return ("200 OK" if good else "503 Service Unavailable"), text
 
     def _failed(self, fd: int, sock: socket.socket) -> None:

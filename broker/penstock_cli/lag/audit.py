@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock_api.failure import Misuse
 from penstock_cli.broker_options import BrokerAccess, on_broker
 from penstock_cli.help_option import WITH_HELP
+from penstock_cli.named import ADDRESS
 
 if TYPE_CHECKING:
     from penstock_amqp.client.management import ManagementClient
@@ -29,10 +29,11 @@ def audit() -> None:
     """
 
 
-@audit.command("start")
-@click.argument("subscription")
+@audit.command("start", short_help="Begin an audit of a subscription.")
+@click.argument("subscription", type=ADDRESS)
 @click.option(
     "--seconds",
+    metavar="SECONDS",
     type=click.IntRange(1, 3600),
     default=600,
     show_default=True,
@@ -51,8 +52,8 @@ def start(site: BrokerAccess, *, subscription: str, seconds: int) -> int:
     return 0
 
 
-@audit.command("stop")
-@click.argument("subscription")
+@audit.command("stop", short_help="End an audit before its time.")
+@click.argument("subscription", type=ADDRESS)
 @on_broker
 def stop(site: BrokerAccess, *, subscription: str) -> int:
     """End the audit of SUBSCRIPTION, the name of a subscription or of its queue."""
@@ -67,9 +68,7 @@ def _asked(site: BrokerAccess, operation: str, name: str, body: ManagementDocume
     from penstock_cli.broker_client import ask, find
 
     async def question(client: ManagementClient) -> dict[str, object]:
-        kind, found = await find(client, name)
-        if kind is not EntityType.SUBSCRIPTION:
-            raise Misuse(f"{name!r} is a queue.", "Name a subscription; queues can't be audited.")
+        kind, found = await find(client, name, (EntityType.SUBSCRIPTION,))
         return (await client.request(Operation[operation], kind, found, body)).check().attributes
 
     return AuditState.read(ask(site, question))

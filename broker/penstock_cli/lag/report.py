@@ -31,7 +31,12 @@ TIME = click.DateTime(formats=["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%MZ"])
 
 
 @click.command("lag report", context_settings=WITH_HELP)
-@click.option("--window", type=click.IntRange(60, 7 * 86_400), help="Seconds that the report covers. Default: 3600.")
+@click.option(
+    "--window",
+    metavar="SECONDS",
+    type=click.IntRange(60, 7 * 86_400),
+    help="Seconds that the report covers. Default: 3600.",
+)
 @click.option("--day", type=DAY, metavar="YYYY-MM-DD", help="Cover this day, in UTC, instead of a window.")
 @click.option(
     "--as-of",
@@ -40,7 +45,12 @@ TIME = click.DateTime(formats=["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%MZ"])
     help="End of the window, in UTC, such as 2026-05-01T12:00:00Z. Default: the last row of the ledger.",
 )
 @click.option(
-    "--worst", type=click.IntRange(0, 500), default=20, show_default=True, help="Number of subscriptions with plots."
+    "--worst",
+    metavar="NUMBER",
+    type=click.IntRange(0, 500),
+    default=20,
+    show_default=True,
+    help="Number of subscriptions with plots.",
 )
 @click.option(
     "--output",
@@ -77,9 +87,8 @@ def report(
             copied_ledgers = _copies(ledgers, begin_ms, end_ms, Path(copies))
             page = past_report(copied_ledgers, begin_ms, end_ms, worst, problems, follow=in_terminal)
         except ObserverError as error:
-            raise Failure(
-                f"the ledger can't be read: {error}.", "Try again; segments past their retention vanish."
-            ) from error
+            cure = error.cure("Try again; segments past their retention vanish.")
+            raise Failure(f"the ledger can't be read: {error}.", cure) from error
     _write(output, render.report(page, version=version("penstock")))
     if output != Path("-"):
         click.echo(f"{output}: {page.total} subscriptions, {len(page.time_series)} of them with plots", err=True)
@@ -91,21 +100,26 @@ def report(
 def _ledgers(sources: Sources) -> tuple[list[tuple[Observer, SegmentList]], list[str]]:
     found: list[tuple[Observer, SegmentList]] = []
     problems: list[str] = []
+    cures: list[str] = []
     for observer in sources.observers:
         try:
             listed = segments(observer)
         except ObserverError as error:
             problems.append(str(error))
+            cures.append(error.cure("Is the observer running, and is this its address?"))
             continue
         if found and (why := of_another(observer, listed, found[0][1])) is not None:
             problems.append(why)
             continue
         if not listed.segments:
             problems.append(f"the ledger of {observer.url} has no finished segment yet")
+            cures.append(
+                "Run this again in a minute or two: so long a segment takes, unless --segment-seconds is more."
+            )
             continue
         found.append((observer, listed))
     if not found:
-        raise Failure(f"{problems[0]}.", "Without a ledger there is nothing to report.")
+        raise Failure(f"{problems[0]}.", cures[0])
     return found, problems
 
 

@@ -72,10 +72,9 @@ def _with_observers(verb: Callable[..., int], *, required: bool) -> Callable[...
         if ca_file is not None:
             try:
                 ssl.create_default_context(cafile=str(ca_file))
-            except OSError as error:  # an SSLError is one
-                raise Misuse(
-                    f"{ca_file} holds no certificates that can be read: {error}.", "Give a PEM file."
-                ) from error
+            except OSError as error:
+                why = "" if isinstance(error, ssl.SSLError) else f": {error.strerror}"
+                raise Misuse(f"{ca_file} holds no certificates that can be read{why}.", "Give a PEM file.") from error
         return verb(Sources(tuple(Observer(url, token, ca_file) for url in urls)), **rest)
 
     return with_sources

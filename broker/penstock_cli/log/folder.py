@@ -40,7 +40,7 @@ def unused_log(named: Path, *, is_changed: bool = False) -> Generator[Path, None
             if lock is not None:
                 os.close(lock)
     except FolderLocked as error:
-        raise Misuse(f"{error}.", "A log can be looked at while no broker uses it.") from error
+        raise CannotRun(f"{error}.", "Stop that broker: a log can be looked at while nobody writes to it.") from error
     except NewerFormat as error:
         raise CannotRun(f"the log in {folder} can't be read: {error}.", "Use the Penstock that wrote it.") from error
     except (ForeignSegment, Unreadable, NotSaved) as error:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from penstock_api.failure import Failure
+from penstock_api.failure import CannotRun, Misuse
 
 __all__ = [
     "FIRST_SECONDS",
@@ -54,8 +54,10 @@ GRACE_SECONDS: Final = 20.0
 """Time between SIGTERM and SIGKILL."""
 DEATH_SECONDS: Final = 2.0
 """A process that is dying has died by then."""
-HOPELESS: Final = frozenset({2, 3})
+HOPELESS: Final = {each.exit_code: each for each in (Misuse, CannotRun)}
 """Exit codes of `penstock` after which another start would fail too: wrong settings, or a need of the machine."""
+TOLD: Final = "penstock: "
+"""What the last words of a `penstock` that can't run begin with."""
 TAIL_LINES: Final = 15
 LONGEST_LOG_BYTES: Final = 16 * 1024 * 1024
 LOG_LOOK_SECONDS: Final = 10.0
@@ -86,7 +88,7 @@ async def keep_running(
     """Run a child until `stop` is set, again and again if it dies; `started(pid)` is awaited after each start.
 
     Raises:
-        Failure: the child says (by exit code 2 or 3) that another start won't help.
+        Misuse, CannotRun: the child says by this exit code that another start won't help.
     """
     backoff = Backoff()
     while not stop.is_set():
@@ -94,8 +96,9 @@ async def keep_running(
         code = await _run_until(child, stop, started)
         if code is None:
             return
-        if code in HOPELESS:
-            raise Failure(f"{child.name} can't run:\n{tail(child.log)}", f"Its whole log: {child.log}")
+        kind = HOPELESS.get(code)
+        if kind is not None:
+            raise kind(f"{child.name} can't run:\n{reason(child.log)}", f"Its whole log: {child.log}")
         lived = time.monotonic() - since
         say(f"{child.name} {_ending(code)} after {lived:.0f} s; it starts again in {backoff.seconds:.1f} s")
         if await _set_within(stop, backoff.seconds):
@@ -199,6 +202,13 @@ async def _set_within(event: asyncio.Event, seconds: float) -> bool:
 
 def _ending(code: int) -> str:
     return f"exited with code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
+
+
+def reason(log: Path) -> str:
+    """The last words of a `penstock` that can't run, indented; without such words the last lines of its log."""
+    last = tail(log).splitlines()
+    begins = [number for number, line in enumerate(last) if line.lstrip().startswith(TOLD)]
+    return "\n".join(last[begins[-1] :]).replace(TOLD, "", 1) if begins else "\n".join(last)
 
 
 def tail(log: Path) -> str:

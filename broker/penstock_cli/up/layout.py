@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from penstock_api.failure import CannotRun
+from penstock_api.listen_failures import listen_failure
 
-__all__ = ["Layout", "free_endpoint"]
+__all__ = ["Layout", "check_endpoint", "free_endpoint"]
 
 PORTS: Final = range(20_000, 30_000)
 """Below the ports that a system gives to whoever asks for any, or connects (on Linux ip_local_port_range): one of those
@@ -120,6 +121,21 @@ def free_endpoint(host: str, port: int) -> str:
     if port == 0:
         port = _free_port(host, _candidates)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def check_endpoint(option: str, host: str, port: int) -> None:
+    """Raise `CannotRun` if a child could not listen there: else this command would take for its own what answers
+    there. `option`: by which the endpoint was named.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the children: old connections do not matter
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
+                why, cure = listen_failure(error)
+                raise CannotRun(f"nothing can listen on {host}:{port} ({option}): {why}.", cure) from error
 
 
 def _free_port(host: str, candidates: Iterator[int]) -> int:

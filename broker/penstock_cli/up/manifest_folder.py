@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, cast
 
@@ -117,7 +118,10 @@ def _parse(document: object, place: ManifestPlace, problems: list[str]) -> AnyRe
         problems.append(f"{place}: a manifest is a map with `apiVersion`, `kind`, `metadata` and `spec`")
         return None
     manifest = cast("Mapping[str, object]", document)
-    if not str(manifest.get("apiVersion", "")).startswith(f"{GROUP}/"):
+    group, _, _ = str(manifest.get("apiVersion", "")).partition("/")
+    if group != GROUP:
+        if get_close_matches(group, (GROUP,), cutoff=0.8):
+            problems.append(f"{place}: apiVersion: {group!r} looks like {GROUP!r} and is another group")
         return None
     try:
         return parse(manifest)

@@ -22,12 +22,12 @@ from typing import Final
 import yaml
 
 from penstock_api import observer_api
-from penstock_api.failure import Failure, Misuse
+from penstock_api.failure import CannotRun, Failure, Misuse
 from penstock_api.resources import Broker
 from penstock_cli.up import commands, declarations, observer_client
 from penstock_cli.up.children import keep_running, run_once, tail
 from penstock_cli.up.commands import Endpoints, Pace
-from penstock_cli.up.layout import Layout, free_endpoint
+from penstock_cli.up.layout import Layout, check_endpoint, free_endpoint
 from penstock_cli.up.manifest_folder import Manifests, read
 from penstock_cli.up.manifest_watch import FolderState, changes, folder_state
 from penstock_cli.up.security import is_open
@@ -66,14 +66,15 @@ def run(options: Options, say: Callable[[str], None]) -> int:
 
     Raises:
         Misuse: the manifests are wrong; nothing was started.
-        CannotRun: the data folder can't be written, or an address isn't this machine's.
-        Failure: a child can't run, or another `penstock up` uses the data folder.
+        CannotRun: the data folder can't be written, another `penstock up` uses it, or an address can't be had.
+        Failure: a child can't run; of the same kind as the child's own.
     """
     manifests = read(options.folder)
     with tempfile.TemporaryDirectory(prefix="penstock-") as sockets:
         layout = Layout(options.data, Path(sockets))
         layout.prepare()
         with _alone(layout):
+            _check_endpoints(options, manifests.broker)
             encrypted = free_endpoint(*options.listen_tls) if wants_tls(manifests.broker) else None
             endpoints = Endpoints(free_endpoint(*options.listen), free_endpoint(*options.observer), encrypted)
             with layout.usable():
@@ -90,6 +91,15 @@ def run(options: Options, say: Callable[[str], None]) -> int:
     return 0
 
 
+def _check_endpoints(options: Options, broker: Broker) -> None:
+    """Raise `CannotRun` if an endpoint that was named can't be had."""
+    if commands.serves_plain(broker):
+        check_endpoint("--listen", *options.listen)
+    if wants_tls(broker):
+        check_endpoint("--listen-tls", *options.listen_tls)
+    check_endpoint("--observer", *options.observer)
+
+
 @contextmanager
 def _alone(layout: Layout) -> Generator[None, None, None]:
     """Lock the data folder for this command."""
@@ -99,7 +109,7 @@ def _alone(layout: Layout) -> Generator[None, None, None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Failure(
+            raise CannotRun(
                 f"another `penstock up` uses {layout.root}.", "End it, or give this one another folder with --data."
             ) from None
         yield

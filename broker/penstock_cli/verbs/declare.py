@@ -9,6 +9,7 @@ import click
 
 from penstock_api.failure import Misuse
 from penstock_cli.broker_options import BrokerAccess, on_broker
+from penstock_cli.named import NAME
 from penstock_cli.verbs.size import SIZE
 
 if TYPE_CHECKING:
@@ -34,7 +35,12 @@ def holding(verb: Callable[..., int]) -> Callable[..., int]:
     """Add the options of what a queue or subscription holds, and what becomes of messages that nobody accepts."""
     for option in (
         click.option("--expiry", metavar="ADDRESS", help="Where messages go whose time to live has passed."),
-        click.option("--max-deliveries", type=click.IntRange(min=1), help="Failed deliveries before --dead-letter."),
+        click.option(
+            "--max-deliveries",
+            metavar="NUMBER",
+            type=click.IntRange(min=1),
+            help="Failed deliveries before --dead-letter.",
+        ),
         click.option(
             "--dead-letter", metavar="ADDRESS", help="Where messages go that were rejected or failed too often."
         ),
@@ -46,7 +52,10 @@ def holding(verb: Callable[..., int]) -> Callable[..., int]:
             help="What happens at a limit: refuse messages, or lose some.",
         ),
         click.option(
-            "--max-messages", type=click.IntRange(min=1), help="Largest number of messages. Default: no limit."
+            "--max-messages",
+            metavar="NUMBER",
+            type=click.IntRange(min=1),
+            help="Largest number of messages. Default: no limit.",
         ),
         click.option("--max-bytes", type=SIZE, help="Largest size of all messages, such as 16Mi. Default: no limit."),
     ):
@@ -55,7 +64,7 @@ def holding(verb: Callable[..., int]) -> Callable[..., int]:
 
 
 @declare.command("exchange")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @click.option("--type", "kind", type=click.Choice(TYPES), default="Topic", show_default=True, help="How it routes.")
 @click.option("--durable/--not-durable", default=True, help="Whether it outlives the broker. Default: durable.")
 @click.option(
@@ -81,7 +90,7 @@ def declare_exchange(site: BrokerAccess, *, name: str, kind: str, durable: bool,
 
 
 @declare.command("queue")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @click.option("--durable/--not-durable", default=True, help="Whether it outlives the broker. Default: durable.")
 @holding
 @on_broker
@@ -100,7 +109,7 @@ def declare_queue(site: BrokerAccess, *, name: str, durable: bool, **held: Any) 
 
 
 @declare.command("subscription")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @click.option("--exchange", required=True, help="The exchange whose messages it gets.")
 @click.option(
     "--binding-key",

@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from penstock_api.failure import Misuse
 from penstock_cli.extras import needs_extra
 
 __all__ = ["lag"]
@@ -16,6 +17,9 @@ WATCH: Final = "--watch"
 REPORT: Final = "report"
 AUDIT: Final = "audit"
 HELP: Final = frozenset({"-h", "--help"})
+THERE_ARE: Final = (
+    "There are `penstock lag report`, `penstock lag audit` and `penstock lag --watch`; the lag job has options alone."
+)
 
 
 @click.command(
@@ -41,6 +45,8 @@ def lag(arguments: tuple[str, ...]) -> int:
         with needs_extra("observer"):
             from penstock_cli.lag.watch import watch
         return _run(watch, tuple(word for word in arguments if word != WATCH))
+    if arguments and not arguments[0].startswith("-"):  # the job has options alone
+        raise Misuse(f"there is no `penstock lag {arguments[0]}`.", THERE_ARE)
     if HELP & set(arguments):
         click.echo("See also: penstock lag --watch --help (live, without Spark)")
         click.echo("          penstock lag report --help (one HTML file for a window or a day, without Spark)")

@@ -28,7 +28,7 @@ def verify(folder: Path, *, as_json: bool) -> int:
     """Read the whole log and say what it holds and what of it is damaged. Nothing is changed.
 
     Exit code: 0 if the log is sound, or if all that is damaged was set aside before; 1 if something is damaged; 2 if
-    DIR holds no log, or a broker uses it.
+    DIR holds no log; 3 if a broker uses it, or it can't be read on this machine.
     """
     with needs_extra("broker"):
         from penstock_cli.log.verify import verify_log
@@ -37,7 +37,9 @@ def verify(folder: Path, *, as_json: bool) -> int:
 
 @log.command("dump")
 @FOLDER
-@click.option("--segment", type=click.IntRange(min=1), help="Only the records of this segment, by its number.")
+@click.option(
+    "--segment", metavar="NUMBER", type=click.IntRange(min=1), help="Only the records of this segment, by its number."
+)
 @click.option("--queue", help="Only records about this queue or subscription, by its name.")
 @click.option("--messages", is_flag=True, help="Also print the bytes of each message that is not in parts.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per record, one per line.")
@@ -55,8 +57,8 @@ def repair(folder: Path, *, yes: bool) -> int:
     """Set aside what is damaged, so that a broker can start on the rest. Nothing is deleted without a copy.
 
     What can't be used goes into the folder `damaged` in DIR. Exit code: 0 if nothing is to be done or all was done; 1
-    if something is to be done and --yes was not given, or could not be done; 2 if DIR holds no log, or a broker uses
-    it.
+    if something is to be done and --yes was not given, or could not be done; 2 if DIR holds no log; 3 if a broker uses
+    it, or it can't be read on this machine.
     """
     with needs_extra("broker"):
         from penstock_cli.log.mend import mend_log

@@ -13,6 +13,7 @@ import click
 
 from penstock_api.failure import Failure
 from penstock_cli.broker_options import BrokerAccess, on_broker
+from penstock_cli.named import ADDRESS
 from penstock_cli.output import with_output
 from penstock_cli.progress import with_progress
 
@@ -41,25 +42,35 @@ def selecting(verb: Callable[..., int]) -> Callable[..., int]:
     """Add the options that choose messages."""
     verb = click.option("--selector", help="Only messages that match this JMS selector.")(verb)
     return click.option(
-        "--count", type=COUNT, help="Largest number of messages, oldest first. Default: all that wait now."
+        "--count",
+        metavar="NUMBER",
+        type=COUNT,
+        help="Largest number of messages, oldest first. Default: all that wait now.",
     )(verb)
 
 
 @click.command(short_help="Show messages that wait in a queue or subscription.")
-@click.argument("address")
+@click.argument("address", type=ADDRESS)
 @click.option(
     "--offset",
+    metavar="NUMBER",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
     help="Number of messages to skip before the first one shown.",
 )
 @click.option(
-    "--count", type=click.IntRange(1, 100), default=10, show_default=True, help="Largest number of messages to show."
+    "--count",
+    metavar="NUMBER",
+    type=click.IntRange(1, 100),
+    default=10,
+    show_default=True,
+    help="Largest number of messages to show.",
 )
 @click.option("--selector", help="Only messages that match this JMS selector.")
 @click.option(
     "--body-bytes",
+    metavar="BYTES",
     type=click.IntRange(0, 65_536),
     default=1024,
     show_default=True,
@@ -91,7 +102,7 @@ def peek(
 
 
 @click.command(short_help="Delete messages that wait in a queue or subscription.")
-@click.argument("address")
+@click.argument("address", type=ADDRESS)
 @selecting
 @click.option("--yes", is_flag=True, help="Delete without asking for confirmation.")
 @with_progress
@@ -114,8 +125,8 @@ def purge(
 
 
 @click.command(short_help="Move waiting messages to another queue or exchange.")
-@click.argument("address")
-@click.argument("destination")
+@click.argument("address", type=ADDRESS)
+@click.argument("destination", type=ADDRESS)
 @selecting
 @with_progress
 @on_broker
@@ -143,7 +154,7 @@ def move(
 
 
 @click.command(short_help="Move dead letters back to the queues from which they came.")
-@click.argument("address")
+@click.argument("address", type=ADDRESS)
 @selecting
 @with_progress
 @on_broker
@@ -193,6 +204,7 @@ def _handled(site: BrokerAccess, address: str, wanted: _Handling, progress: bool
     from penstock_api.message_operations import HandledMessages
     from penstock_cli.broker_client import ask_beside, find
     from penstock_cli.progress import Progress, followed, shown_on_terminal, try_to_show
+    from penstock_cli.terminal import can_erase
 
     shows = sys.stderr.isatty() if progress is None else progress
     show = shown_on_terminal(wanted.verb)
@@ -219,8 +231,8 @@ def _handled(site: BrokerAccess, address: str, wanted: _Handling, progress: bool
         return handled
 
     handled = ask_beside(site, question)
-    if shows and sys.stderr.isatty():
-        click.echo(err=True)
+    if shows and can_erase(sys.stderr):
+        click.echo(err=True)  # below the line that was drawn over and over
     click.echo(f"{handled.messages} {wanted.verb}")
     if handled.left:
         click.echo(f"penstock: {handled.left} could not be moved and stay in the queue: {handled.why}", err=True)

@@ -62,21 +62,31 @@ def _own_api_server() -> str:
 )
 @click.option("--broker", default="broker", show_default=True, help="Name of the Broker resource.")
 @click.option("--namespace", default="default", show_default=True, help="Namespace of the Broker resource.")
-@click.option("--ordinal", type=int, default=0, show_default=True, help="Ordinal of the broker's pod.")
+@click.option(
+    "--ordinal", metavar="NUMBER", type=int, default=0, show_default=True, help="Ordinal of the broker's pod."
+)
 @click.option(
     "--tls-cert", type=FILE, help="Certificate chain (PEM). With --tls-key it makes the observer serve HTTPS."
 )
 @click.option("--tls-key", type=FILE, help="Private key for --tls-cert (PEM).")
-@click.option("--interval", type=float, default=10.0, show_default=True, help="Seconds between two snapshots.")
+@click.option(
+    "--interval", metavar="SECONDS", type=float, default=10.0, show_default=True, help="Seconds between two snapshots."
+)
 @click.option(
     "--segment-seconds",
+    metavar="SECONDS",
     type=float,
     default=60.0,
     show_default=True,
     help="Age in seconds at which a ledger segment is finished.",
 )
 @click.option(
-    "--segment-rows", type=int, default=250_000, show_default=True, help="Rows at which a ledger segment is finished."
+    "--segment-rows",
+    metavar="NUMBER",
+    type=int,
+    default=250_000,
+    show_default=True,
+    help="Rows at which a ledger segment is finished.",
 )
 @click.option(
     "--segment-bytes",
@@ -87,6 +97,7 @@ def _own_api_server() -> str:
 )
 @click.option(
     "--retain-seconds",
+    metavar="SECONDS",
     type=float,
     default=48 * HOUR,
     show_default="48 h",
@@ -99,7 +110,9 @@ def _own_api_server() -> str:
     show_default="1 GiB",
     help="Bytes of ledger segments beyond which the oldest are deleted; less if the volume offers less.",
 )
-@click.option("--results-kept", type=int, default=20, show_default=True, help="Number of lag results to keep.")
+@click.option(
+    "--results-kept", metavar="NUMBER", type=int, default=20, show_default=True, help="Number of lag results to keep."
+)
 @click.option(
     "--results-bytes",
     type=SIZE,

@@ -37,6 +37,7 @@ __all__ = ["operator"]
 )
 @click.option(
     "--lease-seconds",
+    metavar="SECONDS",
     show_default="15",
     help="Seconds without a renewal of the Lease after which another operator takes it.",
 )
@@ -47,12 +48,22 @@ __all__ = ["operator"]
 )
 @click.option("--cluster-domain", show_default="cluster.local", help="DNS domain of the cluster.")
 @click.option("--liveness-host", help="Address of /livez, /readyz and /metrics. Default: all addresses.")
-@click.option("--liveness-port", show_default="8080", help="Port of /livez, /readyz and /metrics.")
-@click.option("--resync-seconds", show_default="120", help="Seconds between two complete lists of all resources.")
-@click.option("--poll-seconds", show_default="5", help="Seconds between two checks of each broker and its lag.")
-@click.option("--workers", show_default="200", help="Resources that are reconciled at the same time, 1 to 1000.")
+@click.option("--liveness-port", metavar="NUMBER", show_default="8080", help="Port of /livez, /readyz and /metrics.")
+@click.option(
+    "--resync-seconds",
+    metavar="SECONDS",
+    show_default="120",
+    help="Seconds between two complete lists of all resources.",
+)
+@click.option(
+    "--poll-seconds", metavar="SECONDS", show_default="5", help="Seconds between two checks of each broker and its lag."
+)
+@click.option(
+    "--workers", metavar="NUMBER", show_default="200", help="Resources that are reconciled at the same time, 1 to 1000."
+)
 @click.option(
     "--pass-seconds",
+    metavar="SECONDS",
     show_default="120",
     help="Seconds that the reconcile of one resource may take, 30 to 3600; then it is ended, and repeated later.",
 )

@@ -25,6 +25,7 @@ PAUSE_SECONDS: Final = 1.0
 @click.command(short_help="Send one message through a broker and receive it.")
 @click.option(
     "--wait",
+    metavar="SECONDS",
     type=click.FloatRange(min=0),
     default=0.0,
     show_default=True,

@@ -11,6 +11,7 @@ import click
 
 from penstock_api.failure import Failure, Misuse
 from penstock_cli.broker_options import BrokerAccess, on_clients
+from penstock_cli.named import ADDRESS
 from penstock_cli.output import with_output
 from penstock_cli.slow_streams import next_line, printed
 
@@ -29,13 +30,25 @@ LONGEST_TTL: Final = 2**32 / 1000 - 1
 
 
 @click.command(short_help="Send messages to a queue or an exchange.")
-@click.argument("address")
+@click.argument("address", type=ADDRESS)
 @click.argument("bodies", metavar="[BODY]...", nargs=-1)
 @click.option("--subject", help="Subject of the messages; an exchange routes by it, unless ADDRESS has a key.")
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="An application property.")
 @click.option("--durable/--not-durable", default=True, help="Whether they outlive the broker. Default: durable.")
-@click.option("--priority", type=click.IntRange(0, 9), default=4, show_default=True, help="Priority of the messages.")
-@click.option("--ttl", type=click.FloatRange(0.001, LONGEST_TTL), help="Seconds after which the messages expire.")
+@click.option(
+    "--priority",
+    metavar="NUMBER",
+    type=click.IntRange(0, 9),
+    default=4,
+    show_default=True,
+    help="Priority of the messages.",
+)
+@click.option(
+    "--ttl",
+    metavar="SECONDS",
+    type=click.FloatRange(0.001, LONGEST_TTL),
+    help="Seconds after which the messages expire.",
+)
 @click.option("--id", "message_id", help="Message-id, for a single message.")
 @on_clients
 def send(
@@ -51,6 +64,7 @@ def send(
     message_id: str | None,
 ) -> int:
     """Send each BODY as a text message to ADDRESS, a queue or EXCHANGE/KEY. Without any, each line of the input is one.
+    An empty BODY or line is a message with an empty text.
 
     The command ends once the broker has accepted all of them. Exit code 1: it did not take one; the command says how
     many it took before.
@@ -101,11 +115,12 @@ def send(
 
 
 @click.command(short_help="Receive messages from a queue or a subscription.")
-@click.argument("address")
+@click.argument("address", type=ADDRESS)
 @click.option("--subscription", help="Receive from this shared durable subscription of the exchange ADDRESS.")
-@click.option("--count", type=click.IntRange(min=1), help="End after so many messages.")
+@click.option("--count", metavar="NUMBER", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option(
     "--wait",
+    metavar="SECONDS",
     type=click.FloatRange(min=0),
     default=5.0,
     show_default=True,

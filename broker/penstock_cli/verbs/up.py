@@ -45,6 +45,7 @@ __all__ = ["up"]
 )
 @click.option(
     "--snapshot-seconds",
+    metavar="SECONDS",
     type=click.FloatRange(1, 365 * 24 * 3600),
     default=10.0,
     show_default=True,
@@ -52,6 +53,7 @@ __all__ = ["up"]
 )
 @click.option(
     "--segment-seconds",
+    metavar="SECONDS",
     type=click.FloatRange(1, 365 * 24 * 3600),
     default=60.0,
     show_default=True,

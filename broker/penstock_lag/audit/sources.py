@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from penstock_api.failure import Failure, Misuse
+from penstock_api.failure import Failure
 from penstock_api.ledger_format import SUFFIX, SegmentName
 from penstock_api.message_audit import AUDIT_FILE, AUDITS, AuditFiles, AuditList, AuditState
 from penstock_api.observer_api import SEGMENT, SEGMENTS, SegmentList
@@ -38,12 +38,12 @@ class AuditPaths:
 
 def chosen(audits: Iterable[AuditFiles], subscription: str, name: str | None) -> AuditFiles:
     """The audit with this name, else the newest of the subscription: NAMESPACE/NAME of its resource, or its name, or
-    that of its queue. Raises Misuse if there is none.
+    that of its queue. Raises Failure if there is none.
     """
     of_it = [each for each in audits if subscription in _names(each.state) and name in (None, each.state.audit)]
     if not of_it:
         which = f"no audit {name}" if name is not None else "no audit"
-        raise Misuse(
+        raise Failure(
             f"there is {which} of {subscription!r}.",
             "Begin one with `penstock lag audit start`; the observer fetches it at its next interval.",
         )
@@ -56,8 +56,8 @@ def _names(state: AuditState) -> set[str]:
 
 
 def from_observers(observers: Sequence[Observer], subscription: str, name: str | None, scratch: Path) -> AuditPaths:
-    """Copy what is needed into the scratch folder. Raises Misuse if there is no such audit, Failure if an observer does
-    not answer, or if a file of the audit is damaged.
+    """Copy what is needed into the scratch folder. Raises Failure if there is no such audit, if an observer does not
+    answer, or if a file of the audit is damaged.
     """
     try:
         listed = [(each, AuditList.model_validate_json(each.get(AUDITS))) for each in observers]
@@ -79,9 +79,9 @@ def from_observers(observers: Sequence[Observer], subscription: str, name: str |
     except ValidationError as error:
         raise Failure("an answer of an observer was not understood.", "Is it of another release?") from error
     except (ObserverError, OSError) as error:
-        raise Failure(
-            f"the audit can't be read: {error}.", "Try again; what is past its retention vanishes."
-        ) from error
+        cure = "Try again; what is past its retention vanishes."
+        told = error.cure(cure) if isinstance(error, ObserverError) else cure
+        raise Failure(f"the audit can't be read: {error}.", told) from error
 
 
 def _time_of(state: AuditState) -> tuple[int, int]:
@@ -124,7 +124,7 @@ def _copied(observer: Observer, path: str, to: Path) -> str:
 
 
 def from_folders(ledgers: Sequence[Path], subscription: str, name: str | None) -> AuditPaths:
-    """The files in the folders of ledgers. Raises Misuse if there is no such audit, Failure if one can't be read."""
+    """The files in the folders of ledgers. Raises Failure if there is no such audit, or if one can't be read."""
     try:
         listed = [(folder, [_stored(path) for path in sorted((folder / "audit").glob("*.json"))]) for folder in ledgers]
         audit = chosen((each for _, of in listed for each in of), subscription, name)

@@ -128,7 +128,7 @@ def test_each_start_begins_a_higher_epoch_also_after_a_crash(tmp_path: Path) -> 
 
 def test_a_second_broker_is_told_who_has_the_folder(tmp_path: Path) -> None:
     log, _ = Log.open(tmp_path, options=SMALL)
-    with pytest.raises(FolderLocked, match=f"in use by process {os.getpid()}:"):
+    with pytest.raises(FolderLocked, match=f"in use by process {os.getpid()}$"):
         Log.open(tmp_path, options=SMALL)
     log.close()
     again, _ = Log.open(tmp_path, options=SMALL)

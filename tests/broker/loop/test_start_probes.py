@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import logging
 import os
 import signal
@@ -51,6 +52,34 @@ def test_a_start_that_advances_is_live_and_not_ready(port: socket.socket) -> Non
         assert get(address, "/livez") == (200, "recovering, 40 % of the log is read")
         assert get(address, "/readyz") == (503, "recovering, 40 % of the log is read")
         assert get(address, "/metrics")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "body"),
+    [
+        ("GET", "/livez", 200, b"recovering, 40 % of the log is read\n"),
+        ("GET", "/livez?verbose=1", 200, b"recovering, 40 % of the log is read\n"),
+        ("HEAD", "/livez", 200, b""),
+        ("HEAD", "/readyz", 503, b""),
+        ("POST", "/livez", 405, b"GET /livez\n"),
+        ("DELETE", "/readyz", 405, b"GET /readyz\n"),
+        ("POST", "/", 404, b"GET /livez or /readyz\n"),
+    ],
+)
+def test_the_method_is_told_from_the_path(
+    port: socket.socket, method: str, path: str, status: int, body: bytes
+) -> None:
+    """RFC 9110: a 405 names what is allowed (15.5.6), and HEAD is answered as GET is, without content (9.3.2)."""
+    progress = StartProgress(time.monotonic)
+    progress.reading(40, 100)
+    with start_probes(port, progress):
+        connection = http.client.HTTPConnection(sockets.bound(port), timeout=SECONDS)
+        connection.request(method, path)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (status, body)
+        assert answer.headers["Allow"] == ("GET, HEAD" if status == 405 else None)
+        connection.close()
+    assert int(answer.headers["Content-Length"]) > 0
 
 
 def test_a_start_that_is_stuck_is_not_live(port: socket.socket) -> None:

@@ -232,6 +232,4 @@ def _take_lock(folder: Path, descriptor: int, how: int) -> None:
     except BlockingIOError:
         owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
         os.close(descriptor)
-        raise FolderLocked(
-            f"{folder} is in use by process {owner}: stop that broker, or give this one another folder"
-        ) from None
+        raise FolderLocked(f"{folder} is in use by process {owner}") from None
