@@ -35,7 +35,7 @@ from penstock_api.rollup_format import (
 )
 from penstock_api.whole_files import write_whole
 from penstock_observer.parquet import ARROW_TYPES
-from penstock_observer.results import OTHER_VERSION, BrokerPod, RejectedResult
+from penstock_observer.results import OTHER_BROKER, OTHER_VERSION, BrokerPod, RejectedResult
 from penstock_observer.volume import at_start
 from penstock_page.parquet_damage import PARQUET_DAMAGED
 from penstock_page.parquet_footer import check_footer
@@ -149,7 +149,7 @@ class RollupStore:
         self._limit_bytes = limit_bytes
         self._kept: dict[RollupName, _Kept] = {}
         self._aside: dict[RollupName, Path] = {}
-        """Files that can't be used: damaged ones, and those of another release under their own name."""
+        """Files that can't be used: damaged ones, and those of another release or Broker under their own name."""
         with at_start("rollup", folder):
             folder.mkdir(parents=True, exist_ok=True)
             for path in sorted(folder.iterdir()):
@@ -227,6 +227,7 @@ class RollupStore:
         """
         sizes = {name: path.stat().st_size for name, path in self._aside.items() if path.exists()}
         total = sum(kept.bytes for kept in self._kept.values()) + sum(sizes.values())
+            self._place.check_owns("rollup", about.broker, about.namespace)
         for name in sorted(self._aside):
             if total > self._limit_bytes or name not in sizes or name in past_retention({*self._kept, name}, now_ms):
                 self._aside.pop(name).unlink(missing_ok=True)
@@ -249,7 +250,10 @@ class RollupStore:
             log.error("rollup %s is left out, because it can't be read: %s", path.name, error)
             self._aside[name] = path
         except RejectedResult as error:
-            self._aside[name] = path if error.error == OTHER_VERSION else self._set_aside(path, error)
+            if error.error == OTHER_BROKER:  # of a volume of another Broker that was mounted or restored here
+                log.error("rollup %s is left out: %s", path.name, error)
+            stays = error.error in (OTHER_VERSION, OTHER_BROKER)
+            self._aside[name] = path if stays else self._set_aside(path, error)
         else:
             self._kept[name] = _Kept(about, rows, len(content))
 
