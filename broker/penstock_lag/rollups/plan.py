@@ -13,6 +13,7 @@ from penstock_api.ledger_format import SegmentName
 from penstock_api.observer_api import SegmentInfo
 from penstock_api.rollup_format import Period, RollupInfo, RollupName
 from penstock_lag.ledger.windows import AbsentBroker, BrokerWindow, Plan, PresentBroker, make_plan
+from penstock_lag_rules.rollup_retention import is_more
 from penstock_lag_rules.rollups import Rollup
 
 __all__ = [
@@ -109,7 +110,7 @@ def due_days(
     stored: Stored, newest_ms: int, written: Collection[RollupName] = ()
 ) -> list[tuple[RollupName, tuple[RollupName, ...]]]:
     """The closed days that are not merged yet, or from fewer hours or brokers than there are now, with their hours; and
-    those with an hour that this run has written. A day of which hours are gone already stays as it is.
+    those with an hour that this run has written.
     """
     of_day: dict[RollupName, list[RollupName]] = {}
     for name in sorted(stored):
@@ -119,7 +120,7 @@ def due_days(
         (day, tuple(hours))
         for day, hours in sorted(of_day.items())
         if day.end_ms <= newest_ms
-        and _is_more([stored[hour] for hour in hours], stored.get(day), not set(written).isdisjoint(hours))
+        and is_more([stored[hour] for hour in hours], stored.get(day), is_written=not set(written).isdisjoint(hours))
     ]
 
 
@@ -263,11 +264,8 @@ def _only(broker: PresentBroker, segments: Iterable[SegmentInfo]) -> PresentBrok
     return PresentBroker(broker.ordinal, broker.listing.model_copy(update={"segments": tuple(segments)}))
 
 
-def _is_more(hours: Sequence[RollupInfo], day: RollupInfo | None, is_written: bool) -> bool:
-    if day is None:
-        return True
-    ordinals = {ordinal for hour in hours for ordinal in hour.ordinals}
-    return len(hours) > day.hours or (len(hours) == day.hours and (is_written or not ordinals <= set(day.ordinals)))
+def _only(broker: PresentBroker, segments: Iterable[SegmentInfo]) -> PresentBroker:
+    return PresentBroker(broker.ordinal, broker.listing.model_copy(update={"segments": tuple(segments)}))
 
 
 def _present(brokers: Brokers) -> list[PresentBroker]:
