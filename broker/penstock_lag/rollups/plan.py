@@ -133,7 +133,7 @@ def newest_row_ms(broker: PresentBroker) -> int:
     """Time of the last row in the order of the ledger, so by the clock as it is now; 0 if there is none. After a clock
     was set back, other rows have later times: by those, hours would be over that have only begun.
     """
-    newest = max(broker.listing.segments, key=lambda segment: _first_seq(segment.name), default=None)
+    newest = max(broker.listing.segments, key=lambda segment: _seqs(segment.name), default=None)
     return 0 if newest is None else newest.last_ms
 
 
@@ -260,8 +260,10 @@ def _first_seq(name: str) -> int:
     return 0 if parsed is None else parsed.first
 
 
-def _only(broker: PresentBroker, segments: Iterable[SegmentInfo]) -> PresentBroker:
-    return PresentBroker(broker.ordinal, broker.listing.model_copy(update={"segments": tuple(segments)}))
+def _seqs(name: str) -> tuple[int, int]:
+    """The first and the last row: a merged segment may be beside the first of those that are in it."""
+    parsed = SegmentName.parse(name)
+    return (0, 0) if parsed is None else (parsed.first, parsed.last)
 
 
 def _only(broker: PresentBroker, segments: Iterable[SegmentInfo]) -> PresentBroker:
