@@ -21,6 +21,7 @@ __all__ = [
     "COLUMNS",
     "HISTOGRAMS",
     "HISTOGRAM_COLUMNS",
+    "NAMESPACE_KEY",
     "SPARSE_COLUMNS",
     "ColumnType",
     "LedgerColumn",
@@ -31,6 +32,11 @@ __all__ = [
 SUFFIX: Final = ".parquet"
 HIDDEN_PREFIX: Final = "."
 """First character of a file still being written; Spark and the observer leave such files alone."""
+
+NAMESPACE_KEY: Final = b"penstock.namespace"
+"""Key of the metadata of a segment: the namespace of its Broker, as UTF-8. Rows name only the Broker, and another one
+may have this name in another namespace. Absent in segments of earlier releases.
+"""
 
 HOUR_MS: Final = 3_600_000
 """A segment never spans an hour of the broker's clock."""

@@ -16,6 +16,7 @@ from penstock_api.failure import Failure
 from penstock_api.lag_result import LagResult
 from penstock_api.observer_api import RESULTS
 from penstock_lag.observer_client import ObserverError
+from penstock_lag.output_file import write_output
 from penstock_lag.settings import STDOUT, LagJobSettings
 from penstock_lag.table import as_table
 from penstock_lag.targets import Target, observers_of
@@ -83,6 +84,6 @@ class Delivery:
 
 def _write(path: Path, body: bytes) -> None:
     try:
-        path.write_bytes(body)
+        write_output(path, body)
     except OSError as error:
         raise Failure(f"the result could not be written to {path}: {error}.", "Give another --output.") from error

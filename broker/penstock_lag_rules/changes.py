@@ -32,7 +32,8 @@ class Fast:
     arrived: int
     accepted: int
     lost: int
-    depth: int
+    waiting: int
+    """Ready or in flight: what is due later, or stranded, no consumer can accept."""
     age_ms: int | None
     consumers: int
     sojourn_p95_ms: int | None
@@ -93,12 +94,12 @@ def _fewer_consumers(fast: Fast, past: Past, floors: Floors) -> str | None:
 def _slower_consumers(fast: Fast, past: Past, floors: Floors) -> str | None:
     """Only if messages wait and arrive as before: otherwise there is less to accept."""
     pace = past.hour or past.day
-    if pace is None or fast.depth == 0:
+    if pace is None or fast.waiting == 0:
         return None
     expected = _expected(pace.accepted, pace, fast)
     if not _is_less(fast.accepted, expected, floors):
         return None
-    if fast.depth < expected and _is_less(fast.arrived, _expected(pace.arrived, pace, fast), floors):
+    if fast.waiting < expected and _is_less(fast.arrived, _expected(pace.arrived, pace, fast), floors):
         return None
     rates = _rates(fast.accepted, fast, pace.accepted, pace)
     return f"the consumers accept {_share(fast.accepted, expected)} of what they did {rates}"

@@ -90,7 +90,7 @@ class Ledger:
         self.failed_writes = 0
         # These three are replaced, never changed, so that the event loop may read them while a thread appends.
         self.segments: tuple[SegmentInfo, ...] = ()  # sealed and readable, in ledger order
-        self.damaged: tuple[str, ...] = ()  # file names of segments that can't be read, or not as a whole
+        self.damaged: tuple[str, ...] = ()  # file names of segments that can't be used, or not as a whole
         self.bytes = 0  # of all segments on disk
         self._writer = writer
         self._rolling = rolling
@@ -203,7 +203,7 @@ class Ledger:
         if not names:
             return False
         try:
-            merged = merge_segments(self.folder, names)
+            merged = merge_segments(self.folder, names, self._writer.namespace)
         except (MergeRefused, OSError) as error:
             with self._changing:
                 if all(name in self._sealed for name in names):  # else retention has deleted one of them
@@ -359,7 +359,7 @@ class Ledger:
 
     def _find(self) -> None:
         """Lock the folder and take over its segments. Raises OSError, or CannotRun if another process has it open."""
-        found = open_folder(self.folder)
+        found = open_folder(self.folder, self._writer)
         self._lock = found.lock
         self._sealed, self._damaged, self._thinned = found.sealed, found.damaged, found.thinned
         for name in contained(self._sealed):

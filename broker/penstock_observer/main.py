@@ -174,7 +174,7 @@ def open_ledger(settings: ObserverSettings) -> Ledger:
     """The ledger that the settings describe."""
     return Ledger(
         settings.ledger,
-        RowOrigin(settings.broker, settings.ordinal, round(settings.interval_seconds * 1000)),
+        RowOrigin(settings.broker, settings.ordinal, round(settings.interval_seconds * 1000), settings.namespace),
         SealLimits(settings.segment_seconds, settings.segment_rows, settings.segment_bytes),
         RetentionLimits(age_ms=round(settings.retain_seconds * 1000), bytes=settings.retain_bytes),
         reserve=partial(

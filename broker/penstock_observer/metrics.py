@@ -173,7 +173,7 @@ def _ledger(ledger: Ledger, unanswered_writes: int) -> Iterable[Metric]:
     yield GaugeMetricFamily("penstock_ledger_segments", "Listed segments.", value=len(ledger.segments))
     yield GaugeMetricFamily("penstock_ledger_bytes", "Size of all segments.", value=ledger.bytes)
     yield GaugeMetricFamily(
-        "penstock_ledger_damaged_segments", "Segments that can't be read, or not as a whole.", value=len(ledger.damaged)
+        "penstock_ledger_damaged_segments", "Segments that can't be used, or not as a whole.", value=len(ledger.damaged)
     )
     yield GaugeMetricFamily("penstock_ledger_waiting_rows", "Rows not sealed yet.", value=ledger.waiting_rows)
     yield CounterMetricFamily(

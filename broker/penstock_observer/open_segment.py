@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock_api.ledger_format import SPARSE_COLUMNS, SegmentName
+from penstock_api.ledger_format import NAMESPACE_KEY, SPARSE_COLUMNS, SegmentName
 from penstock_api.state_documents import ConsumerTotal
 from penstock_observer.parquet import SCHEMA
 from penstock_observer.rows import (
@@ -107,7 +107,7 @@ class OpenSegment:
         self.rows += len(poll.subscriptions) + 1
 
     def table(self) -> Any:
-        """The rows in the order of the file: by queue and seq, the broker's at the end."""
+        """The rows in the order of the file: by queue and seq, the broker's at the end. Its metadata say whose."""
         repeated: dict[int, Histograms] = {}
         consumers: dict[int, tuple[ConsumerTotal, ...]] = {}
         for life, ends in self._lives.items():
@@ -119,7 +119,9 @@ class OpenSegment:
         rows, wide = pa.concat_tables(self._tables), _table(columns, self.rows)
         for name in SPARSE_COLUMNS:
             rows = rows.set_column(rows.schema.get_field_index(name), name, wide.column(name))
-        return rows.combine_chunks().sort_by([("queue_name", "ascending"), ("seq", "ascending")])
+        ordered = rows.combine_chunks().sort_by([("queue_name", "ascending"), ("seq", "ascending")])
+        namespace = self.writer.namespace
+        return ordered.replace_schema_metadata({NAMESPACE_KEY: namespace.encode()} if namespace else None)
 
     def rows_of(self, queue_name: str) -> list[dict[str, Any]]:
         """The rows of one subscription by seq, without histograms; may be called while a thread adds."""

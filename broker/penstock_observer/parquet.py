@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock_api.ledger_format import COLUMNS, HIDDEN_PREFIX, HISTOGRAMS, ColumnType, SegmentName
+from penstock_api.ledger_format import COLUMNS, HIDDEN_PREFIX, HISTOGRAMS, NAMESPACE_KEY, ColumnType, SegmentName
 from penstock_api.whole_files import fsync_folder
 from penstock_page.parquet_damage import PARQUET_DAMAGED
 from penstock_page.parquet_footer import add_checksum, check_footer
@@ -81,6 +81,11 @@ class Outline:
     last_ms: int
     thinned: bool = False
     """It holds fewer rows than its name covers."""
+    broker: str | None = None
+    """Name of the Broker of its rows; None if its footer does not say it."""
+    ordinal: int | None = None
+    namespace: str | None = None
+    """None if it is of an earlier release."""
 
 
 class SegmentFile:
@@ -88,11 +93,14 @@ class SegmentFile:
 
     THINNED: Final = b"penstock.thinned"
 
-    def __init__(self, folder: Path, name: SegmentName, thinned: bool = False) -> None:
-        """Raises OSError."""
+    def __init__(self, folder: Path, name: SegmentName, namespace: str = "", thinned: bool = False) -> None:
+        """`namespace`: that of the Broker; empty if it is not known. Raises OSError."""
         self._folder, self._name = folder, name
         self._hidden = folder / f"{HIDDEN_PREFIX}{name}"
-        schema = SCHEMA.with_metadata({self.THINNED: b"1"}) if thinned else SCHEMA
+        metadata = {self.THINNED: b"1"} if thinned else dict[bytes, bytes]()
+        if namespace:
+            metadata[NAMESPACE_KEY] = namespace.encode()
+        schema = SCHEMA.with_metadata(metadata) if metadata else SCHEMA
         self._file = self._hidden.open("w+b")
         self._parquet: Any = None
         try:
@@ -132,12 +140,12 @@ class SegmentFile:
 
 
 def write_segment(folder: Path, name: SegmentName, rows: Any) -> int:
-    """Write a table of rows as one segment and return its size in bytes.
+    """Write a table of rows as one segment and return its size in bytes. The table's metadata may name the namespace.
 
     The file is written under a hidden name, synced and renamed, then the folder is synced: whoever sees the name sees
     the whole file, also after a loss of power. On OSError nothing is left behind under either name.
     """
-    file = SegmentFile(folder, name)
+    file = SegmentFile(folder, name, (rows.schema.metadata or {}).get(NAMESPACE_KEY, b"").decode())
     try:
         file.write(rows)
         size = file.finish()
@@ -167,9 +175,21 @@ def outline_of(path: Path) -> Outline:
     ranges = [footer.row_group(group).column(column).statistics for group in range(footer.num_row_groups)]
     if any(statistics is None or not statistics.has_min_max for statistics in ranges):
         raise UnreadableSegment(f"{path.name}: the footer does not contain the times of the rows")
+    metadata = footer.metadata or {}
+    namespace = metadata.get(NAMESPACE_KEY)
     return Outline(
         rows=int(footer.num_rows),
         first_ms=min(int(statistics.min) for statistics in ranges),
         last_ms=max(int(statistics.max) for statistics in ranges),
-        thinned=SegmentFile.THINNED in (footer.metadata or {}),
+        thinned=SegmentFile.THINNED in metadata,
+        broker=_of_all_rows(footer, "broker"),
+        ordinal=_of_all_rows(footer, "ordinal"),
+        namespace=None if namespace is None else namespace.decode(errors="replace"),
     )
+
+
+def _of_all_rows(footer: Any, name: str) -> Any:
+    """What the footer says of a column that is the same in all rows; None if it says nothing."""
+    names = footer.schema.names
+    statistics = footer.row_group(0).column(names.index(name)).statistics if name in names else None
+    return statistics.max if statistics is not None and statistics.has_min_max else None

@@ -25,13 +25,15 @@ from penstock_api.validation_messages import validation_messages
 from penstock_api.whole_files import write_whole
 from penstock_observer.volume import at_start
 
-__all__ = ["OTHER_VERSION", "BrokerPod", "RejectedResult", "ResultStore", "read_result"]
+__all__ = ["OTHER_BROKER", "OTHER_VERSION", "BrokerPod", "RejectedResult", "ResultStore", "read_result"]
 
 log = logging.getLogger(__name__)
 
 SUFFIX: Final = ".json"
 OTHER_VERSION: Final = "OtherVersion"
 """Refused because it is of another release, which may read it."""
+OTHER_BROKER: Final = "OtherBroker"
+"""Refused because it is of a Broker of another name or namespace."""
 CLOCK_TOLERANCE: Final = timedelta(hours=1)
 _RUN_NAME: Final = re.compile(RUN_NAME)
 
@@ -57,7 +59,7 @@ class BrokerPod:
         """Raises RejectedResult if a document is of another Broker."""
         if (broker, namespace) != (self.broker, self.namespace):
             raise RejectedResult(
-                "OtherBroker",
+                OTHER_BROKER,
                 f"the {what} is of broker {namespace}/{broker}, but this observer belongs to "
                 f"{self.namespace}/{self.broker}",
                 conflict=True,
@@ -247,11 +249,15 @@ class ResultStore:
         try:
             body = path.read_bytes()
             result = read_result(body)
+            self._place.check_owns("result", result.broker, result.namespace)
         except OSError as error:  # it may be readable later, and the other files are
             log.error("result %s is left out, because it can't be read: %s", path.name, error)
             return
         except RejectedResult as error:
             if error.error == OTHER_VERSION:
+                return
+            if error.error == OTHER_BROKER:
+                log.error("result %s is left out: %s", path.name, error)
                 return
             path.unlink()  # no run has this name again, so that nothing would ever take its place
             log.error(

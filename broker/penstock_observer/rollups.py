@@ -34,23 +34,22 @@ from penstock_api.rollup_format import (
     RollupName,
 )
 from penstock_api.whole_files import write_whole
+from penstock_lag_rules import rollup_retention
+from penstock_lag_rules.rollup_retention import is_future, past_retention
 from penstock_observer.parquet import ARROW_TYPES
-from penstock_observer.results import OTHER_VERSION, BrokerPod, RejectedResult
+from penstock_observer.results import OTHER_BROKER, OTHER_VERSION, BrokerPod, RejectedResult
 from penstock_observer.volume import at_start
 from penstock_page.parquet_damage import PARQUET_DAMAGED
 from penstock_page.parquet_footer import check_footer
 
-__all__ = ["KEPT", "RollupStore", "check_rollup", "past_retention", "surplus"]
+__all__ = ["RollupStore", "check_rollup", "surplus"]
 
 log = logging.getLogger(__name__)
 
-KEPT: Final[Mapping[Period, int]] = {Period.HOUR: 7 * 24, Period.DAY: 400}
-"""So many of the newest rollups are kept. A number, because a time would be reckoned by a clock that can be set."""
 NEEDED_MS: Final = 26 * 3_600_000
 """A day is merged from its hours soon after its end, so hours are needed for so long."""
 DAMAGED_SUFFIX: Final = ".damaged"
 """Behind the name of a rollup: it could not be read when an observer started, and is not tried again."""
-CLOCK_TOLERANCE_MS: Final = 3_600_000
 MAX_ROWS: Final = 2_000_000
 MAX_EXPANDED_BYTES: Final = 2 * 1024 * 1024 * 1024
 """A file whose columns are larger than this when they are read is refused."""
@@ -65,29 +64,12 @@ class _Kept:
     bytes: int
 
 
-def past_retention(names: Iterable[RollupName], now_ms: int) -> list[RollupName]:
-    """The rollups that are not among the newest that are kept, the oldest first. Those that are yet to come by the
-    clock, because it was set, are counted on their own: they do not drive out the others, nor the others them.
-    """
-    found: list[RollupName] = []
-    ordered = sorted(names)
-    for is_future in (False, True):
-        for period, number in KEPT.items():
-            alike = [name for name in ordered if name.period is period and _is_future(name, now_ms) is is_future]
-            found += alike[: max(len(alike) - number, 0)]
-    return sorted(found)
-
-
-def _is_future(name: RollupName, now_ms: int) -> bool:
-    return name.end_ms > now_ms + CLOCK_TOLERANCE_MS
-
-
 def surplus(sizes: Mapping[RollupName, int], limit_bytes: int, now_ms: int) -> list[RollupName]:
     """The rollups to delete, in order: first those past their retention, then, until the rest is within the limit, the
     oldest hours, then the oldest days, and only then hours of the newest day and a bit, of which the next day is to be
     made. The newest rollup stays.
     """
-    present = {name for name in sizes if not _is_future(name, now_ms)} or set(sizes)
+    present = {name for name in sizes if not is_future(name, now_ms)} or set(sizes)
     newest = max(present, default=None)
     old = past_retention(sizes, now_ms)
     recent_ms = max((name.end_ms for name in present if name.period is Period.HOUR), default=0) - NEEDED_MS
@@ -149,7 +131,7 @@ class RollupStore:
         self._limit_bytes = limit_bytes
         self._kept: dict[RollupName, _Kept] = {}
         self._aside: dict[RollupName, Path] = {}
-        """Files that can't be used: damaged ones, and those of another release under their own name."""
+        """Files that can't be used: damaged ones, and those of another release or Broker under their own name."""
         with at_start("rollup", folder):
             folder.mkdir(parents=True, exist_ok=True)
             for path in sorted(folder.iterdir()):
@@ -206,12 +188,12 @@ class RollupStore:
         if about.name != text:
             raise RejectedResult("BadRollupName", f"the file is {about.name!r}, but the URL names {text!r}")
         self._place.check_owns("rollup", about.broker, about.namespace)
-        if _is_future(name, now_ms):
+        if is_future(name, now_ms):
             raise RejectedResult("FutureRollup", f"{text} ends in the future")
         if name in past_retention({*self._kept, name}, now_ms):
             raise RejectedResult(
                 "OlderThanKept",
-                f"{text} is older than the {KEPT[name.period]} newest {name.period}s, which are kept",
+                f"{text} is older than the {rollup_retention.KEPT[name.period]} newest {name.period}s, which are kept",
                 conflict=True,
             )
         return name, _Kept(about, rows, len(content))
@@ -245,11 +227,15 @@ class RollupStore:
         try:
             content = path.read_bytes()
             about, rows = check_rollup(content)
+            self._place.check_owns("rollup", about.broker, about.namespace)
         except OSError as error:  # it may be readable later, and the other files are
             log.error("rollup %s is left out, because it can't be read: %s", path.name, error)
             self._aside[name] = path
         except RejectedResult as error:
-            self._aside[name] = path if error.error == OTHER_VERSION else self._set_aside(path, error)
+            if error.error == OTHER_BROKER:  # of a volume of another Broker that was mounted or restored here
+                log.error("rollup %s is left out: %s", path.name, error)
+            stays = error.error in (OTHER_VERSION, OTHER_BROKER)
+            self._aside[name] = path if stays else self._set_aside(path, error)
         else:
             self._kept[name] = _Kept(about, rows, len(content))
 

@@ -62,11 +62,13 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class RowOrigin:
-    """From which broker the rows come: columns that are the same in all of them."""
+    """From which broker the rows come: columns that are the same in all of them, and what the file says."""
 
     broker: str
     ordinal: int
     interval_ms: int
+    namespace: str = ""
+    """Of the Broker. Empty: files do not name it."""
 
 
 def columns_of(poll: Poll, writer: RowOrigin, first_seq: int) -> Columns:

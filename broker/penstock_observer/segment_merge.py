@@ -65,19 +65,20 @@ class Merged:
     bytes: int
 
 
-def merge_segments(folder: Path, names: Sequence[SegmentName]) -> Merged:
-    """Write a segment that covers what `names` cover, which follow each other in this order.
+def merge_segments(folder: Path, names: Sequence[SegmentName], namespace: str = "") -> Merged:
+    """Write a segment that covers what `names` cover, which follow each other in this order. `namespace`: that of the
+    Broker; empty if it is not known.
 
     Raises SegmentDamaged, another MergeRefused, or OSError, with `filename` if one of them was not given; nothing is
     left behind then.
     """
     try:
-        return _merged(folder, names)
+        return _merged(folder, names, namespace)
     except (pa.ArrowException, UnicodeDecodeError) as error:  # damage that is met behind the reading of one file
         raise MergeRefused(f"one of {names[0]} to {names[-1]} can't be read: {error}") from error
 
 
-def _merged(folder: Path, names: Sequence[SegmentName]) -> Merged:
+def _merged(folder: Path, names: Sequence[SegmentName], namespace: str) -> Merged:
     paths = [folder / str(name) for name in names]
     for path in paths:
         with _reading(path):
@@ -86,7 +87,7 @@ def _merged(folder: Path, names: Sequence[SegmentName]) -> Merged:
     brokers = pa.concat_tables([_read(path, pc.field("kind") == RowKind.BROKER.value) for path in paths])
     ranges = [*_ranges(paths)]
     kept = _kept(brokers)
-    file = SegmentFile(folder, name, thinned=True)
+    file = SegmentFile(folder, name, namespace, thinned=True)
     try:
         rows = 0
         for low, high in ranges:

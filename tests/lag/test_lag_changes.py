@@ -17,7 +17,7 @@ THREE_PM_MS = 1_700_060_400_000
 """2023-11-15T15:00:00Z."""
 
 STEADY = Fast(
-    elapsed_ms=300_000, arrived=600, accepted=600, lost=0, depth=10, age_ms=900, consumers=6, sojourn_p95_ms=40
+    elapsed_ms=300_000, arrived=600, accepted=600, lost=0, waiting=10, age_ms=900, consumers=6, sojourn_p95_ms=40
 )
 """Five minutes with 120 messages a minute."""
 
@@ -91,12 +91,12 @@ def test_of_a_steady_subscription_nothing_is_said() -> None:
             id="age",
         ),
         pytest.param(
-            {"arrived": 0, "accepted": 0, "depth": 0, "age_ms": None},
+            {"arrived": 0, "accepted": 0, "waiting": 0, "age_ms": None},
             "no messages arrive; 120 a minute did in the 24 hours before 15:00 UTC",
             id="silence",
         ),
         pytest.param(
-            {"arrived": 150, "accepted": 150, "depth": 3},
+            {"arrived": 150, "accepted": 150, "waiting": 3},
             "only 25 % as many messages arrive as in the 24 hours before 15:00 UTC: 30 instead of 120 a minute",
             id="fewer arrivals are not the consumers' fault",
         ),
@@ -178,7 +178,7 @@ def test_a_sojourn_has_to_be_twice_as_long() -> None:
 def test_silence_is_said_where_20_messages_were_to_be_expected(arrived_in_a_day: int, sentences: int) -> None:
     """A day has 288 windows of five minutes."""
     past = Past(day=a_pace(24, arrived=arrived_in_a_day, accepted=arrived_in_a_day))
-    assert len(changes(replace(STEADY, arrived=0, accepted=0, depth=0, age_ms=None), past)) == sentences
+    assert len(changes(replace(STEADY, arrived=0, accepted=0, waiting=0, age_ms=None), past)) == sentences
 
 
 def test_what_chance_explains_is_not_said() -> None:
@@ -191,8 +191,8 @@ def test_what_chance_explains_is_not_said() -> None:
 def test_less_than_half_may_be_chance_too() -> None:
     """30 are to be expected in five minutes; 12 are 18 fewer, and four times the root of 30 is 22. 5 are 25 fewer."""
     past = Past(day=a_pace(24, arrived=8640, accepted=8640))
-    assert changes(replace(STEADY, arrived=12, accepted=12, depth=0), past) == ()
-    assert len(changes(replace(STEADY, arrived=5, accepted=5, depth=0), past)) == 1
+    assert changes(replace(STEADY, arrived=12, accepted=12, waiting=0), past) == ()
+    assert len(changes(replace(STEADY, arrived=5, accepted=5, waiting=0), past)) == 1
 
 
 def test_a_subscription_that_had_nothing_before() -> None:
@@ -208,7 +208,7 @@ def test_a_subscription_that_had_nothing_before() -> None:
         arrived=st.integers(0, 10**9),
         accepted=st.integers(0, 10**9),
         lost=st.integers(0, 10**9),
-        depth=st.integers(0, 10**9),
+        waiting=st.integers(0, 10**9),
         age_ms=st.none() | st.integers(0, 10**9),
         consumers=st.integers(0, 10**4),
         sojourn_p95_ms=st.none() | st.integers(0, 10**9),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lag.observer_server import serving, token_file
+from lag.observer_server import KEEP, fill, serving, token_file
 from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 
@@ -24,6 +24,8 @@ from penstock_lag.main import run
 from penstock_lag.rollups.files import about_of
 from penstock_lag.session import Needs
 from penstock_lag.settings import LagJobSettings
+from penstock_observer.ledger import Ledger, SealLimits
+from penstock_observer.rows import RowOrigin
 
 Session = Callable[[Needs], AbstractContextManager[SparkSession]]
 
@@ -186,6 +188,38 @@ def test_what_is_no_ledger_of_this_broker_is_said(spark: SparkSession, tmp_path:
             list_ledgers(spark, [str(renamed)], "main", "shop")
     with pytest.raises(Failure, match=r"absent can't be listed: .*FileNotFoundException"):
         list_ledgers(spark, [str(tmp_path / "absent")], "main", "shop")
+
+
+@pytest.mark.spark
+def test_the_ledger_of_a_broker_of_this_name_in_another_namespace_gives_no_figures(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """By path and by address; also if only some segments of it were copied among one's own. One of an earlier release
+    does not say its namespace, and is read.
+    """
+    session: Session = lambda _: nullcontext(spark)  # noqa: E731
+    polls = [a_poll(START_MS + 10_000 * step, a_subscription(depth=1, ready=1)) for step in range(7)]
+    folders: dict[str, Path] = {}
+    for namespace in ("shop", "test", ""):
+        folder = folders[namespace] = tmp_path / f"of-{namespace}"
+        ledger = Ledger(folder, RowOrigin("main", 0, 10_000, namespace), SealLimits(3600, 5, 10**9), KEEP)
+        fill(ledger, polls)
+        ledger.close()
+    mixed = tmp_path / "mixed"
+    shutil.copytree(folders["test"], mixed)
+    (segment, *_) = sorted(folders["shop"].glob("*.parquet"))
+    shutil.copy(segment, mixed / segment.name)
+    for path in (str(folders["shop"]), folders["shop"].as_uri(), str(mixed)):
+        run(settings(tmp_path, ledgers=(path,), namespace="test"), session)
+        document = json.loads((tmp_path / "result.json").read_bytes())
+        assert (document["subscriptions"], document["segments"], document["reportingBrokers"]) == ([], [], 0)
+        assert document["missing"] == [
+            f"main-0: {path} is the ledger of shop/main-0, not of test/main-0; check --ledger and --namespace"
+        ]
+    for namespace in ("test", ""):
+        run(settings(tmp_path, ledgers=(str(folders[namespace]),), namespace="test"), session)
+        document = json.loads((tmp_path / "result.json").read_bytes())
+        assert ([lag["messages"] for lag in document["subscriptions"]], document["missing"]) == ([1], [])
 
 
 def test_a_folder_alone_has_nobody_who_stores_the_result(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lag.figures_factory import BUSY
+from lag.figures_factory import BUSY, figures
 from lag.test_lag_rollups import a_life, a_run
 
 from penstock_api.lag_result import LagResult, PaceLag
@@ -21,7 +21,7 @@ from penstock_lag.rollups.past_result import with_past
 from penstock_lag.rollups.stores import FolderRollups
 from penstock_lag.table import as_table
 from penstock_lag_rules.figures import Figures, Growth
-from penstock_lag_rules.paces import paces
+from penstock_lag_rules.paces import Pace, paces
 from penstock_lag_rules.rollups import LifeRow, Rollup
 from penstock_lag_rules.thresholds import Thresholds
 from penstock_lag_rules.unread_stretches import Unread
@@ -286,6 +286,29 @@ def test_what_came_before_the_first_snapshot_of_a_new_life_is_in_no_pace(store: 
     said = entry.past_hour
     assert said is not None
     assert (said.arrival_per_minute, said.settled_per_minute, said.lost) == (2, 1, 37)
+
+
+@pytest.mark.parametrize("stranded", [0, 10_000])
+def test_what_is_due_later_or_stranded_is_no_fault_of_the_consumers(stranded: int) -> None:
+    """At night a twentieth of the messages arrives, and is accepted. 10,000 others are reminders for tomorrow, or wait
+    for a dead-letter queue: no consumer could accept them.
+    """
+    pace = Pace(
+        elapsed_ms=3_000_000, end_ms=THREE_PM_MS, arrived=30_000, accepted=30_000, lost=0, sojourn={}, min_consumers=2,
+        max_consumers=2, max_age_ms=70_000,
+    )  # fmt: skip
+    night = {"enqueued": 150, "delivered": 150, "acked": 150}
+    found = figures(
+        subject={"queue_name": "q"},
+        standing={"depth": 10_003, "ready": 3, "in_flight": 0, "scheduled": 10_000, "stranded": stranded},
+        window={"growth": night},
+    )
+    plan = Plan(THREE_PM_MS, THREE_PM_MS + 300_000, (), (), 0, ())
+    result = make_result(Run("main", "shop", "r", 1), plan, [found], Thresholds())
+    (entry,) = with_past(result, [found], PastHours(hour={QUEUE: pace})).subscriptions
+    assert entry.changes == (
+        "only 5 % as many messages arrive as in the hour before 15:00 UTC: 30 instead of 600 a minute",
+    )
 
 
 def test_less_than_ten_minutes_are_no_pace() -> None:

@@ -22,6 +22,7 @@ from penstock_lag.rollups.plan import Bounds
 from penstock_lag.rollups.stores import FolderRollups
 from penstock_lag.settings import LagJobSettings
 from penstock_lag.targets import Target, targets_of
+from penstock_lag_rules import rollup_retention
 from penstock_lag_rules.rollups import growth, merged
 from penstock_observer.rows import Poll
 
@@ -205,6 +206,29 @@ def test_an_hour_that_can_t_be_read_does_not_hold_up_the_next_one(spark: SparkSe
         assert read_about(content(observer, "day-2023-11-14.parquet")).hours == 1
         (first, *_) = read_about(content(observer, HOURS[1])).missing
         assert first.startswith(f"main-0: segment {next_one.name} is not read, because it is damaged: ")
+
+
+@pytest.mark.spark
+def test_a_run_deletes_what_is_past_its_retention_in_a_folder(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two hours are kept here, of the five from 22:00 to 03:00. The next run deletes both hours before midnight, which
+    are in their day, and computes neither again. The hour after midnight stays: its day is not over.
+    """
+    monkeypatch.setattr(rollup_retention, "KEPT", {Period.HOUR: 2, Period.DAY: 400})
+    folder = tmp_path / "kept"
+    with serving(tmp_path, polls(-120, 190)) as observer:
+        run = settings(tmp_path, observer.url, rollups=folder, publish=False)
+        assert roll_up(spark, run, Bounds(hours=10)) == []
+        early = ["hour-2023-11-15T00.parquet", "hour-2023-11-15T01.parquet", "hour-2023-11-15T02.parquet"]
+        day = "day-2023-11-14.parquet"
+        assert sorted(path.name for path in folder.iterdir()) == [day, *HOURS, *early]
+        before = (folder / day).read_bytes()
+        fill(observer.api.ledger, polls(200, 250))
+        assert roll_up(spark, run, Bounds(hours=10)) == []
+        assert sorted(path.name for path in folder.iterdir()) == [day, *early, "hour-2023-11-15T03.parquet"]
+        assert (folder / day).read_bytes() == before
+        assert read_about(before).hours == 2
 
 
 @pytest.mark.spark

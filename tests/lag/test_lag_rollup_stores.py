@@ -48,6 +48,30 @@ def test_what_can_t_be_written_leaves_the_file_of_before(tmp_path: Path, monkeyp
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(str(NAME), b"old")]
 
 
+@pytest.mark.parametrize(("other", "says"), [(b"same", None), (b"another", r"T22\.parquet could not be written: ")])
+def test_two_runs_may_make_the_same_rollup_at_the_same_time(other: bytes, says: str | None, tmp_path: Path) -> None:
+    """Schedules that overlap: the other one's takes the place while this one syncs its own. If it is of other brokers,
+    the run says so, and the next one adds them.
+    """
+    name = RollupName.of(Period.HOUR, 1_700_000_000_000)
+    store = FolderRollups(tmp_path, "main", "shop")
+    sync, others = os.fsync, [other]
+
+    def meanwhile(descriptor: int) -> None:
+        if others:
+            store.put(name, others.pop())
+        sync(descriptor)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", meanwhile)
+        if says is None:
+            store.put(name, b"same")
+        else:
+            with pytest.raises(RollupsUnavailable, match=says):
+                store.put(name, b"same")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(str(name), other)]
+
+
 @pytest.mark.parametrize(("broker", "namespace"), [("main", "test"), ("orders", "shop")])
 def test_rollups_of_another_broker_are_not_this_one_s_past(broker: str, namespace: str, tmp_path: Path) -> None:
     """Of the same name in another namespace, or of this one before it was renamed: their queues have the same names."""

@@ -28,9 +28,9 @@ from penstock_lag.rollups.past_result import with_past
 from penstock_lag.rollups.plan import Bounds, due_hours, newest_row_ms
 from penstock_lag.rollups.run import RollupPlace, keep_days, keep_hour
 from penstock_lag_rules.figures import TOTALS, Figures, Growth, Percentiles
+from penstock_lag_rules.rollup_retention import past_retention
 from penstock_lag_rules.rollups import BrokerRow, LifeRow, Rollup, merged
 from penstock_lag_rules.thresholds import Thresholds
-from penstock_observer.rollups import past_retention
 
 HOUR_MS: Final = 60 * MINUTE_MS
 WINDOW_MS: Final = 15 * MINUTE_MS

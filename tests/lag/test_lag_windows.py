@@ -256,6 +256,28 @@ def test_a_segment_that_overlaps_another_is_not_read_and_named() -> None:
     assert plan.gaps == ((0, f"segment {name} is not read, because it overlaps segment {FOUR[1].name} of its ledger"),)
 
 
+@pytest.mark.parametrize("left", [FOUR, FOUR[:1], FOUR[:2], FOUR[3:], (FOUR[0], FOUR[2])])
+def test_of_a_merged_segment_and_those_in_it_the_merged_one_is_read(left: tuple[SegmentInfo, ...]) -> None:
+    """A copy that was made while they were merged has both, or some of those. Nothing of the ledger is missing."""
+    name = "0000000001-000000000001-000000000040.parquet"
+    merged = SegmentInfo(name=name, bytes=1, rows=9, first_ms=T, last_ms=T + 230_000)
+    after = segment(4, T + 4 * MINUTE, T + 4 * MINUTE + 50_000)
+    plan = plan_of(present(0, *left, merged, after))
+    assert plan.segments == (Chosen(0, name), Chosen(0, after.name))
+    assert (plan.rows, plan.gaps, plan.unread) == (19, (), ())
+    assert plan_of(present(0, *left, merged), window_ms=100_000).end_ms == T + 230_000
+
+
+def test_a_segment_of_another_start_in_one_that_covers_its_numbers_is_named() -> None:
+    """No observer merges segments of two starts."""
+    name = "0000000001-000000000001-000000000040.parquet"
+    strange = FOUR[1].model_copy(update={"name": FOUR[1].name.replace("0000000001-", "0000000002-", 1)})
+    merged = SegmentInfo(name=name, bytes=1, rows=9, first_ms=T, last_ms=T + 230_000)
+    plan = plan_of(present(0, strange, merged))
+    assert plan.segments == (Chosen(0, name),)
+    assert plan.gaps == ((0, f"segment {strange.name} is not read, because it overlaps segment {name} of its ledger"),)
+
+
 def test_a_segment_that_is_listed_twice_is_read_once() -> None:
     """With as many rows as its name says."""
     plan = plan_of(present(0, *FOUR, FOUR[1]))

@@ -52,7 +52,9 @@ def test_the_outline_is_read_from_the_footer(tmp_path: Path) -> None:
     """Rows and the span of time."""
     rows = [*rows_of(a_poll(), WRITER, 1), *rows_of(a_poll(START_MS + 10_000), WRITER, 2)]
     write_segment(tmp_path, NAME, table_of(rows))
-    assert outline_of(tmp_path / str(NAME)) == Outline(rows=2, first_ms=START_MS, last_ms=START_MS + 10_000)
+    assert outline_of(tmp_path / str(NAME)) == Outline(
+        rows=2, first_ms=START_MS, last_ms=START_MS + 10_000, broker="main", ordinal=0
+    )
 
 
 def test_a_torn_file_is_unreadable_and_named(tmp_path: Path) -> None:

@@ -16,10 +16,11 @@ from penstock_api.observer_tokens import TOKEN_SCOPES, Scope
 from penstock_api.rollup_format import ABOUT_KEY, COLUMNS, Period, RollupAbout, RollupName
 from penstock_lag.rollups.files import SCHEMA as JOB_SCHEMA
 from penstock_lag.rollups.files import write_rollup
+from penstock_lag_rules import rollup_retention
+from penstock_lag_rules.rollup_retention import past_retention
 from penstock_lag_rules.rollups import BrokerRow, Rollup
-from penstock_observer import rollups
 from penstock_observer.results import BrokerPod, RejectedResult
-from penstock_observer.rollups import RollupStore, check_rollup, past_retention, surplus
+from penstock_observer.rollups import RollupStore, check_rollup, surplus
 from penstock_observer.scopes import PATH_SCOPES
 
 pa: Any = importlib.import_module("pyarrow")  # it ships no type information
@@ -150,7 +151,7 @@ def test_a_damaged_rollup_is_told_once_and_goes_with_its_age(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not at each start for a year; and it does not drive out a good one."""
-    monkeypatch.setattr(rollups, "KEPT", {Period.HOUR: 2, Period.DAY: 1})
+    monkeypatch.setattr(rollup_retention, "KEPT", {Period.HOUR: 2, Period.DAY: 1})
     (tmp_path / str(hour(-3))).write_bytes(b"damaged")
     for store in (RollupStore(tmp_path, PLACE, 10**6) for _ in range(3)):
         assert (store.rollups, store.path_of(str(hour(-3)))) == ((), None)
@@ -303,7 +304,7 @@ def test_only_rollups_that_are_yet_to_come_are_limited_too() -> None:
 
 def test_an_hour_older_than_those_that_are_kept_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would go at once."""
-    monkeypatch.setattr(rollups, "KEPT", {Period.HOUR: 2, Period.DAY: 1})
+    monkeypatch.setattr(rollup_retention, "KEPT", {Period.HOUR: 2, Period.DAY: 1})
     store = RollupStore(tmp_path, PLACE, 10**6)
     for number in (-5, -3):
         assert store.put(str(hour(number)), a_rollup(str(hour(number))), NOON_MS)

@@ -100,11 +100,9 @@ def _ledger(spark: SparkSession, ordinal: int, path: str, broker: str, namespace
     strange = _strange(files, outlines)
     if strange is not None:
         raise Failure(f"{strange}.", "Move the file elsewhere, or give another folder as --ledger.")
-    other = next((o for o in outlines.values() if (o["broker"], o["ordinal"]) != (broker, ordinal)), None)
-    if other is not None:
-        whose = f"{other['broker']}-{other['ordinal']}"
-        reason = f"{path} is the ledger of {whose}, not of {broker}-{ordinal}; check the order of --ledger"
-        return LedgerFolder(AbsentBroker(ordinal, reason), ())
+    others = [other for each in outlines.values() if (other := _other(each, broker, namespace, ordinal)) is not None]
+    if others:
+        return LedgerFolder(AbsentBroker(ordinal, f"{path} is the ledger of {others[0]}"), ())
     listed = tuple(_info(file, size, outlines[str(file.name)]) for file, size in found)
     about = SegmentList(broker=broker, namespace=namespace, ordinal=ordinal, reachable=True, segments=listed)
     left_out = {Chosen(ordinal, name): f"{name} can't be read: {each.reason}" for name, each in damaged.items()}
@@ -194,6 +192,18 @@ def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
 
 def _reason(error: Py4JJavaError) -> str:
     return str(error.java_exception.toString()).splitlines()[0]
+
+
+def _other(outline: Outline, broker: str, namespace: str, ordinal: int) -> str | None:
+    """Whose a segment is, and what to do (no full stop); None if it is of this broker. One of an earlier release does
+    not say its namespace.
+    """
+    if (outline["broker"], outline["ordinal"]) != (broker, ordinal):
+        return f"{outline['broker']}-{outline['ordinal']}, not of {broker}-{ordinal}; check the order of --ledger"
+    said = outline["namespace"]
+    if said in (None, namespace):
+        return None
+    return f"{said}/{broker}-{ordinal}, not of {namespace}/{broker}-{ordinal}; check --ledger and --namespace"
 
 
 def _strange(files: Sequence[SegmentFile], outlines: Mapping[str, Outline]) -> str | None:

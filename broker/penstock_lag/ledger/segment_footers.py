@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from penstock_api.failure import Failure
+from penstock_api.ledger_format import NAMESPACE_KEY
 from penstock_lag.ledger.schema import REQUIRED
 from penstock_lag.spark_failures import GONE
 from penstock_page.parquet_damage import PARQUET_DAMAGED
@@ -35,7 +36,8 @@ class FooterUnreadable(Failure):
 
 
 def footer_of(path: Path) -> dict[str, Any]:
-    """Number of rows, first_ms, last_ms, broker, ordinal, and with_... : how many rows have each required column.
+    """Number of rows, first_ms, last_ms, broker, ordinal, namespace (None: of an earlier release), and with_... : how
+    many rows have each required column.
     Raises FooterUnreadable if it is no Parquet file, Failure if its footer says nothing of a required column.
     """
     return _outline(path, str(path))
@@ -65,6 +67,8 @@ def _outline(source: Path | io.BytesIO, path: str) -> dict[str, Any]:
     for name, (_, _, nulls) in ranges.items():
         found[f"with_{name}"] = footer.num_rows - nulls
     found |= {"first_ms": ranges["time_ms"][0], "last_ms": ranges["time_ms"][1]}
+    namespace = (footer.metadata or {}).get(NAMESPACE_KEY)
+    found["namespace"] = None if namespace is None else namespace.decode(errors="replace")
     return found | {name: ranges[name][1] for name in ("broker", "ordinal")}
 
 

@@ -244,12 +244,15 @@ def _names(segments: Iterable[SegmentInfo]) -> list[SegmentName]:
 
 def _apart(segments: Iterable[SegmentName]) -> tuple[list[SegmentName], list[str]]:
     """Segments in the order of the ledger without those that overlap one before, and sentences that name these. A row
-    that is read twice would be counted twice.
+    that is read twice would be counted twice. Of a merged one and those in it the merged one counts, as at an observer,
+    and nothing is missing then.
     """
     apart: list[SegmentName] = []
     overlaps: list[str] = []
-    for segment in segments:
+    for segment in sorted(segments, key=lambda name: (name.first, -name.last)):
         if apart and segment.first <= apart[-1].last:
+            if segment.last <= apart[-1].last and segment.epoch == apart[-1].epoch:
+                continue
             overlaps.append(f"segment {segment} is not read, because it overlaps segment {apart[-1]} of its ledger")
         else:
             apart.append(segment)

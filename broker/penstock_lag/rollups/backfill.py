@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from penstock_api.failure import Failure, Misuse
 from penstock_api.lag_history import LagHistory, PeriodHistory
 from penstock_api.rollup_format import DAY_MS, Period, RollupInfo, RollupName
+from penstock_lag.output_file import write_output
 from penstock_lag.rollups.brokers import Work, roll_up, work_of
 from penstock_lag.rollups.files import BadRollup, read_about, read_rollup
 from penstock_lag.rollups.history_periods import period_history
@@ -103,7 +104,7 @@ def hand_out(settings: LagJobSettings, history: LagHistory) -> None:
         sys.stdout.write(history.to_json())
     elif settings.output is not None:
         try:
-            settings.output.write_text(history.to_json())
+            write_output(settings.output, history.to_json().encode())
         except OSError as error:
             raise Failure(
                 f"the history could not be written to {settings.output}: {error}.", "Give another --output."

@@ -154,7 +154,16 @@ def _tried_work(
         return failure
     if work is None:
         return None
+    _prune(work)
     return replace(work, due=tuple(due_hours(work.brokers, work.stored, target.stale_seconds * 1000, bounds)))
+
+
+def _prune(work: Work) -> None:
+    """An observer deletes old rollups itself. Here it is done before any is made, because the folder may be full."""
+    store = work.place.store
+    if isinstance(store, FolderRollups) and work.newest_ms:
+        for name in store.prune(work.stored, work.newest_ms):
+            work.stored.pop(name, None)
 
 
 def _computed(

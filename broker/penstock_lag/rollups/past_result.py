@@ -54,7 +54,7 @@ def _fast(entry: SubscriptionLag, figures: Figures) -> Fast:
         arrived=grown.enqueued,
         accepted=grown.acked,
         lost=grown.lost,
-        depth=standing.depth,
+        waiting=standing.depth - standing.scheduled,
         age_ms=standing.age_ms,
         consumers=standing.consumers,
         sojourn_p95_ms=entry.sojourn_p95_millis,

@@ -13,6 +13,7 @@ from penstock_api.ledger_format import SegmentName
 from penstock_api.observer_api import SegmentInfo
 from penstock_api.rollup_format import Period, RollupInfo, RollupName
 from penstock_lag.ledger.windows import AbsentBroker, BrokerWindow, Plan, PresentBroker, make_plan
+from penstock_lag_rules.rollup_retention import is_more
 from penstock_lag_rules.rollups import Rollup
 
 __all__ = [
@@ -109,7 +110,7 @@ def due_days(
     stored: Stored, newest_ms: int, written: Collection[RollupName] = ()
 ) -> list[tuple[RollupName, tuple[RollupName, ...]]]:
     """The closed days that are not merged yet, or from fewer hours or brokers than there are now, with their hours; and
-    those with an hour that this run has written. A day of which hours are gone already stays as it is.
+    those with an hour that this run has written.
     """
     of_day: dict[RollupName, list[RollupName]] = {}
     for name in sorted(stored):
@@ -119,7 +120,7 @@ def due_days(
         (day, tuple(hours))
         for day, hours in sorted(of_day.items())
         if day.end_ms <= newest_ms
-        and _is_more([stored[hour] for hour in hours], stored.get(day), not set(written).isdisjoint(hours))
+        and is_more([stored[hour] for hour in hours], stored.get(day), is_written=not set(written).isdisjoint(hours))
     ]
 
 
@@ -132,7 +133,7 @@ def newest_row_ms(broker: PresentBroker) -> int:
     """Time of the last row in the order of the ledger, so by the clock as it is now; 0 if there is none. After a clock
     was set back, other rows have later times: by those, hours would be over that have only begun.
     """
-    newest = max(broker.listing.segments, key=lambda segment: _first_seq(segment.name), default=None)
+    newest = max(broker.listing.segments, key=lambda segment: _seqs(segment.name), default=None)
     return 0 if newest is None else newest.last_ms
 
 
@@ -259,15 +260,14 @@ def _first_seq(name: str) -> int:
     return 0 if parsed is None else parsed.first
 
 
+def _seqs(name: str) -> tuple[int, int]:
+    """The first and the last row: a merged segment may be beside the first of those that are in it."""
+    parsed = SegmentName.parse(name)
+    return (0, 0) if parsed is None else (parsed.first, parsed.last)
+
+
 def _only(broker: PresentBroker, segments: Iterable[SegmentInfo]) -> PresentBroker:
     return PresentBroker(broker.ordinal, broker.listing.model_copy(update={"segments": tuple(segments)}))
-
-
-def _is_more(hours: Sequence[RollupInfo], day: RollupInfo | None, is_written: bool) -> bool:
-    if day is None:
-        return True
-    ordinals = {ordinal for hour in hours for ordinal in hour.ordinals}
-    return len(hours) > day.hours or (len(hours) == day.hours and (is_written or not ordinals <= set(day.ordinals)))
 
 
 def _present(brokers: Brokers) -> list[PresentBroker]:

@@ -115,7 +115,7 @@ def _cannot_tell(
         entry = entries.run
         newer = shown is None or entry.observed_time > shown.observed_time
         figures = lag_status(entry, known.result) if newer or shown is None else shown
-        said_at = figures.observed_time
+        said_at = min(figures.observed_time, known.reported_at() or now)  # The broker's clock may be ahead.
     fresh = StatusCondition(FRESH, ConditionStatus.UNKNOWN, entry.state.value, _CANNOT_TELL)
     if known.is_stale(said_at, now, source):
         message = f"The figures are from {_minute(figures.observed_time)}. {_CANNOT_TELL}"

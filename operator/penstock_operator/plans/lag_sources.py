@@ -120,10 +120,37 @@ class BrokerLag:
         return replace(self, live=None, is_live_offered=False, live_contact=self.live_contact.answered(now))
 
     def with_run(self, result: LagResult, now: datetime) -> Self:
-        """The knowledge after an observer has answered with the result of a run. An older one changes nothing."""
-        if self.result is not None and result.window_end <= self.result.window_end:
-            return self
+        """The knowledge after an observer has answered with the result of a run. An older one changes nothing, unless
+        the window of the last one is yet to come by the broker's clock as it is now: that was set back since.
+        """
+        last = self.result
+        if last is not None and result.window_end <= last.window_end:
+            is_newer = self._is_yet_to_come(last, now) and not self._is_yet_to_come(result, now)
+            if not is_newer:
+                return self
         return replace(self, result=result, first_seen=now)
+
+    def seen_by(self, now: datetime) -> Self:
+        """The same knowledge, of which nothing was seen later than now: the operator's clock may have been set back
+        since. What it saw counts from now then, so that it does not look new for as long as the clock was set back.
+        """
+        live, first_seen = self.live, self.first_seen
+        if live is not None and live.first_seen > now:
+            live = replace(live, first_seen=now)
+        if first_seen is not None and first_seen > now:
+            first_seen = now
+        if live is self.live and first_seen is self.first_seen:
+            return self
+        return replace(self, live=live, first_seen=first_seen)
+
+    def _is_yet_to_come(self, result: LagResult, now: datetime) -> bool:
+        """Whether a window ends after the newest poll, by more than it may while both are read. False if no poll tells
+        the broker's clock as it is now.
+        """
+        live = self.live
+        if live is None or not live.reaches_broker or self.is_stale(live.said_at, now, LagSource.LIVE):
+            return False
+        return live.follows and result.window_end - live.result.window_end >= _CLOCKS_DIFFER
 
     def reported_at(self) -> datetime | None:
         """The time of the newest run on the operator's clock: the end of its window, but no later than it was seen, so
@@ -144,7 +171,11 @@ class BrokerLag:
         return behind if abs(behind) >= _CLOCKS_DIFFER else timedelta(0)
 
     def is_stale(self, moment: datetime, now: datetime, source: str | None = LagSource.RUN) -> bool:
-        """Whether what a source said at `moment` says nothing about the present."""
+        """Whether what a source said at `moment` says nothing about the present. How old a time is that is yet to come,
+        nobody knows: a clock was set back since, or another clock is ahead.
+        """
+        if moment - now >= _CLOCKS_DIFFER:
+            return True
         if source == LagSource.LIVE and self.is_live_offered:
             return now - moment >= LIVE_HOLDS
         return now - moment >= timedelta(minutes=_RUN_PERIODS * self.service.interval_minutes)

@@ -90,6 +90,13 @@ class _Reading:
         owner = _Owner(metadata.uid, metadata.namespace, metadata.name, declaration.queue_name(resource))
         return LagEntries(live=self.live.get(owner), run=self.run.get(owner), told_at=self.told_at.get(owner))
 
+    def clock_is(self, now: datetime) -> None:
+        """The operator's clock may have been set back: nothing was seen later than now."""
+        known = self.known.seen_by(now)
+        if known is not self.known or any(at > now for at in self.told_at.values()):
+            self.known = known
+            self.told_at = {owner: min(at, now) for owner, at in self.told_at.items()}
+
 
 @dataclass(slots=True)
 class LagReader:
@@ -145,6 +152,7 @@ class LagReader:
             self._leave(key)
             return
         reading = self._reading(key, broker)
+        reading.clock_is(self.clock())
         if broker is None:
             if not self.cache.is_complete:
                 return  # The Broker may only not have been listed yet.

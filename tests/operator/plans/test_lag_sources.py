@@ -368,6 +368,82 @@ def test_a_clock_that_is_ahead_does_not_make_a_silent_source_look_newer() -> Non
     assert (outcome[0], outcome[-1]) == ("Unknown", UNREACHABLE)
 
 
+@pytest.mark.parametrize(
+    ("after", "state", "fresh"), [(80, "Stalled", TRUE), (90, "Unknown", UNREACHABLE), (3_600, "Unknown", UNREACHABLE)]
+)
+def test_a_clock_that_was_set_back_does_not_keep_a_silent_source_fresh(
+    after: int, state: str, fresh: tuple[str, str]
+) -> None:
+    """All was told at noon. Then the operator's clock was set back by two hours, and nobody has answered since. Told
+    counts from the first look after that, and holds for ninety seconds.
+    """
+    made, set_back = scene("tells", "newer"), NOW - timedelta(hours=2)
+    known = made.known.seen_by(set_back)
+    assert known.live is not None
+    assert (known.live.first_seen, known.first_seen) == (set_back, set_back)
+    now = set_back + timedelta(seconds=after)
+    for second in range(10, after, 10):
+        known = replace(
+            known, live_contact=known.live_contact.failed(set_back + timedelta(seconds=second), "answered 503")
+        )
+    found = lag_update(made.shown, replace(made.entries, run=None, told_at=set_back), known, now)
+    if found is None:
+        assert (made.shown.status.lag.state if made.shown.status.lag else None, TRUE) == (state, fresh)
+        return
+    assert found.lag is not None
+    said = {it.type: (it.status.value, str(it.reason)) for it in found.conditions}
+    assert (found.lag.state, said["LagFresh"]) == (state, fresh)
+
+
+def test_what_was_seen_before_now_is_left_as_it_is() -> None:
+    known = scene("tells", "newer").known
+    assert known.seen_by(NOW) is known
+
+
+@pytest.mark.parametrize(("ahead", "stale"), [(119, False), (120, True), (7_200, True)])
+@pytest.mark.parametrize("source", ["Live", "Run"])
+def test_a_time_that_is_yet_to_come_says_nothing_about_the_present(ahead: int, stale: bool, source: str) -> None:
+    """An operator that was started anew, after the clock was set back, knows only the time in the status."""
+    assert BrokerLag(broker="main").is_stale(ago(-ahead), NOW, source) is stale
+
+
+def test_a_status_of_a_time_that_is_yet_to_come_is_not_fresh_for_a_new_operator() -> None:
+    """The clock was set back by two hours, and the observer does not answer."""
+    contact = away(ObserverContact(), 90)
+    known = BrokerLag(broker="main", contact=contact, live_contact=contact)
+    outcome = Scene(known, LagEntries(), showing(-7_200)).outcome()
+    assert (outcome[0], outcome[-1]) == ("Unknown", UNREACHABLE)
+
+
+@pytest.mark.parametrize(
+    ("polled", "ended", "taken"),
+    [
+        (3_604, 3_610, True),  # The broker's clock was set back by an hour after the last run.
+        (124, 130, False),  # What a poll may be late.
+        (126, 130, True),
+        (3_604, 3_300, False),  # Of neither clock: it would be yet to come as well.
+    ],
+)
+def test_a_run_of_a_clock_that_was_set_back_follows_one_of_the_former_clock(
+    polled: int, ended: int, taken: bool
+) -> None:
+    """The last run ended five seconds ago by the former clock, and would be the newest one for an hour."""
+    made = scene("tells", "newer")
+    known = made.known.with_live(result(polled), NOW)
+    newest = result(ended, "main-lag-18")
+    assert (known.with_run(newest, NOW).result is newest) is taken
+
+
+def test_an_older_run_is_not_taken_when_no_poll_tells_the_clock() -> None:
+    """The observer has polled an hour ago the last time."""
+    known = scene("tells", "newer").known
+    newest = result(3_610, "main-lag-18")
+    polled_long_ago = known.with_live(result(3_604), ago(90))
+    assert polled_long_ago.with_run(newest, NOW).result is not newest
+    away = known.with_live(result(3_604, reporting_brokers=0), NOW)
+    assert away.with_run(newest, NOW).result is not newest
+
+
 def test_a_first_result_that_seems_old_is_not_judged_before_the_next_one() -> None:
     """The operator has just started. Either the clocks differ, or the observer has stopped asking its broker."""
     first = BrokerLag(broker="main", contact=ObserverContact().answered(NOW)).with_live(result(600), NOW)

@@ -188,6 +188,25 @@ async def test_an_observer_that_is_gone_is_tried_once_a_round_and_unknown_after_
     assert (stage.lag()["state"], stage.fresh()) == ("OK", ("True", "Current"))
 
 
+async def test_after_the_clock_was_set_back_an_observer_that_is_gone_is_unknown_after_ninety_seconds(
+    stage: Stage,
+) -> None:
+    """Not after an hour and ninety seconds; and an operator that is started then knows no better."""
+    stage.answer = document()
+    for seconds in (0, 10):
+        stage.polled(seconds)
+        await stage.look()
+    stage.reader.findings[BROKER].observer = replace(stage.access, port=1)
+    stage.now -= timedelta(hours=1)
+    await stage.rounds(9, timedelta(seconds=10))
+    assert (stage.lag()["state"], stage.fresh()) == ("OK", ("True", "Current"))
+    await stage.rounds(1, timedelta(seconds=10))
+    assert (stage.lag()["state"], stage.fresh()) == ("Unknown", ("False", "ObserverUnreachable"))
+    stage.restart()
+    await stage.rounds(30, timedelta(seconds=10))
+    assert (stage.lag()["state"], stage.fresh()) == ("Unknown", ("False", "ObserverUnreachable"))
+
+
 async def test_an_observer_that_is_restarted_costs_no_write(stage: Stage) -> None:
     """It can't judge for three polls."""
     stage.answer = document()
