@@ -43,7 +43,7 @@ from penstock_operator.plans.managing_operator import Responsibility
 from penstock_operator.plans.queue import QueueView, plan_queue
 from penstock_operator.plans.refusals import Refusal, refused_conditions
 from penstock_operator.plans.subscription import SubscriptionView, plan_subscription
-from penstock_operator.plans.unreadable_resources import UnreadableView, plan_unreadable
+from penstock_operator.plans.unreadable_resources import plan_unreadable
 from penstock_operator.reconcile import status
 from penstock_operator.reconcile.binding_secrets import BindingSecrets
 from penstock_operator.reconcile.broker_findings import BrokerFindings
@@ -51,10 +51,11 @@ from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
 from penstock_operator.reconcile.broker_views import BrokerViews
 from penstock_operator.reconcile.children_of_views import ChildrenOfViews, ViewT
 from penstock_operator.reconcile.exchange_holders import is_held_elsewhere
-from penstock_operator.reconcile.finalizers import Finalizers, finalizers_of
+from penstock_operator.reconcile.finalizers import Finalizers
 from penstock_operator.reconcile.left_deletions import LeftDeletions
 from penstock_operator.reconcile.other_operators import OtherOperators
 from penstock_operator.reconcile.paced_status import PacedStatus
+from penstock_operator.reconcile.unreadable_views import UnreadableViews
 from penstock_operator.settings import OperatorSettings
 
 __all__ = ["Reconciler"]
@@ -85,6 +86,7 @@ class Reconciler:
     others: OtherOperators = field(init=False)
     """What is known of other operators that manage Brokers."""
     left: LeftDeletions = field(init=False)
+    unreadable: UnreadableViews = field(init=False)
 
     def __post_init__(self) -> None:
         """Make the writers."""
@@ -97,6 +99,7 @@ class Reconciler:
         self.others = OtherOperators(self.kube, self.cache, me, self.clock, self.enqueue)
         self.finalizers = Finalizers(self.kube, self.cache)
         self.left = LeftDeletions(self.cache, self.finalizers, self.clock)
+        self.unreadable = UnreadableViews(self.cache, self.sessions, self.finalizers, self.clock)
 
     async def reconcile(self, key: ResourceKey) -> Retry:
         """Reconcile one resource, and return when to reconcile it again.
@@ -336,15 +339,7 @@ class Reconciler:
     async def _unparsable(self, key: ResourceKey, entry: CachedResource) -> Retry:
         """A resource that the API server has accepted, but this operator can't parse: the CRD has another version."""
         manifest = entry.manifest
-        decision = plan_unreadable(
-            UnreadableView(
-                problem=entry.problem,
-                is_deleting=dig(manifest, "metadata", "deletionTimestamp") is not None,
-                has_finalizer=names.FINALIZER in finalizers_of(manifest),
-                is_forced=dig(manifest, "metadata", "annotations", names.FORCE_DELETE) == "true",
-                is_broker_gone=self._is_broker_gone(entry),
-            )
-        )
+        decision = plan_unreadable(await self.unreadable.of(key, entry))
         if isinstance(decision, RemoveFinalizer):
             await self.finalizers.remove(key, manifest, decision.why)
             return Retry.RESYNC
@@ -353,13 +348,6 @@ class Reconciler:
             logger.error("%s can't be parsed: %s", key, entry.problem)
             self._keep(key, await self.kube.apply_status(manifest, wanted, names.MANAGER))
         return decision.retry
-
-    def _is_broker_gone(self, entry: CachedResource) -> bool:
-        """Whether the Broker that a resource names does not exist, or is being deleted."""
-        if entry.references.broker is None:
-            return False
-        broker = self.cache.get(ResourceKey("Broker", *entry.references.broker))
-        return broker is None or dig(broker.manifest, "metadata", "deletionTimestamp") is not None
 
 
 def _renewed(view: ViewT, manifest: Manifest) -> ViewT:
