@@ -19,6 +19,7 @@ from penstock_operator.brokers.management import Unreachable
 from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.cluster.api_server import ApiServer, KubeError
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
+from penstock_operator.cluster.server_errors import INTERNAL_ERROR
 from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans import managing_operator, outage
 from penstock_operator.plans.acceptance_step import AcceptanceView
@@ -87,6 +88,10 @@ class Reconciler:
     """What is known of other operators that manage Brokers."""
     left: LeftDeletions = field(init=False)
     unreadable: UnreadableViews = field(init=False)
+    _unanswered: set[ResourceKey] = field(default_factory=set[ResourceKey])
+    """The resources whose status may have been written without the operator knowing. What it writes next must not be
+    from before that: conditions would change their times, and not their status.
+    """
 
     def __post_init__(self) -> None:
         """Make the writers."""
@@ -143,6 +148,7 @@ class Reconciler:
         if entry is None:
             self.brokers.children.forget(key)
             self.bindings.forget(key)
+            self._unanswered.discard(key)
             if key.kind == "Broker":
                 await self.sessions.forget(f"{key.namespace}/{key.name}")
                 self.brokers.forget(key)
@@ -316,7 +322,14 @@ class Reconciler:
 
     async def _write(self, key: ResourceKey, manifest: Manifest, resource: AnyResource, report: Report) -> bool:
         """Write a report into the status; whether it has changed that."""
-        updated = await status.write(self.kube, manifest, resource, report, self.clock())
+        is_unsure = key in self._unanswered
+        try:
+            updated = await status.write(self.kube, manifest, resource, report, self.clock(), unchanged=is_unsure)
+        except KubeError as error:
+            if error.status == 0 or error.status >= INTERNAL_ERROR:
+                self._unanswered.add(key)
+            raise
+        self._unanswered.discard(key)
         if updated is not None:
             self._keep(key, updated)
         return updated is not None
