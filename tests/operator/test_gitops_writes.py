@@ -112,7 +112,7 @@ def _timeless(shown: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ApiServerAlone]:
-    with api_server_alone(tmp_path) as made:
+    with api_server_alone(tmp_path, ("statefulset-controller", "serviceaccount-controller")) as made:
         yield made
 
 
@@ -166,3 +166,23 @@ async def test_argo_takes_no_child_for_its_own(site: Site) -> None:
         keys = {**about.get("labels", {}), **about.get("annotations", {})}
         assert [key for key in keys if "argoproj" in key or "fluxcd" in key] == [], about["name"]
         assert about["ownerReferences"], about["name"]
+
+
+async def test_argo_takes_no_claim_for_its_own(site: Site) -> None:
+    """The claims have no owner; the Application is called as the Broker."""
+    site.server.kubectl("apply", "--server-side", "--field-manager=argocd-controller", "-f", site.git)
+    claims: list[Any] = []
+
+    async def are_made() -> bool:
+        nonlocal claims
+        assert not site.running.done(), site.running
+        claims = json.loads(await asyncio.to_thread(site.server.kubectl, "-n", "shop", "get", "pvc", "-o", "json"))[
+            "items"
+        ]
+        return len(claims) == 2
+
+    await wait_until(are_made)
+    for claim in claims:
+        about = claim["metadata"]
+        assert about["labels"] == {"app.kubernetes.io/name": "penstock-broker", "penstock.dev/broker": "main"}
+        assert {*about.get("annotations", {})}.isdisjoint(TRACKING["annotations"])

@@ -153,6 +153,47 @@ async def test_a_forced_deletion_leaves_what_it_declared_to_the_collector() -> N
     assert QUEUE not in world.broker.subscriptions
 
 
+async def test_it_does_not_hold_its_namespace_if_its_deletion_policy_is_what_was_declared() -> None:
+    world = await begun()
+    edit(world, "Subscription", "billing", {"fromTheFuture": 1, "deletionPolicy": "Delete"})
+    await pass_time(world, 2)
+    world.api.terminating.add("shop")
+    world.api.user_deletes("Subscription", "shop", "billing")
+    await pass_time(world, 2)
+    assert ("Subscription", "shop", "billing") not in world.api.objects
+    assert QUEUE in world.broker.subscriptions, "ten minutes are left to make the resource again"
+    await pass_time(world, 12)
+    assert QUEUE not in world.broker.subscriptions
+
+
+@pytest.mark.parametrize("policy", ["Retain", "Archive"])
+async def test_it_holds_its_namespace_if_what_was_declared_would_lose_its_messages_in_another_way(policy: str) -> None:
+    """The edit that can't be read has also changed the deletionPolicy, so the broker's mark is an old one."""
+    world = await begun()
+    edit(world, "Subscription", "billing", {"fromTheFuture": 1, "deletionPolicy": policy})
+    await pass_time(world, 2)
+    world.api.terminating.add("shop")
+    world.api.user_deletes("Subscription", "shop", "billing")
+    await pass_time(world)
+    assert conditions(world, "Subscription", "billing")["DeletionBlocked"][:2] == ("True", "InvalidSpec")
+    assert QUEUE in world.broker.subscriptions
+
+
+async def test_it_holds_its_namespace_while_its_broker_does_not_answer() -> None:
+    world = await begun()
+    edit(world, "Subscription", "billing", {"fromTheFuture": 1, "deletionPolicy": "Delete"})
+    await pass_time(world, 2)
+    world.broker.is_up = False
+    world.api.terminating.add("shop")
+    world.api.user_deletes("Subscription", "shop", "billing")
+    await pass_time(world)
+    assert conditions(world, "Subscription", "billing")["DeletionBlocked"][:2] == ("True", "InvalidSpec")
+    world.broker.is_up = True
+    world.controller.enqueue_with_dependents(MAIN)  # as a session does that has connected
+    await pass_time(world, 2)
+    assert ("Subscription", "shop", "billing") not in world.api.objects
+
+
 async def test_a_clock_that_is_set_back_does_not_make_a_deletion_wait_for_a_broker_that_can_t_be_read() -> None:
     """By two hours: the 30 seconds begin again, and are over when they are over."""
     world, billing = await begun(), ResourceKey("Subscription", "shop", "billing")

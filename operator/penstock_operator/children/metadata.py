@@ -14,7 +14,16 @@ from penstock_api.resources import Broker, Exchange
 from penstock_operator import names
 from penstock_operator.manifest import Manifest, items_of, text_at
 
-__all__ = ["APP", "belongs_to_predecessor", "child_metadata", "is_ours", "labels", "name_with_suffix", "pod_selector"]
+__all__ = [
+    "APP",
+    "belongs_to_predecessor",
+    "child_metadata",
+    "claim_labels",
+    "is_ours",
+    "labels",
+    "name_with_suffix",
+    "pod_selector",
+]
 
 
 APP: Final = "penstock-broker"
@@ -23,8 +32,17 @@ _DIGEST_LENGTH: Final = 10
 
 
 def pod_selector(broker: Broker) -> Manifest:
-    """The labels by which a StatefulSet selects its pods. They are immutable there, so no label is ever added here."""
+    """The labels by which Services and policies select the pods. StatefulSets of earlier releases do so, too, and they
+    are immutable there, so no label is ever added here.
+    """
     return {"app.kubernetes.io/name": APP, "app.kubernetes.io/instance": broker.metadata.name}
+
+
+def claim_labels(broker: Broker) -> Manifest:
+    """The labels by which a StatefulSet selects its pods, and which it gives to the claims of their volumes. A claim
+    has no owner, so no label may be here by which a GitOps tool tells what is its own: app.kubernetes.io/instance.
+    """
+    return {"app.kubernetes.io/name": APP, names.BROKER_LABEL: broker.metadata.name}
 
 
 def labels(broker: Broker) -> Manifest:

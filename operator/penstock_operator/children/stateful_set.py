@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import yaml
 
@@ -20,9 +20,9 @@ from penstock_api import release_terms
 from penstock_api.resources import Broker
 from penstock_operator import names
 from penstock_operator.children import configuration, volume_claims
-from penstock_operator.children.metadata import child_metadata, is_ours, pod_selector
+from penstock_operator.children.metadata import child_metadata, claim_labels, is_ours
 from penstock_operator.children.pod_template import template_1
-from penstock_operator.manifest import Manifest, items_of, text_at
+from penstock_operator.manifest import Manifest, dig, items_of, text_at
 
 __all__ = [
     "LATEST",
@@ -120,12 +120,14 @@ def broker_stateful_set(
     signed_by: str = "",
     sizes: Mapping[str, str] | None = None,
     host: str = names.ALL_IPV4,
+    observed: Manifest | None = None,
 ) -> tuple[Manifest, Manifest]:
     """The StatefulSet, and the ConfigMap with the settings that its pods read.
 
     `signed_by`: the issuer name in the tokens of this cluster, empty if the Broker does not accept them. `sizes`: of
     the claims by volume, if not those of the spec: a StatefulSet that exists keeps what it was made with. `host`: what
-    stands for all addresses of a pod.
+    stands for all addresses of a pod. `observed`: the StatefulSet that is there; it keeps its selector, and so the
+    labels of its claims, which can't be changed.
     """
     revision = revision_of(pinned)
     rendered = revision.render(broker, signed_by, host)
@@ -138,15 +140,16 @@ def broker_stateful_set(
     about = child_metadata(broker, broker, name, record)
     storage = broker.spec.storage
     sizes = volume_claims.wanted_sizes(broker) if sizes is None else sizes
+    selector = cast(Manifest, dig(observed, "spec", "selector", "matchLabels") or claim_labels(broker))
     spec: Manifest = {
         "replicas": broker.spec.replicas,
         "serviceName": f"{name}-pods",
         "podManagementPolicy": "Parallel",
-        "selector": {"matchLabels": pod_selector(broker)},
+        "selector": {"matchLabels": selector},
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": storage.when_deleted, "whenScaled": "Retain"},
         "template": revision.template(broker, pinned.image, configuration.digest(rendered), host),
         "volumeClaimTemplates": [
-            volume_claims.claim_template(broker, volume, sizes[volume]) for volume in volume_claims.VOLUMES
+            volume_claims.claim_template(broker, volume, sizes[volume], selector) for volume in volume_claims.VOLUMES
         ],
     }
     made: Manifest = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": about, "spec": spec}

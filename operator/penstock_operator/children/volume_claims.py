@@ -11,7 +11,6 @@ from typing import Final
 
 from penstock_api.quantity import parse_quantity
 from penstock_api.resources import Broker
-from penstock_operator.children.metadata import pod_selector
 from penstock_operator.manifest import Manifest, dig, items_of, text_at
 
 __all__ = [
@@ -69,12 +68,12 @@ def _text(quantity: object) -> str | None:
     return str(quantity) if isinstance(quantity, str | int) else None
 
 
-def claim_template(broker: Broker, volume: str, size: str) -> Manifest:
+def claim_template(broker: Broker, volume: str, size: str, labels: Manifest) -> Manifest:
     """The template in the StatefulSet."""
     spec: Manifest = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
     if broker.spec.storage.storage_class_name is not None:
         spec["storageClassName"] = broker.spec.storage.storage_class_name
-    about = {"name": volume, "labels": pod_selector(broker)}
+    about = {"name": volume, "labels": labels}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": spec}
 
 

@@ -40,6 +40,7 @@ class _Name(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Applied:
+    owner: ResourceKey
     wanted: str
     """Digest of the manifest that was applied."""
     content: str
@@ -65,7 +66,7 @@ class ChildVersions:
 
     def see(self, manifest: Manifest) -> ResourceKey | None:
         """A list or a watch shows this child: the owner that is to look at it, None if it is known."""
-        owner, name = _owner(manifest), _name(manifest)
+        owner, name = self._owner(manifest), _name(manifest)
         if owner is None:
             return None
         version, before = _version(manifest), self._seen.get(name)
@@ -78,7 +79,7 @@ class ChildVersions:
     def see_gone(self, manifest: Manifest) -> ResourceKey | None:
         """A watch shows that this child was deleted: the owner that is to look."""
         self._seen.pop(_name(manifest), None)
-        owner = _owner(manifest)
+        owner = self._owner(manifest)
         return None if owner is None else self._told(owner)
 
     def end_list(self, kind: str, namespace: str | None, listed: Iterable[Manifest]) -> set[ResourceKey]:
@@ -90,6 +91,13 @@ class ChildVersions:
             if name.kind == kind and namespace in (None, name.namespace) and name not in there
         ]
         return {self._told(self._seen.pop(name)[1]) for name in gone}
+
+    def _owner(self, manifest: Manifest) -> ResourceKey | None:
+        """Whom a child concerns. If somebody has taken its owner away, the one for which the operator has applied it:
+        the label names the Broker, also on the Service of an Exchange.
+        """
+        applied = self._applied.get(_name(manifest))
+        return _controller(manifest) or (_broker(manifest) if applied is None else applied.owner)
 
     def has_changed(self, broker: ResourceKey) -> bool:
         """Whether a Broker has not read its children since it was told of a change."""
@@ -109,7 +117,7 @@ class ChildVersions:
         owner, name = _owner(wanted), _name(wanted)
         if owner is None:
             return
-        self._applied[name] = _Applied(_digest(wanted), _digest(_content(result)), _version(result), now)
+        self._applied[name] = _Applied(owner, _digest(wanted), _digest(_content(result)), _version(result), now)
         self._seen[name] = _version(result), owner
         self._of.setdefault(owner, set()).add(name)
 
@@ -175,11 +183,20 @@ def _version(manifest: Manifest) -> str:
 
 def _owner(manifest: Manifest) -> ResourceKey | None:
     """The resource that the child belongs to: its controller, or else the Broker of its label."""
+    return _controller(manifest) or _broker(manifest)
+
+
+def _controller(manifest: Manifest) -> ResourceKey | None:
     namespace = text_at(manifest, "metadata", "namespace") or ""
     for owner in items_of(manifest, "metadata", "ownerReferences"):
         kind = text_at(owner, "kind")
         if owner.get("controller") is True and kind in KIND_NAMES:
             return ResourceKey(kind, namespace, text_at(owner, "name") or "")
+    return None
+
+
+def _broker(manifest: Manifest) -> ResourceKey | None:
+    namespace = text_at(manifest, "metadata", "namespace") or ""
     broker = text_at(manifest, "metadata", "labels", names.BROKER_LABEL)
     home = text_at(manifest, "metadata", "labels", names.BROKER_NAMESPACE_LABEL) or namespace
     return None if broker is None else ResourceKey("Broker", home, broker)

@@ -16,7 +16,16 @@ from typing import Final, cast
 from penstock_operator.manifest import Manifest, dig, items_of, text_at
 from penstock_operator.plans.refusals import Refusal, ServerAnswer, refusal_in
 
-__all__ = ["NOT_FOUND", "NOT_SENT", "TOO_MANY_REQUESTS", "Conflict", "Forbidden", "KubeError", "error_in"]
+__all__ = [
+    "INTERNAL_ERROR",
+    "NOT_FOUND",
+    "NOT_SENT",
+    "TOO_MANY_REQUESTS",
+    "Conflict",
+    "Forbidden",
+    "KubeError",
+    "error_in",
+]
 
 NOT_FOUND: Final = 404
 TOO_MANY_REQUESTS: Final = 429

@@ -43,6 +43,9 @@ OF_LAG: Final = frozenset({LAGGING, FRESH})
 """Conditions of a Subscription or a Queue that the field manager `penstock-lag` writes, and no plan."""
 
 _MAX_MESSAGE_CHARACTERS: Final = 4096
+_UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_OF_ONE_ATTEMPT: Final = re.compile(rf"{_UUID}|\w*\d\w*")
+"""What may be another word at each attempt: the id of a request, a time, the port of a connection."""
 _PAGE_OF_REASONS: Final = "docs/how-to/runbooks/reasons.md"
 
 
@@ -89,14 +92,24 @@ def render(
 def _render(condition: StatusCondition, before: Stored | None, generation: int, now: datetime) -> Manifest:
     unchanged = before is not None and before.status == condition.status.value
     since = before.last_transition_time if before is not None and unchanged else now
+    is_same_spec = before is not None and before.observed_generation == generation
+    is_shown_already = before is not None and is_same_spec and _is_attempted_again(condition, before)
     return {
         "type": condition.type,
         "status": condition.status.value,
         "reason": str(condition.reason),
-        "message": told(condition),
+        "message": before.message if before is not None and is_shown_already else told(condition),
         "lastTransitionTime": timestamp(since),
         "observedGeneration": generation,
     }
+
+
+def _is_attempted_again(condition: StatusCondition, shown: Stored) -> bool:
+    """Whether a webhook or a policy refuses the same as before, in words of which only those of this attempt differ."""
+    if not condition.reason == shown.reason == ConditionReason.DENIED_BY_ADMISSION:
+        return False
+    before, now = (_OF_ONE_ATTEMPT.sub("#", text) for text in (shown.message, told(condition)))
+    return before == now
 
 
 def told(condition: StatusCondition) -> str:
@@ -113,7 +126,8 @@ def told(condition: StatusCondition) -> str:
 def is_shown(condition: StatusCondition, shown: Iterable[Stored]) -> bool:
     """Whether a status says this already: what lasts is no news for the log."""
     message = told(condition)
-    return any(stored.type == condition.type and stored.message == message for stored in shown)
+    same = (stored for stored in shown if stored.type == condition.type)
+    return any(stored.message == message or _is_attempted_again(condition, stored) for stored in same)
 
 
 def timestamp(moment: datetime) -> str:

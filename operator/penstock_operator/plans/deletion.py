@@ -36,7 +36,7 @@ from penstock_operator.plans.decisions import (
     Retry,
 )
 
-__all__ = ["GRACE_SECONDS", "DeletionView", "plan_deletion", "view_of", "was_left_too_long"]
+__all__ = ["GRACE_SECONDS", "DeletionView", "plan_deletion", "seconds_since", "view_of", "was_left_too_long"]
 
 GRACE_SECONDS: Final = 30
 """Seconds for which a deletion waits in a terminating namespace, or for a broker that does not answer."""
@@ -124,9 +124,14 @@ def _requested_at(timestamp: datetime, now: datetime) -> datetime:
     return timestamp if timestamp <= now + grace else now - grace
 
 
+def seconds_since(requested: datetime, now: datetime) -> float:
+    """Seconds since a deletion was requested, by the operator's clock."""
+    return (now - _requested_at(requested, now)).total_seconds()
+
+
 def was_left_too_long(requested: datetime, now: datetime) -> bool:
     """Whether another operator, to which the deletion of a resource is left, seems not to see it."""
-    return (now - _requested_at(requested, now)).total_seconds() >= GRACE_SECONDS + _LEFT_SECONDS
+    return seconds_since(requested, now) >= GRACE_SECONDS + _LEFT_SECONDS
 
 
 def plan_deletion(view: DeletionView) -> DeleteEntity | KeepStatus | RemoveFinalizer | Report:

@@ -140,6 +140,11 @@ class BrokerReconciler:
         now = self.clock()
         try:
             return await self._reconcile(key, broker, now)
+        except KubeError as error:
+            if error.refusal is not None:
+                # Nobody is about to ask it. Its status says why, and what is declared on it has to say so.
+                self.sessions.contacts.looked_at(broker.key)
+            raise
         finally:
             # An outage shows also if the API server refuses something else.
             self._connections.note_outage(key, broker, now)

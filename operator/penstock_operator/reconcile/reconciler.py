@@ -19,6 +19,7 @@ from penstock_operator.brokers.management import Unreachable
 from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.cluster.api_server import ApiServer, KubeError
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
+from penstock_operator.cluster.server_errors import INTERNAL_ERROR
 from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans import managing_operator, outage
 from penstock_operator.plans.acceptance_step import AcceptanceView
@@ -43,7 +44,7 @@ from penstock_operator.plans.managing_operator import Responsibility
 from penstock_operator.plans.queue import QueueView, plan_queue
 from penstock_operator.plans.refusals import Refusal, refused_conditions
 from penstock_operator.plans.subscription import SubscriptionView, plan_subscription
-from penstock_operator.plans.unreadable_resources import UnreadableView, plan_unreadable
+from penstock_operator.plans.unreadable_resources import plan_unreadable
 from penstock_operator.reconcile import status
 from penstock_operator.reconcile.binding_secrets import BindingSecrets
 from penstock_operator.reconcile.broker_findings import BrokerFindings
@@ -51,10 +52,11 @@ from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
 from penstock_operator.reconcile.broker_views import BrokerViews
 from penstock_operator.reconcile.children_of_views import ChildrenOfViews, ViewT
 from penstock_operator.reconcile.exchange_holders import is_held_elsewhere
-from penstock_operator.reconcile.finalizers import Finalizers, finalizers_of
+from penstock_operator.reconcile.finalizers import Finalizers
 from penstock_operator.reconcile.left_deletions import LeftDeletions
 from penstock_operator.reconcile.other_operators import OtherOperators
 from penstock_operator.reconcile.paced_status import PacedStatus
+from penstock_operator.reconcile.unreadable_views import UnreadableViews
 from penstock_operator.settings import OperatorSettings
 
 __all__ = ["Reconciler"]
@@ -85,6 +87,11 @@ class Reconciler:
     others: OtherOperators = field(init=False)
     """What is known of other operators that manage Brokers."""
     left: LeftDeletions = field(init=False)
+    unreadable: UnreadableViews = field(init=False)
+    _unanswered: set[ResourceKey] = field(default_factory=set[ResourceKey])
+    """The resources whose status may have been written without the operator knowing. What it writes next must not be
+    from before that: conditions would change their times, and not their status.
+    """
 
     def __post_init__(self) -> None:
         """Make the writers."""
@@ -97,6 +104,7 @@ class Reconciler:
         self.others = OtherOperators(self.kube, self.cache, me, self.clock, self.enqueue)
         self.finalizers = Finalizers(self.kube, self.cache)
         self.left = LeftDeletions(self.cache, self.finalizers, self.clock)
+        self.unreadable = UnreadableViews(self.cache, self.sessions, self.finalizers, self.clock)
 
     async def reconcile(self, key: ResourceKey) -> Retry:
         """Reconcile one resource, and return when to reconcile it again.
@@ -140,6 +148,7 @@ class Reconciler:
         if entry is None:
             self.brokers.children.forget(key)
             self.bindings.forget(key)
+            self._unanswered.discard(key)
             if key.kind == "Broker":
                 await self.sessions.forget(f"{key.namespace}/{key.name}")
                 self.brokers.forget(key)
@@ -313,7 +322,14 @@ class Reconciler:
 
     async def _write(self, key: ResourceKey, manifest: Manifest, resource: AnyResource, report: Report) -> bool:
         """Write a report into the status; whether it has changed that."""
-        updated = await status.write(self.kube, manifest, resource, report, self.clock())
+        is_unsure = key in self._unanswered
+        try:
+            updated = await status.write(self.kube, manifest, resource, report, self.clock(), unchanged=is_unsure)
+        except KubeError as error:
+            if error.status == 0 or error.status >= INTERNAL_ERROR:
+                self._unanswered.add(key)
+            raise
+        self._unanswered.discard(key)
         if updated is not None:
             self._keep(key, updated)
         return updated is not None
@@ -336,15 +352,7 @@ class Reconciler:
     async def _unparsable(self, key: ResourceKey, entry: CachedResource) -> Retry:
         """A resource that the API server has accepted, but this operator can't parse: the CRD has another version."""
         manifest = entry.manifest
-        decision = plan_unreadable(
-            UnreadableView(
-                problem=entry.problem,
-                is_deleting=dig(manifest, "metadata", "deletionTimestamp") is not None,
-                has_finalizer=names.FINALIZER in finalizers_of(manifest),
-                is_forced=dig(manifest, "metadata", "annotations", names.FORCE_DELETE) == "true",
-                is_broker_gone=self._is_broker_gone(entry),
-            )
-        )
+        decision = plan_unreadable(await self.unreadable.of(key, entry))
         if isinstance(decision, RemoveFinalizer):
             await self.finalizers.remove(key, manifest, decision.why)
             return Retry.RESYNC
@@ -353,13 +361,6 @@ class Reconciler:
             logger.error("%s can't be parsed: %s", key, entry.problem)
             self._keep(key, await self.kube.apply_status(manifest, wanted, names.MANAGER))
         return decision.retry
-
-    def _is_broker_gone(self, entry: CachedResource) -> bool:
-        """Whether the Broker that a resource names does not exist, or is being deleted."""
-        if entry.references.broker is None:
-            return False
-        broker = self.cache.get(ResourceKey("Broker", *entry.references.broker))
-        return broker is None or dig(broker.manifest, "metadata", "deletionTimestamp") is not None
 
 
 def _renewed(view: ViewT, manifest: Manifest) -> ViewT:

@@ -132,13 +132,18 @@ async def write(
     now: datetime,
     *,
     with_events: bool = True,
+    unchanged: bool = False,
 ) -> Manifest | None:
-    """Write the report if it differs from the status; the object as it is then, None if nothing was written."""
+    """Write the report if it differs from the status; the object as it is then, None if nothing was written.
+
+    Raises:
+        KubeError: the API server refused; Conflict if the object had to be `unchanged`, and is not.
+    """
     status = wanted(resource, report, now)
     if not differs(manifest, status):
         return None
     new_events = events(manifest, report, now) if with_events else []
-    result = await kube.apply_status(manifest, status, names.MANAGER)
+    result = await kube.apply_status(manifest, status, names.MANAGER, unchanged=unchanged)
     try:
         for each in new_events:
             await kube.create(each)

@@ -126,7 +126,12 @@ class WantedChildren:
         sizes = None if volumes is None else sizes_for_a_new_stateful_set(volumes)
         host = names.ALL_ADDRESSES if self.settings.has_ipv6 else names.ALL_IPV4
         stateful_set, config_map = broker_stateful_set(
-            broker, pinned, "" if issuer is None else issuer.issuer, sizes, host
+            broker,
+            pinned,
+            "" if issuer is None else issuer.issuer,
+            sizes,
+            host,
+            observed.get("StatefulSet", broker.metadata.name),
         )
         return [
             *credentials.manifests(broker, keys, client_trust(keys, certificate_view(broker, observed))),

@@ -22,6 +22,9 @@ RESTRICTED = {
 }
 SELECTOR = {"app.kubernetes.io/name": "penstock-broker", "app.kubernetes.io/instance": "main"}
 
+OF_CLAIMS = {"app.kubernetes.io/name": "penstock-broker", "penstock.dev/broker": "main"}
+"""Not app.kubernetes.io/instance: by that label Argo CD may take claims for its own, which have no owner."""
+
 
 def made(**spec: Any) -> Any:
     return broker_stateful_set(broker(**spec), PINNED)[0]
@@ -57,7 +60,7 @@ def test_the_whole_of_it() -> None:
             "replicas": 1,
             "serviceName": "main-pods",
             "podManagementPolicy": "Parallel",
-            "selector": {"matchLabels": SELECTOR},
+            "selector": {"matchLabels": OF_CLAIMS},
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
             "template": {
                 "metadata": {
@@ -96,7 +99,7 @@ def claim(name: str, size: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "labels": SELECTOR},
+        "metadata": {"name": name, "labels": OF_CLAIMS},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}},
     }
 
@@ -347,3 +350,12 @@ def test_the_record_outlives_the_stateful_set() -> None:
 def test_a_stateful_set_keeps_the_sizes_that_it_has() -> None:
     kept: Any = broker_stateful_set(broker(storage={"size": "20Gi"}), PINNED, "", {"data": "10Gi", "ledger": "1Gi"})[0]
     assert kept["spec"]["volumeClaimTemplates"] == [claim("data", "10Gi"), claim("ledger", "1Gi")]
+
+
+def test_one_of_an_earlier_release_keeps_its_selector_and_the_labels_of_its_claims() -> None:
+    """They can't be changed, and the API server would refuse the whole StatefulSet."""
+    before: Manifest = {"metadata": {"name": "main"}, "spec": {"selector": {"matchLabels": SELECTOR}}}
+    kept: Any = broker_stateful_set(broker(), PINNED, observed=before)[0]
+    assert kept["spec"]["selector"] == {"matchLabels": SELECTOR}
+    assert [it["metadata"]["labels"] for it in kept["spec"]["volumeClaimTemplates"]] == [SELECTOR, SELECTOR]
+    assert kept["spec"]["template"] == made()["spec"]["template"], "so its pod is not replaced, if it is made again"

@@ -66,3 +66,40 @@ def test_its_deletion_waits_for_nothing_if_nothing_can_be_lost_by_it(view: Unrea
     decision = plan_unreadable(view)
     assert isinstance(decision, RemoveFinalizer)
     assert not decision.is_removal_pending, "the broker is not asked before the entity has been an orphan for a while"
+
+
+GOING = replace(LEAVING, namespace_terminating=True, seconds=30, policy="Delete", marked_policies=("Delete",))
+"""Its namespace is being deleted, too."""
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param(GOING, id="the-same-policy"),
+        pytest.param(replace(GOING, marked_policies=("Retain", "Delete")), id="a-part-is-kept"),
+        pytest.param(replace(GOING, policy=None, marked_policies=("Retain",)), id="the-broker-keeps-it"),
+        pytest.param(replace(GOING, policy="Archive", marked_policies=()), id="the-broker-has-nothing-of-it"),
+    ],
+)
+def test_it_holds_no_namespace_if_the_broker_goes_on_as_its_manifest_says(view: UnreadableView) -> None:
+    decision = plan_unreadable(view)
+    assert isinstance(decision, RemoveFinalizer)
+    assert not decision.is_removal_pending, "ten minutes are left to make the resource again"
+
+
+@pytest.mark.parametrize(
+    ("view", "retry"),
+    [
+        pytest.param(replace(GOING, seconds=29), Retry.BACKOFF, id="not-yet"),
+        pytest.param(replace(GOING, namespace_terminating=False, seconds=9000), Retry.RESYNC, id="its-namespace-stays"),
+        pytest.param(replace(GOING, marked_policies=None), Retry.RESYNC, id="the-broker-does-not-answer"),
+        pytest.param(replace(GOING, policy="Retain"), Retry.RESYNC, id="it-is-to-be-kept-by-now"),
+        pytest.param(replace(GOING, policy="Archive"), Retry.RESYNC, id="an-unknown-policy"),
+        pytest.param(replace(GOING, policy=None), Retry.RESYNC, id="its-policy-can-t-be-read"),
+    ],
+)
+def test_else_it_waits_also_in_a_namespace_that_goes(view: UnreadableView, retry: Retry) -> None:
+    decision = plan_unreadable(view)
+    assert isinstance(decision, Report)
+    assert told(decision)[2] == ("DeletionBlocked", "True", "InvalidSpec")
+    assert decision.retry is retry

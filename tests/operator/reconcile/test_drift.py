@@ -95,6 +95,30 @@ async def test_a_label_that_somebody_took_away_is_put_back() -> None:
     assert world.api.objects["Service", "shop", "orders-x"]["metadata"]["labels"] == labels
 
 
+async def test_a_stateful_set_of_an_earlier_release_keeps_its_selector() -> None:
+    """It can't be changed, so the API server would refuse all of the StatefulSet."""
+    world = await begun()
+    selector = {"app.kubernetes.io/name": "penstock-broker", "app.kubernetes.io/instance": "main"}
+    spec = world.api.objects["StatefulSet", "shop", "main"]["spec"]
+    changed_by_somebody(
+        world, "StatefulSet", "main", spec={**spec, "selector": {"matchLabels": selector}, "replicas": 3}
+    )
+    await what_lists_show(world)
+    kept = world.api.objects["StatefulSet", "shop", "main"]["spec"]
+    assert (kept["selector"]["matchLabels"], kept["replicas"]) == (selector, 1)
+
+
+async def test_an_owner_that_somebody_took_away_is_put_back() -> None:
+    """The label of the Service of an Exchange names the Broker, which has nothing to do for it."""
+    world = await begun()
+    service = world.api.objects["Service", "shop", "orders-x"]
+    owners = copy.deepcopy(service["metadata"]["ownerReferences"])
+    del service["metadata"]["ownerReferences"]
+    changed_by_somebody(world, "Service", "orders-x")
+    await what_lists_show(world)
+    assert world.api.objects["Service", "shop", "orders-x"]["metadata"]["ownerReferences"] == owners
+
+
 async def test_a_secret_may_not_be_listed_and_is_repaired_when_somebody_asks_for_it() -> None:
     world = await begun()
     before = copy.deepcopy(world.api.objects["Secret", "shop", "main-observer-scrape"]["data"])

@@ -19,6 +19,8 @@ WEBHOOK = KubeError(400, 'PATCH /x: admission webhook "rules.example.com" denied
 IMMUTABLE = KubeError(422, "PATCH /x: spec: Forbidden: updates to statefulset spec for fields other than 'replicas'")
 RIGHT = Forbidden(403, 'GET /x: secrets "main-ca" is forbidden: User "op" cannot get resource "secrets"')
 """Answers as `server_errors` reads them."""
+CHANGED: dict[str, dict[str, Any]] = {"Exchange": {"unroutable": "Reject"}, "Broker": {"pod": {"eviction": "Refuse"}}}
+"""Another spec."""
 
 
 def conditions(world: World, kind: str, name: str) -> dict[str, tuple[str, str]]:
@@ -123,6 +125,29 @@ async def test_an_exchange_whose_service_is_refused_says_so_until_it_is_taken(
     }
 
 
+@pytest.mark.parametrize(("kind", "of"), [("Service", ("Exchange", "orders")), ("StatefulSet", ("Broker", "main"))])
+async def test_a_webhook_that_says_it_in_other_words_each_time_is_no_news(
+    kind: str, of: tuple[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The port of its connection, the id of the request."""
+    world = await begun()
+    del world.api.objects[kind, "shop", "orders-x" if kind == "Service" else "main"]
+    written = list[int]()
+    for number in range(4):
+        connection = f"read tcp 10.0.0.7:{40000 + number}->10.96.3.4:443: read: connection reset by peer"
+        said = f'PATCH /x: failed calling webhook "rules.example.com": Post "https://r.svc:443/": {connection}'
+        world.api.refusing[kind] = KubeError(500, said)
+        await world.calm_down()
+        written.append(world.api.written)
+    assert set(written[1:]) == {written[0]}
+    assert len(told(caplog)) == 1
+    assert conditions(world, *of)["Ready"] == ("False", "DeniedByAdmission")
+    assert "10.0.0.7:40000->" in message(world, *of, "Ready"), "what was seen first"
+    world.api.user_applies({**GOOD[of[0]], "spec": {**GOOD[of[0]]["spec"], **CHANGED[of[0]]}})
+    await world.calm_down()
+    assert "10.0.0.7:40003->" in message(world, *of, "Ready"), "what is said about another spec"
+
+
 async def test_a_subscription_whose_secret_is_refused_is_ready_nevertheless() -> None:
     world = await begun()
     world.know_scopes()
@@ -151,6 +176,28 @@ async def test_what_may_not_be_read_is_said_too(monkeypatch: pytest.MonkeyPatch)
         assert found["Available"] == before["Available"]
     await world.calm_down()
     assert conditions(world, "Broker", "main") == before
+
+
+async def test_what_is_declared_on_a_broker_that_may_not_be_read_does_not_say_that_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody is about to ask such a Broker, and its own status says why."""
+    world = World()
+    world.api.user_applies(GOOD["Queue"])
+    await world.calm_down()
+    assert conditions(world, "Queue", "invoices")["Ready"] == ("False", "BrokerNotFound")
+
+    async def forbidden(*_: object) -> None:
+        raise RIGHT
+
+    monkeypatch.setattr(ApiServerInMemory, "get", forbidden)
+    world.api.user_applies(GOOD["Broker"])
+    for _ in range(4):
+        await world.controller.list_all(world.api, ())
+        await world.reconcile_next(100)
+        world.now += 2
+    assert conditions(world, "Broker", "main")["Ready"] == ("False", "OperatorNotAllowed")
+    assert conditions(world, "Queue", "invoices")["Ready"] == ("Unknown", "BrokerNotAsked")
 
 
 async def test_a_declaration_goes_on_while_the_broker_s_object_is_refused() -> None:
