@@ -8,7 +8,7 @@ are dropped. This module must not know where sinks store. Source: AMQP 1.0 part 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from penstock_amqp.endpoint.attachments import Attachments
@@ -100,19 +100,36 @@ class IncomingMessages:
         if unsound is not None:
             out.append((EventKind.OTHER, None, unsound))
             return
+        if link.unfinished is not None and self._attachments.holds_parts():
+            link.unfinished[received] = self._in_part()
         last = out[-1] if out and is_proven else None
         if last is not None and last[0] is EventKind.MESSAGES and last[1] is link:
             last[2].append((received, data, is_settled(received)))
         else:
             out.append((EventKind.MESSAGES, link, [(received, data, is_settled(received))]))
 
-    def posted_in_part(self, txn_id: bytes) -> bool:
-        """Whether a message that names the transaction has begun to come and is not whole."""
-        return self._attachments.holds_parts() and any(
-            named_transaction(link.partial.delivery) == txn_id
-            for link in self._engine.receivers.values()
-            if link.partial.delivery is not None
-        )
+    def continued(self, received: Ptr, out: Sequence[Event]) -> None:
+        """More came of a delivery that names a transaction and was handed out as a whole: the engine had got the end of
+        it before it told of the beginning. Requests that came in between came before its end.
+        """
+        txn_id = named_transaction(received)
+        link = self._engine.receivers.get(link_of(received))
+        if txn_id is None or link is None:
+            return
+        for event in reversed(out):
+            if event[0] is not EventKind.MESSAGES:
+                continue
+            if event[1] is link:
+                break
+            unfinished = event[1].unfinished
+            if unfinished is not None:
+                for request, _, _ in event[2]:
+                    unfinished.setdefault(request, set()).add(txn_id)
+
+    def _in_part(self) -> set[bytes]:
+        """The transactions that are named by messages which have begun to come and are not whole."""
+        deliveries = (link.partial.delivery for link in self._engine.receivers.values())
+        return {name for name in map(named_transaction, deliveries) if name is not None}
 
     def check_astray(self, delivery: Ptr) -> None:
         """Something came of a delivery of a link on which we send, and it is none that was sent as a whole. Raises
@@ -179,7 +196,7 @@ class IncomingMessages:
     def _read(self, received: Ptr, link: InLink, already: int, out: list[Event]) -> bytes | None:
         """The message once it is whole; None if there is none (yet)."""
         is_unfinished = is_partial(received)
-        is_part = is_unfinished or link.partial.bytes > 0
+        is_part = is_unfinished or link.partial.delivery is not None
         beginning = read_before(already) if already else b""
         if not is_part and not already and not is_aborted(received):
             beginning = read(link.ptr, link.read_bytes)
@@ -200,7 +217,9 @@ class IncomingMessages:
             self._drop(received, link)
             return None
         partial = link.partial
-        partial.delivery = received
+        if partial.delivery is None:
+            partial.delivery = received
+            partial.memory.messages += 1
         if beginning:
             _take(link, beginning, out)
         while piece := read(link.ptr):
@@ -240,6 +259,8 @@ def _drop_partial(link: InLink) -> None:
     partial = link.partial
     if partial.parts:
         _keep(link, b"")
+    if partial.delivery is not None:
+        partial.memory.messages -= 1
     partial.sink, partial.delivery = None, None
     partial.bytes = 0
 

@@ -308,6 +308,8 @@ class Input:
             self._settlement.confirmed(notice[1])
         elif notice[0] is NoticeKind.ASTRAY:
             self._incoming.check_astray(notice[1])
+        elif notice[0] is NoticeKind.CONTINUED:
+            self._incoming.continued(notice[1], out)
         elif notice[0] is NoticeKind.LINK_OPENED:
             self._attachments.attach(notice[1], self._state.peer_max_frame, out)
         elif notice[0] is NoticeKind.LINK_DETACHED or notice[0] is NoticeKind.LINK_CLOSED:

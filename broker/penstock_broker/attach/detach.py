@@ -8,6 +8,7 @@ docs/decisions/014-managed-subscriptions.md.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import assert_never
 
 from penstock_amqp.endpoint.events import AmqpError, Detached, SessionEnded
@@ -22,6 +23,7 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer, SubscriptionLookup
 from penstock_broker.state.open_transactions import Coordinator
 from penstock_broker.topology.records import DetachedLink, Subscription
+from penstock_broker.transactions import coordinator
 from penstock_core.detach import DetachOnly, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
 from penstock_core.existing_subscription import ExistingSubscription
 from penstock_core.identity import Identity
@@ -50,7 +52,11 @@ def detached(broker: Broker, connection: Connection, event: Detached) -> None:
         ended = _detached_link(connection, link)
         close.remove_link(broker, link, close.held_by(connection, link), orderly=True)
         _end_node(broker, context, ended, event.closed)
-        delivery_returns.when_back((link,), lambda: _reply(broker, connection, link, None, event.closed))
+        reply = partial(_reply, broker, connection, link, None, event.closed)
+        if isinstance(context, Coordinator):
+            coordinator.when_discharged(connection, reply)
+        else:
+            delivery_returns.when_back((link,), reply)
     broker.work.touch(connection)
 
 
@@ -142,7 +148,7 @@ def _reply(
 
 
 def session_ended(broker: Broker, connection: Connection, event: SessionEnded) -> None:
-    """The peer ended a session: its links end with it."""
+    """The peer ended a session: its links end with it. It is answered behind the outcomes of what was discharged."""
     contexts = [(link.context, _detached_link(connection, link)) for link in event.session.links]
     for link in event.session.links:
         if isinstance(link.context, Coordinator):  # first: what its transactions acquired is not held any more then
@@ -151,7 +157,8 @@ def session_ended(broker: Broker, connection: Connection, event: SessionEnded) -
     for link in event.session.links:
         if link.context is not None:
             close.remove_link(broker, link, held_of(held, link), orderly=True)
-    delivery_returns.when_back(event.session.links, lambda: _end_session(broker, connection, event.session))
+    end = partial(_end_session, broker, connection, event.session)
+    delivery_returns.when_back(event.session.links, partial(coordinator.when_discharged, connection, end))
     number = event.session.context
     if isinstance(number, int):  # else it never had a link
         session = SessionKey(connection.number, number)
