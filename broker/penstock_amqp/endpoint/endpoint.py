@@ -81,6 +81,7 @@ class Endpoint:
         "streams",
         "transactions",
         "unsettled",
+        "watch_requests",
     )
 
     def __init__(
@@ -140,6 +141,7 @@ class Endpoint:
         self.unsettled = UnsettledDeliveries(engine, self._outgoing, self._settlement, self.flows)
         """Deliveries that were sent and are not settled, and what ends them."""
         incoming_messages = IncomingMessages(engine, tap, attachments, self.streams)
+        self.watch_requests = incoming_messages.watch_requests
         self.input = Input(
             engine,
             gate,
@@ -239,7 +241,7 @@ class Endpoint:
         self.engine.free()
         self.engine = self._settlement = self._replies = self._outgoing = self.flows = self.input = NO_PART
         self.unsettled = self.sockets = self.changes = self.acquiring = self.transactions = self._ends = NO_PART
-        self.receive = self.accept = self.output = NO_CALL
+        self.receive = self.accept = self.output = self.watch_requests = NO_CALL
         release = self._connection.let_go()
         if later is not None and (takes_long or always):
             later(release)

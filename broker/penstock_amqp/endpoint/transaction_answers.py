@@ -11,7 +11,6 @@ from penstock_amqp.endpoint import conditions, transactional_states
 from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import AmqpError
-from penstock_amqp.endpoint.links import InLink
 from penstock_amqp.endpoint.settlement import DeliverySettlement
 
 __all__ = ["TransactionAnswers"]
@@ -24,11 +23,6 @@ class TransactionAnswers:
 
     def __init__(self, engine: Engine, settlement: DeliverySettlement) -> None:
         self._engine, self._settlement = engine, settlement
-
-    @staticmethod
-    def watch_parts(link: InLink) -> None:
-        """Requests come on this link: from now on `InLink.unfinished` says what had come in part when one came."""
-        link.unfinished, link.read_bytes = {}, 1  # so that none is plain
 
     def declared(self, received: Ptr, txn_id: bytes) -> None:
         """Answer a declare with the name of the new transaction."""

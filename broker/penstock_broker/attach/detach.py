@@ -148,7 +148,7 @@ def _reply(
 
 
 def session_ended(broker: Broker, connection: Connection, event: SessionEnded) -> None:
-    """The peer ended a session: its links end with it. It is answered behind the outcomes of what was discharged."""
+    """The peer ended a session: its links end with it."""
     contexts = [(link.context, _detached_link(connection, link)) for link in event.session.links]
     for link in event.session.links:
         if isinstance(link.context, Coordinator):  # first: what its transactions acquired is not held any more then
@@ -157,8 +157,7 @@ def session_ended(broker: Broker, connection: Connection, event: SessionEnded) -
     for link in event.session.links:
         if link.context is not None:
             close.remove_link(broker, link, held_of(held, link), orderly=True)
-    end = partial(_end_session, broker, connection, event.session)
-    delivery_returns.when_back(event.session.links, partial(coordinator.when_discharged, connection, end))
+    delivery_returns.when_back(event.session.links, lambda: _end_session(broker, connection, event.session))
     number = event.session.context
     if isinstance(number, int):  # else it never had a link
         session = SessionKey(connection.number, number)

@@ -63,7 +63,8 @@ def attach_coordinator(broker: Broker, connection: Connection, link: InLink, att
         max_message_bytes=MAX_REQUEST_BYTES,
     )
     link.is_request = True
-    connection.endpoint.transactions.watch_parts(link)
+    connection.endpoint.watch_requests(link)
+    connection.endpoint.input.parts_ends = True
     connection.endpoint.credit(link, WINDOW)
 
 
@@ -146,6 +147,7 @@ def _discharge(
         case _:
             assert_never(decision)
     coordinator.outcomes.unsent += 1
+    coordinator.connection.endpoint.input.awaits_outcomes = True
     accept = partial(_accept, broker, coordinator, delivery)
     fan_out = _last_fan_out(broker)
     if fan_out is not None and fan_out is not before:  # what was posted is on its way into very many queues
@@ -201,12 +203,13 @@ def _sent(coordinator: Coordinator) -> None:
     """A discharge is answered, or its link is gone: do what waited for that, unless the connection is gone as well."""
     behind = coordinator.outcomes.sent()
     if coordinator.connection.phase is Phase.OPEN:
+        coordinator.connection.endpoint.input.awaits_outcomes = coordinator.outcomes.unsent > 0
         for action in behind:
             action()
 
 
 def when_discharged(connection: Connection, action: Callable[[], None]) -> None:
-    """Answer the end of a link or session behind the outcomes of the connection's discharges."""
+    """Answer the end of a link behind the outcomes of the connection's discharges."""
     ledger = transactions_of(connection)
     if ledger is None:
         action()

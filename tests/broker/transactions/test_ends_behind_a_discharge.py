@@ -20,6 +20,7 @@ from penstock_amqp.frames.performatives import (
     Close,
     Detach,
     Disposition,
+    End,
     Flow,
     Performative,
     Rejected,
@@ -32,8 +33,11 @@ from penstock_broker.transactions import rollback
 ENDS = [
     [Detach(handle=0, closed=True)],
     [Detach(handle=0, closed=False)],
+    [End()],
     [Close()],
+    [Detach(handle=0, closed=True), End()],
     [Detach(handle=0, closed=True), Close()],
+    [End(), Close()],
 ]
 """The coordinator link is the first of its session."""
 

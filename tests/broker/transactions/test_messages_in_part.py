@@ -14,8 +14,8 @@ from support.raw_client import symbols
 from support.stepped_broker import SteppedBroker
 from support.transaction_client import TransactionClient, condition_of
 
-from penstock_amqp.endpoint.links import UNPROVEN_MESSAGES
-from penstock_amqp.frames.performatives import Accepted, Attach, End, Rejected, Source, Target, Transfer
+from penstock_amqp.endpoint.links import UNPROVEN_MESSAGES, InLink
+from penstock_amqp.frames.performatives import Accepted, Attach, Disposition, End, Rejected, Source, Target, Transfer
 from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_amqp.messages.message_head import Header
 from penstock_amqp.messages.transaction_types import Discharge, TransactionalState
@@ -135,7 +135,20 @@ def test_a_discharge_before_and_one_behind_a_message_in_parts(client: Transactio
     assert queue.waiting == 3
 
 
-def test_an_empty_first_part_leaves_nothing_behind(client: TransactionClient, queue: Queue) -> None:
+def test_a_sender_that_settles_behind_the_discharge_has_sent_all(client: TransactionClient, queue: Queue) -> None:
+    """In one write: a disposition is no part of a message."""
+    sender, txn_id = a_sender(client, proven=True), client.declare()
+    with client.at_once():
+        delivery = client.post(sender, "x", txn_id)
+        number = client.request(Discharge(txn_id=txn_id))
+        client.say(Disposition(role=False, first=delivery, settled=True))
+    assert client.state_of(number) == Accepted()
+    assert queue.waiting == 1
+
+
+def test_an_empty_first_part_leaves_nothing_behind(
+    stepped: SteppedBroker, client: TransactionClient, queue: Queue
+) -> None:
     """The rest may come in one piece, which is a whole message for the engine."""
     sender, txn_id = a_sender(client, proven=True), client.declare()
     for number in range(3):
@@ -143,6 +156,9 @@ def test_an_empty_first_part_leaves_nothing_behind(client: TransactionClient, qu
         assert client.nothing_came()
         client.post_rest(sender, [ENCODED])
         assert client.state_of(delivery) == TransactionalState(txn_id=txn_id, outcome=Accepted()), number
+        (connection,) = stepped.broker.clients.connections.values()
+        incoming = [link for link in connection.endpoint.all_links() if isinstance(link, InLink)]
+        assert [link.partial.delivery for link in incoming] == [None] * len(incoming)
     client.commit(txn_id)
     assert queue.waiting == 3
 
