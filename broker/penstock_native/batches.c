@@ -13,20 +13,20 @@
 #include "proton_functions.h"
 
 /* What `drain` found, where it is no event of proton's: see proton.pyi. */
-enum { ARRIVAL = -1, OUTCOME = -2, STATE = -3, ASIDE = -4, ASTRAY = -5 };
+enum { ARRIVAL = -1, OUTCOME = -2, STATE = -3, ASIDE = -4, ASTRAY = -5, CONTINUED = -6 };
 
 PyObject *messages_kind;
 static PyObject *accepted_kind;
 static unsigned long long noticed;              /* a bit for each type of event that Python is told of */
 int transport_error;
-static struct attribute unproven_of, partial_of, bytes_of, read_bytes_of, is_request_of;
+static struct attribute unproven_of, partial_of, delivery_of, read_bytes_of, is_request_of;
 
 int
 batches_prepare(void)
 {
     return (unproven_of.name = PyUnicode_InternFromString("unproven")) != NULL &&
                    (partial_of.name = PyUnicode_InternFromString("partial")) != NULL &&
-                   (bytes_of.name = PyUnicode_InternFromString("bytes")) != NULL &&
+                   (delivery_of.name = PyUnicode_InternFromString("delivery")) != NULL &&
                    (read_bytes_of.name = PyUnicode_InternFromString("read_bytes")) != NULL &&
                    (is_request_of.name = PyUnicode_InternFromString("is_request")) != NULL
                ? 0
@@ -189,9 +189,10 @@ static int
 is_in_parts(PyObject *link)
 {
     PyObject *partial = attribute_of(link, &partial_of);
-    long long bytes = partial == NULL ? -1 : number_in(partial, &bytes_of);
+    PyObject *delivery = partial == NULL ? NULL : attribute_of(partial, &delivery_of);
     Py_XDECREF(partial);
-    return bytes < 0 ? -1 : bytes > 0;
+    Py_XDECREF(delivery); /* the link's slot holds it */
+    return delivery == NULL ? -1 : delivery != Py_None;
 }
 
 static enum handling
@@ -329,8 +330,13 @@ drain(struct reading *reading)
         }
         if (done == ELSE) {
             done = look_aside(delivery, reading->aside, reading->unconfirmed, &told);
-            if (done == PLAIN && proton.pn_link_is_sender(link) &&
-                (proton.pn_delivery_pending(delivery) || proton.pn_link_current(link) == delivery)) {
+            if (done == PLAIN && !proton.pn_link_is_sender(link)) {
+                done = proton.pn_delivery_remote_state(delivery) == TRANSACTIONAL
+                           ? show(&told, CONTINUED, delivery, NULL)
+                           : PLAIN;
+            }
+            else if (done == PLAIN &&
+                     (proton.pn_delivery_pending(delivery) || proton.pn_link_current(link) == delivery)) {
                 done = show(&told, ASTRAY, delivery, NULL);
             }
         }

@@ -18,7 +18,7 @@ struct reading {
 
 enum { READING_ARGUMENTS = 6 };
 
-enum { ACCEPTED = 0x24 }; /* AMQP 1.0 part 3, 3.4.2 */
+enum { ACCEPTED = 0x24, TRANSACTIONAL = 0x34 }; /* AMQP 1.0 part 3, 3.4.2; part 4, 4.5.6 */
 
 /* By what a plain socket is read and written: a tuple of its descriptor, the engine's transport and collector, the
  * bodies of output.c, what else `reading` has, and an object of the caller's. The references are borrowed. */

@@ -21,7 +21,8 @@ struct input {
 };
 
 enum { FRAME_SIZE_BYTES = 4, FRAME_HEAD_BYTES = 8, FRAME_CODE_AT = 10, SMALL_ULONG = 0x53 };
-enum { OPEN = 0x10, ATTACH = 0x12, FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15 }; /* BEGIN is between OPEN and ATTACH */
+enum { OPEN = 0x10, ATTACH = 0x12, FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15, END = 0x17 };
+/* BEGIN is between OPEN and ATTACH */
 
 /* Bytes of a number of up to 32 bits behind its format code; -1: it is none. */
 static int
@@ -68,14 +69,14 @@ is_special_disposition(const unsigned char *frame, long long size)
 }
 
 /* Whether Python has to look at a frame, of which `size` bytes are here, at least up to its code: one that proton must
- * get apart (an open, a begin, an attach), a special disposition, or what may be one of them in an unusual encoding. */
+ * get apart (an open, a begin, an attach, an end), a special disposition, or what may be one of them in an unusual encoding. */
 static bool
 is_special(const unsigned char *frame, long long size)
 {
     enum { USUAL_WORDS = 2, WORDS_AT = 4 };
     unsigned char code = frame[FRAME_CODE_AT];
     return frame[WORDS_AT] != USUAL_WORDS || frame[FRAME_CODE_AT - 1] != SMALL_ULONG || (code >= OPEN && code <= ATTACH) ||
-           (code == DISPOSITION && is_special_disposition(frame, size));
+           code == END || (code == DISPOSITION && is_special_disposition(frame, size));
 }
 
 /* How many of the next bytes, in which a frame begins at `at`, come before a special frame, or before the beginning of a

@@ -41,8 +41,8 @@ def drain(
     """Append what is plain to `out` up to the first event that is not, which stays the collector's first: its type and
     its pointer; or below 0 and the delivery: -1 a message that is not plain, -2 an outcome that is not plain, with what
     stood in `unsettled`; -3 a state of a delivery in `unconfirmed`; -4 one in `aside`, which has to be recalled; -5 one
-    of a link on which we send, which is in none of them and of which proton holds bytes, or which is current. None: no
-    event is left.
+    of a link on which we send, which is in none of them and of which proton holds bytes, or which is current; -6 one of
+    a link on which we receive, which was read before and names a transaction. None: no event is left.
     """
 
 def push_plain(

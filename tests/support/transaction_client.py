@@ -17,6 +17,7 @@ from penstock_amqp.frames.performatives import (
     Detach,
     Disposition,
     Flow,
+    Performative,
     Rejected,
     Source,
     Target,
@@ -201,6 +202,15 @@ class TransactionClient:
             self._send(transfer, part)
         return number
 
+    def post_rest(self, handle: int, parts: Sequence[bytes]) -> None:
+        """Send the rest of the message that `post_parts` has begun on the link, in so many transfers."""
+        for index, part in enumerate(parts):
+            self._send(Transfer(handle=handle, more=index < len(parts) - 1), part)
+
+    def say(self, performative: Performative, payload: bytes = b"") -> None:
+        """Send a frame."""
+        self._send(performative, payload)
+
     @contextmanager
     def at_once(self) -> Generator[None]:
         """What is sent within goes in one write."""
@@ -209,8 +219,8 @@ class TransactionClient:
         gathered, self._gathered = self._gathered, None
         self.client.send_bytes(b"".join(gathered))
 
-    def _send(self, transfer: Transfer, payload: bytes) -> None:
-        frame = encode_frame(transfer, 0, payload)
+    def _send(self, performative: Performative, payload: bytes) -> None:
+        frame = encode_frame(performative, 0, payload)
         if self._gathered is not None:
             self._gathered.append(frame)
         else:

@@ -215,7 +215,7 @@ class Attachments:
 
     def holds_parts(self) -> bool:
         """Whether some message is coming in parts."""
-        return self._memory.bytes > 0
+        return self._memory.messages > 0
 
     def clear(self) -> None:
         """The connection is freed: drop the `context` of each link and session, and every pointer."""

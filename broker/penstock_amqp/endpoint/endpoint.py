@@ -76,12 +76,12 @@ class Endpoint:
         "flows",
         "input",
         "output",
-        "posted_in_part",
         "receive",
         "sockets",
         "streams",
         "transactions",
         "unsettled",
+        "watch_requests",
     )
 
     def __init__(
@@ -141,7 +141,7 @@ class Endpoint:
         self.unsettled = UnsettledDeliveries(engine, self._outgoing, self._settlement, self.flows)
         """Deliveries that were sent and are not settled, and what ends them."""
         incoming_messages = IncomingMessages(engine, tap, attachments, self.streams)
-        self.posted_in_part = incoming_messages.posted_in_part
+        self.watch_requests = incoming_messages.watch_requests
         self.input = Input(
             engine,
             gate,
@@ -241,7 +241,7 @@ class Endpoint:
         self.engine.free()
         self.engine = self._settlement = self._replies = self._outgoing = self.flows = self.input = NO_PART
         self.unsettled = self.sockets = self.changes = self.acquiring = self.transactions = self._ends = NO_PART
-        self.receive = self.accept = self.output = self.posted_in_part = NO_CALL
+        self.receive = self.accept = self.output = self.watch_requests = NO_CALL
         release = self._connection.let_go()
         if later is not None and (takes_long or always):
             later(release)

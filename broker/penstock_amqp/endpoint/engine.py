@@ -7,7 +7,7 @@ Neither `Endpoint` nor the broker sees a difference.
 **What is plain.** Only what is frequent goes through batches:
 
 - a message is plain if it lies in the engine as a whole, is shorter than `InLink.read_bytes`, the peer had credit for
-  it, and its link is open, is not `unproven` and receives no message in parts (`InLink.partial.bytes` is 0);
+  it, and its link is open, is not `unproven` and receives no message in parts (`InLink.partial.delivery` is None);
 - an outcome is plain if it is `accepted` for a delivery in `Engine.unsettled`, and the peer has settled the delivery;
 - an entry is plain if its data is no streamed message, or fits one frame of the peer's.
 
@@ -66,6 +66,9 @@ class NoticeKind(enum.Enum):
     ASTRAY = enum.auto()
     """Something came of a delivery of a link on which we send, which was not sent as a whole (delivery): the peer may
     have sent it."""
+    CONTINUED = enum.auto()
+    """Something came of a delivery that names a transaction and was handed out as a whole (delivery): its last part, or
+    a disposition of the peer's."""
     FLOW = enum.auto()
     """A flow came for a link (link)."""
     LINK_OPENED = enum.auto()
@@ -89,6 +92,7 @@ class NoticeKind(enum.Enum):
 BareKind: TypeAlias = Literal[
     NoticeKind.STATE,
     NoticeKind.ASTRAY,
+    NoticeKind.CONTINUED,
     NoticeKind.FLOW,
     NoticeKind.LINK_OPENED,
     NoticeKind.LINK_DETACHED,

@@ -8,10 +8,10 @@ are dropped. This module must not know where sinks store. Source: AMQP 1.0 part 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from penstock_amqp.endpoint.attachments import Attachments
+from penstock_amqp.endpoint.attachments import Attachments, take_up_to
 from penstock_amqp.endpoint.buffers import MESSAGE_BYTES, Ptr
 from penstock_amqp.endpoint.conditions import AmqpError
 from penstock_amqp.endpoint.engine import Engine
@@ -36,6 +36,7 @@ from penstock_amqp.endpoint.transactional_states import named_transaction
 from penstock_amqp.errors import DecodeError, ProtocolError
 from penstock_amqp.frames import protocol_checks
 from penstock_amqp.frames.input_tap import InputTap
+from penstock_amqp.frames.performatives import Transfer
 from penstock_amqp.messages.message_head import is_streamed
 from penstock_amqp.messages.sections import body_at, check_sections
 
@@ -60,7 +61,7 @@ EARLY_BYTES: Final = 4 * 1024
 class IncomingMessages:
     """Reads the messages of one connection that the engine does not hand out by itself."""
 
-    __slots__ = ("_attachments", "_engine", "_streams", "_tap", "parts")
+    __slots__ = ("_attachments", "_engine", "_requests", "_streams", "_tap", "parts")
 
     def __init__(
         self, engine: Engine, tap: InputTap, attachments: Attachments, streams: Mapping[OutLink, Stream]
@@ -70,6 +71,8 @@ class IncomingMessages:
         self._tap = tap
         self._attachments = attachments
         self._streams = streams
+        self._requests: list[InLink] = []
+        """Those with an `unfinished`; some may be closed."""
         self.parts = 0
         """Number of parts of messages since they were last weighed; whoever weighs them sets it to 0."""
 
@@ -100,19 +103,51 @@ class IncomingMessages:
         if unsound is not None:
             out.append((EventKind.OTHER, None, unsound))
             return
+        if link.unfinished is not None:
+            if self._attachments.holds_parts():
+                link.unfinished[received] = self._in_part()
+            else:
+                take_up_to(link, link.max_bytes)  # requests are plain again
         last = out[-1] if out and is_proven else None
         if last is not None and last[0] is EventKind.MESSAGES and last[1] is link:
             last[2].append((received, data, is_settled(received)))
         else:
             out.append((EventKind.MESSAGES, link, [(received, data, is_settled(received))]))
 
-    def posted_in_part(self, txn_id: bytes) -> bool:
-        """Whether a message that names the transaction has begun to come and is not whole."""
-        return self._attachments.holds_parts() and any(
-            named_transaction(link.partial.delivery) == txn_id
-            for link in self._engine.receivers.values()
-            if link.partial.delivery is not None
-        )
+    def watch_requests(self, link: InLink) -> None:
+        """Requests come on this link: from now on `InLink.unfinished` says what had come in part when one came."""
+        link.unfinished = {}
+        self._requests = [each for each in (*self._requests, link) if each.is_open]
+
+    def continued(self, received: Ptr, out: Sequence[Event]) -> None:
+        """More came of a delivery that names a transaction and was handed out as a whole: the engine had got the end of
+        it before it told of the beginning. Requests that came in between came before its end. Or its sender has
+        settled it, which changes nothing. Raises `DecodeError`.
+        """
+        txn_id = named_transaction(received)
+        link = self._engine.receivers.get(link_of(received))
+        if txn_id is None or link is None or not self._has_parts(link):
+            return
+        for event in reversed(out):
+            if event[0] is not EventKind.MESSAGES:
+                continue
+            if event[1] is link:
+                break
+            unfinished = event[1].unfinished
+            if unfinished is not None:
+                for request, _, _ in event[2]:
+                    unfinished.setdefault(request, set()).add(txn_id)
+
+    def _has_parts(self, link: InLink) -> bool:
+        """Whether a message that takes several transfers has begun to come on the link in the current chunk."""
+        frames = self._tap.performatives((Transfer.CODE,)) if self._tap.is_current else ()
+        transfers = [(channel, frame) for channel, frame in frames if isinstance(frame, Transfer) and frame.more]
+        return any(self._attachments.at_handle(channel, frame.handle) is link for channel, frame in transfers)
+
+    def _in_part(self) -> set[bytes]:
+        """The transactions that are named by messages which have begun to come and are not whole."""
+        deliveries = (link.partial.delivery for link in self._engine.receivers.values())
+        return {name for name in map(named_transaction, deliveries) if name is not None}
 
     def check_astray(self, delivery: Ptr) -> None:
         """Something came of a delivery of a link on which we send, and it is none that was sent as a whole. Raises
@@ -180,7 +215,7 @@ class IncomingMessages:
     def _read(self, received: Ptr, link: InLink, already: int, out: list[Event]) -> bytes | None:
         """The message once it is whole; None if there is none (yet)."""
         is_unfinished = is_partial(received)
-        is_part = is_unfinished or link.partial.bytes > 0
+        is_part = is_unfinished or link.partial.delivery is not None
         beginning = read_before(already) if already else b""
         if not is_part and not already and not is_aborted(received):
             beginning = read(link.ptr, link.read_bytes)
@@ -201,7 +236,12 @@ class IncomingMessages:
             self._drop(received, link)
             return None
         partial = link.partial
-        partial.delivery = received
+        if partial.delivery is None:
+            partial.delivery = received
+            partial.memory.messages += 1
+            if is_unfinished:
+                for each in self._requests:
+                    each.read_bytes = 1  # so that no request is plain
         if beginning:
             _take(link, beginning, out)
         while piece := read(link.ptr):
@@ -242,6 +282,8 @@ def _drop_partial(link: InLink) -> None:
     partial = link.partial
     if partial.parts:
         _keep(link, b"")
+    if partial.delivery is not None:
+        partial.memory.messages -= 1
     partial.sink, partial.delivery = None, None
     partial.bytes = 0
 

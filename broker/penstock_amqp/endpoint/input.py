@@ -63,8 +63,10 @@ class Input:
         "_settlement",
         "_sockets",
         "_state",
+        "awaits_outcomes",
         "is_quiet",
         "left",
+        "parts_ends",
         "taken",
         "tap",
     )
@@ -95,6 +97,11 @@ class Input:
         """Size of the next piece for the engine, in bytes."""
         self.left = 0
         """What the last `receive` or `go_on` left of its budget; below 0 if it went beyond: a frame can't be cut."""
+        self.parts_ends = False
+        """An End is read by itself, once what came before it is handled."""
+        self.awaits_outcomes = False
+        """And not before this is False again: the user has to say something of deliveries, which the engine can't do
+        once it has got the End of their session."""
         self.taken = 0
         """How many bytes of what was read the last `go_on` dealt with."""
         self.is_quiet = False
@@ -103,8 +110,10 @@ class Input:
 
     @property
     def awaits_end(self) -> bool:
-        """A Begin of the peer's waits until the end of another session is answered, and what came behind it as well."""
-        return self._gate.is_stopped and self._gate.holds_begins
+        """A Begin of the peer's waits until the end of another session is answered, or an End until outcomes are sent,
+        and what came behind it as well.
+        """
+        return self._gate.is_stopped and (self._gate.holds_begins or self.awaits_outcomes)
 
     def go_on(self, read: int | tuple[int, object], out: list[Event], budget: int) -> int:
         """Deal with what `SocketEngine.read_plain` returned for this connection. That may be called only while
@@ -154,6 +163,9 @@ class Input:
                 elif self._piece == PIECE_BYTES and not gate.is_unusual and not gate.kept:
                     dealt = self._give_plain(start, size, out)
                 if not dealt:
+                    if self.parts_ends:
+                        gate.holds_ends = self.awaits_outcomes or bool(out)
+                        self._engine.write()  # what was said before
                     piece = max(self._piece, tap.missing)  # the rest of one frame weighs no more than any frame
                     dealt, instead = gate.next(INPUT_VIEW[start:size], tap.held, tap.missing, piece)
                     if gate.is_stopped:
@@ -308,6 +320,8 @@ class Input:
             self._settlement.confirmed(notice[1])
         elif notice[0] is NoticeKind.ASTRAY:
             self._incoming.check_astray(notice[1])
+        elif notice[0] is NoticeKind.CONTINUED:
+            self._incoming.continued(notice[1], out)
         elif notice[0] is NoticeKind.LINK_OPENED:
             self._attachments.attach(notice[1], self._state.peer_max_frame, out)
         elif notice[0] is NoticeKind.LINK_DETACHED or notice[0] is NoticeKind.LINK_CLOSED:

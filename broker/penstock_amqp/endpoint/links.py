@@ -89,11 +89,13 @@ class PartialMemory:
     connections.
     """
 
-    __slots__ = ("bytes", "most", "whole")
+    __slots__ = ("bytes", "messages", "most", "whole")
 
     def __init__(self, most: int, whole: PartialMemory | None = None) -> None:
         """`most`: beyond so many bytes, messages go to sinks early. `whole`: of all connections."""
         self.bytes = 0
+        self.messages = 0
+        """How many messages are still coming; not counted in `whole`."""
         self.most = most
         self.whole = whole
 
@@ -118,7 +120,7 @@ class PartialMessage:
         self.delivery: Ptr | None = None
         """The delivery of the message; None if no message is coming in parts."""
         self.bytes = 0
-        """Length of what came; 0 if no message is coming in parts."""
+        """Length of what came; its first parts may be empty."""
         self.parts: list[bytes | bytearray] = []
         """What is in memory of it: all of it, or only its beginning if there is a sink."""
         self.sink: Sink | None = None
@@ -161,6 +163,7 @@ class InLink:
         "second",
         "session",
         "spool",
+        "unfinished",
         "unproven",
     )
 
@@ -196,6 +199,10 @@ class InLink:
         self.partial = PartialMessage(memory or PartialMemory(GATHERED_BYTES))
         self.spool: Callable[[], Sink] | None = None
         """Makes sinks; without it the link keeps messages of any length in memory."""
+        self.unfinished: dict[Ptr, set[bytes]] | None = None
+        """Of a coordinator's link: the transactions of which a message had come in part when a request came, by the
+        delivery of the request; the user takes out what it has read. None: it is not asked for.
+        """
         self.unproven = UNPROVEN_MESSAGES
         """Number of messages that are still to be checked closely: a faulty client is wrong from its first
         message on.

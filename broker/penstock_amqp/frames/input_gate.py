@@ -2,8 +2,9 @@
 
 The engine (proton 0.40) accepts no transfer for a session before it has written its own begin, fails the connection
 when a link name is attached twice on a session, and knows performatives by numeric descriptors only. Therefore the
-input is cut after an open or a begin, so that it is answered first; a second attach with the same name is given another
-name; and symbolic descriptors are replaced by numeric ones.
+input is cut after an open or a begin, so that it is answered first, and before an end, if something is still to be said
+of deliveries of the session; a second attach with the same name is given another name; and symbolic descriptors are
+replaced by numeric ones.
 
 Of input that begins with a transfer, flow or disposition only the sizes and the descriptors of its frames are read,
 which takes 0.1 us for each: up to a frame that has to be inspected, it goes to the engine as it is. Where that is an
@@ -25,7 +26,7 @@ from typing import Final
 from penstock_amqp.errors import DecodeError, WireError
 from penstock_amqp.frames.frames import AMQP_FRAME, AMQP_HEADER, HEAD_BYTES, frame_of, parse_head, performative_code
 from penstock_amqp.frames.mandatory_fields import check_disposition, check_value
-from penstock_amqp.frames.performatives import Attach, Begin, Disposition, Flow, Open, Transfer
+from penstock_amqp.frames.performatives import Attach, Begin, Disposition, End, Flow, Open, Transfer
 from penstock_amqp.frames.wide_dispositions import WIDE, width
 from penstock_amqp.types.composites import numbered
 from penstock_amqp.types.decoder import decode
@@ -45,7 +46,7 @@ _BEGINNING: Final = struct.Struct(">IB4xBB")
 _TRANSFER: Final = Transfer.CODE
 _OFTEN: Final = frozenset((Flow.CODE, Transfer.CODE, Disposition.CODE))
 _AWAITED: Final = frozenset((Open.CODE, Begin.CODE))
-_APART: Final = _AWAITED | {Attach.CODE}
+_APART: Final = _AWAITED | {Attach.CODE, End.CODE}
 """What no other frame may stand before, in a piece that is not inspected."""
 _PROTOCOL: Final = AMQP_HEADER[:4]
 _MOST_ATTACHES: Final = 8
@@ -67,6 +68,7 @@ class InputGate:
         "_originals",
         "_renamed",
         "holds_begins",
+        "holds_ends",
         "is_stopped",
         "is_unusual",
         "kept",
@@ -90,8 +92,10 @@ class InputGate:
         """The peer has used a descriptor in an unusual encoding: every frame is inspected from now on."""
         self.holds_begins = False
         """No channel is free to answer a begin with, until the end of another session is answered."""
+        self.holds_ends = False
+        """Something is to be said before an end is read: the engine says nothing more of the session behind it."""
         self.is_stopped = False
-        """A begin came meanwhile: `next` has left it, and what is behind it."""
+        """A begin or an end came meanwhile: `next` has left it, and what is behind it."""
 
     def attached(self, channel: int, name: str) -> str:
         """Note that the engine has a link `name` on `channel`; return the name that the peer gave it."""
@@ -196,6 +200,9 @@ class InputGate:
             if end > len(part):
                 return (at, None) if at else self._begun(data, part, end, code)
             if code == Begin.CODE and (at or self.holds_begins):  # what is before it may be an end
+                self.is_stopped = not at
+                return at, b"" if not at else None
+            if code == End.CODE and self.holds_ends:
                 self.is_stopped = not at
                 return at, b"" if not at else None
             if code in _AWAITED:

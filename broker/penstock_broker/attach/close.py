@@ -21,7 +21,7 @@ from penstock_broker.state.links import Browser, Consumer, Producer, Subscriptio
 from penstock_broker.state.open_transactions import Coordinator
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription
-from penstock_broker.transactions import commit, rollback
+from penstock_broker.transactions import commit, lost_messages, rollback
 from penstock_core.identity import Identity
 from penstock_core.reason import Reason, Refuse
 from penstock_core.subscription_lifetime import has_ended
@@ -110,7 +110,7 @@ def close_link(
     """Close a link of any kind. `orderly`: see `remove_link`."""
     try:
         if isinstance(link.context, SendingLink):
-            commit.producer_closing(link.context, error)
+            lost_messages.producer_closing(link.context, error)
         remove_link(broker, link, held_by(connection, link), orderly=orderly)
         delivery_returns.when_back((link,), partial(_detach, broker, connection, link, error))
     except Exception:
@@ -171,6 +171,7 @@ def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held] | None,
         case LeavingLink():
             return  # it has ended before
         case Producer():
+            lost_messages.producer_leaving(context)
             match context.destination:
                 case ExchangeTarget(exchange=exchange):
                     exchange.producers.discard(context)

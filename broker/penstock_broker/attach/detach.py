@@ -8,6 +8,7 @@ docs/decisions/014-managed-subscriptions.md.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import assert_never
 
 from penstock_amqp.endpoint.events import AmqpError, Detached, SessionEnded
@@ -22,6 +23,7 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer, SubscriptionLookup
 from penstock_broker.state.open_transactions import Coordinator
 from penstock_broker.topology.records import DetachedLink, Subscription
+from penstock_broker.transactions import coordinator
 from penstock_core.detach import DetachOnly, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
 from penstock_core.existing_subscription import ExistingSubscription
 from penstock_core.identity import Identity
@@ -50,7 +52,11 @@ def detached(broker: Broker, connection: Connection, event: Detached) -> None:
         ended = _detached_link(connection, link)
         close.remove_link(broker, link, close.held_by(connection, link), orderly=True)
         _end_node(broker, context, ended, event.closed)
-        delivery_returns.when_back((link,), lambda: _reply(broker, connection, link, None, event.closed))
+        reply = partial(_reply, broker, connection, link, None, event.closed)
+        if isinstance(context, Coordinator):
+            coordinator.when_discharged(connection, reply)
+        else:
+            delivery_returns.when_back((link,), reply)
     broker.work.touch(connection)
 
 

@@ -41,9 +41,9 @@ from penstock_broker.messages.publish_batches import Batch, publish_batches
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.leaving_links import LeavingLink, consumed_queue
 from penstock_broker.state.links import Consumer, Producer
-from penstock_broker.state.open_transactions import Coordinator
+from penstock_broker.state.open_transactions import Coordinator, Outcomes, transactions_of
 from penstock_broker.state.routes import ExchangeTarget, Route
-from penstock_broker.transactions import commit, coordinator, work
+from penstock_broker.transactions import coordinator, lost_messages, work
 
 __all__ = ["accepted", "handle", "handle_messages", "rescue", "serve"]
 
@@ -250,6 +250,18 @@ def _other(broker: Broker, connection: Connection, event: Other, behind: list[Ev
     """`behind`: what the same read brought after it."""
     if connection.phase is Phase.GONE:
         return  # it was closed after an internal error, while an event before this one was handled
+    ledger = transactions_of(connection)
+    if ledger is None:
+        _handle_other(broker, connection, event, behind)
+        return
+    ledger.behind = behind
+    try:
+        _handle_other(broker, connection, event, behind)
+    finally:
+        ledger.behind = ()
+
+
+def _handle_other(broker: Broker, connection: Connection, event: Other, behind: list[Event]) -> None:
     match event:
         case Opened():
             open.opened(broker, connection, event)
@@ -272,7 +284,7 @@ def _other(broker: Broker, connection: Connection, event: Other, behind: list[Ev
         case Unstored():
             link_events.unstored(broker, connection, event, behind)
         case MessageAfterDetach():
-            commit.set_rollback_only(connection, event.txn_id)
+            lost_messages.set_rollback_only(connection, event.txn_id)
         case Detached():
             if event.link.is_open:
                 detach.detached(broker, connection, event)
@@ -286,9 +298,24 @@ def _other(broker: Broker, connection: Connection, event: Other, behind: list[Ev
 
 def _closed(broker: Broker, connection: Connection, event: ConnectionClosed) -> None:
     """The peer closed or broke the connection: answer, and drop it once the answer is sent."""
+    answer = partial(_answer_close, broker, connection)
+    ledger = transactions_of(connection)
     if event.error is None:
         connection.flush()  # what was answered before: the engine says nothing of it behind a Close
-    connection_end.leave(broker, connection, partial(_answer_close, broker, connection), orderly=event.error is None)
+        if ledger is not None and ledger.outcomes.unsent:
+            answer = partial(_close_behind, broker, connection, ledger.outcomes)
+    connection_end.leave(broker, connection, answer, orderly=event.error is None)
+
+
+def _close_behind(broker: Broker, connection: Connection, outcomes: Outcomes) -> None:
+    """Answer the Close behind the outcomes of discharges. Until then the connection is served, with nothing on it."""
+    connection.phase, connection.is_blocked = Phase.OPEN, bool(connection.transport.backlog)
+    outcomes.when_sent(partial(_send_and_close, broker, connection))
+
+
+def _send_and_close(broker: Broker, connection: Connection) -> None:
+    connection.flush()
+    _answer_close(broker, connection)
 
 
 def _answer_close(broker: Broker, connection: Connection) -> None:

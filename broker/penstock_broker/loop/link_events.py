@@ -33,7 +33,7 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.leaving_links import LeavingLink
 from penstock_broker.state.links import Browser, Consumer, Producer, SubscriptionLookup
 from penstock_broker.state.open_transactions import Coordinator
-from penstock_broker.transactions import commit, coordinator, work
+from penstock_broker.transactions import coordinator, lost_messages, work
 from penstock_core.reason import REASON_KEY, Reason, Refuse
 
 __all__ = [
@@ -55,12 +55,15 @@ def attached(broker: Broker, connection: Connection, event: Attached) -> None:
     if not event.link.is_open:
         return  # its session ended within the same bytes
     refused = attach.check_connection(connection, event)
+    ahead = lost_messages.named_ahead(connection, event.link)
     if refused is not None:
         connection.endpoint.refuse_attach(event.link, amqp_error(refused))
     elif isinstance(event.link, OutLink):
         attach.attach_source(broker, connection, event.link, event.attach)
     else:
         attach.attach_target(broker, connection, event.link, event.attach)
+    if not event.link.is_open:
+        lost_messages.set_ahead_rollback_only(connection, ahead)
 
 
 def flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
@@ -194,14 +197,13 @@ def _end_sender(
 ) -> None:
     """Close a link on which the peer sends, because of a message that is not taken."""
     link, context = event.link, event.link.context
-    commit.set_rollback_only(connection, event.txn_id, commit.refuse_of(told))
+    lost_messages.set_rollback_only(connection, event.txn_id, lost_messages.refuse_of(told))
     if not link.is_open:
         return
     if isinstance(context, Producer):
         close_broken(broker, context, told, behind)
     elif isinstance(context, Coordinator):
-        close.remove_link(broker, link, [])
-        connection.endpoint.detach(link, closed=True, error=told)
+        coordinator.close(broker, context, told)
 
 
 def unstored(broker: Broker, connection: Connection, event: Unstored, behind: list[Event]) -> None:
@@ -213,9 +215,9 @@ def unstored(broker: Broker, connection: Connection, event: Unstored, behind: li
         coordinator.refuse_unreadable(broker, producer, event)
         return
     if not isinstance(producer, Producer) or not event.link.is_open:
-        commit.set_rollback_only(connection, event.txn_id, commit.refuse_of(event.error))
+        lost_messages.set_rollback_only(connection, event.txn_id, lost_messages.refuse_of(event.error))
         return
-    if commit.refuse_of(event.error).reason is Reason.STORAGE_FULL:
+    if lost_messages.refuse_of(event.error).reason is Reason.STORAGE_FULL:
         producer.stores = True
         broker.storage.refused += 1
     if event.txn_id is not None and connection.transactions is not None:

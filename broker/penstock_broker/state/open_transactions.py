@@ -6,12 +6,12 @@ broker process. Source: AMQP 1.0 part 4; docs/decisions/035-transactions.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from penstock_amqp.endpoint.buffers import Ptr
-from penstock_amqp.endpoint.events import Held, Settled
+from penstock_amqp.endpoint.events import Event, Held, Settled
 from penstock_amqp.endpoint.links import Acquisition, InLink, OutLink
 from penstock_broker.access.connection import Connection
 from penstock_broker.queue.disposal import Disposal
@@ -24,6 +24,7 @@ from penstock_core.transaction_rules import TransactionLimits, TransactionState,
 __all__ = [
     "ConnectionTransactions",
     "Coordinator",
+    "Outcomes",
     "Posting",
     "Settlement",
     "Transaction",
@@ -36,14 +37,45 @@ FREED_AT_ONCE: Final = 500
 """Messages of a transaction whose memory is given back in the turn in which it ends."""
 
 
+class Outcomes:
+    """The outcomes of a connection's discharges that are not sent yet, and what has to wait for them: the answer to the
+    end of the link, session or connection by which they are sent.
+    """
+
+    __slots__ = ("_behind", "unsent")
+
+    def __init__(self) -> None:
+        self.unsent = 0
+        self._behind: list[Callable[[], None]] = []
+
+    def when_sent(self, action: Callable[[], None]) -> None:
+        """Do something behind them: at once if there are none."""
+        if self.unsent:
+            self._behind.append(action)
+        else:
+            action()
+
+    def sent(self) -> list[Callable[[], None]]:
+        """One is sent, or won't be. What is to be done now, behind the last of them."""
+        self.unsent -= 1
+        if self.unsent:
+            return []
+        behind, self._behind = self._behind, []
+        return behind
+
+
 class Coordinator:
     """A link on which a client declares and discharges transactions."""
 
-    __slots__ = ("can_reject", "connection", "link", "owed_credit", "transactions")
+    __slots__ = ("can_reject", "connection", "is_closing", "link", "outcomes", "owed_credit", "transactions")
 
-    def __init__(self, connection: Connection, link: InLink, *, can_reject: bool) -> None:
+    def __init__(self, connection: Connection, link: InLink, outcomes: Outcomes, *, can_reject: bool) -> None:
         self.connection = connection
         self.link = link
+        self.outcomes = outcomes
+        """Those of its connection."""
+        self.is_closing = False
+        """The broker closes it once they are sent; nothing more is taken from it."""
         self.can_reject = can_reject
         """The link's source knows the outcome rejected; otherwise a refusal closes the link (part 4, 4.2 and 4.3)."""
         self.owed_credit = 0
@@ -129,11 +161,23 @@ class Transaction:
 class ConnectionTransactions:
     """The open transactions of one connection; there once a coordinator link was attached."""
 
-    __slots__ = ("_all", "_bytes", "_declared", "_prefix", "by_id", "last_closed")
+    __slots__ = (
+        "_all",
+        "_bytes",
+        "_declared",
+        "_prefix",
+        "behind",
+        "by_id",
+        "last_closed",
+        "outcomes",
+    )
 
     def __init__(self, connection_number: int, everywhere: Transactions) -> None:
         self._all = everywhere
         self.by_id: dict[bytes, Transaction] = {}
+        self.outcomes = Outcomes()
+        self.behind: Sequence[Event] = ()
+        """What came with the event that is being handled, and behind it."""
         self.last_closed: Refuse | None = None
         """Why the broker closed a producer's link on this connection last."""
         self._bytes = 0

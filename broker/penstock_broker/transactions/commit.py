@@ -12,10 +12,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from penstock_amqp.endpoint.events import DATA, FLAGS, AmqpError, Held
-from penstock_amqp.endpoint.transactional_states import named_transaction
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
@@ -23,7 +21,6 @@ from penstock_broker.access.permissions import PermissionCheck
 from penstock_broker.log import NoRoom, RecordTooLarge
 from penstock_broker.messages import dead_letters, publish, queue_limits, settle
 from penstock_broker.messages.refuse import unreadable
-from penstock_broker.queue.consumer import SendingLink
 from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
@@ -36,25 +33,14 @@ from penstock_broker.state.open_transactions import (
 )
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget, Route
 from penstock_broker.topology.store import Topology
-from penstock_broker.transactions import acquiring_links, rollback
+from penstock_broker.transactions import acquiring_links, lost_messages, rollback
 from penstock_core import transaction_rules as rules
 from penstock_core.permissions import Action
-from penstock_core.reason import REASON_KEY, Reason, Refuse
+from penstock_core.reason import Reason, Refuse
 
-__all__ = [
-    "commit",
-    "producer_closing",
-    "refuse_of",
-    "separate_settled",
-    "set_rollback_only",
-    "withdraw_settled",
-]
+__all__ = ["commit", "separate_settled", "withdraw_settled"]
 
 logger = logging.getLogger(__name__)
-
-_SENT_AFTER_CLOSE: Final = Refuse(
-    Reason.NOT_ALLOWED, "A message of it came on a link that the broker had closed; send it again on another."
-)
 
 
 def commit(broker: Broker, ledger: ConnectionTransactions, transaction: Transaction) -> bool | Refuse:
@@ -141,7 +127,7 @@ def _parts(
             except DecodeError as error:
                 found = unreadable(error)
             if isinstance(found, AmqpError):
-                return refuse_of(found)
+                return lost_messages.refuse_of(found)
             for queue in found.rejecting:
                 if not room.add(queue, len(data)):
                     description = f"The queue {queue.name!r} has no room for all of it and rejects."
@@ -335,38 +321,6 @@ def _keep_undecided(ledger: ConnectionTransactions, consumer: Consumer, takes: C
                     continue
             kept.append(each)
         transaction.settlements = kept[::-1]
-
-
-def set_rollback_only(connection: Connection, txn_id: bytes | None, fault: Refuse | None = None) -> None:
-    """A message of a transaction was refused: the transaction can only be rolled back. Without a transaction of this
-    name nothing happens.
-
-    `fault` says why. Without it the reason is that of the link which the broker closed last on this connection, because
-    the message came after that.
-    """
-    ledger = transactions_of(connection)
-    transaction = ledger.by_id.get(txn_id) if ledger is not None and txn_id is not None else None
-    if ledger is not None and transaction is not None:
-        ledger.move(transaction, rules.with_fault(transaction.state, fault or ledger.last_closed or _SENT_AFTER_CLOSE))
-
-
-def producer_closing(producer: SendingLink, error: AmqpError) -> None:
-    """The broker is about to close a link with `error`: a message that is still coming on it is lost, and its
-    transaction can only be rolled back.
-    """
-    ledger = transactions_of(producer.connection)
-    if ledger is not None:
-        ledger.last_closed = refuse_of(error)
-        set_rollback_only(producer.connection, named_transaction(producer.link.partial.delivery))
-
-
-def refuse_of(error: AmqpError) -> Refuse:
-    """The error of a message as the reason why its transaction is refused."""
-    try:
-        reason = Reason(error.info.get(REASON_KEY))
-    except ValueError:
-        reason = Reason.INVALID_REQUEST
-    return Refuse(reason, error.description)
 
 
 def _without_void(connection: Connection, settlements: list[Settlement]) -> list[Settlement]:

@@ -26,7 +26,7 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.open_transactions import ConnectionTransactions, Settlement, Transaction, transactions_of
 from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
-from penstock_broker.transactions import acquiring_links, commit, coordinator, rollback
+from penstock_broker.transactions import acquiring_links, coordinator, lost_messages, rollback
 from penstock_core import transaction_rules as rules
 from penstock_core.reason import Reason, Refuse
 
@@ -66,13 +66,13 @@ def discard(producer: Producer, arrivals: list[Arrival], error: AmqpError) -> No
     """
     for delivery, _, _ in arrivals:
         txn_id = transactional_states.named_transaction(delivery)
-        commit.set_rollback_only(producer.connection, txn_id, commit.refuse_of(error))
+        lost_messages.set_rollback_only(producer.connection, txn_id, lost_messages.refuse_of(error))
 
 
 def refuse_unstored(producer: Producer, event: Unstored) -> None:
     """A message that names a transaction could not be stored: reject it; the transaction can only be rolled back."""
     assert event.txn_id is not None
-    commit.set_rollback_only(producer.connection, event.txn_id, commit.refuse_of(event.error))
+    lost_messages.set_rollback_only(producer.connection, event.txn_id, lost_messages.refuse_of(event.error))
     if not event.is_settled and producer.can_reject:
         transactions = producer.connection.endpoint.transactions
         when_answered(producer, partial(transactions.reject, event.txn_id, event.delivery, event.error))
@@ -168,7 +168,7 @@ def _add(
     except DecodeError as error:
         found = unreadable(error)
     if isinstance(found, AmqpError):
-        ledger.move(transaction, rules.with_fault(transaction.state, commit.refuse_of(found)))
+        ledger.move(transaction, rules.with_fault(transaction.state, lost_messages.refuse_of(found)))
         return found
     in_memory = len(data.head) if isinstance(data, LargePayload) else len(data)
     decision = rules.decide_post(

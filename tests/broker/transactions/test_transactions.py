@@ -124,6 +124,21 @@ def test_a_declaration_that_its_sender_settled_closes_the_link(client: Transacti
     assert error.condition == "amqp:invalid-field"
 
 
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_discharge_that_its_sender_settled_closes_the_link_and_is_none(
+    client: TransactionClient, other: TransactionClient, queue: str, fail: bool
+) -> None:
+    """4.3: it is an error, as it is for a declare."""
+    sender, txn_id = client.sender(queue), client.declare()
+    client.state_of(client.post(sender, "x", txn_id))
+    client.request(Discharge(txn_id=txn_id, fail=fail), settled=True)
+    error = client.detached().error
+    assert error is not None
+    assert error.condition == "amqp:invalid-field"
+    other.receiver(queue)
+    assert other.nothing_came()
+
+
 def test_what_is_neither_is_rejected(client: TransactionClient) -> None:
     assert condition_of(client.state_of(client.post(client.coordinator, "text", None))) == "amqp:decode-error"
 

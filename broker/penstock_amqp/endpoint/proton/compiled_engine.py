@@ -28,6 +28,7 @@ _MESSAGE: Final = -1
 _ENDED: Final = -2
 _ASIDE: Final = -4
 _ASTRAY: Final = -5
+_CONTINUED: Final = -6
 
 # The fields of the list of bodies, and the numbers that are tags: see penstock_native/output.c.
 _FIRST_TAG: Final = 0
@@ -143,6 +144,8 @@ class CompiledEngine(ProtonEngine):
             return NoticeKind.ARRIVAL, pointer, 0
         if kind == _ENDED:
             return NoticeKind.OUTCOME, pointer, detail
+        if kind == _CONTINUED:
+            return NoticeKind.CONTINUED, pointer, None
         return NoticeKind.ASTRAY if kind == _ASTRAY else NoticeKind.STATE, pointer, None
 
     def push_plain(self, start: int, size: int, tap: InputTap, out: list[Event]) -> Pushed | None:

@@ -48,6 +48,7 @@ from penstock_amqp.endpoint.proton.ffi import (
 )
 from penstock_amqp.frames.input_tap import InputTap
 from penstock_amqp.messages.message_head import is_streamed
+from penstock_amqp.messages.transaction_types import TransactionalState
 
 __all__ = ["NOTICES", "ProtonEngine"]
 
@@ -61,6 +62,7 @@ milliseconds to free."""
 # Names of the module cost less than members of an enum, which are looked up in its class each time.
 _MESSAGES: Final = EventKind.MESSAGES
 _ACCEPTED_RUN: Final = EventKind.ACCEPTED
+_TRANSACTIONAL: Final = TransactionalState.CODE
 _ARRIVAL: Final = NoticeKind.ARRIVAL
 _OUTCOME: Final = NoticeKind.OUTCOME
 
@@ -185,7 +187,7 @@ class ProtonEngine:
                     out.append((_ACCEPTED_RUN, held_link, held_batch))
             elif delivery_readable(received):
                 link = receivers.get(delivery_link(received))
-                is_in_parts = delivery_partial(received) or (link is not None and link.partial.bytes)
+                is_in_parts = delivery_partial(received) or (link is not None and link.partial.delivery is not None)
                 if link is None or link.unproven or is_in_parts or link_credit(link.ptr) <= 0:
                     self._has_notice = True
                     return _ARRIVAL, received, 0
@@ -210,6 +212,9 @@ class ProtonEngine:
             ):
                 self._has_notice = True
                 return NoticeKind.ASTRAY, received, None
+            elif not link_is_sender(to) and delivery_remote_state(received) == _TRANSACTIONAL:
+                self._has_notice = True
+                return NoticeKind.CONTINUED, received, None
             pop_event(collector)
         return None
 
