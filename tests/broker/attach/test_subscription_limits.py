@@ -13,8 +13,6 @@ from penstock_amqp.types.values import Symbol, Value
 from penstock_api.management import EntityType
 from penstock_broker.management.declare import declare
 from penstock_broker.management.entity_states import broker_state
-from penstock_core.identity import GLOBAL, Identity
-from penstock_core.subscription_limits import check_subscriptions
 
 SHARED = symbols("topic", "shared", "global")
 NEVER = Symbol("never")
@@ -122,38 +120,6 @@ def test_each_user_may_have_a_limit_too() -> None:
         client.attach_receiver("s1|1", LASTING)
         assert refused(client) == LIMITED
     stepped.close()
-
-
-@pytest.mark.parametrize(
-    ("made", "limit", "made_by_user", "user_limit", "cause"),
-    [
-        (2, 3, 2, None, None),
-        (2, None, 2, 3, None),
-        (10**6, None, 10**6, None, None),
-        (3, 3, 0, 1, "clients have made 3 permanent subscriptions"),
-        (4, 3, 0, 1, "clients have made 4 permanent subscriptions"),
-        (2, 3, 1, 1, "user 'ann' has made 1 permanent subscriptions"),
-    ],
-)
-def test_the_rule(made: int, limit: int | None, made_by_user: int, user_limit: int | None, cause: str | None) -> None:
-    found = check_subscriptions(
-        Identity(GLOBAL, "orders", True),
-        "ann",
-        made=made,
-        limit=limit,
-        made_by_user=made_by_user,
-        user_limit=user_limit,
-    )
-    if cause is None:
-        assert found is None
-        return
-    assert found is not None
-    setting = "limits.subscriptionsPerUser" if cause.startswith("user") else "limits.subscriptions"
-    assert found.description == (
-        f"The durable subscription 'orders' (global) is not made: {cause}, which is the limit. Give the container and "
-        "the link the same names at each start, end the subscriptions that nobody uses, or ask those who run this "
-        f"broker to raise {setting} or to set delivery.idleExpirySeconds."
-    )
 
 
 def test_attach_frames_are_the_only_ones(client: RawClient) -> None:
