@@ -70,7 +70,7 @@ def test_observers_are_asked_in_order(tmp_path: Path) -> None:
     assert isinstance(second, AbsentBroker)
     assert "can't be reached: nothing listens there" in second.reason
     assert isinstance(third, AbsentBroker)
-    assert "answered 401: send 'Authorization: Bearer TOKEN'" in third.reason
+    assert "answered 401: the observer does not know that token: send one of its own" in third.reason
 
 
 def test_an_https_observer_must_be_whom_it_claims(tmp_path: Path) -> None:
