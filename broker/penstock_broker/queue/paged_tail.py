@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from penstock_amqp.endpoint.events import NUMBER, Entry
+from penstock_amqp.endpoint.events import FLAGS, NUMBER, Entry
+from penstock_broker.queue.flags import LOGGED
+from penstock_broker.queue.kept_entries import KeptEntries
 from penstock_broker.queue.run import Run
 from penstock_broker.queue.tail_pieces import (
     MOST_KEPT,
@@ -47,7 +49,7 @@ class PagedTail:
         """`lost` is told how many messages, of how many bytes, are gone because the log is damaged."""
         self._source, self._lost = source, lost
         self._pieces: list[Piece] = []
-        self._in_memory: dict[int, Entry] = {}
+        self._in_memory = KeptEntries()
         self._sweep = MemorySweep()
         self.arrivals: deque[Entry] = deque()
         """What came last; it is taken in once the log has written it."""
@@ -82,7 +84,7 @@ class PagedTail:
             run = waiting.popleft()
             at = place(entries[0]) if entries else run.last + 1
             if at <= run.first:
-                self._keep(entries.popleft(), pieces)
+                self._keep([entries.popleft()], pieces)
                 waiting.appendleft(run)
                 continue
             rest = run.split(at)
@@ -102,9 +104,9 @@ class PagedTail:
         count = self._place(entries, self._pieces, pageable, unwritten=written_below)
         if count == len(arrivals):
             arrivals.clear()
-        else:
-            for _ in range(count):
-                arrivals.popleft()
+            return
+        for _ in range(count):
+            arrivals.popleft()
 
     def take_back(self, window: deque[Entry], keep: int, pageable: PageableCount, most: int) -> None:
         """Take messages, `most` at most, over from the end of the window, until `keep` are left there."""
@@ -141,15 +143,17 @@ class PagedTail:
         while at < len(entries):
             count = pageable(entries, at, ceiling, limit)
             if count:
-                together = entries if count == len(entries) else entries[at : at + count]
-                self._forget(together, pieces)
-                ceiling = together[-1][NUMBER] + 1
+                self._forget(entries if count == len(entries) else entries[at : at + count], pieces)
                 at += count
+                ceiling = entries[at - 1][NUMBER] + 1
             elif entries[at][NUMBER] >= unwritten and pageable(entries[at : at + 1], 0, ceiling, floor):
                 break
             else:
-                self._keep(entries[at], pieces)
-                at += 1
+                upto = at + 1
+                while upto < len(entries) and not entries[upto][FLAGS] & LOGGED:
+                    upto += 1  # one that the log does not have, as most that come here
+                self._keep(entries[at:upto], pieces)
+                at = upto
         return at
 
     def _forget(self, entries: list[Entry], pieces: list[Piece]) -> None:
@@ -171,15 +175,19 @@ class PagedTail:
         self.bytes += size
         self.volatile += spilled
 
-    def _keep(self, entry: Entry, pieces: list[Piece]) -> None:
-        """The message comes behind these pieces, and stays in memory."""
-        self._sweep.came(self._pieces, self._in_memory)
-        last = pieces[-1] if pieces else None
-        if not isinstance(last, MemoryPiece) or len(last.numbers) >= MOST_KEPT:
-            last = MemoryPiece(ceiling_of(pieces))
-            pieces.append(last)
-        last.add(entry[NUMBER])
-        self._in_memory[entry[NUMBER]] = entry
+    def _keep(self, entries: list[Entry], pieces: list[Piece]) -> None:
+        """The messages come behind these pieces, and stay in memory."""
+        self._sweep.came(self._pieces, self._in_memory, len(entries))
+        self._in_memory.put(entries)
+        numbers, at = [entry[NUMBER] for entry in entries], 0
+        while at < len(numbers):
+            last = pieces[-1] if pieces else None
+            if not isinstance(last, MemoryPiece) or len(last.numbers) >= MOST_KEPT:
+                last = MemoryPiece(ceiling_of(pieces))
+                pieces.append(last)
+            upto = at + MOST_KEPT - len(last.numbers)
+            last.add(numbers[at:upto])
+            at = upto
 
     # -- going out --------------------------------------------------------------------------------------------------
 
@@ -203,7 +211,7 @@ class PagedTail:
             else:
                 piece.changes()
                 numbers = (piece.numbers.popleft() for _ in range(min(most - count, len(piece.numbers))))
-                entries = [each for number in numbers if (each := self._in_memory.pop(number, None)) is not None]
+                entries = [each for number in numbers if (each := self._in_memory.pop(number)) is not None]
                 read_count, (read_bytes, *_) = len(entries), tally(entries)
                 if not piece.numbers:
                     del pieces[0]
@@ -256,7 +264,7 @@ class PagedTail:
     def remove(self, entry: Entry) -> Entry | None:
         """Take a message out of the middle; None if it is not here. Costs the logarithm of the number of runs."""
         number = entry[NUMBER]
-        kept = self._in_memory.pop(number, None)
+        kept = self._in_memory.pop(number)
         if kept is not None:
             return kept
         at = self._run_of(number)
@@ -274,8 +282,7 @@ class PagedTail:
     def _run_of(self, number: int) -> int | None:
         """Where the run is that holds the message; None if none does."""
         at = self._at(number)
-        run = self._pieces[at] if at is not None else None
-        return at if isinstance(run, Run) and run.holds(number) else None
+        return at if at is not None and isinstance(run := self._pieces[at], Run) and run.holds(number) else None
 
     def _at(self, number: int) -> int | None:
         """Where the run is that may hold the message; all behind it hold higher numbers, or none that runs hold."""
@@ -295,7 +302,7 @@ class PagedTail:
             if isinstance(piece, MemoryPiece):
                 piece.changes()
                 while piece.numbers:
-                    entry = self._in_memory.pop(piece.numbers.pop(), None)
+                    entry = self._in_memory.pop(piece.numbers.pop())
                     if entry is not None:
                         return entry
                 pieces.pop()
@@ -314,8 +321,8 @@ class PagedTail:
             span *= 4
         kept = MemoryPiece(first)
         for entry in entries:
-            kept.add(entry[NUMBER])
-        self._in_memory |= {entry[NUMBER]: entry for entry in entries}
+            kept.add((entry[NUMBER],))
+        self._in_memory.put(entries)
         size, _, spilled = tally(entries)
         self._leave(run, len(entries), size, spilled)
         if first == run.first:
@@ -332,10 +339,10 @@ class PagedTail:
         self.runs_count = self.bytes = self.volatile = 0
         return runs
 
-    def take_all(self) -> tuple[deque[Entry], dict[int, Entry]]:
+    def take_all(self) -> tuple[deque[Entry] | dict[int, Entry], ...]:
         """Hand over what is in memory; nothing is here any more."""
-        taken = self.arrivals, self._in_memory
-        self.arrivals, self._in_memory = deque(), {}
+        taken = self.arrivals, *self._in_memory.take_all()
+        self.arrivals = deque()
         self._pieces.clear()
         self.runs_count = self.bytes = self.volatile = 0
         self._source = _nothing  # also for snapshots that are still gone through

@@ -13,6 +13,7 @@ from weakref import WeakSet
 import penstock_native
 from penstock_amqp.endpoint.events import DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_broker.queue.flags import SPILLED
+from penstock_broker.queue.kept_entries import KeptEntries
 from penstock_broker.queue.run import Run
 
 __all__ = [
@@ -50,11 +51,11 @@ class MemoryPiece:
         self._parts: WeakSet[MemoryPart] | None = None
         """Those of snapshots that have not looked at it yet; a snapshot that nobody goes on with leaves nothing."""
 
-    def add(self, number: int) -> None:
-        """A message comes behind the others."""
+    def add(self, numbers: Sequence[int]) -> None:
+        """Messages, one at least, come behind the others."""
         self.changes()
-        self.numbers.append(number)
-        self.highest = max(self.highest, number)
+        self.numbers.extend(numbers)
+        self.highest = max(self.highest, max(numbers))
 
     def is_read_by(self, part: MemoryPart) -> None:
         """A snapshot is going to look at it."""
@@ -74,7 +75,7 @@ class MemoryPart:
 
     __slots__ = ("__weakref__", "_after", "_entries", "_in_memory", "_kept")
 
-    def __init__(self, kept: MemoryPiece, in_memory: Mapping[int, Entry], after: int) -> None:
+    def __init__(self, kept: MemoryPiece, in_memory: KeptEntries, after: int) -> None:
         self._kept: MemoryPiece | None = kept
         self._in_memory, self._after = in_memory, after
         self._entries: list[Entry] = []
@@ -85,7 +86,8 @@ class MemoryPart:
         kept, self._kept = self._kept, None
         if kept is not None:
             found, after = self._in_memory, self._after
-            self._entries = [found[number] for number in kept.numbers if number > after and number in found]
+            entries = (found.get(number) for number in kept.numbers if number > after)
+            self._entries = [entry for entry in entries if entry is not None]
         return self._entries
 
     def copy(self) -> MemoryPart:
@@ -111,13 +113,14 @@ class MemorySweep:
     def __init__(self) -> None:
         self._at = self._came = 0
 
-    def came(self, pieces: list[Piece], in_memory: Container[int]) -> None:
-        """A message comes behind `pieces`. With every `MOST_KEPT`th four times as many numbers or pieces are looked
-        at, in about a millisecond: more than come meanwhile.
+    def came(self, pieces: list[Piece], in_memory: Container[int], count: int) -> None:
+        """So many messages, `MOST_KEPT` at most, come behind `pieces`. With every `MOST_KEPT`th four times as many
+        numbers or pieces are looked at, in about a millisecond: more than come meanwhile.
         """
-        self._came += 1
-        if self._came % MOST_KEPT:
+        self._came += count
+        if self._came < MOST_KEPT:
             return
+        self._came -= MOST_KEPT
         first = upto = min(self._at, len(pieces))
         looked, left = 0, list[Piece]()
         while upto < len(pieces) and looked < 4 * MOST_KEPT:
