@@ -57,6 +57,8 @@ SHORT_TURN_SECONDS: Final = 0.0002
 LIGHT_SECONDS: Final = 0.001
 """Of a short turn, for those who send little. One read of a producer takes a short turn's time, and fifty consumers
 with a credit of one are not to wait for fifty of these."""
+SEVERAL_BULK: Final = 2
+"""Connections that sent much, read in one turn. With one alone a turn is not much longer than this read."""
 LATE_TOGETHER: Final = 32
 """Of connections that waited for this turn, so many are handled together at most: what they brought takes time of the
 turn only when it is handled."""
@@ -226,7 +228,7 @@ class Loop:
         had_waiting = is_late = waiting.count > 0
         if had_waiting:
             ready = waiting.new_among(ready, READ)
-        reads_ahead = not self.broker.log.makes_room()
+        reads_ahead, bulk = not self.broker.log.makes_room(), 0
         at, count = 0, len(ready)
         while at < count:
             fd, mask = ready[at]
@@ -257,6 +259,7 @@ class Loop:
                     if ahead.batches:
                         ahead.handle()
                     connections.serve(connection, mask)
+                    bulk += connection.reading.is_bulk
                 is_late = clock() > deadline
         if had_waiting:
             light_deadline = max(deadline, self._log_turn.began + LIGHT_SECONDS)
@@ -266,6 +269,7 @@ class Loop:
                     if ahead.batches:
                         ahead.handle()
                     connections.serve(connection, mask)
+                    bulk += connection.reading.is_bulk
                 elif len(ahead.batches) >= LATE_TOGETHER:
                     ahead.handle()
                 if not waiting.count or clock() > (light_deadline if waiting.has_light else deadline):
@@ -273,6 +277,19 @@ class Loop:
                 connection, mask = waiting.pop()
         if ahead.batches:
             ahead.handle()
+        if bulk >= SEVERAL_BULK or ahead.beside_bulk:
+            self._serve_beside_bulk(bulk)
+
+    def _serve_beside_bulk(self, bulk: int) -> None:
+        """Keep turns short while somebody who sends little sends beside several who send much. `bulk`: how many of
+        these this turn has read; short turns read one.
+        """
+        ahead, visits = self.connections.ahead, self._visits
+        now = self._clock.seconds()
+        if ahead.has_light:
+            visits.keep_turns_short()
+        ahead.has_light = False
+        ahead.beside_bulk = bulk >= SEVERAL_BULK or (bulk > 0 and now < visits.short_until)
 
     def _call(self, action: Callable[[], None], failed: Callable[[], None] | None) -> None:
         try:

@@ -38,7 +38,8 @@ class QueueVisits:
 
     `short_until`: turns that begin before it are short, in seconds of the clock that bounds them. Consumers of a queue
     had no credit left, and the next message had waited for long. Either they had got a whole visit's messages in this
-    turn, or some in this turn and some a few turns ago, so that long turns are what they wait for.
+    turn, or some in this turn and some a few turns ago, so that long turns are what they wait for. The loop keeps turns
+    short for those who send little, too.
     """
 
     __slots__ = ("_broker", "_seconds", "paces", "short_until")
@@ -49,6 +50,10 @@ class QueueVisits:
         self._seconds = seconds
         self.short_until = 0.0
         self.paces = False
+
+    def keep_turns_short(self) -> None:
+        """For some turns from now on."""
+        self.short_until = self._seconds() + UNWANTED_US / 1e6
 
     def _took_lately(self, queue: Queue) -> bool:
         """Whether consumers that got messages in this turn did so a few turns ago as well; this turn is noted."""
@@ -87,7 +92,7 @@ class QueueVisits:
                     and pacing.uses_up_credit(queue)
                     and pacing.is_kept_waiting(queue, now_us)
                 ):
-                    self.short_until = clock() + UNWANTED_US / 1e6
+                    self.keep_turns_short()
                 if visit is _DONE:
                     if queue.awaits_output_of is not None:
                         lines.leave(queue)
@@ -95,7 +100,7 @@ class QueueVisits:
                     if is_long and queue.totals.delivered != delivered:
                         has_used_up = self._took_lately(queue) or has_used_up
                     if has_used_up and pacing.is_kept_waiting(queue, now_us):
-                        self.short_until = clock() + UNWANTED_US / 1e6
+                        self.keep_turns_short()
                 elif visit is _OUTPUT_FULL and len(queue.links.consumers) == 1:
                     unfinished[queue] = True
                     connection = queue.links.consumers[0].connection

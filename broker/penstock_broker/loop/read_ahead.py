@@ -45,6 +45,10 @@ class ReadAhead:
         self._fail = fail
         self.batches: list[tuple[Connection, list[Event]]] = []
         """What each connection brought."""
+        self.beside_bulk = False
+        """The loop says so while it reads several connections that send much."""
+        self.has_light = False
+        """Meanwhile, somebody sent little whose last read had brought little as well. The loop sets it back."""
         self.read_bytes = READ_BYTES
         """What is read at once of a connection whose messages are short."""
 
@@ -66,6 +70,8 @@ class ReadAhead:
             rescue(self._broker, events)
             self._fail(some[len(came)])
             return at + len(came) + 1
+        if self.beside_bulk and not self.has_light:
+            self.has_light = any(events and events[0][0] is _MESSAGES for events in came)
         if read is None:
             self.batches += zip(some, came, strict=True)
             return at + len(came)
@@ -91,10 +97,13 @@ class ReadAhead:
             read = sockets.read_plain(connection.transport.fd, most, input.tap, events)
             if len(events) == 1 and isinstance(read, int) and read < BULK_BYTES:
                 # All of it was whole and light: nothing else has to be noted.
-                if connection.light_line is None and not reading.has_long:
+                was_light = connection.light_line is not None
+                if not (was_light or reading.has_long):
                     connection.light_line = connection.line
                 event = events[0]
                 if event[0] is _MESSAGES:
+                    if was_light and self.beside_bulk:
+                        self.has_light = True
                     self.batches.append((connection, events))
                     return True
                 if event[0] is _ACCEPTED:

@@ -17,6 +17,7 @@ import pytest
 from proton import Delivery, Message, Receiver, Sender
 from support.stepped_broker import SteppedBroker
 
+import penstock_native
 from penstock_broker.attach import close
 from penstock_broker.messages import move, pacing
 from penstock_core.reason import Reason, Refuse
@@ -208,7 +209,7 @@ def test_turns_are_short_where_the_next_one_uses_up_the_credit_of_consumers(
         pytest.param(1, 0.00001, False, id="turns take no time"),
     ],
 )
-def test_turns_are_short_where_a_consumer_with_little_credit_waits_for_long_ones(
+def test_turns_are_short_where_a_consumer_with_little_credit_waits_for_pouring(
     timed: SteppedBroker, renews_each: int, step_seconds: float, are_short: bool
 ) -> None:
     """It has a window of ten messages, far from a whole visit's 64, and thousands wait."""
@@ -283,6 +284,42 @@ def test_many_producers_of_one_exchange_share_what_one_of_its_queues_earns(timed
             consumer.take()
         deepest.append(max(depths(timed)))
     assert deepest[-1] <= deepest[60] - WINDOW / 2
+
+
+@pytest.mark.skipif(penstock_native.proton is None, reason="the engine in Python does not tell who sends little")
+@pytest.mark.parametrize(
+    ("many", "every", "are_short"),
+    [
+        pytest.param(3, 1, True, id="beside three who send much"),
+        pytest.param(1, 1, False, id="beside one"),
+        pytest.param(3, 0, False, id="nobody sends little"),
+        pytest.param(0, 1, False, id="nobody sends much"),
+    ],
+)
+def test_turns_are_short_where_somebody_sends_little_beside_several_who_send_much(
+    timed: SteppedBroker, many: int, every: int, are_short: bool
+) -> None:
+    """Nobody consumes: a backlog builds, and whoever waits for each accept waits for long turns."""
+    timed.make_queue("q", durable=False)
+    timed.make_queue("other", durable=False)
+    pouring = [Pouring(timed, "q") for _ in range(many)]
+    little = timed.connect("sends little")
+    sender = little.session.sender("little")
+    sender.target.address = "other"
+    sender.open()
+    little.pump()
+    timed.step_seconds = 0.0001
+    for number in range(8):
+        for producer in pouring:
+            producer.pour()
+        if every:
+            delivery = sender.delivery(str(number))
+            sender.stream(MESSAGE)
+            delivery.settle()
+            little.flush()
+        turn(timed)
+    visits = timed.loop._visits  # pyright: ignore[reportPrivateUsage]
+    assert (visits.short_until > 0) is are_short
 
 
 def overload(timed: SteppedBroker) -> tuple[list[Taking], Pouring]:
