@@ -339,9 +339,9 @@ class PagedTail:
         self.runs_count = self.bytes = self.volatile = 0
         return runs
 
-    def take_all(self) -> tuple[deque[Entry] | dict[int, Entry], ...]:
+    def take_all(self) -> list[deque[Entry] | dict[int, Entry]]:
         """Hand over what is in memory; nothing is here any more."""
-        taken = self.arrivals, *self._in_memory.take_all()
+        taken: list[deque[Entry] | dict[int, Entry]] = [self.arrivals, *self._in_memory.take_all()]
         self.arrivals = deque()
         self._pieces.clear()
         self.runs_count = self.bytes = self.volatile = 0

@@ -6,7 +6,7 @@ Part of `paged_tail`. Source: docs/decisions/082-paging.md.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
@@ -113,7 +113,7 @@ class MemorySweep:
     def __init__(self) -> None:
         self._at = self._came = 0
 
-    def came(self, pieces: list[Piece], in_memory: Container[int], count: int) -> None:
+    def came(self, pieces: list[Piece], in_memory: KeptEntries, count: int) -> None:
         """So many messages, `MOST_KEPT` at most, come behind `pieces`. With every `MOST_KEPT`th four times as many
         numbers or pieces are looked at, in about a millisecond: more than come meanwhile.
         """
