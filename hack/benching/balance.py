@@ -1,7 +1,7 @@
 """`hack/bench balance`: one producer and one consumer at full speed: what comes in, what goes out, what waits and how
 long; the same of 50 and of 200 producers that send to one consumer, and of 50 that send to two; then beside a steady
-flow on another exchange, that flow alone, and beside ten producers; ten producers to ten subscriptions; and consumers
-with little credit.
+flow on another exchange, that flow alone, beside ten producers, and beside ten whose messages nobody takes; ten
+producers to ten subscriptions; and consumers with little credit.
 
 The clients are those of the other measurements (load.c); they get a processor before the broker does, so that the
 broker is what is slow.
@@ -53,6 +53,8 @@ def balance(seconds: float, rounds: int) -> int:
             Job("full speed", "beside 1,000/s", lambda: beside.pop("bulk", {})),
             Job("1,000/s", "beside ten producers", partial(_both, broker, seconds, beside, senders=10)),
             Job("ten producers", "beside 1,000/s", lambda: beside.pop("bulk", {})),
+            Job("1,000/s", "beside a backlog", partial(_beside_backlog, broker, seconds, beside)),
+            Job("ten producers", "no consumer", lambda: beside.pop("bulk", {})),
             Job("ten producers", "to 10 subscriptions", partial(_to_ten, broker, seconds)),
             *(Job(job.case, "beside ten producers", job.run) for job in little_credit_jobs([broker], seconds)),
         ]
@@ -77,6 +79,20 @@ def _both(broker: Broker, seconds: float, beside: dict[str, dict[str, float]], *
         paced = pool.submit(_one, broker, PACED, PACED_RATE, seconds)
         beside["bulk"] = bulk.result()
         return paced.result()
+
+
+def _beside_backlog(broker: Broker, seconds: float, beside: dict[str, dict[str, float]]) -> dict[str, float]:
+    """The steady flow's figures while ten producers fill a queue that nobody reads; theirs are left in `beside`."""
+    shared = {**broker.queue, "size": SIZE, "durable": 0, "rate": 0}
+    filling = {**shared, "senders": 10, "receivers": 0, "copies": 0, "warmup": 1.0, "seconds": seconds}
+    with ThreadPoolExecutor() as pool:
+        bulk = pool.submit(load, broker, filling)
+        paced = pool.submit(_one, broker, PACED, PACED_RATE, seconds)
+        came = bulk.result().window
+        found = paced.result()
+    load(broker, {**shared, "senders": 0, "receivers": 1, "warmup": 0, "seconds": 2 * seconds})
+    beside["bulk"] = {"in": came.accepted / came.seconds}
+    return found
 
 
 def _to_ten(broker: Broker, seconds: float) -> dict[str, float]:
