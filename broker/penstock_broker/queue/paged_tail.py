@@ -178,7 +178,6 @@ class PagedTail:
     def _keep(self, entries: list[Entry], pieces: list[Piece]) -> None:
         """The messages come behind these pieces, and stay in memory."""
         self._sweep.came(self._pieces, self._in_memory, len(entries))
-        self._in_memory.put(entries)
         numbers, at = [entry[NUMBER] for entry in entries], 0
         while at < len(numbers):
             last = pieces[-1] if pieces else None
@@ -188,6 +187,7 @@ class PagedTail:
             upto = at + MOST_KEPT - len(last.numbers)
             last.add(numbers[at:upto])
             at = upto
+        self._in_memory.put(entries)  # when snapshots have what the pieces held before
 
     # -- going out --------------------------------------------------------------------------------------------------
 

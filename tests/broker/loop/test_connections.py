@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import cast
 
+from support.garbage import without_collection
 from support.raw_client import RawClient
 from support.stepped_broker import SteppedBroker, SteppedStream
 
@@ -18,16 +17,6 @@ from penstock_core.reason import Reason, Refuse
 
 SELECTOR = {Symbol("s"): Described(Symbol("apache.org:selector-filter:string"), "color = 'red'")}
 MESSAGE = b"\x00\x53\x75\xa0\x01x"
-
-
-@contextmanager
-def without_collector() -> Generator[None]:
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def come_and_go(timed: SteppedBroker, number: int) -> None:
@@ -61,7 +50,7 @@ def ours() -> Counter[str]:
 
 def test_clients_that_come_and_go_leave_nothing_behind() -> None:
     timed = SteppedBroker()
-    with without_collector():
+    with without_collection():
         for number in range(30):
             come_and_go(timed, number)
         before = ours()

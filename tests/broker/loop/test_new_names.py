@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sized
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import cast
 
+from support.garbage import without_collection
 from support.raw_client import RawClient, symbols
 from support.stepped_broker import SteppedBroker, SteppedStream
 
@@ -126,16 +126,6 @@ def objects() -> Counter[str]:
     kinds = [type(cast(object, each)) for each in gc.get_objects()]
     ours = [kind for kind in kinds if str(kind.__module__).startswith("penstock")]
     return Counter(f"{kind.__module__}.{kind.__qualname__}" for kind in ours)
-
-
-@contextmanager
-def without_collection() -> Generator[None]:
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def test_a_client_with_new_names_leaves_nothing_behind() -> None:

@@ -209,7 +209,7 @@ def test_turns_are_short_where_the_next_one_uses_up_the_credit_of_consumers(
         pytest.param(1, 0.00001, False, id="turns take no time"),
     ],
 )
-def test_turns_are_short_where_a_consumer_with_little_credit_waits_for_pouring(
+def test_turns_are_short_where_a_consumer_with_little_credit_waits_for_long_turns(
     timed: SteppedBroker, renews_each: int, step_seconds: float, are_short: bool
 ) -> None:
     """It has a window of ten messages, far from a whole visit's 64, and thousands wait."""

@@ -575,3 +575,20 @@ class TailMachine(RuleBasedStateMachine):
 
 TestTail = TailMachine.TestCase
 TestTail.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_a_snapshot_has_no_message_that_left_and_came_again_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number is still in the piece, as the numbers of what has left are forgotten later."""
+    monkeypatch.setattr(tail_pieces, "MOST_KEPT", 100)
+    tail = PagedTail(Recorded().source, lambda count, size: None)
+    (first, second) = (Recorded().put(number, flags=0) for number in (4, 5))
+
+    def come(*entries: Entry) -> None:
+        tail.arrivals.extend(entries)
+        tail.take_in(pageable_if(lambda entry: False), 100, 100)
+
+    come(first, second)
+    snapshot = tail.snapshot()
+    assert tail.remove(second) == second
+    come(second)
+    assert list(snapshot) == [first]
